@@ -1,0 +1,177 @@
+"""The operator graph of a network: what a planner needs to know of it, frozen, with no framework attached.
+
+A `Graph` holds the forward network with its loss. Operators carry MindSpore's own full names, so that a strategy found
+on the graph can be written back onto the network. Bookkeeping nodes of MindSpore's IR (Load, Depend, MakeTuple,
+TupleGetItem, UpdateState) do not appear: an input of an operator names its real source.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ms_symtensor.tensor.dtype import size_B
+
+Attribute = bool | int | float | str | None | tuple["Attribute", ...]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor, e.g. `TensorType((4096, 11008), "float16")`."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def element_num(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size_B(self) -> int:
+        return self.element_num * size_B(self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class OpOutput:
+    """Output number `index` of the operator with full name `op`."""
+
+    op: str
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class ParameterRef:
+    """A parameter of the network, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class InputRef:
+    """An input of the network, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value known at compile time: a scalar, None, a tuple of such, or (`tensor` set) a tensor of which only the type is kept."""
+
+    value: Attribute = None
+    tensor: TensorType | None = None
+
+
+@dataclass(frozen=True)
+class TupleInput:
+    """Several sources given to an operator as one tuple, e.g. the tensors of Concat or AddN."""
+
+    items: tuple["Source", ...]
+
+
+Source = OpOutput | ParameterRef | InputRef | Constant | TupleInput
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A trainable (or frozen) weight."""
+
+    name: str
+    type: TensorType
+    requires_grad: bool = True
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator: `type` is MindSpore's primitive name, `name` its full name.
+
+    `cell` is the path of attribute names from the network to the Python object that owns the primitive and
+    `primitive` the attribute under which it stands there; both empty for an operator made on the fly (`x + y`), which
+    cannot be given a strategy. `block` names the instance of a repeated block it belongs to (`"layers.3"`), or is None.
+    """
+
+    name: str
+    type: str
+    inputs: tuple[Source, ...]
+    outputs: tuple[TensorType, ...]
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+    cell: tuple[str, ...] = ()
+    primitive: str = ""
+    block: str | None = None
+
+    def attribute(self, name: str, default: Attribute = None) -> Attribute:
+        return dict(self.attributes).get(name, default)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A forward network with its loss, operators in topological order.
+
+    `inputs` and `parameters` are in the network's order; `output` is the source of the (scalar) loss, or of the
+    network's single result. `name` is the class of the network, for people.
+    """
+
+    name: str
+    inputs: tuple[tuple[str, TensorType], ...]
+    parameters: tuple[Parameter, ...]
+    ops: tuple[Op, ...]
+    output: Source
+    attributes: tuple[tuple[str, Attribute], ...] = field(default=())
+
+    @cached_property
+    def op_by_name(self) -> dict[str, Op]:
+        return {op.name: op for op in self.ops}
+
+    @cached_property
+    def parameter_by_name(self) -> dict[str, Parameter]:
+        return {p.name: p for p in self.parameters}
+
+    @cached_property
+    def input_types(self) -> dict[str, TensorType]:
+        return dict(self.inputs)
+
+    def type_of(self, source: Source) -> TensorType | None:
+        """The tensor type that `source` delivers, None where it is no tensor (a scalar constant, a tuple)."""
+        match source:
+            case OpOutput(op, index):
+                return self.op_by_name[op].outputs[index]
+            case ParameterRef(name):
+                return self.parameter_by_name[name].type
+            case InputRef(name):
+                return self.input_types[name]
+            case Constant(tensor=tensor):
+                return tensor
+            case _:
+                return None
+
+    def tensor_inputs(self, op: Op) -> tuple[Source, ...]:
+        """The sources of `op` that are tensors, tuples opened: what a MindSpore strategy lists, in its order."""
+        return tuple(s for s in _flat(op.inputs) if self.type_of(s) is not None)
+
+    @cached_property
+    def users(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
+        """For every source that is used: the operators that use it, and as which tensor input."""
+        found: dict[Source, list[tuple[Op, int]]] = {}
+        for op in self.ops:
+            for position, source in enumerate(self.tensor_inputs(op)):
+                found.setdefault(source, []).append((op, position))
+        return {source: tuple(pairs) for source, pairs in found.items()}
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 over the graph's canonical text: names a graph in strategy files."""
+        from ms_symtensor.tensor.graph_file import to_json  # the file format knows the graph, not the other way round
+
+        return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()
+
+
+def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:
+    for source in sources:
+        if isinstance(source, TupleInput):
+            yield from _flat(source.items)
+        else:
+            yield source

@@ -1,0 +1,68 @@
+"""How a tensor lies on the devices: MindSpore's device matrix and tensor map, and the groups of ranks they imply."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A tensor of global `shape` on `device_matrix` (axes major to minor, product = number of devices).
+
+    `tensor_map[i]` is the device axis that cuts tensor dim i, counted from the right (0 = the minor axis), or -1 where
+    dim i is whole: MindSpore's convention, so that values read from its files and graphs need no translation.
+    Device axes that appear in no entry hold copies.
+    """
+
+    device_matrix: tuple[int, ...]
+    tensor_map: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def cut(self, dim: int) -> int:
+        """In how many slices tensor dim `dim` is cut."""
+        axis = self.tensor_map[dim]
+        return 1 if axis < 0 else self.device_matrix[-1 - axis]
+
+    @cached_property
+    def cuts(self) -> tuple[int, ...]:
+        return tuple(self.cut(dim) for dim in range(len(self.shape)))
+
+    @cached_property
+    def slice_shape(self) -> tuple[int, ...]:
+        """Shape of what one device holds. Every cut dim divides evenly (checked where layouts are made)."""
+        return tuple(size // cut for size, cut in zip(self.shape, self.cuts, strict=True))
+
+    @property
+    def device_num(self) -> int:
+        return math.prod(self.device_matrix)
+
+    @cached_property
+    def copies(self) -> "DeviceGroup":
+        """The devices that hold the same slice."""
+        used = {len(self.device_matrix) - 1 - axis for axis in self.tensor_map if axis >= 0}
+        return DeviceGroup(self.device_matrix, tuple(a for a in range(len(self.device_matrix)) if a not in used))
+
+
+@dataclass(frozen=True)
+class DeviceGroup:
+    """The ranks that differ only in their coordinates along `axes` (indices from the left) of `device_matrix`."""
+
+    device_matrix: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.device_matrix[a] for a in self.axes)
+
+    def ranks(self, rank: int = 0) -> tuple[int, ...]:
+        """The group that `rank` belongs to, ascending."""
+        return _ranks(self.device_matrix, self.axes, rank)
+
+
+@lru_cache(maxsize=65536)
+def _ranks(device_matrix: tuple[int, ...], axes: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    strides = [math.prod(device_matrix[a + 1 :]) for a in range(len(device_matrix))]
+    base = rank - sum(rank // strides[a] % device_matrix[a] * strides[a] for a in axes)
+    offsets = product(*(range(0, device_matrix[a] * strides[a], strides[a]) for a in axes))
+    return tuple(sorted(base + sum(o) for o in offsets))

@@ -1,0 +1,149 @@
+"""From a strategy to layouts: how MindSpore lays the tensors of one operator on the devices.
+
+A strategy for MindSpore is one integer per dim of every tensor input. The cut degrees of the signature's dims follow from
+it; device matrix and tensor maps follow from the degrees.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+
+
+@dataclass(frozen=True)
+class OpStrategy:
+    """What `primitive.shard(inputs, outputs)` is given: slices per dim of every tensor input, and of the outputs or None."""
+
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True)
+class PartialSum:
+    """Partial results of output 0 that are combined over `group`; `scattered` along dim `dim` where that is not None."""
+
+    group: DeviceGroup
+    combine: Combine
+    dim: int | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Layouts of an operator's tensors. `outputs` hold after `partial` has been combined, `computed` before."""
+
+    inputs: tuple[Layout, ...]
+    computed: tuple[Layout, ...]
+    outputs: tuple[Layout, ...]
+    partial: PartialSum | None
+
+
+def strategy_of(signature: Signature, cuts: Mapping[str, int], scatter: bool = False) -> OpStrategy:
+    """The strategy that cuts each dim as `cuts` says (missing: 1); `scatter` asks for a scattered partial sum."""
+
+    def per_dim(dims: Dims) -> tuple[int, ...]:
+        return tuple(cuts.get(d, 1) if d else 1 for d in dims)
+
+    inputs = tuple(per_dim(dims) for dims in signature.inputs)
+    if not scatter:
+        return OpStrategy(inputs)
+    partial = math.prod(cuts.get(d, 1) for d in signature.reduced)
+    first = signature.outputs[0]
+    out = tuple(cuts.get(d, 1) * (partial if d == signature.scatter else 1) if d else 1 for d in first)
+    return OpStrategy(inputs, (out,))
+
+
+def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: int) -> dict[str, int]:
+    """Slices per named dim under `strategy`.
+
+    Errors: InvalidStrategyError naming the operator and the rule that is broken, as MindSpore would reject it.
+    """
+    where = f"{op.name} ({op.type}): strategy {strategy.inputs}"
+    if len(strategy.inputs) != len(signature.inputs):
+        raise InvalidStrategyError(f"{where} has {len(strategy.inputs)} entries for {len(signature.inputs)} tensor inputs")
+    cuts: dict[str, int] = {}
+    for position, (degrees, dims) in enumerate(zip(strategy.inputs, signature.inputs, strict=True)):
+        if len(degrees) != len(dims):
+            raise InvalidStrategyError(f"{where}: input {position} has {len(dims)} dims, the strategy {len(degrees)}")
+        for degree, dim in zip(degrees, dims, strict=True):
+            if dim is None or dim in signature.fixed:
+                if degree != 1:
+                    raise InvalidStrategyError(f"{where}: a dim of input {position} that must stay whole is cut by {degree}")
+                continue
+            if cuts.setdefault(dim, degree) != degree:
+                raise InvalidStrategyError(f"{where}: dim {dim!r} is cut both by {cuts[dim]} and by {degree}")
+            if degree < 1 or signature.sizes[dim] % degree:
+                raise InvalidStrategyError(f"{where}: {degree} does not divide {signature.sizes[dim]} (dim {dim!r})")
+    used = math.prod(cuts.values())
+    if device_num % used:
+        raise InvalidStrategyError(f"{where} needs {used} devices, which does not divide {device_num}")
+    for group in signature.exclusive:
+        if sum(cuts.get(d, 1) > 1 for d in group) > 1:
+            raise InvalidStrategyError(f"{where}: only one of the dims {', '.join(sorted(group))} may be cut")
+    return cuts
+
+
+def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: int) -> Placement:
+    """Layouts of all tensors of `op` on `device_num` devices, and the partial sum its forward pass leaves."""
+    cuts = cuts_of(op, signature, strategy, device_num)
+    matrix, axis_of = _device_matrix(signature, cuts, device_num)
+
+    def layout(dims: Dims, shape: tuple[int, ...]) -> Layout:
+        minor = len(matrix) - 1
+        return Layout(matrix, tuple(minor - axis_of[d] if d else -1 for d in dims), shape)
+
+    inputs = tuple(layout(d, t.shape) for d, t in zip(signature.inputs, op.inputs, strict=True))
+    computed = tuple(layout(d, t.shape) for d, t in zip(signature.outputs, op.outputs, strict=False))
+    axes = tuple(axis_of[d] for d in signature.reduced if cuts.get(d, 1) > 1)
+    if not axes:
+        if strategy.outputs is not None and strategy.outputs[0] != computed[0].cuts:
+            raise InvalidStrategyError(
+                f"{op.name} ({op.type}): the output strategy {strategy.outputs} differs from {computed[0].cuts}, which the "
+                "input strategy gives, and no partial sum is left to scatter"
+            )
+        return Placement(inputs, computed, computed, None)
+    group = DeviceGroup(matrix, axes)
+    if strategy.outputs is None or strategy.outputs[0] == computed[0].cuts:
+        return Placement(inputs, computed, computed, PartialSum(group, signature.combine))
+    if strategy.outputs != strategy_of(signature, cuts, scatter=True).outputs or signature.scatter is None:
+        raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore offers no output strategy {strategy.outputs} here")
+    return _scattered(op, signature, cuts, Placement(inputs, computed, computed, PartialSum(group, signature.combine)))
+
+
+def _device_matrix(
+    signature: Signature, cuts: Mapping[str, int], device_num: int
+) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The device matrix and the axis (from the left) of every dim; left-over devices repeat the work on one more axis."""
+    degrees = [cuts.get(d, 1) for d in signature.mesh]
+    repeat = device_num // math.prod(degrees)
+    extra = [] if repeat == 1 else [repeat]
+    shift = len(extra) if signature.repeat_left else 0
+    matrix = tuple(extra + degrees if signature.repeat_left else degrees + extra)
+    return matrix or (1,), {d: i + shift for i, d in enumerate(signature.mesh)}
+
+
+def _scattered(op: OpView, signature: Signature, cuts: Mapping[str, int], whole: Placement) -> Placement:
+    """The placement whose partial sum is scattered: the output's device matrix joins the scatter dim with the reduced dim."""
+    assert whole.partial is not None and signature.scatter is not None
+    matrix, first = whole.computed[0].device_matrix, whole.computed[0]
+    dim = signature.outputs[0].index(signature.scatter)
+    axis = len(matrix) - 1 - first.tensor_map[dim]
+    partial_axes = whole.partial.group.axes
+    if partial_axes != (axis + 1,):
+        raise InvalidStrategyError(
+            f"{op.name} ({op.type}): a partial sum over dims {signature.reduced} cannot be scattered along dim {dim}"
+        )
+    if first.shape[dim] % (matrix[axis] * matrix[axis + 1]):
+        raise InvalidStrategyError(
+            f"{op.name} ({op.type}): dim {dim} of size {first.shape[dim]} does not divide into "
+            f"{matrix[axis] * matrix[axis + 1]} scattered slices"
+        )
+    joined = matrix[:axis] + (matrix[axis] * matrix[axis + 1],) + matrix[axis + 2 :]
+    outputs = []
+    for layout in whole.computed:
+        axes = [len(matrix) - 1 - a if a >= 0 else None for a in layout.tensor_map]
+        moved = [a if a is None or a <= axis else a - 1 for a in axes]
+        outputs.append(Layout(joined, tuple(-1 if a is None else len(joined) - 1 - a for a in moved), layout.shape))
+    return Placement(whole.inputs, whole.computed, tuple(outputs), PartialSum(whole.partial.group, signature.combine, dim))

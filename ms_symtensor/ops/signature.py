@@ -1,0 +1,159 @@
+"""What an operator means to a planner: the named dims of its tensors, and what follows from cutting them.
+
+A signature is one line, read like einsum, e.g. `"m k, k n -> m n"` for MatMul. Every name is a dim that may be cut; the
+same name in several tensors must be cut alike. From the line follow
+
+- what may be cut: every name not marked whole;
+- partial sums: a name that stands in an input but in no output leaves a partial result on each device, to be combined
+  over the devices that cut it (AllReduce, or ReduceScatter where the output is wanted cut);
+- gradients: the gradient of an input is partial over every device axis that does not cut that input.
+
+Marks: `d!` is whole (never cut), `1` is a dim of size one or one that does not take part, `...` stands for all leading
+dims of a tensor of any rank.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, TensorType
+
+Dims = tuple[str | None, ...]
+"""Dim names of one tensor; None where a dim takes no part (size one, or broadcast)."""
+
+
+class Unit(Enum):
+    """The unit of the device that does an operator's work."""
+
+    CUBE = "cube"  # matrix unit: counted in multiply-adds over all named dims
+    VECTOR = "vector"  # element-wise: bound by memory traffic
+    NONE = "none"  # bookkeeping: moves no data (a view), or is folded away
+
+
+class Combine(Enum):
+    """How partial results over a cut dim are combined."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+
+
+@dataclass(frozen=True)
+class OpView:
+    """An operator with the types of its tensors at hand: all that a rule may look at."""
+
+    type: str
+    name: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    arguments: tuple[Attribute, ...]
+    attributes: Mapping[str, Attribute]
+
+    def argument(self, position: int, name: str, default: Attribute = None) -> Attribute:
+        """A compile-time argument: number `position` among the constant inputs, or else attribute `name`."""
+        if position < len(self.arguments):
+            return self.arguments[position]
+        return self.attributes.get(name, default)
+
+
+def view(graph: Graph, op: Op) -> OpView:
+    """The view of `op` that rules are given."""
+    inputs = tuple(t for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None)
+    arguments = tuple(s.value for s in op.inputs if isinstance(s, Constant) and s.tensor is None)
+    return OpView(op.type, op.name, inputs, op.outputs, arguments, dict(op.attributes))
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The named dims of one operator at its actual shapes.
+
+    - `inputs`, `outputs`: dims of every tensor; `sizes`: their global sizes.
+    - `mesh`: the dims in the order in which MindSpore lays them on the device matrix, major first; `repeat_left` tells on
+      which side it puts the devices that no cut uses (they repeat the work).
+    - `fixed`: dims that stay whole; `exclusive`: sets of dims of which at most one may be cut.
+    - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
+    - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
+      be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form.
+    - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads.
+    - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
+    - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
+    """
+
+    inputs: tuple[Dims, ...]
+    outputs: tuple[Dims, ...]
+    sizes: Mapping[str, int]
+    mesh: tuple[str, ...]
+    repeat_left: bool = False
+    fixed: frozenset[str] = frozenset()
+    exclusive: tuple[frozenset[str], ...] = ()
+    unit: Unit = Unit.VECTOR
+    flops_per_point: float = 2.0
+    combine: Combine = Combine.SUM
+    scatter: str | None = None
+    keeps_inputs: tuple[int, ...] = ()
+    keeps_outputs: tuple[int, ...] = ()
+    differentiable: tuple[int, ...] | None = None
+    shardable: bool = True
+
+    @cached_property
+    def cuttable(self) -> tuple[str, ...]:
+        """Dims that may be cut, in mesh order."""
+        return tuple(d for d in self.mesh if d not in self.fixed)
+
+    @cached_property
+    def reduced(self) -> tuple[str, ...]:
+        """Dims whose cut leaves partial results in the outputs, in mesh order."""
+        kept = {d for dims in self.outputs for d in dims}
+        return tuple(d for d in self.mesh if d not in kept)
+
+
+def parse(line: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Split a signature line into the dim names of its inputs and outputs."""
+    if line.count("->") != 1:
+        raise InputError(f"signature {line!r}: exactly one '->' must separate inputs from outputs")
+    left, right = ([tensor.split() for tensor in side.split(",")] for side in line.split("->"))
+    return left, right
+
+
+def bind(line: str, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...], name: str, **more) -> Signature:
+    """The signature `line` at the shapes of the operator called `name`.
+
+    Errors: InputError where ranks or sizes do not fit the line, naming the operator, the tensor and both readings.
+    """
+    left, right = parse(line)
+    fixed: set[str] = set()
+    sizes: dict[str, int] = {}
+    mesh: list[str] = []
+
+    def dims_of(written: list[str], tensor: TensorType, what: str) -> Dims:
+        if written and written[0] == "...":
+            leading = len(tensor.shape) - (len(written) - 1)
+            written = [f"_{i}" for i in range(leading)] + written[1:]
+        if len(written) != len(tensor.shape):
+            raise InputError(f"{name}: {what} has shape {list(tensor.shape)}, but the signature {line!r} reads {written}")
+        dims: list[str | None] = []
+        for mark, size in zip(written, tensor.shape, strict=True):
+            dim = mark.rstrip("!")
+            if dim == "1" or size == 1:  # absent, or broadcast
+                dims.append(None)
+                continue
+            if sizes.setdefault(dim, size) != size:
+                raise InputError(f"{name}: dim {dim!r} of {line!r} is {sizes[dim]} and {size} ({what})")
+            if dim not in mesh:
+                mesh.append(dim)
+            if mark.endswith("!"):
+                fixed.add(dim)
+            dims.append(dim)
+        return tuple(dims)
+
+    if len(left) != len(inputs) or len(right) > len(outputs):
+        raise InputError(
+            f"{name}: {len(inputs)} tensor inputs and {len(outputs)} outputs do not fit the signature {line!r}"
+        )
+    in_dims = tuple(dims_of(w, t, f"input {i}") for i, (w, t) in enumerate(zip(left, inputs, strict=True)))
+    out_dims = tuple(dims_of(w, t, f"output {i}") for i, (w, t) in enumerate(zip(right, outputs, strict=False)))
+    order = more.pop("mesh", None)
+    ordered = tuple(d for d in order if d in sizes) if order else tuple(mesh)
+    return Signature(in_dims, out_dims, sizes, ordered, fixed=frozenset(fixed), **more)

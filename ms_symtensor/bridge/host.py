@@ -110,7 +110,7 @@ def ascend_compiler(device_num: int, rank: int = 0) -> Iterator[Cluster]:
     from mindspore._c_expression import MSContext
 
     cluster = Cluster(device_num, rank)
-    simulated = MSContext.get_instance().is_ascend_plugin_loaded()
+    simulated = not _ascend_registered and MSContext.get_instance().is_ascend_plugin_loaded()
     mode, target = context.get_context("mode"), context.get_context("device_target")
     with _simulation(device_num, rank) if simulated else _described_cluster(cluster):
         if not simulated:

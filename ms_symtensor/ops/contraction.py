@@ -1,6 +1,6 @@
 """Products that sum over a dim: the cube unit's work."""
 
-from ms_symtensor.ops.signature import OpView, Signature, Unit, bind
+from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named
 
 
 def matmul(op: OpView) -> Signature:
@@ -14,4 +14,35 @@ def matmul(op: OpView) -> Signature:
     )  # fmt: skip
 
 
-RULES = {"MatMul": matmul}
+def batch_matmul(op: OpView) -> Signature:
+    """`... m k, ... k n -> ... m n`, either input transposed as its flag says; leading dims are broadcast."""
+    first = ("k", "m") if op.argument(0, "transpose_a", False) else ("m", "k")
+    second = ("n", "k") if op.argument(1, "transpose_b", False) else ("k", "n")
+    batch = dims_like(len(op.outputs[0].shape) - 2, "b")
+
+    def leading(rank: int) -> tuple[str, ...]:
+        return batch[len(batch) - (rank - 2) :]
+
+    return named(
+        op,
+        (leading(len(op.inputs[0].shape)) + first, leading(len(op.inputs[1].shape)) + second),
+        ((*batch, "m", "n"),),
+        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1),
+    )  # fmt: skip
+
+
+def dense(op: OpView) -> Signature:
+    """`... k, n k[, n] -> ... n`: a linear layer, with its bias where one is given."""
+    bias = ", n" if len(op.inputs) == 3 else ""
+    return bind(
+        f"... k, n k{bias} -> ... n", op.inputs, op.outputs, op.name,
+        unit=Unit.CUBE, keeps_inputs=(0, 1),
+    )  # fmt: skip
+
+
+def outer(op: OpView) -> Signature:
+    """`m, n -> m n`."""
+    return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1))
+
+
+RULES = {"MatMul": matmul, "BatchMatMul": batch_matmul, "Dense": dense, "Outer": outer}

@@ -6,7 +6,7 @@ it; device matrix and tensor maps follow from the degrees.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature
@@ -46,12 +46,12 @@ def strategy_of(signature: Signature, cuts: Mapping[str, int], scatter: bool = F
     def per_dim(dims: Dims) -> tuple[int, ...]:
         return tuple(cuts.get(d, 1) if d else 1 for d in dims)
 
-    inputs = tuple(per_dim(dims) for dims in signature.inputs)
-    if not scatter:
-        return OpStrategy(inputs)
+    inputs = tuple(per_dim(dims) for dims in signature.entries or signature.inputs)
     partial = math.prod(cuts.get(d, 1) for d in signature.reduced)
+    if partial == 1 or not (scatter or signature.scatters_unasked):
+        return OpStrategy(inputs)
     first = signature.outputs[0]
-    out = tuple(cuts.get(d, 1) * (partial if d == signature.scatter else 1) if d else 1 for d in first)
+    out = tuple(cuts.get(d, 1) * (partial if scatter and d == signature.scatter else 1) if d else 1 for d in first)
     return OpStrategy(inputs, (out,))
 
 
@@ -61,10 +61,11 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
     Errors: InvalidStrategyError naming the operator and the rule that is broken, as MindSpore would reject it.
     """
     where = f"{op.name} ({op.type}): strategy {strategy.inputs}"
-    if len(strategy.inputs) != len(signature.inputs):
-        raise InvalidStrategyError(f"{where} has {len(strategy.inputs)} entries for {len(signature.inputs)} tensor inputs")
+    entries = signature.entries or signature.inputs
+    if len(strategy.inputs) != len(entries):
+        raise InvalidStrategyError(f"{where} has {len(strategy.inputs)} entries for {len(entries)} tensor inputs")
     cuts: dict[str, int] = {}
-    for position, (degrees, dims) in enumerate(zip(strategy.inputs, signature.inputs, strict=True)):
+    for position, (degrees, dims) in enumerate(zip(strategy.inputs, entries, strict=True)):
         if len(degrees) != len(dims):
             raise InvalidStrategyError(f"{where}: input {position} has {len(dims)} dims, the strategy {len(degrees)}")
         for degree, dim in zip(degrees, dims, strict=True):
@@ -82,6 +83,8 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
     for group in signature.exclusive:
         if sum(cuts.get(d, 1) > 1 for d in group) > 1:
             raise InvalidStrategyError(f"{where}: only one of the dims {', '.join(sorted(group))} may be cut")
+    if signature.forbids is not None and (reason := signature.forbids(cuts, device_num)):
+        raise InvalidStrategyError(f"{where}: {reason}")
     return cuts
 
 
@@ -104,12 +107,15 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
                 "input strategy gives, and no partial sum is left to scatter"
             )
         return Placement(inputs, computed, computed, None)
-    group = DeviceGroup(matrix, axes)
-    if strategy.outputs is None or strategy.outputs[0] == computed[0].cuts:
-        return Placement(inputs, computed, computed, PartialSum(group, signature.combine))
-    if strategy.outputs != strategy_of(signature, cuts, scatter=True).outputs or signature.scatter is None:
+    partial = PartialSum(DeviceGroup(matrix, axes), signature.combine)
+    whole = Placement(inputs, computed, computed, partial)
+    if strategy.outputs is None:
+        return _scattered(op, signature, whole) if _scatters_unasked(signature, whole) else whole
+    if strategy.outputs[0] == computed[0].cuts:
+        return whole
+    if signature.scatter is None or strategy.outputs != strategy_of(signature, cuts, scatter=True).outputs:
         raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore offers no output strategy {strategy.outputs} here")
-    return _scattered(op, signature, cuts, Placement(inputs, computed, computed, PartialSum(group, signature.combine)))
+    return _scattered(op, signature, whole)
 
 
 def _device_matrix(
@@ -119,31 +125,39 @@ def _device_matrix(
     degrees = [cuts.get(d, 1) for d in signature.mesh]
     repeat = device_num // math.prod(degrees)
     extra = [] if repeat == 1 else [repeat]
-    shift = len(extra) if signature.repeat_left else 0
-    matrix = tuple(extra + degrees if signature.repeat_left else degrees + extra)
+    left = signature.repeat_left or any(cuts.get(d, 1) > 1 for d in signature.repeat_left_when)
+    shift = len(extra) if left else 0
+    matrix = tuple(extra + degrees if left else degrees + extra)
     return matrix or (1,), {d: i + shift for i, d in enumerate(signature.mesh)}
 
 
-def _scattered(op: OpView, signature: Signature, cuts: Mapping[str, int], whole: Placement) -> Placement:
+def _scatters_unasked(signature: Signature, whole: Placement) -> bool:
+    assert whole.partial is not None
+    if not signature.scatters_unasked or signature.scatter is None:
+        return False
+    first, dim = whole.computed[0], signature.outputs[0].index(signature.scatter)
+    return first.cut(dim) == 1 and first.shape[dim] % whole.partial.group.size == 0
+
+
+def _scattered(op: OpView, signature: Signature, whole: Placement) -> Placement:
     """The placement whose partial sum is scattered: the output's device matrix joins the scatter dim with the reduced dim."""
     assert whole.partial is not None and signature.scatter is not None
     matrix, first = whole.computed[0].device_matrix, whole.computed[0]
     dim = signature.outputs[0].index(signature.scatter)
-    axis = len(matrix) - 1 - first.tensor_map[dim]
-    partial_axes = whole.partial.group.axes
-    if partial_axes != (axis + 1,):
+    axis, last = len(matrix) - 1 - first.tensor_map[dim], whole.partial.group.axes[-1]
+    if len(whole.partial.group.axes) > 1 or last < axis or any(n > 1 for n in matrix[axis + 1 : last]):
         raise InvalidStrategyError(
             f"{op.name} ({op.type}): a partial sum over dims {signature.reduced} cannot be scattered along dim {dim}"
         )
-    if first.shape[dim] % (matrix[axis] * matrix[axis + 1]):
+    if first.shape[dim] % (matrix[axis] * matrix[last]):
         raise InvalidStrategyError(
             f"{op.name} ({op.type}): dim {dim} of size {first.shape[dim]} does not divide into "
-            f"{matrix[axis] * matrix[axis + 1]} scattered slices"
+            f"{matrix[axis] * matrix[last]} scattered slices"
         )
-    joined = matrix[:axis] + (matrix[axis] * matrix[axis + 1],) + matrix[axis + 2 :]
+    joined = (*matrix[:axis], matrix[axis] * matrix[last], *matrix[axis + 1 : last], *matrix[last + 1 :])
     outputs = []
     for layout in whole.computed:
         axes = [len(matrix) - 1 - a if a >= 0 else None for a in layout.tensor_map]
-        moved = [a if a is None or a <= axis else a - 1 for a in axes]
+        moved = [a if a is None or a < last else a - 1 for a in axes]
         outputs.append(Layout(joined, tuple(-1 if a is None else len(joined) - 1 - a for a in moved), layout.shape))
-    return Placement(whole.inputs, whole.computed, tuple(outputs), PartialSum(whole.partial.group, signature.combine, dim))
+    return Placement(whole.inputs, whole.computed, tuple(outputs), replace(whole.partial, dim=dim))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
-from ms_symtensor.ops import contraction, elementwise
+from ms_symtensor.ops import attention, contraction, elementwise, indexing, loss, normalization, reduction, shape
 from ms_symtensor.ops.signature import OpView, Signature
 
 Rule = Callable[[OpView], Signature]
@@ -24,7 +24,8 @@ def merge(*families: Mapping[str, Rule]) -> dict[str, Rule]:
 @lru_cache(maxsize=1)
 def rules() -> Mapping[str, Rule]:
     """The rules that ship with ms_symtensor."""
-    return merge(contraction.RULES, elementwise.RULES)
+    families = (attention, contraction, elementwise, indexing, loss, normalization, reduction, shape)
+    return merge(*(family.RULES for family in families))
 
 
 def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:

@@ -12,7 +12,8 @@ Marks: `d!` is whole (never cut), `1` is a dim of size one or one that does not 
 dims of a tensor of any rank.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -36,6 +37,7 @@ class Combine(Enum):
     """How partial results over a cut dim are combined."""
 
     SUM = "sum"
+    MEAN = "mean"  # a sum, then divided by the number of partial results
     MAX = "max"
     MIN = "min"
 
@@ -70,13 +72,18 @@ class Signature:
     """The named dims of one operator at its actual shapes.
 
     - `inputs`, `outputs`: dims of every tensor; `sizes`: their global sizes.
+    - `entries`: the dims that the entries of MindSpore's strategy list, where these are not the dims of the inputs.
     - `mesh`: the dims in the order in which MindSpore lays them on the device matrix, major first; `repeat_left` tells on
-      which side it puts the devices that no cut uses (they repeat the work).
-    - `fixed`: dims that stay whole; `exclusive`: sets of dims of which at most one may be cut.
+      which side it puts the devices that no cut uses (they repeat the work); a cut of one of the dims `repeat_left_when`
+      moves them to the left too.
+    - `fixed`: dims that stay whole; `exclusive`: sets of dims of which at most one may be cut; `forbids` tells why the
+      slices per dim (on so many devices) are not accepted, or None, for rules that depend on several of them.
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
-      be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form.
-    - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads.
+      be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form. With
+      `scatters_unasked` they are scattered even without an out_strategy, where that dim is whole and divides.
+    - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads; where `bilinear`, the gradient of
+      an input reads only the other inputs (MatMul, Mul).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
     """
@@ -94,8 +101,13 @@ class Signature:
     scatter: str | None = None
     keeps_inputs: tuple[int, ...] = ()
     keeps_outputs: tuple[int, ...] = ()
+    bilinear: bool = False
     differentiable: tuple[int, ...] | None = None
     shardable: bool = True
+    entries: tuple[Dims, ...] | None = None
+    repeat_left_when: frozenset[str] = frozenset()
+    forbids: Callable[[Mapping[str, int], int], str | None] | None = None
+    scatters_unasked: bool = False
 
     @cached_property
     def cuttable(self) -> tuple[str, ...]:
@@ -157,3 +169,43 @@ def bind(line: str, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, .
     order = more.pop("mesh", None)
     ordered = tuple(d for d in order if d in sizes) if order else tuple(mesh)
     return Signature(in_dims, out_dims, sizes, ordered, fixed=frozenset(fixed), **more)
+
+
+def named(op: OpView, inputs: Sequence[Dims], outputs: Sequence[Dims], **more) -> Signature:
+    """The signature whose tensors have the dims `inputs` and `outputs`, for rules that a line cannot say.
+
+    A name's size is the greatest common divisor of what it names, e.g. of query heads and key-value heads: the largest
+    number of equal slices that all of them can be cut into. `mesh` defaults to the order of first appearance. Dims of
+    size one are left out.
+    """
+    sizes: dict[str, int] = {}
+    kept: list[Dims] = []
+    for dims, tensor in zip((*inputs, *outputs), (*op.inputs, *op.outputs[: len(outputs)]), strict=True):
+        if len(dims) != len(tensor.shape):
+            raise InputError(f"{op.name} ({op.type}): a tensor {tensor} where the signature expects {len(dims)} dims")
+        kept.append(tuple(None if d is None or n == 1 else d for d, n in zip(dims, tensor.shape, strict=True)))
+        for dim, size in zip(kept[-1], tensor.shape, strict=True):
+            if dim is not None:
+                sizes[dim] = math.gcd(sizes.get(dim, size), size)
+    sizes |= more.pop("sizes", {})
+    order = more.pop("mesh", tuple(sizes))
+    mesh = tuple(d for d in order if d in sizes)
+    return Signature(tuple(kept[: len(inputs)]), tuple(kept[len(inputs) :]), sizes, mesh, **more)
+
+
+def dims_like(rank: int, prefix: str = "d") -> tuple[str, ...]:
+    """Names for the dims of a tensor of any rank: `("d0", "d1", ...)`."""
+    return tuple(f"{prefix}{i}" for i in range(rank))
+
+
+def positive(axis: Attribute, rank: int) -> tuple[int, ...]:
+    """The axes that an operator's argument names (a number, several, or all: None or ()), counted from the left."""
+    match axis:
+        case None | ():
+            return tuple(range(rank))
+        case int():
+            return (axis % rank if rank else 0,)
+        case tuple():
+            return tuple(int(a) % rank for a in axis)  # type: ignore[arg-type]
+        case _:
+            raise InputError(f"an axis must be a number or a tuple of numbers, not {axis!r}")

@@ -1,0 +1,158 @@
+"""Writes a `Graph` operator by operator, naming and ordering as MindSpore does."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ms_symtensor.tensor.graph import (
+    Attribute,
+    Constant,
+    Graph,
+    InputRef,
+    Op,
+    OpOutput,
+    Parameter,
+    ParameterRef,
+    Source,
+    TensorType,
+    TupleInput,
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor on its way through the network."""
+
+    source: Source
+    type: TensorType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+
+Argument = Value | Constant | list[Value]
+"""What an operator takes: a tensor, a compile-time value, or several tensors as one tuple."""
+
+
+class Emitter:
+    """Collects operators in the order of the calls; `graph` puts them in MindSpore's order and gives them their names.
+
+    MindSpore runs operators in the order in which a depth-first walk from the result leaves them, and counts the
+    operators of a type within a scope in that order; so names are only known at the end, and numbers stand in until then.
+    """
+
+    def __init__(self) -> None:
+        self._scope: tuple[str, ...] = ("Default",)
+        self._path: tuple[str, ...] = ()
+        self._drafts: list[tuple[str, Op]] = []
+        self._inputs: list[tuple[str, TensorType]] = []
+        self._parameters: dict[str, TensorType] = {}
+
+    @contextmanager
+    def cell(self, attribute: str, class_name: str) -> Iterator[None]:
+        """Inside, operators belong to the child cell `attribute` of the current cell."""
+        before = self._scope, self._path
+        self._scope, self._path = (*self._scope, f"{attribute}-{class_name}"), (*self._path, attribute)
+        try:
+            yield
+        finally:
+            self._scope, self._path = before
+
+    def input(self, name: str, shape: tuple[int, ...], dtype: str) -> Value:
+        value = Value(InputRef(name), TensorType(shape, dtype))
+        self._inputs.append((name, value.type))
+        return value
+
+    def parameter(self, name: str, shape: tuple[int, ...], dtype: str) -> Value:
+        """The trainable parameter `name` of the current cell."""
+        full_name = ".".join((*self._path, name))
+        self._parameters[full_name] = TensorType(shape, dtype)
+        return Value(ParameterRef(full_name), self._parameters[full_name])
+
+    def op(
+        self,
+        op_type: str,
+        primitive: str,
+        arguments: tuple[Argument, ...],
+        *outputs: TensorType,
+        **attributes: Attribute,
+    ) -> tuple[Value, ...]:
+        """Emit an operator of the current cell, whose primitive stands there under the attribute `primitive`."""
+        draft = str(len(self._drafts))
+        path = self._path
+        numbered = next((depth for depth, part in enumerate(path) if part.isdigit()), None)
+        op = Op(
+            name=draft,
+            type=op_type,
+            inputs=tuple(_source(argument) for argument in arguments),
+            outputs=outputs,
+            attributes=tuple(sorted(attributes.items())),
+            cell=path,
+            primitive=primitive,
+            block=None if numbered is None else ".".join(path[: numbered + 1]),
+        )
+        self._drafts.append(("/".join(self._scope), op))
+        return tuple(Value(OpOutput(draft, index), output) for index, output in enumerate(outputs))
+
+    def graph(self, name: str, output: Value, parameter_order: tuple[str, ...]) -> Graph:
+        """The graph that delivers `output`; `parameter_order`: attribute names in the order in which cells define them."""
+        names: dict[str, str] = {}
+        counts: Counter[tuple[str, str]] = Counter()
+        ops = []
+        for number in self._execution_order(output.source):
+            scope, op = self._drafts[number]
+            names[op.name] = f"{scope}/{op.type}-op{counts[scope, op.type]}"
+            counts[scope, op.type] += 1
+            ops.append(replace(op, name=names[op.name], inputs=tuple(_named(source, names) for source in op.inputs)))
+        position = {part: index for index, part in enumerate(parameter_order)}
+        ordered = sorted(
+            self._parameters, key=lambda p: [int(part) if part.isdigit() else position[part] for part in p.split(".")]
+        )
+        return Graph(
+            name=name,
+            inputs=tuple(self._inputs),
+            parameters=tuple(Parameter(p, self._parameters[p]) for p in ordered),
+            ops=tuple(ops),
+            output=_named(output.source, names),
+        )
+
+    def _execution_order(self, output: Source) -> Iterator[int]:
+        """Draft numbers, every operator after what it needs, first inputs first; a stack, as networks are deep."""
+        done: set[int] = set()
+        stack = [(number, False) for number in _producers(output)]
+        while stack:
+            number, ready = stack.pop()
+            if ready:
+                yield number
+            elif number not in done:
+                done.add(number)
+                stack.append((number, True))
+                inputs = [producer for source in self._drafts[number][1].inputs for producer in _producers(source)]
+                stack.extend((producer, False) for producer in reversed(inputs) if producer not in done)
+
+
+def _source(argument: Argument) -> Source:
+    if isinstance(argument, list):
+        return TupleInput(tuple(value.source for value in argument))
+    return argument.source if isinstance(argument, Value) else argument
+
+
+def _producers(source: Source) -> list[int]:
+    if isinstance(source, TupleInput):
+        return [number for item in source.items for number in _producers(item)]
+    return [int(source.op)] if isinstance(source, OpOutput) else []
+
+
+def _named(source: Source, names: dict[str, str]) -> Source:
+    match source:
+        case OpOutput(op, index):
+            return OpOutput(names[op], index)
+        case TupleInput(items):
+            return TupleInput(tuple(_named(item, names) for item in items))
+    return source

@@ -1,0 +1,261 @@
+"""The layers of the networks as MindSpore Cells, written so that every operator can be given a strategy of its own.
+
+Every occurrence of an operator is a primitive object of its own, an attribute of its cell. Between operators,
+activations are 2-D, [tokens, hidden] with tokens = batch * sequence, so that a strategy can cut tokens by any degree
+(sequence parallelism); only attention looks at [batch, heads, sequence, head_dim]. Weights are kept in `param_dtype`
+and cast to `compute_dtype` where they are used; norms, softmax and loss compute in float32.
+"""
+
+import math
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import initializer
+from mindspore.ops.auto_generate import SiLU
+from mindspore.ops.operations.nn_ops import FlashAttentionScore
+
+from model_zoo.dimensions import COMPRESSED_MASK_SIZE, TransformerConfig
+
+CAUSAL_SPARSE_MODE = 2
+MASKED_SCORE = -10000.0  # added to the score of a hidden position; float16 can hold it
+
+
+def dtype_of(name: str) -> Any:
+    return getattr(ms, name)
+
+
+def weight(shape: tuple[int, ...], config: TransformerConfig, init: str = "normal") -> Parameter:
+    return Parameter(initializer(init, shape, dtype_of(config.param_dtype)))
+
+
+class Linear(nn.Cell):
+    """x [tokens, in] @ weight [out, in] transposed (+ bias [out]) -> [tokens, out]."""
+
+    def __init__(self, config: TransformerConfig, in_size: int, out_size: int, has_bias: bool):
+        super().__init__()
+        self.weight = weight((out_size, in_size), config)
+        self.has_bias = has_bias
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.cast_weight = ops.Cast()
+        self.matmul = ops.MatMul(transpose_b=True)
+        if has_bias:
+            self.bias = weight((out_size,), config, "zeros")
+            self.cast_bias = ops.Cast()
+            self.add_bias = ops.Add()
+
+    def construct(self, x):
+        x = self.matmul(x, self.cast_weight(self.weight, self.compute_dtype))
+        if self.has_bias:
+            x = self.add_bias(x, self.cast_bias(self.bias, self.compute_dtype))
+        return x
+
+
+class Norm(nn.Cell):
+    """RmsNorm or LayerNorm over the last dim of [tokens, hidden], computed in float32."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.is_rms_norm = config.norm == "rms_norm"
+        self.cast_in, self.cast_out = ops.Cast(), ops.Cast()
+        self.gamma = weight((config.hidden_size,), config, "ones")
+        if self.is_rms_norm:
+            self.norm = ops.RmsNorm(config.norm_epsilon)
+        else:
+            self.beta = weight((config.hidden_size,), config, "zeros")
+            self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=config.norm_epsilon)
+
+    def construct(self, x):
+        x = self.cast_in(x, ms.float32)
+        if self.is_rms_norm:
+            x = self.norm(x, self.gamma)[0]
+        else:
+            x = self.norm(x, self.gamma, self.beta)[0]
+        return self.cast_out(x, self.compute_dtype)
+
+
+def rotary_tables(config: TransformerConfig) -> tuple[Tensor, Tensor]:
+    """cos and sin of the rotary angles, each [seq_length, head_dim]; the first half of sin is negated.
+
+    With the sign in the table, x * cos + swap_halves(x) * sin is the rotation, one operator fewer for every use.
+    """
+    half = config.head_dim // 2
+    frequency = config.rotary_base ** -(np.arange(half, dtype=np.float32) / half)
+    angle = np.outer(np.arange(config.seq_length, dtype=np.float32), frequency)
+    cos = np.concatenate([np.cos(angle), np.cos(angle)], axis=-1).astype(np.float32)
+    sin = np.concatenate([-np.sin(angle), np.sin(angle)], axis=-1).astype(np.float32)
+    return Tensor(cos, dtype_of(config.compute_dtype)), Tensor(sin, dtype_of(config.compute_dtype))
+
+
+class RotaryEmbedding(nn.Cell):
+    """Rotates x [batch, heads, seq, head_dim] by its positions; head_dim stays whole, the other dims can be cut."""
+
+    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor]):
+        super().__init__()
+        self.half, self.head_dim = config.head_dim // 2, config.head_dim
+        self.cos, self.sin = tables
+        self.lower_half, self.upper_half = ops.StridedSlice(), ops.StridedSlice()
+        self.concat = ops.Concat(axis=-1)
+        self.mul_cos, self.mul_sin, self.add = ops.Mul(), ops.Mul(), ops.Add()
+
+    def construct(self, x):
+        batch, heads, seq, _ = x.shape
+        lower = self.lower_half(x, (0, 0, 0, 0), (batch, heads, seq, self.half), (1, 1, 1, 1))
+        upper = self.upper_half(x, (0, 0, 0, self.half), (batch, heads, seq, self.head_dim), (1, 1, 1, 1))
+        swapped = self.concat((upper, lower))
+        return self.add(self.mul_cos(x, self.cos), self.mul_sin(swapped, self.sin))
+
+
+class FlashAttention(nn.Cell):
+    """Fused attention on [batch, heads, seq, head_dim]; key and value may have fewer heads."""
+
+    def __init__(self, config: TransformerConfig, mask: Tensor | None):
+        super().__init__()
+        self.mask = mask
+        self.flash_attention = FlashAttentionScore(
+            head_num=config.num_heads,
+            scale_value=1.0 / math.sqrt(config.head_dim),
+            input_layout="BNSD",
+            sparse_mode=CAUSAL_SPARSE_MODE if config.causal else 0,
+        )
+
+    def construct(self, query, key, value):
+        return self.flash_attention(query, key, value, None, None, None, self.mask, None, None, None)[3]
+
+
+class CoreAttention(nn.Cell):
+    """softmax(query key^T / sqrt(head_dim) + mask) value from plain operators, on [batch, heads, seq, head_dim]."""
+
+    def __init__(self, config: TransformerConfig, mask: Tensor | None):
+        super().__init__()
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.mask, self.causal = mask, config.causal
+        self.scale = Tensor(1.0 / math.sqrt(config.head_dim), self.compute_dtype)
+        self.score = ops.BatchMatMul(transpose_b=True)
+        self.mul_scale = ops.Mul()
+        self.add_mask = ops.Add()
+        self.cast_score, self.cast_probability = ops.Cast(), ops.Cast()
+        self.softmax = ops.Softmax(axis=-1)
+        self.weighted_sum = ops.BatchMatMul()
+
+    def construct(self, query, key, value):
+        score = self.mul_scale(self.score(query, key), self.scale)
+        if self.causal:
+            score = self.add_mask(score, self.mask)
+        probability = self.softmax(self.cast_score(score, ms.float32))
+        return self.weighted_sum(self.cast_probability(probability, self.compute_dtype), value)
+
+
+class RepeatHeads(nn.Cell):
+    """Every key-value head `times` times in a row: [batch, kv_heads, seq, head_dim] -> [batch, heads, seq, head_dim]."""
+
+    def __init__(self, times: int):
+        super().__init__()
+        self.times = times
+        self.flatten, self.tile, self.unflatten = ops.Reshape(), ops.Tile(), ops.Reshape()
+
+    def construct(self, x):
+        batch, heads, seq, head_dim = x.shape
+        x = self.flatten(x, (batch, heads, 1, seq * head_dim))
+        x = self.tile(x, (1, 1, self.times, 1))
+        return self.unflatten(x, (batch, heads * self.times, seq, head_dim))
+
+
+def attention_mask(config: TransformerConfig) -> Tensor | None:
+    """What every layer's attention needs to see no later position; None for encoders, whose batches carry no padding."""
+    if not config.causal:
+        return None
+    if config.attention == "flash":
+        return Tensor(np.triu(np.ones((COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE), np.uint8), k=1))
+    hidden = np.triu(np.full((config.seq_length, config.seq_length), MASKED_SCORE, np.float32), k=1)
+    return Tensor(hidden, dtype_of(config.compute_dtype))
+
+
+class SelfAttention(nn.Cell):
+    """Multi-head (or grouped-query) attention of [tokens, hidden] with its projections."""
+
+    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None):
+        super().__init__()
+        self.seq_length, self.head_dim = config.seq_length, config.head_dim
+        self.num_heads, self.n_kv_heads = config.num_heads, config.n_kv_heads
+        self.query_size = config.query_size
+        self.query = Linear(config, config.hidden_size, config.query_size, config.qkv_bias)
+        self.key = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
+        self.value = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
+        self.split_query, self.split_key, self.split_value = ops.Reshape(), ops.Reshape(), ops.Reshape()
+        self.transpose_query, self.transpose_key, self.transpose_value = ops.Transpose(), ops.Transpose(), ops.Transpose()
+        self.is_rotary = config.position == "rotary"
+        if tables is not None:
+            self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
+        # FlashAttentionScore reads shared key-value heads as they are.
+        self.repeats_heads = config.attention == "self" and config.n_kv_heads < config.num_heads
+        if self.repeats_heads:
+            times = config.num_heads // config.n_kv_heads
+            self.repeat_key, self.repeat_value = RepeatHeads(times), RepeatHeads(times)
+        self.core = FlashAttention(config, mask) if config.attention == "flash" else CoreAttention(config, mask)
+        self.transpose_out, self.merge_heads = ops.Transpose(), ops.Reshape()
+        self.output = Linear(config, config.query_size, config.hidden_size, config.linear_bias)
+
+    def construct(self, x):
+        tokens = x.shape[0]
+        batch = tokens // self.seq_length
+        query = self.split_query(self.query(x), (batch, self.seq_length, self.num_heads, self.head_dim))
+        key = self.split_key(self.key(x), (batch, self.seq_length, self.n_kv_heads, self.head_dim))
+        value = self.split_value(self.value(x), (batch, self.seq_length, self.n_kv_heads, self.head_dim))
+        query = self.transpose_query(query, (0, 2, 1, 3))
+        key = self.transpose_key(key, (0, 2, 1, 3))
+        value = self.transpose_value(value, (0, 2, 1, 3))
+        if self.is_rotary:
+            query, key = self.rotary_query(query), self.rotary_key(key)
+        if self.repeats_heads:
+            key, value = self.repeat_key(key), self.repeat_value(value)
+        out = self.transpose_out(self.core(query, key, value), (0, 2, 1, 3))
+        return self.output(self.merge_heads(out, (tokens, self.query_size)))
+
+
+class GatedFeedForward(nn.Cell):
+    """down(silu(gate(x)) * up(x)), as in LLaMA."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.gate = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
+        self.up = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
+        self.down = Linear(config, config.intermediate_size, config.hidden_size, config.linear_bias)
+        self.silu, self.mul = SiLU(), ops.Mul()
+
+    def construct(self, x):
+        return self.down(self.mul(self.silu(self.gate(x)), self.up(x)))
+
+
+class FeedForward(nn.Cell):
+    """down(gelu(up(x))), as in GPT-2 and BERT."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.up = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
+        self.gelu = ops.GeLU()
+        self.down = Linear(config, config.intermediate_size, config.hidden_size, config.linear_bias)
+
+    def construct(self, x):
+        return self.down(self.gelu(self.up(x)))
+
+
+class TransformerBlock(nn.Cell):
+    """One layer: attention and feed-forward, each with a residual sum; norms before (decoder) or after it (encoder)."""
+
+    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None):
+        super().__init__()
+        self.norm_first = config.causal
+        self.attention_norm, self.feed_forward_norm = Norm(config), Norm(config)
+        self.attention = SelfAttention(config, tables, mask)
+        self.feed_forward = GatedFeedForward(config) if config.activation == "swiglu" else FeedForward(config)
+        self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
+
+    def construct(self, x):
+        if self.norm_first:
+            x = self.add_attention(x, self.attention(self.attention_norm(x)))
+            return self.add_feed_forward(x, self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(self.add_attention(x, self.attention(x)))
+        return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))

@@ -1,0 +1,200 @@
+"""Whole networks with their loss, built without weights, and their optimizer."""
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Parameter, Tensor, lazy_inline, nn, ops
+from mindspore.common.initializer import Zero
+from mindspore.nn.utils import no_init_parameters
+
+from model_zoo.dimensions import TransformerConfig
+from model_zoo.layers import Linear, Norm, TransformerBlock, attention_mask, dtype_of, rotary_tables, weight
+
+
+class Embedding(nn.Cell):
+    """Rows of table [rows, hidden] by ids [batch, seq] -> [batch, seq, hidden] in the table's type."""
+
+    def __init__(self, config: TransformerConfig, rows: int):
+        super().__init__()
+        self.table = weight((rows, config.hidden_size), config)
+        self.gather = ops.Gather()
+
+    def construct(self, ids):
+        return self.gather(self.table, ids, 0)
+
+
+class VocabularyHead(nn.Cell):
+    """x [tokens, hidden] @ table [vocab, hidden] transposed (+ bias [vocab]) -> float32 logits [tokens, vocab]."""
+
+    def __init__(self, config: TransformerConfig, has_bias: bool):
+        super().__init__()
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.has_bias = has_bias
+        self.cast_table, self.cast_logits = ops.Cast(), ops.Cast()
+        self.matmul = ops.MatMul(transpose_b=True)
+        if has_bias:
+            self.bias = weight((config.vocab_size,), config, "zeros")
+            self.add_bias = ops.Add()
+
+    def construct(self, x, table):
+        logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
+        if self.has_bias:
+            logits = self.add_bias(logits, self.bias)
+        return logits
+
+
+class MaskedTokenTransform(nn.Cell):
+    """BERT's norm(gelu(dense(x))) between the last layer and the vocabulary."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.dense = Linear(config, config.hidden_size, config.hidden_size, config.linear_bias)
+        self.gelu = ops.GeLU()
+        self.norm = Norm(config)
+
+    def construct(self, x):
+        return self.norm(self.gelu(self.dense(x)))
+
+
+class CrossEntropy(nn.Cell):
+    """Mean over the tokens with loss_mask 1 of log(sum(exp(logits))) - logits[label].
+
+    logits float32 [tokens, vocab], labels int32 [tokens], loss_mask float32 [tokens, 1] -> float32 scalar. Written from
+    reductions over the vocabulary, so that the vocabulary can be cut.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.vocab_size = config.vocab_size
+        self.one, self.zero = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
+        self.max, self.sub_max = ops.ReduceMax(keep_dims=True), ops.Sub()
+        self.exp, self.sum_exp, self.log = ops.Exp(), ops.ReduceSum(keep_dims=True), ops.Log()
+        self.one_hot, self.mul_one_hot = ops.OneHot(), ops.Mul()
+        self.sum_target = ops.ReduceSum(keep_dims=True)
+        self.sub_target, self.mul_mask = ops.Sub(), ops.Mul()
+        self.sum_loss, self.sum_mask, self.div = ops.ReduceSum(), ops.ReduceSum(), ops.RealDiv()
+        self.stop_gradient = ops.StopGradient()
+        # MindSpore takes StopGradient out of the captured graph; this tells the graph's readers that it was there.
+        self.max.add_prim_attr("stop_gradient", True)
+
+    def construct(self, logits, labels, loss_mask):
+        # The maximum only guards exp against overflow: the loss does not depend on it.
+        logits = self.sub_max(logits, self.stop_gradient(self.max(logits, -1)))
+        log_sum = self.log(self.sum_exp(self.exp(logits), -1))
+        one_hot = self.one_hot(labels, self.vocab_size, self.one, self.zero)
+        target = self.sum_target(self.mul_one_hot(logits, one_hot), -1)
+        loss = self.mul_mask(self.sub_target(log_sum, target), loss_mask)
+        return self.div(self.sum_loss(loss, (0, 1)), self.sum_mask(loss_mask, (0, 1)))
+
+
+def _block_class(config: TransformerConfig) -> type[TransformerBlock]:
+    if not config.lazy_inline:
+        return TransformerBlock
+    # All blocks are alike, so they share one sub-graph: attrs=[] gives them the same key.
+    shared = lazy_inline(attrs=[])(TransformerBlock.__init__)
+    return type("TransformerBlock", (TransformerBlock,), {"__init__": shared})
+
+
+class Transformer(nn.Cell):
+    """What decoders and encoders have in common; the children differ in their inputs."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.hidden_size, self.compute_dtype = config.hidden_size, dtype_of(config.compute_dtype)
+        self.tied_embeddings = config.tied_embeddings
+        self.word_embedding = Embedding(config, config.vocab_size)
+        self.cast_embedding, self.flatten_embedding = ops.Cast(), ops.Reshape()
+        tables = rotary_tables(config) if config.position == "rotary" else None
+        mask = attention_mask(config)
+        block = _block_class(config)
+        self.layers = nn.CellList([block(config, tables, mask) for _ in range(config.num_layers)])
+        self.norm = Norm(config)
+        self.head = VocabularyHead(config, has_bias=not config.causal)
+        if not config.tied_embeddings:
+            self.output_table = weight((config.vocab_size, config.hidden_size), config)
+        self.flatten_labels, self.flatten_mask = ops.Reshape(), ops.Reshape()
+        self.loss = CrossEntropy(config)
+
+    def flat(self, embedded):
+        """[batch, seq, hidden] -> [tokens, hidden] in the compute type."""
+        batch, seq, _ = embedded.shape
+        embedded = self.cast_embedding(embedded, self.compute_dtype)
+        return self.flatten_embedding(embedded, (batch * seq, self.hidden_size))
+
+    def run_layers(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def loss_of(self, x, labels, loss_mask):
+        """The loss of the final hidden state x [tokens, hidden]; labels and loss_mask are [batch, seq]."""
+        tokens = x.shape[0]
+        table = self.word_embedding.table if self.tied_embeddings else self.output_table
+        logits = self.head(x, table)
+        return self.loss(logits, self.flatten_labels(labels, (tokens,)), self.flatten_mask(loss_mask, (tokens, 1)))
+
+
+class RotaryDecoder(Transformer):
+    """LLaMA and its kind: positions enter by rotation of query and key."""
+
+    def construct(self, input_ids, labels, loss_mask):
+        x = self.flat(self.word_embedding(input_ids))
+        return self.loss_of(self.norm(self.run_layers(x)), labels, loss_mask)
+
+
+class LearnedPositionDecoder(Transformer):
+    """GPT-2 and its kind: a learned vector for every position."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__(config)
+        self.position_embedding = Embedding(config, config.max_position_embeddings)
+        self.add_position = ops.Add()
+
+    def construct(self, input_ids, position_ids, labels, loss_mask):
+        x = self.flat(self.add_position(self.word_embedding(input_ids), self.position_embedding(position_ids)))
+        return self.loss_of(self.norm(self.run_layers(x)), labels, loss_mask)
+
+
+class MaskedEncoder(Transformer):
+    """BERT with its masked-token loss (no next-sentence loss); samples are packed, so nothing masks padding."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__(config)
+        self.position_embedding = Embedding(config, config.max_position_embeddings)
+        self.type_embedding = Embedding(config, config.type_vocab_size)
+        self.add_position, self.add_type = ops.Add(), ops.Add()
+        self.transform = MaskedTokenTransform(config)
+
+    def construct(self, input_ids, position_ids, token_type_ids, labels, loss_mask):
+        x = self.add_position(self.word_embedding(input_ids), self.position_embedding(position_ids))
+        x = self.norm(self.flat(self.add_type(x, self.type_embedding(token_type_ids))))
+        return self.loss_of(self.transform(self.run_layers(x)), labels, loss_mask)
+
+
+_NETWORKS: dict[str, type[Transformer]] = {
+    network.__name__: network for network in (RotaryDecoder, LearnedPositionDecoder, MaskedEncoder)
+}
+
+
+def build(config: TransformerConfig) -> tuple[nn.Cell, tuple[Tensor, ...]]:
+    """The forward network with its scalar float32 loss, and its inputs; weights and inputs have shapes but no values.
+
+    Inputs have the global batch: int32 input_ids (then position_ids where positions are learned, then token_type_ids
+    for BERT), int32 labels and float32 loss_mask, all [batch_size, seq_length]. The mask has 1 where a token counts.
+    """
+    with no_init_parameters():
+        cell = _NETWORKS[config.network](config)
+    cell.set_train()
+    ids_num = 1 + (config.position == "learned") + (config.type_vocab_size > 0)
+    shape = (config.batch_size, config.seq_length)
+    dtypes = [ms.int32] * (ids_num + 1) + [ms.float32]
+    return cell, tuple(Tensor(shape=shape, dtype=dtype, init=Zero()) for dtype in dtypes)
+
+
+def optimizer(params: list[Parameter], learning_rate: float = 1e-4, weight_decay: float = 0.1) -> Any:
+    """AdamW with float32 states; norms and biases are not decayed. `params`: the network's trainable_params()."""
+    decayed = [p for p in params if len(p.shape) > 1]
+    others = [p for p in params if len(p.shape) <= 1]
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    with no_init_parameters():
+        return nn.AdamWeightDecay(groups, learning_rate=learning_rate, beta1=0.9, beta2=0.95, eps=1e-8)

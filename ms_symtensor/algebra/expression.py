@@ -1,0 +1,62 @@
+"""From an expression to a fast numpy function: compiled once, then evaluated on arrays."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, reduce
+from typing import Any
+
+import numpy as np
+import sympy
+from numpy.typing import ArrayLike
+
+Value = Any  # a number or an array of them
+Compiled = Callable[..., Value]
+
+
+def compile_expression(expressions: sympy.Expr | Mapping[str, sympy.Expr], symbols: Iterable[sympy.Symbol]) -> Compiled:
+    """A function of keyword arguments, one per symbol (by name): numbers or arrays, which follow numpy's broadcasting.
+
+    It returns the value of the expression, or for a mapping a dict of the values under the same keys. An expression in
+    which no symbol occurs gives a plain number. Common subexpressions, also those shared by several expressions of a
+    mapping, are computed once. The compiled function is kept: asking again for the same expressions costs a look-up.
+
+    Errors: ValueError if an expression contains a symbol that is not in `symbols`; TypeError, on the call, for a missing
+    or unknown argument.
+    """
+    names = tuple(symbols)
+    if isinstance(expressions, Mapping):
+        return _compiled(tuple((key, sympy.sympify(e)) for key, e in expressions.items()), names)
+    return _compiled(((None, sympy.sympify(expressions)),), names)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(expressions: tuple[tuple[str | None, sympy.Expr], ...], symbols: tuple[sympy.Symbol, ...]) -> Compiled:
+    for key, expression in expressions:
+        missing = sorted(s.name for s in expression.free_symbols - set(symbols))
+        if missing:
+            label = "the expression" if key is None else f"expression {key!r}"
+            raise ValueError(f"{label} contains {', '.join(missing)}, not among the arguments")
+    function = sympy.lambdify(symbols, [e for _, e in expressions], modules=[_NUMPY, "numpy"], cse=True)
+    function.__name__ = "compiled_expression"
+
+    if len(expressions) == 1 and expressions[0][0] is None:
+        return lambda **arguments: function(**arguments)[0]
+    keys = tuple(key for key, _ in expressions)
+    return lambda **arguments: dict(zip(keys, function(**arguments), strict=True))
+
+
+def _maximum(values: Iterable[ArrayLike], axis: int) -> Any:
+    return reduce(np.maximum, values)
+
+
+def _minimum(values: Iterable[ArrayLike], axis: int) -> Any:
+    return reduce(np.minimum, values)
+
+
+def _select(conditions: list[ArrayLike], choices: list[ArrayLike], default: float) -> Any:
+    """numpy.select for conditions and choices of different shapes, plain numbers included."""
+    broadcast = np.broadcast_arrays(*conditions, *choices)
+    return np.select([c.astype(bool) for c in broadcast[: len(conditions)]], broadcast[len(conditions) :], default)[()]
+
+
+# What sympy prints for Max, Min and Piecewise calls these names; numpy's own refuse a mix of numbers and arrays.
+_NUMPY = {"amax": _maximum, "amin": _minimum, "select": _select}

@@ -1,0 +1,123 @@
+"""Compile one rank's program with MindSpore's parallel compiler, and read from it what was inserted."""
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ms_symtensor.bridge.anf import AnfGraph, Node, read_graph
+from ms_symtensor.bridge.executor import front_end, without_lazy_inline
+from ms_symtensor.bridge.host import Cluster, ascend_compiler, import_mindspore
+from ms_symtensor.bridge.parallel_context import ParallelConfig, parallel_context
+from ms_symtensor.tensor.graph import Constant, InputRef, OpOutput, ParameterRef, Source, TensorType
+from ms_symtensor.tensor.layout import Layout
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """How MindSpore lays out a parameter: `layout` is the cut by operators, on top of which the optimizer may cut dim 0.
+
+    `slice_type` is what this rank holds in the end; `optimizer_shard_ranks` are the global ranks among which the
+    optimizer cuts it, ascending, empty where it does not.
+    """
+
+    name: str
+    layout: Layout
+    slice_type: TensorType
+    optimizer_shard_ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CompiledProgram:
+    """What rank `rank` of `device_num` executes: MindSpore's graph after its last front-end pass.
+
+    `graph.nodes` are in execution order. `groups` maps the names of communication groups to their global ranks.
+    """
+
+    graph: AnfGraph
+    device_num: int
+    rank: int
+    config: ParallelConfig
+    layouts: tuple[ParameterLayout, ...]
+    groups: dict[str, tuple[int, ...]] = field(hash=False)
+    seconds: float
+    mindspore: str
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return self.graph.nodes
+
+    @cached_property
+    def node_by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def layout_by_name(self) -> dict[str, ParameterLayout]:
+        return {layout.name: layout for layout in self.layouts}
+
+    def type_of(self, source: Source) -> TensorType | None:
+        """The tensor type that `source` delivers, None where it is no single tensor."""
+        match source:
+            case OpOutput(op, index):
+                outputs = self.node_by_name[op].outputs
+                return outputs[index] if index < len(outputs) else None
+            case ParameterRef(name):
+                return self._parameter_types.get(name)
+            case InputRef(name):
+                return self._input_types.get(name)
+            case Constant(tensor=tensor):
+                return tensor
+            case _:
+                return None
+
+    @cached_property
+    def _parameter_types(self) -> dict[str, TensorType]:
+        return dict(self.graph.parameters)
+
+    @cached_property
+    def _input_types(self) -> dict[str, TensorType]:
+        return dict(self.graph.inputs)
+
+
+def compile_rank(
+    cell: Any, *inputs: Any, device_num: int, rank: int = 0, parallel: ParallelConfig | None = None
+) -> CompiledProgram:
+    """The program that MindSpore compiles for `rank` of `device_num` Ascend devices from `cell(*inputs)`.
+
+    `cell` is a forward or a training cell (see `training_cell`) whose primitives carry their strategies (`shard`);
+    `inputs` may be shape-only tensors. The process and the cell are afterwards as before. CompilerError where MindSpore
+    rejects the program.
+    """
+    config = parallel or ParallelConfig()
+    mindspore = import_mindspore()
+    start = time.perf_counter()
+    with (
+        ascend_compiler(device_num, rank) as cluster,
+        parallel_context(device_num, rank, config),
+        without_lazy_inline(cell),
+    ):
+        model, layouts = front_end(cell, inputs, "compile")
+    parameters = {parameter.name for parameter in cell.get_parameters()}
+    graph = read_graph(model, parameters)
+    types = dict(graph.parameters)
+    return CompiledProgram(
+        graph=graph,
+        device_num=device_num,
+        rank=rank,
+        config=config,
+        layouts=tuple(_layout(name, raw, types[name], cluster) for name, raw in layouts.items() if name in types),
+        groups=dict(cluster.groups),
+        seconds=time.perf_counter() - start,
+        mindspore=mindspore.__version__,
+    )
+
+
+def _layout(name: str, raw: tuple, slice_type: TensorType, cluster: Cluster) -> ParameterLayout:
+    """From MindSpore's tuple: device matrix, tensor map, slice, field, even, group of the optimizer's cut, full shape, ..."""
+    device_matrix, tensor_map, optimizer_group, full_shape = raw[0], raw[1], raw[5], raw[6]
+    return ParameterLayout(
+        name=name,
+        layout=Layout(tuple(device_matrix), tuple(tensor_map), tuple(full_shape)),
+        slice_type=slice_type,
+        optimizer_shard_ranks=cluster.ranks(optimizer_group) if optimizer_group else (),
+    )

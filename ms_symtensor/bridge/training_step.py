@@ -1,0 +1,35 @@
+"""Cells of a training step. They import mindspore at once: reached through `training.training_cell` only."""
+
+import mindspore
+from mindspore import nn, ops
+
+
+class GradientStep(nn.Cell):
+    """Loss and gradients of all trainable parameters."""
+
+    def __init__(self, network):
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.network.set_grad()
+        self.weights = mindspore.ParameterTuple(network.trainable_params())
+        self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
+
+    def construct(self, *inputs):
+        return self.network(*inputs[:-1]), self.gradient(self.network, self.weights)(*inputs)
+
+
+class OptimizerStep(nn.Cell):
+    """Loss, after the optimizer has applied the gradients."""
+
+    def __init__(self, network, optimizer):
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.network.set_grad()
+        self.optimizer = optimizer
+        self.weights = optimizer.parameters
+        self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
+
+    def construct(self, *inputs):
+        loss = self.network(*inputs[:-1])
+        gradients = self.gradient(self.network, self.weights)(*inputs)
+        return ops.functional.depend(loss, self.optimizer(gradients))

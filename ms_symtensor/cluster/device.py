@@ -1,0 +1,55 @@
+"""One NPU, as the cost formulas see it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import sympy
+
+from ms_symtensor.algebra import symbols
+
+
+@dataclass(frozen=True)
+class Device:
+    """A processor with a matrix (cube) unit, a vector unit and HBM. SI units; `_FLOPs` is FLOP per second.
+
+    cube_peak_FLOPs       matrix products in float16 and bfloat16
+    cube_fp32_peak_FLOPs  matrix products in float32
+    cube_efficiency       fraction of the peak that a large matrix product reaches
+    vector_peak_FLOPs     element-wise float16 operations
+    hbm_capacity_B        memory on the device
+    hbm_usable_B          the part that the framework can hand out
+    hbm_bandwidth_Bps     peak of reads and writes together
+    hbm_efficiency        fraction of that bandwidth that a streaming operator reaches
+    l2_B                  level-2 cache
+    op_overhead_s         fixed cost of one operator, whatever its size
+    reduce_s_per_B        time to add one received byte to a local one in a collective; 0 where the copy engine adds
+    """
+
+    name: str
+    cube_peak_FLOPs: float
+    cube_fp32_peak_FLOPs: float
+    cube_efficiency: float
+    vector_peak_FLOPs: float
+    hbm_capacity_B: float
+    hbm_usable_B: float
+    hbm_bandwidth_Bps: float
+    hbm_efficiency: float
+    l2_B: float
+    op_overhead_s: float
+    reduce_s_per_B: float
+
+    @cached_property
+    def values(self) -> dict[sympy.Symbol, float]:
+        """The numbers for the symbols of formulas."""
+        return {
+            symbols.F_cube: self.cube_peak_FLOPs,
+            symbols.F_cube32: self.cube_fp32_peak_FLOPs,
+            symbols.eta_cube: self.cube_efficiency,
+            symbols.F_vec: self.vector_peak_FLOPs,
+            symbols.B_hbm: self.hbm_bandwidth_Bps,
+            symbols.eta_hbm: self.hbm_efficiency,
+            symbols.t_op: self.op_overhead_s,
+            symbols.M_hbm: self.hbm_usable_B,
+            symbols.L2: self.l2_B,
+            symbols.gamma: self.reduce_s_per_B,
+        }

@@ -1,0 +1,208 @@
+"""Clusters from YAML files: the ones of this folder by name, a user's own by path."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from ms_symtensor.cluster.device import Device
+from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Source
+from ms_symtensor.errors import InputError
+
+_FOLDER = Path(__file__).parent
+_FRACTIONS = ("cube_efficiency", "hbm_efficiency", "efficiency")
+_MAY_BE_ZERO = ("op_overhead_s", "latency_s", "reduce_s_per_B", "pipeline_min_B", "pipeline_all_reduce_min_slice_B")
+_Choice = TypeVar("_Choice", LevelKind, GatherOrder)
+
+
+def known_clusters() -> tuple[str, ...]:
+    """Names of the clusters that come with the package."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
+
+
+@lru_cache(maxsize=256)
+def load(name_or_path: str) -> Cluster:
+    """The cluster `name_or_path`: a known name, or the path of a YAML file (with its suffix .yaml or .yml).
+
+    Errors: InputError for an unknown name (it lists the known ones), a file that cannot be read, or an entry that is
+    missing, unknown, or no such value (it names file, entry and what is expected).
+    """
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        path = _FOLDER / f"{name_or_path}.yaml"
+        if name_or_path not in known_clusters():
+            raise InputError(
+                f"unknown cluster {name_or_path!r}; known: {', '.join(known_clusters())}; "
+                f"or give the path of your own file (*.yaml)"
+            )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cluster file {path}: cannot be read ({error})") from None
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"cluster file {path}: not valid YAML ({' '.join(str(error).split())})") from None
+    return _Reader(str(path)).cluster(content)
+
+
+class _Reader:
+    """Reads one file; keeps its name for errors, and the sources of the numbers it meets."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.sources: dict[str, Source] = {}
+
+    def cluster(self, content: Any) -> Cluster:
+        top = self._mapping(content, "", ("name", "description", "device", "levels", "collectives"))
+        device = self._device(top["device"])
+        levels = self._levels(top["levels"])
+        rules = self._rules(top["collectives"])
+        return Cluster(
+            name=self._text(top["name"], "name"),
+            description=self._text(top["description"], "description"),
+            device=device,
+            levels=levels,
+            rules=rules,
+            sources=tuple(self.sources.items()),
+        )
+
+    def _device(self, content: Any) -> Device:
+        names = tuple(field.name for field in fields(Device))
+        entries = self._mapping(content, "device", names)
+        numbers = {name: self._number(entries[name], f"device.{name}") for name in names if name != "name"}
+        device = Device(name=self._text(entries["name"], "device.name"), **numbers)
+        if device.hbm_usable_B > device.hbm_capacity_B:
+            raise self._error("device.hbm_usable_B", "at most device.hbm_capacity_B", device.hbm_usable_B)
+        return device
+
+    def _levels(self, content: Any) -> tuple[Level, ...]:
+        if not isinstance(content, list) or not content:
+            raise self._error("levels", "a list of at least one level, innermost first", content)
+        levels: list[Level] = []
+        for index, entry in enumerate(content):
+            where = f"levels[{index}]"
+            entries = self._mapping(entry, where, tuple(field.name for field in fields(Level)))
+            name = self._text(entries["name"], f"{where}.name")
+            if not name.isidentifier() or any(level.name == name for level in levels):
+                raise self._error(f"{where}.name", "a name of letters, digits and _, different for each level", name)
+            ranks = self._ranks(entries["ranks"], f"{where}.ranks")
+            if ranks is None and index < len(content) - 1:
+                raise self._error(f"{where}.ranks", "a number; only the outermost level may be unbounded (null)", None)
+            inner = levels[-1].ranks if levels else 1
+            if ranks is not None and inner is not None and (ranks <= inner or ranks % inner):
+                raise self._error(f"{where}.ranks", f"a multiple of the {inner} ranks of the level inside", ranks)
+            levels.append(
+                Level(
+                    name=name,
+                    ranks=ranks,
+                    kind=self._choice(LevelKind, entries["kind"], f"{where}.kind"),
+                    bandwidth_Bps=self._number(entries["bandwidth_Bps"], f"{where}.bandwidth_Bps"),
+                    efficiency=self._number(entries["efficiency"], f"{where}.efficiency"),
+                    latency_s=self._number(entries["latency_s"], f"{where}.latency_s"),
+                )
+            )
+        return tuple(levels)
+
+    def _rules(self, content: Any) -> CollectiveRules:
+        entries = self._mapping(content, "collectives", tuple(field.name for field in fields(CollectiveRules)))
+        order = "collectives.gather_order"
+        return CollectiveRules(
+            gather_order=self._choice(GatherOrder, self._sourced(entries["gather_order"], order), order),
+            pipeline_min_B=self._number_or_none(entries["pipeline_min_B"], "collectives.pipeline_min_B"),
+            pipeline_all_reduce_min_slice_B=self._number_or_none(
+                entries["pipeline_all_reduce_min_slice_B"], "collectives.pipeline_all_reduce_min_slice_B"
+            ),
+        )
+
+    def _mapping(self, content: Any, where: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+        place = where or "the file"
+        if not isinstance(content, dict):
+            raise self._error(place, f"the entries {', '.join(names)}", content)
+        for name in names:
+            if name not in content:
+                raise InputError(f"cluster file {self.file}: {place}: entry {name!r} is missing; expected {_hint(name)}")
+        for name in content:
+            if name not in names:
+                raise InputError(
+                    f"cluster file {self.file}: {place}: unknown entry {name!r}; expected {', '.join(names)}"
+                )
+        return content
+
+    def _sourced(self, entry: Any, where: str) -> Any:
+        """The value of `{value: …, source: …, range: [low, high]}`, whose source is noted."""
+        if not isinstance(entry, dict) or not {"value", "source"} <= set(entry) <= {"value", "source", "range"}:
+            raise self._error(where, "{value: …, source: …} and, if you like, range: [low, high]", entry)
+        bounds: list[float | None] = [None, None]
+        if "range" in entry:
+            if not isinstance(entry["range"], list) or len(entry["range"]) != 2:
+                raise self._error(f"{where}.range", "[low, high]", entry["range"])
+            bounds = [self._float(bound, f"{where}.range") for bound in entry["range"]]
+        self.sources[where] = Source(self._text(entry["source"], f"{where}.source"), *bounds)
+        return entry["value"]
+
+    def _number(self, entry: Any, where: str) -> float:
+        value = self._float(self._sourced(entry, where), f"{where}.value")
+        name = where.rsplit(".", 1)[-1]
+        if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
+            raise self._error(f"{where}.value", f"{_hint(name)}", value)
+        if name in _FRACTIONS and value > 1:
+            raise self._error(f"{where}.value", "a fraction between 0 and 1", value)
+        return value
+
+    def _number_or_none(self, entry: Any, where: str) -> float | None:
+        value = self._sourced(entry, where)
+        return None if value is None else self._number(entry, where)
+
+    def _ranks(self, entry: Any, where: str) -> int | None:
+        value = self._sourced(entry, where)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 1):
+            return value
+        raise self._error(f"{where}.value", "a whole number above 1, or null for an unbounded outermost level", value)
+
+    def _float(self, value: Any, where: str) -> float:
+        # YAML 1.1 takes 3e8 for a text, as it has neither a point nor a sign; nobody who writes it means a text.
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise self._error(where, "a number", value)
+        return number
+
+    def _text(self, value: Any, where: str) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise self._error(where, "a text", value)
+        return " ".join(value.split())
+
+    def _choice(self, choices: type[_Choice], value: Any, where: str) -> _Choice:
+        try:
+            return choices(value)
+        except ValueError:
+            raise self._error(where, "one of " + ", ".join(c.value for c in choices), value) from None
+
+    def _error(self, where: str, expected: str, found: Any) -> InputError:
+        shown = repr(found)
+        shown = shown if len(shown) <= 60 else shown[:57] + "…"
+        return InputError(f"cluster file {self.file}: {where}: expected {expected}, found {shown}")
+
+
+def _hint(name: str) -> str:
+    """What an entry holds, read off the unit in its name."""
+    units = {
+        "_FLOPs": "FLOP per second",
+        "_Bps": "bytes per second",
+        "_s_per_B": "seconds per byte",
+        "_s": "seconds",
+        "_B": "bytes",
+        "efficiency": "a fraction above 0 and at most 1",
+    }
+    for suffix, unit in units.items():
+        if name.endswith(suffix):
+            zero = "0 or more" if name in _MAY_BE_ZERO else "above 0"
+            return unit if suffix == "efficiency" else f"{{value: a number of {unit}, {zero}; source: …}}"
+    return {"ranks": "{value: ranks in one domain of the level; source: …}"}.get(name, f"a value for {name}")

@@ -1,0 +1,51 @@
+"""Reductions of dims: a cut reduced dim leaves partial results to combine."""
+
+from collections.abc import Callable
+
+from ms_symtensor.ops.signature import Combine, OpView, Signature, dims_like, named, positive
+
+
+def reduction(combine: Combine, keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = (), **more) -> Callable:
+    """The dims of argument `axis` disappear (or become 1, with `keep_dims`); partial results are combined by `combine`."""
+
+    def rule(op: OpView) -> Signature:
+        dims = dims_like(len(op.inputs[0].shape))
+        axes = positive(op.argument(0, "axis"), len(dims))
+        return _reduced(op, dims, axes, combine=combine, keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, **more)
+
+    return rule
+
+
+def arg_with_value(combine: Combine) -> Callable[[OpView], Signature]:
+    """Index and value of the largest or smallest element along one axis."""
+
+    def rule(op: OpView) -> Signature:
+        dims = dims_like(len(op.inputs[0].shape))
+        axes = positive(op.argument(0, "axis", 0), len(dims))
+        return _reduced(op, dims, axes, combine=combine, keeps_outputs=(0,))
+
+    return rule
+
+
+def _reduced(op: OpView, dims: tuple[str, ...], axes: tuple[int, ...], **more) -> Signature:
+    kept = [d for i, d in enumerate(dims) if i not in axes]
+    outputs = [[None if i in axes else d for i, d in enumerate(dims)] if len(t.shape) == len(dims) else kept for t in op.outputs]
+    return named(op, [dims], [tuple(o) for o in outputs], mesh=dims, **more)
+
+
+def along_axis(op: OpView) -> Signature:
+    """Selections along one axis that needs all its elements: that axis stays whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    return named(op, [dims], [dims] * len(op.outputs), mesh=dims, fixed=frozenset(dims[-1:]), keeps_outputs=(1,))
+
+
+RULES = {
+    **dict.fromkeys(("ReduceSum", "SumExt"), reduction(Combine.SUM)),
+    **dict.fromkeys(("ReduceMean", "MeanExt"), reduction(Combine.MEAN)),
+    "ReduceMax": reduction(Combine.MAX, (0,), (0,)),
+    "ReduceMin": reduction(Combine.MIN, (0,), (0,)),
+    **dict.fromkeys(("ReduceAny", "ReduceAll"), reduction(Combine.MAX, differentiable=())),
+    "ArgMaxWithValue": arg_with_value(Combine.MAX),
+    "ArgMinWithValue": arg_with_value(Combine.MIN),
+    **dict.fromkeys(("TopK", "TopkExt"), along_axis),
+}

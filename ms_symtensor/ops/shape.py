@@ -1,0 +1,152 @@
+"""Operators that rearrange elements: views, slices, joins and copies."""
+
+import math
+from itertools import accumulate
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.ops.signature import Attribute, OpView, Signature, Unit, dims_like, named, positive
+
+
+def cast(op: OpView) -> Signature:
+    """Element by element; MindSpore takes no strategy, the layout is that of the producer."""
+    dims = dims_like(len(op.inputs[0].shape))
+    return named(op, [dims], [dims], mesh=dims, shardable=False)
+
+
+def reshape(op: OpView) -> Signature:
+    """Dims that a cut passes through: the major dim of every group of dims that keeps its number of elements.
+
+    `[b*s, h] -> [b, s, n, d]` cuts as `g0 g1 -> g0 . g1 .` where g0 goes up to b slices and g1 up to n.
+    """
+    source, target = op.inputs[0].shape, op.outputs[0].shape
+    first: list[str | None] = [None] * len(source)
+    second: list[str | None] = [None] * len(target)
+    left = {n: i for i, n in reversed([*enumerate(accumulate(source[:-1], int.__mul__, initial=1))])}
+    right = {n: i for i, n in reversed([*enumerate(accumulate(target[:-1], int.__mul__, initial=1))])}
+    for number, before in enumerate(sorted(left.keys() & right.keys())):
+        i, j = (_major(shape, start) for shape, start in ((source, left[before]), (target, right[before])))
+        if i is not None and j is not None and math.prod(source[:i]) == math.prod(target[:j]):
+            first[i] = second[j] = f"g{number}"
+    return named(op, [tuple(first)], [tuple(second)], unit=Unit.NONE, shardable=False)
+
+
+def _major(shape: tuple[int, ...], start: int) -> int | None:
+    return next((i for i in range(start, len(shape)) if shape[i] > 1), None)
+
+
+def transpose(op: OpView) -> Signature:
+    """The dims in another order."""
+    dims = dims_like(len(op.inputs[0].shape))
+    order = positive(op.argument(0, "perm"), len(dims))
+    return named(op, [dims], [tuple(dims[i] for i in order)], mesh=dims)
+
+
+def expand_dims(op: OpView) -> Signature:
+    """One more dim of size one."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "axis", 0), len(dims) + 1)[0]
+    return named(op, [dims], [(*dims[:axis], None, *dims[axis:])], mesh=dims, unit=Unit.NONE)
+
+
+def squeeze(op: OpView) -> Signature:
+    """Dims of size one disappear."""
+    shape = op.inputs[0].shape
+    dims = dims_like(len(shape))
+    gone = op.argument(0, "axis", ())
+    axes = positive(gone, len(dims)) if gone not in ((), None) else tuple(i for i, n in enumerate(shape) if n == 1)
+    return named(op, [dims], [tuple(d for i, d in enumerate(dims) if i not in axes)], mesh=dims, unit=Unit.NONE)
+
+
+def strided_slice(op: OpView) -> Signature:
+    """A dim that is not taken in full, or not in steps of one, stays whole; masks may drop or add dims."""
+    shape = op.inputs[0].shape
+    begin, end, strides = (_numbers(op, i, name) for i, name in enumerate(("begin", "end", "strides")))
+    begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_mask = (
+        int(op.argument(3 + i, f"{name}_mask", 0) or 0)  # type: ignore[arg-type]
+        for i, name in enumerate(("begin", "end", "ellipsis", "new_axis", "shrink_axis"))
+    )
+    if ellipsis_mask:
+        raise InputError(f"{op.name} (StridedSlice): MindSpore cannot shard a slice with an ellipsis; write its dims out")
+    dims = dims_like(len(shape))
+    outputs: list[str | None] = []
+    fixed: set[str] = set()
+    position = 0  # in the input: a new axis takes none of it
+    for i in range(len(begin)):
+        bit = 1 << i
+        if new_axis_mask & bit:
+            outputs.append(None)
+            continue
+        size, dim = shape[position], dims[position]
+        position += 1
+        first = 0 if begin_mask & bit else begin[i]
+        last = size if end_mask & bit else end[i]
+        if first != 0 or last < size or strides[i] != 1 or shrink_mask & bit:
+            fixed.add(dim)
+        if not shrink_mask & bit:
+            outputs.append(None if dim in fixed else dim)
+    outputs += dims[position:]
+    return named(op, [dims], [tuple(outputs)], mesh=dims, fixed=frozenset(fixed))
+
+
+def _numbers(op: OpView, position: int, name: str) -> tuple[int, ...]:
+    value: Attribute = op.argument(position, name)
+    if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
+        raise InputError(f"{op.name} ({op.type}): {name} must be a tuple of numbers known at compile time, not {value!r}")
+    return value  # type: ignore[return-value]
+
+
+def split(op: OpView) -> Signature:
+    """Equal parts along an axis that stays whole."""
+    return _parts(op, positive(op.argument(0, "axis", 0), len(op.inputs[0].shape))[0])
+
+
+def split_with_size(op: OpView) -> Signature:
+    """Parts of given sizes along an axis that stays whole."""
+    return _parts(op, positive(op.argument(1, "dim", 0), len(op.inputs[0].shape))[0])
+
+
+def _parts(op: OpView, axis: int) -> Signature:
+    dims = dims_like(len(op.inputs[0].shape))
+    part = tuple(None if i == axis else d for i, d in enumerate(dims))
+    return named(op, [dims], [part] * len(op.outputs), mesh=dims, fixed=frozenset((dims[axis],)))
+
+
+def concat(op: OpView) -> Signature:
+    """Tensors joined along an axis that stays whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "axis", 0), len(dims))[0]
+    joined = tuple(None if i == axis else d for i, d in enumerate(dims))
+    return named(op, [dims] * len(op.inputs), [joined], mesh=dims, fixed=frozenset((dims[axis],)))
+
+
+def stack(op: OpView) -> Signature:
+    """Tensors joined along a new axis."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "axis", 0), len(dims) + 1)[0]
+    return named(op, [dims] * len(op.inputs), [(*dims[:axis], None, *dims[axis:])], mesh=dims)
+
+
+def broadcast_to(op: OpView) -> Signature:
+    """Dims of size one repeated, leading dims added: these stay whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    source, target = op.inputs[0].shape, op.outputs[0].shape
+    new = len(target) - len(source)
+    return named(
+        op, [dims], [(None,) * new + tuple(d if n == target[new + i] else None for i, (d, n) in enumerate(zip(dims, source, strict=True)))],
+        mesh=dims,
+    )  # fmt: skip
+
+
+RULES = {
+    "Cast": cast,
+    "Reshape": reshape,
+    "Transpose": transpose,
+    "ExpandDims": expand_dims,
+    "Squeeze": squeeze,
+    "StridedSlice": strided_slice,
+    "Split": split,
+    "SplitWithSize": split_with_size,
+    **dict.fromkeys(("Concat",), concat),
+    "Stack": stack,
+    "BroadcastTo": broadcast_to,
+}

@@ -1,0 +1,164 @@
+"""The backward half of a rank's program: the gradient of what the forward half wrote, collectives included.
+
+MindSpore differentiates the partitioned program, so the gradient of a replicated tensor is a partial sum on every copy:
+AllReduce's gradient is AllReduce, AllGather's ReduceScatter, ReduceScatter's AllGather; a slice is padded without
+communication, and every parameter's gradient is summed over the copies of its slice at the end.
+"""
+
+from ms_symtensor.program.forward import Forward
+from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.tensor.graph import TensorType
+from ms_symtensor.tensor.layout import DeviceGroup
+
+_MOVE_GRADIENT = {
+    "AllReduce": "AllReduce", "AllGather": "ReduceScatter", "ReduceScatter": "AllGather", "AlltoAll": "AlltoAll",
+    "StridedSlice": "StridedSliceGrad", "Split": "Concat", "Concat": "SplitWithSize", "Reshape": "Reshape",
+}  # fmt: skip
+
+_PASSED_ON = frozenset({"Add", "AddExt", "AddN"})
+"""Operators whose gradient is the incoming one, unchanged, for every input of the output's shape."""
+
+
+def backward(half: Forward, settings: Settings) -> None:
+    """Append the gradient program of `half` to its builder."""
+    _Differentiator(half, settings).run()
+
+
+class _Differentiator:
+    def __init__(self, half: Forward, settings: Settings) -> None:
+        self.half, self.settings, self.builder = half, settings, half.builder
+        self.forward_nodes = tuple(self.builder.nodes)
+        self.producer = {t: n for n in self.forward_nodes for t in n.outputs}
+        self.incoming: dict[int, list[int]] = {}
+        self.copies: dict[int, int] = {}
+
+    def run(self) -> None:
+        if self.half.loss in self.half.needs_gradient:
+            seed = self.builder.tensor(self.builder.tensors[self.half.loss], kept=True)
+            self.incoming[self.half.loss] = [seed]
+        for node in reversed(self.forward_nodes):
+            if node.role is not Role.WEIGHT:
+                self._differentiate(node)
+        self._synchronise()
+
+    # -- one node ------------------------------------------------------------------------------------------------------
+
+    def _differentiate(self, node: Node) -> None:
+        arriving = [self._sum(t, node) for t in node.outputs]
+        gradients = tuple(g for g in arriving if g is not None)
+        wanted = [t for t in dict.fromkeys(node.inputs) if t in self.half.needs_gradient]
+        if not gradients or not wanted:
+            return
+        if node.role is not Role.WORK:
+            self._move_back(node, gradients[0])
+            return
+        sig = self.half.signatures[node.op]
+        if sig.differentiable is not None:
+            wanted = [t for t in wanted if any(node.inputs[p] == t for p in sig.differentiable)]
+        if node.kind in _PASSED_ON:
+            wanted = self._pass_on(node, wanted, gradients[0])
+        kept_in = [node.inputs[p] for p in sig.keeps_inputs]
+        kept_out = [node.outputs[p] for p in sig.keeps_outputs]
+        if sig.bilinear:
+            for tensor in wanted:
+                others = [t for t in kept_in if t != tensor] or kept_in[:1]
+                self._gradient_of(node, (tensor,), gradients, others)
+        elif wanted:
+            self._gradient_of(node, tuple(wanted), gradients, kept_in + kept_out)
+
+    def _pass_on(self, node: Node, wanted: list[int], gradient: int) -> list[int]:
+        shape = self.builder.tensors[node.outputs[0]].shape
+        for tensor in wanted:
+            if self.builder.tensors[tensor].shape == shape:
+                self.incoming.setdefault(tensor, []).append(gradient)
+        return [t for t in wanted if self.builder.tensors[t].shape != shape]
+
+    def _gradient_of(self, node: Node, wanted: tuple[int, ...], gradients: tuple[int, ...], kept: list[int]) -> None:
+        reads = tuple(self._again(t, node.block) for t in kept)
+        kinds = tuple(self.builder.tensors[t] for t in wanted)
+        found = self.builder.node(
+            f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block
+        )
+        for tensor, gradient in zip(wanted, found, strict=True):
+            self.incoming.setdefault(tensor, []).append(gradient)
+
+    def _move_back(self, node: Node, gradient: int) -> None:
+        dim, concat_dim, pieces = node.attribute or (0, 0, 1)
+        (found,) = self.builder.node(
+            _MOVE_GRADIENT[node.kind], (gradient,), (self.builder.tensors[node.inputs[0]],),
+            op=node.op, role=node.role, phase=Phase.BACKWARD, group=node.group, block=node.block,
+            attribute=(concat_dim, dim, pieces) if node.kind == "AlltoAll" else (dim, concat_dim, pieces),
+        )  # fmt: skip
+        self.incoming.setdefault(node.inputs[0], []).append(found)
+
+    def _sum(self, tensor: int, node: Node) -> int | None:
+        """The gradient of `tensor`: what its users sent back, added."""
+        parts = self.incoming.pop(tensor, [])
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        (total,) = self.builder.node(
+            "AddN", tuple(parts), (self.builder.tensors[tensor],), op=node.op, role=Role.ADD, phase=Phase.BACKWARD, block=node.block
+        )
+        return total
+
+    # -- recomputation -------------------------------------------------------------------------------------------------
+
+    def _again(self, tensor: int, block: str | None) -> int:
+        """The tensor that a gradient in `block` reads for the forward tensor: itself where it was kept, or computed again."""
+        node = self.producer.get(tensor)
+        if node is None or not self._is_recomputed(node, block):
+            return tensor
+        if tensor not in self.copies:
+            inputs = tuple(self._again(t, block) for t in node.inputs)
+            kinds = tuple(self.builder.tensors[t] for t in node.outputs)
+            copies = self.builder.node(
+                node.kind, inputs, kinds, op=node.op, role=node.role, phase=Phase.RECOMPUTE, group=node.group,
+                parameter=node.parameter, block=node.block, attribute=node.attribute,
+            )  # fmt: skip
+            self.copies.update(zip(node.outputs, copies, strict=True))
+        return self.copies[tensor]
+
+    def _is_recomputed(self, node: Node, block: str | None) -> bool:
+        if node.role is Role.WEIGHT:
+            return node.kind == "AllGather" and self.settings.optimizer_level is OptimizerLevel.LEVEL3
+        if node.block is None or node.block != block or node.block not in self.settings.recompute:
+            return False
+        return self.settings.recompute[node.block].communication or node.group is None or node.kind == "StridedSlice"
+
+    # -- parameters ----------------------------------------------------------------------------------------------------
+
+    def _synchronise(self) -> None:
+        """Bring the gradients of every parameter together: AllReduce over its copies, or ReduceScatter and AllReduce."""
+        arrived: dict[str, list[int]] = {}
+        for weight in self.half.weights.values():
+            arrived.setdefault(weight.parameter, []).extend(self.incoming.pop(weight.used, []))
+        for name, parts in arrived.items():
+            placement = self.half.parameters[name]
+            if parts and placement.requires_grad:
+                self.builder.kept.update(parts)
+                self._synchronise_one(name, parts, placement)
+
+    def _synchronise_one(self, name: str, parts: list[int], placement: ParameterPlacement) -> None:
+        used = self.builder.tensors[parts[0]].dtype
+        dtype = placement.dtype if self.settings.gradient_fp32_sync else used
+        whole = TensorType(placement.layout.slice_shape, dtype)
+        share = TensorType(placement.slice_shape, dtype)
+        gradient = parts[0]
+        if len(parts) > 1:
+            gradient = self._sync(name, "AddN", tuple(parts), TensorType(whole.shape, used))
+        if used != dtype:
+            gradient = self._sync(name, "Cast", (gradient,), whole)
+        if placement.shard > 1:
+            gradient = self._sync(name, "ReduceScatter", (gradient,), share, placement.gather)
+        if placement.mirror is not None:
+            self._sync(name, "AllReduce", (gradient,), share, placement.mirror)
+
+    def _sync(
+        self, name: str, kind: str, inputs: tuple[int, ...], result: TensorType, group: DeviceGroup | None = None
+    ) -> int:
+        (gradient,) = self.builder.node(
+            kind, inputs, (result,), op=name, role=Role.SYNC, phase=Phase.BACKWARD, group=group, parameter=name
+        )
+        self.builder.kept.add(gradient)
+        return gradient

@@ -1,0 +1,51 @@
+"""Collects the tensors and nodes of a local program while it is written down."""
+
+from ms_symtensor.program.program import Node, Phase, Role
+from ms_symtensor.tensor.graph import TensorType
+from ms_symtensor.tensor.layout import DeviceGroup
+
+
+class Builder:
+    """The only mutable thing in this room; `partition` owns one and freezes what it collected."""
+
+    def __init__(self) -> None:
+        self.tensors: list[TensorType] = []
+        self.nodes: list[Node] = []
+        self.kept: set[int] = set()
+        self._known: dict[tuple, tuple[int, ...]] = {}
+
+    def tensor(self, kind: TensorType, kept: bool = False) -> int:
+        """A new local tensor; `kept` ones are parameters, inputs and constants."""
+        self.tensors.append(kind)
+        if kept:
+            self.kept.add(len(self.tensors) - 1)
+        return len(self.tensors) - 1
+
+    def node(
+        self,
+        kind: str,
+        inputs: tuple[int, ...],
+        outputs: tuple[TensorType, ...],
+        *,
+        op: str,
+        role: Role = Role.WORK,
+        phase: Phase = Phase.FORWARD,
+        group: DeviceGroup | None = None,
+        parameter: str | None = None,
+        block: str | None = None,
+        attribute: tuple[int, ...] = (),
+        once: bool = False,
+    ) -> tuple[int, ...]:
+        """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
+
+        MindSpore shares equal nodes too (common sub-expression elimination): three consumers that want the same slice of a
+        tensor cause one redistribution.
+        """
+        key = (kind, inputs, outputs, group and group.ranks(), attribute)
+        if once and key in self._known:
+            return self._known[key]
+        numbers = tuple(self.tensor(o) for o in outputs)
+        self.nodes.append(Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute))
+        if once:
+            self._known[key] = numbers
+        return numbers

@@ -1,0 +1,272 @@
+"""The forward half of a rank's program: every operator on its slices, every redistribution and partial sum between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy, Placement, place
+from ms_symtensor.ops.registry import Rule, signature
+from ms_symtensor.ops.signature import OpView, Signature, view
+from ms_symtensor.program.builder import Builder
+from ms_symtensor.program.parameters import place_parameter
+from ms_symtensor.program.program import ParameterPlacement, Role
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TensorType
+from ms_symtensor.tensor.layout import Layout
+from ms_symtensor.tensor.redistribution import redistribute
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of the graph on this rank: its local tensor, its layout, and whether a gradient flows back through it."""
+
+    tensor: int
+    layout: Layout
+    needs_gradient: bool
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter as an operator reads it: sliced, cast (`casts`: the Cast operators on the way), gathered."""
+
+    parameter: str
+    stored: int
+    used: int
+
+
+@dataclass
+class Forward:
+    """What the forward half leaves for the backward half: which node of which operator, which tensor came from where."""
+
+    builder: Builder
+    signatures: dict[str, Signature]
+    placements: dict[str, Placement]
+    parameters: dict[str, ParameterPlacement] = field(default_factory=dict)
+    weights: dict[int, Weight] = field(default_factory=dict)
+    needs_gradient: set[int] = field(default_factory=set)
+    loss: int = -1
+
+
+def default_strategy(sig: Signature, device_num: int) -> OpStrategy:
+    """What MindSpore does with an operator that was given no strategy: the leading dim of every input cut by all devices."""
+    return OpStrategy(tuple(tuple(device_num if i == 0 else 1 for i in range(len(dims))) for dims in sig.inputs))
+
+
+def forward(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = None) -> Forward:
+    """Write the forward program of `graph` under `plan`.
+
+    Errors: UnknownOperatorError; InvalidStrategyError naming the operator that MindSpore would reject.
+    """
+    return _Writer(graph, plan, rules).write()
+
+
+class _Writer:
+    def __init__(self, graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> None:
+        self.graph, self.plan, self.settings = graph, plan, plan.settings
+        views = {op.name: view(graph, op) for op in graph.ops}
+        sigs = {name: signature(v, rules) for name, v in views.items()}
+        placements = {
+            op.name: place(views[op.name], sigs[op.name], self._strategy(views[op.name], sigs[op.name]), self.settings.device_num)
+            for op in graph.ops
+            if sigs[op.name].shardable
+        }  # fmt: skip
+        self.views = views
+        self.out = Forward(Builder(), sigs, placements)
+        self.values: dict[Source, Value] = {}
+
+    def _strategy(self, op: OpView, sig: Signature) -> OpStrategy:
+        given = self.plan.strategies.get(op.name)
+        return given if given is not None else default_strategy(sig, self.settings.device_num)
+
+    def write(self) -> Forward:
+        self._place_parameters()
+        whole = (self.settings.device_num,)
+        for name, kind in self.graph.inputs:
+            layout = Layout(whole, (-1,) * len(kind.shape), kind.shape)
+            self.values[InputRef(name)] = Value(self.out.builder.tensor(kind, kept=True), layout, False)
+        for op in self.graph.ops:
+            if op.type == "Reshape":
+                self._reshape(op)
+            elif not self.out.signatures[op.name].shardable:
+                self._transparent(op)
+            else:
+                self._operator(op)
+        if self.graph.output in self.values:
+            self.out.loss = self.values[self.graph.output].tensor
+        return self.out
+
+    # -- where things lie --------------------------------------------------------------------------------------------
+
+    def _root(self, source: Source) -> Source:
+        """The source behind operators that MindSpore lets pass whatever layout comes (Cast)."""
+        while isinstance(source, OpOutput):
+            op = self.graph.op_by_name[source.op]
+            if op.type == "Reshape" or self.out.signatures[op.name].shardable:
+                break
+            source = self.graph.tensor_inputs(op)[0]
+        return source
+
+    def _place_parameters(self) -> None:
+        layouts: dict[str, tuple[Layout, str]] = {}
+        for op in self.graph.ops:
+            placement = self.out.placements.get(op.name)
+            if placement is None:
+                continue
+            for layout, source in zip(placement.inputs, self.graph.tensor_inputs(op), strict=True):
+                root = self._root(source)
+                if not isinstance(root, ParameterRef):
+                    continue
+                known, first = layouts.setdefault(root.name, (layout, op.name))
+                if known.slice_shape != layout.slice_shape or known.copies.ranks() != layout.copies.ranks():
+                    raise InvalidStrategyError(
+                        f"parameter {root.name}: {first} wants it cut {known.cuts}, {op.name} cut {layout.cuts}; MindSpore "
+                        "stores one layout per parameter, so give both operators the same cuts of it"
+                    )
+        for parameter in self.graph.parameters:
+            if parameter.name in layouts:
+                placed = place_parameter(parameter, layouts[parameter.name][0], self.settings)
+                self.out.parameters[parameter.name] = placed
+
+    def _next_layout(self, source: Source) -> Layout | None:
+        """The layout that the first operator downstream wants, looking through transparent ones."""
+        for user, position in self.graph.users.get(source, ()):
+            if user.type == "Reshape":
+                continue
+            if user.name in self.out.placements:
+                return self.out.placements[user.name].inputs[position]
+            found = self._next_layout(OpOutput(user.name))
+            if found is not None:
+                return found
+        return None
+
+    # -- operators ---------------------------------------------------------------------------------------------------
+
+    def _operator(self, op: Op) -> None:
+        placement, sig = self.out.placements[op.name], self.out.signatures[op.name]
+        inputs, needs = [], False
+        for position, (source, layout) in enumerate(zip(self.graph.tensor_inputs(op), placement.inputs, strict=True)):
+            tensor, grad = self._input(op, source, layout)
+            inputs.append(tensor)
+            differentiable = sig.differentiable is None or position in sig.differentiable
+            needs = needs or (grad and differentiable)
+        builder = self.out.builder
+        types = tuple(TensorType(lay.slice_shape, t.dtype) for lay, t in zip(placement.computed, op.outputs, strict=False))
+        outputs = list(builder.node(op.type, tuple(inputs), types, op=op.name, block=op.block))
+        if placement.partial is not None:
+            outputs[0] = self._combine(op, placement, outputs[0])
+        for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
+            grad = needs and "float" in op.outputs[index].dtype
+            self._define(OpOutput(op.name, index), Value(tensor, layout, grad))
+            if grad and placement.partial is not None and index == 0:
+                self.out.needs_gradient.add(builder.nodes[-2].outputs[0])
+
+    def _combine(self, op: Op, placement: Placement, tensor: int) -> int:
+        partial, kind = placement.partial, op.outputs[0].dtype
+        assert partial is not None
+        shape = placement.outputs[0].slice_shape
+        (combined,) = self.out.builder.node(
+            "AllReduce" if partial.dim is None else "ReduceScatter",
+            (tensor,), (TensorType(shape, kind),), op=op.name, role=Role.COMBINE, group=partial.group, block=op.block,
+        )  # fmt: skip
+        return combined
+
+    def _transparent(self, op: Op) -> None:
+        """An operator that keeps its input's layout. On a parameter it is written where the parameter is used."""
+        source = self.graph.tensor_inputs(op)[0]
+        if isinstance(self._root(source), ParameterRef | Constant):
+            return
+        value = self.values[source]
+        kind = TensorType(value.layout.slice_shape, op.outputs[0].dtype)
+        (tensor,) = self.out.builder.node(op.type, (value.tensor,), (kind,), op=op.name, block=op.block)
+        grad = value.needs_gradient and "float" in kind.dtype
+        self._define(OpOutput(op.name), Value(tensor, value.layout, grad))
+
+    def _reshape(self, op: Op) -> None:
+        """Reshape takes its input as it lies and delivers what the next operator wants; MindSpore redistributes between."""
+        source = self.graph.tensor_inputs(op)[0]
+        if isinstance(self._root(source), ParameterRef | Constant):
+            return
+        value, shape = self.values[source], op.outputs[0].shape
+        target = self._next_layout(OpOutput(op.name))
+        if target is None:
+            whole = self.settings.device_num
+            target = Layout((whole,), (-1,) * len(shape), shape)
+        tensor = self._move(op, value, target, op.outputs[0].dtype)
+        if self.out.builder.tensors[tensor].shape != target.slice_shape:
+            kind = TensorType(target.slice_shape, op.outputs[0].dtype)
+            (tensor,) = self.out.builder.node("Reshape", (tensor,), (kind,), op=op.name, block=op.block, once=True, role=Role.MOVE)
+        self._define(OpOutput(op.name), Value(tensor, target, value.needs_gradient))
+
+    def _define(self, source: Source, value: Value) -> None:
+        self.values[source] = value
+        if value.needs_gradient:
+            self.out.needs_gradient.add(value.tensor)
+
+    # -- inputs ------------------------------------------------------------------------------------------------------
+
+    def _input(self, op: Op, source: Source, layout: Layout) -> tuple[int, bool]:
+        """The local tensor that `op` reads for `source` in `layout`, and whether a gradient flows back through it."""
+        root = self._root(source)
+        if isinstance(root, ParameterRef):
+            return self._weight(op, source, root)
+        if isinstance(root, Constant):
+            kind = self.graph.type_of(source)
+            assert kind is not None
+            return self.out.builder.tensor(TensorType(layout.slice_shape, kind.dtype), kept=True), False
+        value = self.values[source]
+        kind = self.graph.type_of(source)
+        assert kind is not None
+        return self._move(op, value, layout, kind.dtype), value.needs_gradient
+
+    def _move(self, op: Op, value: Value, target: Layout, dtype: str) -> int:
+        tensor = value.tensor
+        for step in redistribute(value.layout, target, self.settings.enable_alltoall):
+            shape = step.output_shape
+            attribute = (step.dim or 0, step.concat_dim or 0, step.pieces)
+            (tensor,) = self.out.builder.node(
+                step.kind, (tensor,), (TensorType(shape, dtype),),
+                op=op.name, role=Role.MOVE, group=step.group, block=op.block, attribute=attribute, once=True,
+            )  # fmt: skip
+            if value.needs_gradient:
+                self.out.needs_gradient.add(tensor)
+        return tensor
+
+    def _weight(self, op: Op, source: Source, root: ParameterRef) -> tuple[int, bool]:
+        """A parameter, through the casts between it and `op`, gathered from its shares where the optimizer is sharded."""
+        placement, builder = self.out.parameters[root.name], self.out.builder
+        trains = placement.requires_grad
+        known = self.values.get(source)
+        if known is not None:
+            return known.tensor, trains
+        stored = self.values.get(root)
+        if stored is None:
+            kind = TensorType(placement.slice_shape, placement.dtype)
+            stored = Value(builder.tensor(kind, kept=True), placement.layout, trains)
+            self.values[root] = stored
+        tensor, dtype = stored.tensor, placement.dtype
+        for cast in self._casts(source):
+            dtype = self.graph.op_by_name[cast].outputs[0].dtype
+            kind = TensorType(builder.tensors[tensor].shape, dtype)
+            (tensor,) = builder.node(
+                "Cast", (tensor,), (kind,), op=cast, role=Role.WEIGHT, parameter=root.name, once=True,
+                block=self.graph.op_by_name[cast].block,
+            )  # fmt: skip
+        if placement.shard > 1:
+            kind = TensorType(placement.layout.slice_shape, dtype)
+            (tensor,) = builder.node(
+                "AllGather", (tensor,), (kind,), op=op.name, role=Role.WEIGHT, group=placement.gather,
+                parameter=root.name, block=op.block, once=True,
+            )  # fmt: skip
+        self.out.weights[tensor] = Weight(root.name, stored.tensor, tensor)
+        if source != root or placement.shard > 1:
+            self.values[source] = Value(tensor, placement.layout, trains)
+        if trains:
+            self.out.needs_gradient.add(tensor)
+        return tensor, trains
+
+    def _casts(self, source: Source) -> list[str]:
+        chain: list[str] = []
+        while isinstance(source, OpOutput):
+            chain.append(source.op)
+            source = self.graph.tensor_inputs(self.graph.op_by_name[source.op])[0]
+        return chain[::-1]

@@ -1,0 +1,79 @@
+"""Where parameters live and how their gradients are brought together, as MindSpore decides it.
+
+Without optimizer sharding, a parameter's gradient is summed by one AllReduce over all ranks that hold the same slice. With
+it, the copies share the weight along dim 0: an AllGather before use, a ReduceScatter of the gradient; where only
+`optimizer_weight_shard_size` of the copies share, an AllReduce over the others follows.
+"""
+
+import math
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.tensor.graph import Parameter
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+
+KIB = 1024
+
+
+def place_parameter(parameter: Parameter, layout: Layout, settings: Settings) -> ParameterPlacement:
+    """The placement of `parameter` whose first user wants it in `layout`."""
+    copies = layout.copies
+    plain = ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, mirror=copies if copies.size > 1 else None)
+    if settings.optimizer_level is OptimizerLevel.NONE or copies.size == 1 or not layout.shape:
+        return plain
+    local_B = math.prod(layout.slice_shape) * parameter.type.size_B / max(parameter.type.element_num, 1)
+    if local_B < settings.parallel_optimizer_threshold_KB * KIB:
+        return plain
+    wanted = settings.optimizer_weight_shard_size
+    shard = copies.size if wanted == -1 else wanted
+    if copies.size % shard or layout.shape[0] % (layout.cut(0) * shard):
+        return plain
+    gather, mirror = _shard_groups(copies, shard, settings.device_num)
+    return ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, shard, gather, mirror)
+
+
+def _shard_groups(copies: DeviceGroup, shard: int, device_num: int) -> tuple[DeviceGroup, DeviceGroup | None]:
+    """The ranks that share one copy (the first `shard` copies, the next, …), and those over which the shares are summed.
+
+    MindSpore forms the second by stride alone: ranks `device_num / repeats` apart, whatever the layout is.
+    """
+    repeats = copies.size // shard
+    if repeats == 1:
+        return copies, None
+    return _consecutive(copies, shard), DeviceGroup((repeats, device_num // repeats), (0,))
+
+
+def _consecutive(copies: DeviceGroup, shard: int) -> DeviceGroup:
+    """The sub-group of `shard` consecutive copies: the minor axes of the group, the last of them split where need be."""
+    matrix, axes, rest = list(copies.device_matrix), [], shard
+    for axis in reversed(copies.axes):
+        size = matrix[axis]
+        part = math.gcd(size, rest)
+        if part == 1:
+            break
+        if part == size:
+            axes.append(axis)
+        else:
+            matrix[axis : axis + 1] = [size // part, part]
+            axes = [a + 1 for a in axes] + [axis + 1]
+        rest //= part
+        if part != size:
+            break
+    if rest != 1:
+        raise InvalidStrategyError(f"optimizer_weight_shard_size {shard} is no run of consecutive copies in {copies}")
+    return DeviceGroup(tuple(matrix), tuple(sorted(axes)))
+
+
+def is_synchronised(placement: ParameterPlacement, rank: int = 0) -> bool:
+    """Whether the gradient is summed over exactly the ranks that hold the same slice.
+
+    With a partial optimizer sharding, MindSpore's stride rule for the mirror group can name ranks of other slices.
+    """
+    copies = set(placement.layout.copies.ranks(rank))
+    if placement.gather is None:
+        return placement.mirror is None or set(placement.mirror.ranks(rank)) == copies
+    reached = set(placement.gather.ranks(rank))
+    if placement.mirror is not None:
+        reached = {r for g in placement.mirror.ranks(rank) for r in placement.gather.ranks(g)}
+    return reached == copies

@@ -1,0 +1,111 @@
+"""The program of one rank as MindSpore's compiler will write it: local tensors, local work, collectives, in order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ms_symtensor.tensor.graph import TensorType
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+
+COLLECTIVES = frozenset({"AllReduce", "AllGather", "ReduceScatter", "AlltoAll"})
+
+
+class Phase(Enum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    RECOMPUTE = "recompute"  # forward work that is done again in the backward pass
+
+
+class Role(Enum):
+    """Why a node stands in the program."""
+
+    WORK = "work"  # an operator of the graph, or its gradient
+    COMBINE = "combine"  # partial results of an operator are summed or scattered
+    MOVE = "move"  # a tensor goes from its producer's layout to its consumer's
+    WEIGHT = "weight"  # a parameter is cast or gathered before use
+    SYNC = "sync"  # a parameter's gradient is brought together
+    ADD = "add"  # gradients of several users of one tensor meet
+
+
+@dataclass(frozen=True)
+class Node:
+    """One piece of local work or one collective.
+
+    `inputs` and `outputs` are numbers of local tensors (`Program.tensors`); `op` is the operator of the graph that caused
+    it, `group` the ranks of a collective, `parameter` the parameter whose weight or gradient it moves, `block` the
+    repeated block it belongs to.
+    """
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    role: Role
+    phase: Phase
+    op: str
+    group: DeviceGroup | None = None
+    parameter: str | None = None
+    block: str | None = None
+    attribute: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ParameterPlacement:
+    """Where a parameter lives: its layout, and the optimizer sharding of the copies (None: not sharded).
+
+    `gather` holds the ranks that share one copy; `mirror` those over which the (scattered) gradient is summed.
+    """
+
+    layout: Layout
+    dtype: str
+    requires_grad: bool
+    shard: int = 1
+    gather: DeviceGroup | None = None
+    mirror: DeviceGroup | None = None
+
+    @property
+    def slice_shape(self) -> tuple[int, ...]:
+        """Shape of what a rank stores."""
+        shape = self.layout.slice_shape
+        return (shape[0] // self.shard, *shape[1:]) if shape else shape
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective as people and compilers count them: `size_B` is the larger of its local input and output."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    input_type: TensorType
+    output_type: TensorType
+    phase: Phase
+    op: str
+    parameter: str | None = None
+
+    @property
+    def size_B(self) -> int:
+        return max(self.input_type.size_B, self.output_type.size_B)
+
+
+@dataclass(frozen=True)
+class Program:
+    """`tensors` are local types by number.
+
+    `kept` are tensors that never count as activations: parameters, inputs, constants, and what only leads to a parameter's
+    gradient.
+    """
+
+    device_num: int
+    tensors: tuple[TensorType, ...]
+    nodes: tuple[Node, ...]
+    parameters: Mapping[str, ParameterPlacement]
+    kept: frozenset[int]
+
+    def collectives(self, rank: int = 0) -> tuple[Collective, ...]:
+        """The collectives that `rank` takes part in, in order."""
+        return tuple(
+            Collective(
+                n.kind, n.group.ranks(rank), self.tensors[n.inputs[0]], self.tensors[n.outputs[0]], n.phase, n.op, n.parameter
+            )
+            for n in self.nodes
+            if n.kind in COLLECTIVES and n.group is not None
+        )  # fmt: skip

@@ -1,0 +1,48 @@
+"""What a plan switches on beside the operators' strategies, in MindSpore's own terms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ms_symtensor.ops.placement import OpStrategy
+
+
+class OptimizerLevel(IntEnum):
+    """`parallel_optimizer_config["optimizer_level"]`: what is sharded over the copies of a parameter (ZeRO 1 to 3)."""
+
+    NONE = 0
+    LEVEL1 = 1  # weights and optimizer states
+    LEVEL2 = 2  # and gradients
+    LEVEL3 = 3  # and weights are gathered again for the backward pass
+
+
+@dataclass(frozen=True)
+class Recompute:
+    """`cell.recompute(mp_comm_recompute=…)` on a repeated block: activations are computed again in the backward pass."""
+
+    communication: bool = True
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parallel settings of one stage.
+
+    `optimizer_weight_shard_size` -1 shards over all copies. `parallel_optimizer_threshold_KB`: smaller parameters are not
+    sharded (MindSpore's key and unit; its default is 64). `recompute` maps block names to what is computed again.
+    """
+
+    device_num: int
+    enable_alltoall: bool = False
+    optimizer_level: OptimizerLevel = OptimizerLevel.NONE
+    optimizer_weight_shard_size: int = -1
+    parallel_optimizer_threshold_KB: int = 64
+    gradient_fp32_sync: bool = True
+    recompute: Mapping[str, Recompute] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """Everything that decides the program of a rank: a strategy per operator (by full name), and the settings."""
+
+    strategies: Mapping[str, OpStrategy]
+    settings: Settings

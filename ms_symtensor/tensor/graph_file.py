@@ -1,0 +1,233 @@
+"""Graphs as JSON files, so that planning runs where no mindspore is installed."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.tensor.graph import (
+    Attribute,
+    Constant,
+    Graph,
+    InputRef,
+    Op,
+    OpOutput,
+    Parameter,
+    ParameterRef,
+    Source,
+    TensorType,
+    TupleInput,
+)
+
+FORMAT = "symtensor-graph"
+VERSION = 1
+
+
+def to_json(graph: Graph) -> dict[str, Any]:
+    """`graph` as plain JSON data; equal graphs give equal data."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": graph.name,
+        "inputs": [{"name": name, "type": _type_to_json(tensor)} for name, tensor in graph.inputs],
+        "parameters": [
+            {"name": p.name, "type": _type_to_json(p.type), "requires_grad": p.requires_grad} for p in graph.parameters
+        ],
+        "ops": [_op_to_json(op) for op in graph.ops],
+        "output": _source_to_json(graph.output),
+        "attributes": [[name, _attribute_to_json(value)] for name, value in graph.attributes],
+    }
+
+
+def from_json(data: Any, origin: str = "the data") -> Graph:
+    """The graph behind `to_json`'s data; InputError, naming `origin`, if it is something else."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InputError(f"{origin} is not a graph of ms_symtensor (no \"format\": \"{FORMAT}\"): capture the network again")
+    version = data.get("version")
+    if version != VERSION:
+        raise InputError(
+            f"{origin} has graph format version {version!r}, this ms_symtensor reads {VERSION}:"
+            f" {'upgrade ms_symtensor' if isinstance(version, int) and version > VERSION else 'capture the network again'}"
+        )
+    try:
+        graph = Graph(
+            name=_text(data["name"]),
+            inputs=tuple((_text(item["name"]), _type_from_json(item["type"])) for item in data["inputs"]),
+            parameters=tuple(
+                Parameter(_text(p["name"]), _type_from_json(p["type"]), bool(p["requires_grad"])) for p in data["parameters"]
+            ),
+            ops=tuple(_op_from_json(op) for op in data["ops"]),
+            output=_source_from_json(data["output"]),
+            attributes=tuple((_text(name), _attribute_from_json(value)) for name, value in data["attributes"]),
+        )
+        _check(graph)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{origin} is a damaged graph ({what}): capture the network again") from error
+    return graph
+
+
+def save(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Write `graph` to `path`: all of it or nothing."""
+    target = Path(path)
+    text = json.dumps(to_json(graph), indent=1)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise InputError(f"cannot write the graph to {target} ({error.strerror}): choose another path") from error
+
+
+def load(path: str | os.PathLike[str]) -> Graph:
+    """The graph that `save` wrote to `path`; InputError if it cannot be read, is truncated, foreign or too new."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read the graph {path} ({error.strerror}): check the path") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a graph of ms_symtensor (not a text file): give a file that capture wrote") from error
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path} is truncated or not JSON (line {error.lineno}: {error.msg}): capture the network again"
+        ) from error
+    except RecursionError as error:
+        raise InputError(f"{path} is not a graph of ms_symtensor (nested too deep): capture the network again") from error
+    return from_json(data, str(path))
+
+
+def _op_to_json(op: Op) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "name": op.name,
+        "type": op.type,
+        "inputs": [_source_to_json(source) for source in op.inputs],
+        "outputs": [_type_to_json(tensor) for tensor in op.outputs],
+    }
+    if op.attributes:
+        data["attributes"] = [[name, _attribute_to_json(value)] for name, value in op.attributes]
+    if op.cell:
+        data["cell"] = list(op.cell)
+    if op.primitive:
+        data["primitive"] = op.primitive
+    if op.block is not None:
+        data["block"] = op.block
+    return data
+
+
+def _op_from_json(data: dict[str, Any]) -> Op:
+    block = data.get("block")
+    return Op(
+        name=_text(data["name"]),
+        type=_text(data["type"]),
+        inputs=tuple(_source_from_json(source) for source in data["inputs"]),
+        outputs=tuple(_type_from_json(tensor) for tensor in data["outputs"]),
+        attributes=tuple((_text(name), _attribute_from_json(value)) for name, value in data.get("attributes", ())),
+        cell=tuple(_text(part) for part in data.get("cell", ())),
+        primitive=_text(data.get("primitive", "")),
+        block=None if block is None else _text(block),
+    )
+
+
+def _source_to_json(source: Source) -> Any:
+    match source:
+        case OpOutput(op, index):
+            return {"op": op, "index": index} if index else {"op": op}
+        case ParameterRef(name):
+            return {"parameter": name}
+        case InputRef(name):
+            return {"input": name}
+        case Constant(value, tensor):
+            return {"constant": _attribute_to_json(value)} | ({"tensor": _type_to_json(tensor)} if tensor else {})
+        case TupleInput(items):
+            return {"tuple": [_source_to_json(item) for item in items]}
+
+
+def _source_from_json(data: dict[str, Any]) -> Source:
+    if "op" in data:
+        return OpOutput(_text(data["op"]), _integer(data.get("index", 0)))
+    if "parameter" in data:
+        return ParameterRef(_text(data["parameter"]))
+    if "input" in data:
+        return InputRef(_text(data["input"]))
+    if "tuple" in data:
+        return TupleInput(tuple(_source_from_json(item) for item in data["tuple"]))
+    tensor = data.get("tensor")
+    return Constant(_attribute_from_json(data["constant"]), _type_from_json(tensor) if tensor else None)
+
+
+def _type_to_json(tensor: TensorType) -> list[Any]:
+    return [tensor.dtype, list(tensor.shape)]
+
+
+def _type_from_json(data: list[Any]) -> TensorType:
+    dtype, shape = data
+    return TensorType(tuple(_integer(size) for size in shape), _text(dtype))
+
+
+def _attribute_to_json(value: Attribute) -> Any:
+    if isinstance(value, tuple):
+        return [_attribute_to_json(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"float": repr(value)}  # JSON has no such numbers
+    return value
+
+
+def _attribute_from_json(data: Any) -> Attribute:
+    if isinstance(data, list):
+        return tuple(_attribute_from_json(item) for item in data)
+    if isinstance(data, dict):
+        return float(data["float"])
+    if data is None or isinstance(data, bool | int | float | str):
+        return data
+    raise ValueError(f"unexpected value {data!r}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a text, found {value!r}")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"expected a whole number, found {value!r}")
+    return value
+
+
+def _check(graph: Graph) -> None:
+    """Names are unique, and every source exists before it is used."""
+    inputs, parameters = set(graph.input_types), set(graph.parameter_by_name)
+    if len(inputs) != len(graph.inputs) or len(parameters) != len(graph.parameters):
+        raise ValueError("two inputs or parameters share a name")
+    outputs: dict[str, int] = {}
+
+    def check(source: Source) -> None:
+        match source:
+            case OpOutput(op, index) if not 0 <= index < max(outputs.get(op, 0), 1) or op not in outputs:
+                raise ValueError(f"output {index} of {op!r} is used before it exists")
+            case ParameterRef(name) if name not in parameters:
+                raise ValueError(f"parameter {name!r} does not exist")
+            case InputRef(name) if name not in inputs:
+                raise ValueError(f"input {name!r} does not exist")
+            case TupleInput(items):
+                for item in items:
+                    check(item)
+
+    for op in graph.ops:
+        for source in op.inputs:
+            check(source)
+        if op.name in outputs:
+            raise ValueError(f"two operators are named {op.name!r}")
+        outputs[op.name] = len(op.outputs)
+    check(graph.output)

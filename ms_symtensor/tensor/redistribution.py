@@ -1,0 +1,161 @@
+"""What MindSpore inserts between a tensor's producer and a consumer that wants it in another layout.
+
+`redistribute` gives the forward operators, `backward` those of the gradient, `collectives` only what communicates. The
+sequences are MindSpore's own, operator by operator, for 2.7.1 to 2.10.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.redistribution_groups import is_feasible
+from ms_symtensor.tensor.redistribution_moves import (
+    Exchange, Gather, Move, Shape, Slice, View, find_moves, local_shape, merge_moves,
+)  # fmt: skip
+from ms_symtensor.tensor.redistribution_unify import squeeze, unify, without_unit_axes
+
+COLLECTIVES = ("AllGather", "ReduceScatter", "AlltoAll")
+"""The kinds of step that communicate."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator on the local slice.
+
+    `kind` is MindSpore's: AllGather and ReduceScatter (always along dim 0), AlltoAll, StridedSlice, Split, Concat,
+    Reshape; in the gradient also StridedSliceGrad and SplitWithSize. `group` holds the ranks that take part (or among
+    which a StridedSlice takes its `redistribution_groups.position`), None for Split, Concat and Reshape. `dim` is the tensor dim that is
+    gathered, scattered, sliced, split or joined; an AlltoAll splits `dim` and joins `concat_dim`. Shapes are local; a
+    Split's output and a Concat's input are the whole tensor, in `pieces` parts.
+    """
+
+    kind: str
+    input_shape: Shape
+    output_shape: Shape
+    group: DeviceGroup | None = None
+    dim: int | None = None
+    concat_dim: int | None = None
+    pieces: int = 1
+
+    @property
+    def communicates(self) -> bool:
+        return self.kind in COLLECTIVES
+
+
+@lru_cache(maxsize=1 << 18)
+def redistribute(source: Layout, target: Layout, enable_alltoall: bool = False) -> tuple[Step, ...]:
+    """The operators that carry a tensor from layout `source` to layout `target`, in order; empty if nothing is needed.
+
+    The tensor shapes may differ: then it is what becomes of an `ops.Reshape` between the two. Raises
+    InvalidStrategyError if the layouts are of different device counts or element counts, or do not divide their tensor.
+    """
+    _check(source, target)
+    shape = source.slice_shape
+    if source == target:
+        return ()
+    moves = _moves(source, target, enable_alltoall)
+    merged = merge_moves(moves, shape)
+    for move in (*moves, *merged):
+        if not isinstance(move, View) and not is_feasible(move.group):
+            raise InvalidStrategyError(
+                f"redistribution from {source} to {target} needs the group of ranks {move.group.ranks()} and the like, which "
+                "MindSpore does not create on Ascend; use device matrices of powers of two within 8 devices"
+            )
+    steps: list[Step] = []
+    for move in merged:
+        steps += _steps(move, shape)
+        shape = local_shape(shape, move)
+    if shape != target.slice_shape:
+        raise InvalidStrategyError(
+            f"no redistribution from {source} to {target}: MindSpore would arrive at local shape {shape}; "
+            "choose a strategy that cuts the outer dims first"
+        )
+    return tuple(steps)
+
+
+reshape_redistribute = redistribute
+"""The same function, under the name of what becomes of an `ops.Reshape`: layouts of two shapes with as many elements."""
+
+
+@lru_cache(maxsize=1 << 18)
+def backward(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The gradient's operators for `steps`, in the order in which they run."""
+    return tuple(_gradient(step) for step in reversed(steps))
+
+
+@lru_cache(maxsize=1 << 18)
+def collectives(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Only the steps that communicate."""
+    return tuple(step for step in steps if step.communicates)
+
+
+def _check(source: Layout, target: Layout) -> None:
+    elements = [1, 1]
+    for index, layout in enumerate((source, target)):
+        for size, cut in zip(layout.shape, layout.cuts, strict=True):
+            elements[index] *= size
+            if size % cut:
+                raise InvalidStrategyError(f"{layout}: dim of size {size} cannot be cut in {cut} equal slices")
+    if source.device_num != target.device_num:
+        raise InvalidStrategyError(f"no redistribution between {source.device_num} and {target.device_num} devices")
+    if elements[0] != elements[1]:
+        raise InvalidStrategyError(f"a tensor of shape {source.shape} cannot be reshaped to {target.shape}")
+
+
+def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> list[Move]:
+    unified = unify(squeeze(source), squeeze(target))
+    if unified is None:
+        return _gather_then_slice(source, target)
+    first, second = unified
+    moves = find_moves(first, second.tensor_map, enable_alltoall)
+    if not moves:
+        return [] if source.slice_shape == target.slice_shape else [View(target.slice_shape)]
+    if first.slice_shape != source.slice_shape:
+        moves.insert(0, View(first.slice_shape))
+    if second.slice_shape != target.slice_shape:
+        moves.append(View(target.slice_shape))
+    return moves
+
+
+def _gather_then_slice(source: Layout, target: Layout) -> list[Move]:
+    """The way out where the layouts have no common device matrix or shape: make the tensor whole, and cut it anew."""
+    source, target = without_unit_axes(source), without_unit_axes(target)
+    whole = Layout(target.device_matrix, (-1,) * len(target.shape), target.shape)
+    moves = find_moves(source, (-1,) * len(source.shape), False)
+    if source.shape != target.shape:
+        moves.append(View(target.shape))
+    return moves + find_moves(whole, target.tensor_map, False)
+
+
+def _steps(move: Move, shape: Shape) -> list[Step]:
+    after = local_shape(shape, move)
+    match move:
+        case View():
+            return [Step("Reshape", shape, after)]
+        case Slice(dim, group):
+            return [Step("StridedSlice", shape, after, group, dim)]
+        case Exchange(split_dim, concat_dim, group):
+            return [Step("AlltoAll", shape, after, group, split_dim, concat_dim)]
+        case Gather(0, group):
+            return [Step("AllGather", shape, after, group, 0)]
+        case Gather(dim, group):
+            # AllGather joins along dim 0 only: the parts are taken apart and joined where they belong.
+            stacked = (shape[0] * group.size, *shape[1:])
+            return [
+                Step("AllGather", shape, stacked, group, 0),
+                Step("Split", stacked, stacked, None, 0, pieces=group.size),
+                Step("Concat", after, after, None, dim, pieces=group.size),
+            ]
+
+
+_GRADIENT_KIND = {
+    "AllGather": "ReduceScatter", "AlltoAll": "AlltoAll", "StridedSlice": "StridedSliceGrad", "Split": "Concat",
+    "Concat": "SplitWithSize", "Reshape": "Reshape",
+}  # fmt: skip
+
+
+def _gradient(step: Step) -> Step:
+    kind = _GRADIENT_KIND[step.kind]
+    dim, concat_dim = (step.concat_dim, step.dim) if step.kind == "AlltoAll" else (step.dim, None)
+    return Step(kind, step.output_shape, step.input_shape, step.group, dim, concat_dim, step.pieces)

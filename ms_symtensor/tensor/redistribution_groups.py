@@ -1,0 +1,48 @@
+"""Which groups of ranks may communicate on Ascend, and which part of a tensor a member takes."""
+
+from functools import lru_cache
+from itertools import groupby
+
+from ms_symtensor.tensor.layout import DeviceGroup
+
+SERVER_SIZE = 8
+"""Ranks that MindSpore counts as one server when it checks a group (its device manager's constant)."""
+
+
+@lru_cache(maxsize=65536)
+def is_feasible(group: DeviceGroup) -> bool:
+    """Whether MindSpore agrees to create the group of every rank of `group.device_matrix` for target Ascend.
+
+    Its rule: the group has the same local ranks (rank modulo 8) on every server that it touches, and these are one, all
+    eight, two of the same half or four apart, a half, or two pairs four apart. Groups along an axis of a device matrix
+    made of powers of two always pass; a group of 3 or 6 ranks within a server never does.
+    """
+    device_num = 1
+    for size in group.device_matrix:
+        device_num *= size
+    return all(_is_feasible(group.ranks(rank)) for rank in range(device_num))
+
+
+@lru_cache(maxsize=65536)
+def _is_feasible(ranks: tuple[int, ...]) -> bool:
+    servers = [[rank % SERVER_SIZE for rank in members] for _, members in groupby(ranks, lambda r: r // SERVER_SIZE)]
+    local = servers[0]
+    if any(other != local for other in servers):
+        return False
+    if len(local) == 2:
+        return local[1] - local[0] == 4 or local[0] // 4 == local[1] // 4
+    if len(local) == 4:
+        return local in ([0, 1, 2, 3], [4, 5, 6, 7]) or (local[3] - local[1]) % 4 == (local[2] - local[0]) % 4 == 0
+    return len(local) in (1, SERVER_SIZE)
+
+
+def position(group: DeviceGroup, rank: int) -> int:
+    """Which of the `group.size` parts `rank` takes: its coordinates along `group.axes`, read major to minor."""
+    coordinates, rest = [], rank
+    for size in reversed(group.device_matrix):
+        coordinates.append(rest % size)
+        rest //= size
+    index = 0
+    for axis in group.axes:
+        index = index * group.device_matrix[axis] + coordinates[-1 - axis]
+    return index

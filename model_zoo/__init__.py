@@ -14,7 +14,7 @@ def _build(name: str, **options: Any) -> tuple[Any, tuple[Any, ...]]:
     return build(dimensions_of(name, **options))
 
 
-#: name -> factory(num_layers, seq_length, batch_size, attention, lazy_inline) -> (cell, inputs)
+#: name -> factory(**options of dimensions_of) -> (cell, inputs)
 FACTORIES: Mapping[str, Callable[..., tuple[Any, tuple[Any, ...]]]] = MappingProxyType(
     {name: partial(_build, name) for name in PUBLISHED}
 )

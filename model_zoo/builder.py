@@ -29,12 +29,13 @@ def build_graph(config: TransformerConfig) -> Graph:
 
 
 def _float32(value: float) -> float:
-    """`value` rounded to float32, as MindSpore keeps its scalars."""
-    return float(struct.unpack("f", struct.pack("f", value))[0])
+    """`value` rounded to float32, as MindSpore keeps its scalars, in the seven decimal digits that capture reads."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return float(f"{rounded:.7g}")
 
 
 class _Builder:
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         self.config = config
         self.emit = Emitter()
 
@@ -62,8 +63,17 @@ class _Builder:
         result = TensorType((x.shape[0], weight.shape[0]), x.dtype)
         return self.emit.op("MatMul", "matmul", (x, weight, Constant(False), Constant(True)), result)[0]
 
-    def reduce(self, op_type: str, primitive: str, x: Value, axes: tuple[int, ...], keep_dims: bool, *more: Argument,
-               **attributes: Attribute) -> Value:  # fmt: skip
+    def reduce(
+        self,
+        op_type: str,
+        primitive: str,
+        x: Value,
+        axes: tuple[int, ...],
+        keep_dims: bool,
+        *more: Argument,
+        **attributes: Attribute,
+    ) -> Value:
+        """A reduction of x [m, n] over its last dim (keep_dims) or to a scalar."""
         result = TensorType((x.shape[0], 1) if keep_dims else (), x.dtype)
         arguments = (x, Constant(axes), Constant(keep_dims), *more)
         return self.emit.op(op_type, primitive, arguments, result, **attributes)[0]
@@ -117,7 +127,9 @@ class _Builder:
         with self.emit.cell(attribute, "RotaryEmbedding"):
             halves = [slice_of("upper_half", half, head_dim), slice_of("lower_half", 0, half)]
             swapped = self.emit.op("Concat", "concat", (halves, Constant(-1)), x.type)[0]
-            return self.binary("Add", "add", self.binary("Mul", "mul_cos", x, cos), self.binary("Mul", "mul_sin", swapped, sin))
+            along = self.binary("Mul", "mul_cos", x, cos)
+            across = self.binary("Mul", "mul_sin", swapped, sin)
+            return self.binary("Add", "add", along, across)
 
     def flash_attention(self, query: Value, key: Value, value: Value) -> Value:
         c, none = self.config, Constant(None)
@@ -171,7 +183,8 @@ class _Builder:
                 key = self.rotary_embedding("rotary_key", key)
             if c.attention == "self" and c.n_kv_heads < c.num_heads:
                 times = c.num_heads // c.n_kv_heads
-                key, value = self.repeat_heads("repeat_key", key, times), self.repeat_heads("repeat_value", value, times)
+                key = self.repeat_heads("repeat_key", key, times)
+                value = self.repeat_heads("repeat_value", value, times)
             core = self.flash_attention if c.attention == "flash" else self.core_attention
             out = self.swap_heads_and_sequence("transpose_out", core(query, key, value))
             out = self.reshape("merge_heads", out, (tokens, c.query_size))
@@ -215,7 +228,8 @@ class _Builder:
             logits = self.matmul(x, self.cast("cast_table", table, c.compute_dtype))
             logits = self.cast("cast_logits", logits, "float32")
             if not c.causal:
-                logits = self.binary("Add", "add_bias", logits, self.emit.parameter("bias", (c.vocab_size,), c.param_dtype))
+                bias = self.emit.parameter("bias", (c.vocab_size,), c.param_dtype)
+                logits = self.binary("Add", "add_bias", logits, bias)
         return logits
 
     def cross_entropy(self, logits: Value, labels: Value, loss_mask: Value) -> Value:
@@ -242,9 +256,8 @@ class _Builder:
             position, _ = self.embedding("position_embedding", ids, c.max_position_embeddings)
             x = self.binary("Add", "add_position", x, position)
         if c.type_vocab_size:
-            token_type, _ = self.embedding(
-                "type_embedding", self.emit.input("token_type_ids", shape, "int32"), c.type_vocab_size
-            )
+            ids = self.emit.input("token_type_ids", shape, "int32")
+            token_type, _ = self.embedding("type_embedding", ids, c.type_vocab_size)
             x = self.binary("Add", "add_type", x, token_type)
         labels = self.emit.input("labels", shape, "int32")
         loss_mask = self.emit.input("loss_mask", shape, "float32")

@@ -19,6 +19,9 @@ from ms_symtensor.tensor.graph import (
     TupleInput,
 )
 
+_TAKE_NO_STRATEGY = ("Cast", "Reshape")
+"""MindSpore may merge equal ones, so a captured graph does not tell whose primitive they are; nobody needs to know."""
+
 
 @dataclass(frozen=True)
 class Value:
@@ -44,7 +47,7 @@ class Emitter:
     """Collects operators in the order of the calls; `graph` puts them in MindSpore's order and gives them their names.
 
     MindSpore runs operators in the order in which a depth-first walk from the result leaves them, and counts the
-    operators of a type within a scope in that order; so names are only known at the end, and numbers stand in until then.
+    operators of a type within a scope in that order; so names are known at the end, and numbers stand in until then.
     """
 
     def __init__(self) -> None:
@@ -87,21 +90,22 @@ class Emitter:
         draft = str(len(self._drafts))
         path = self._path
         numbered = next((depth for depth, part in enumerate(path) if part.isdigit()), None)
+        is_owned = op_type not in _TAKE_NO_STRATEGY
         op = Op(
             name=draft,
             type=op_type,
             inputs=tuple(_source(argument) for argument in arguments),
             outputs=outputs,
             attributes=tuple(sorted(attributes.items())),
-            cell=path,
-            primitive=primitive,
+            cell=path if is_owned else (),
+            primitive=primitive if is_owned else "",
             block=None if numbered is None else ".".join(path[: numbered + 1]),
         )
         self._drafts.append(("/".join(self._scope), op))
         return tuple(Value(OpOutput(draft, index), output) for index, output in enumerate(outputs))
 
     def graph(self, name: str, output: Value, parameter_order: tuple[str, ...]) -> Graph:
-        """The graph that delivers `output`; `parameter_order`: attribute names in the order in which cells define them."""
+        """The graph that delivers `output`; `parameter_order`: attribute names as cells define them, first to last."""
         names: dict[str, str] = {}
         counts: Counter[tuple[str, str]] = Counter()
         ops = []

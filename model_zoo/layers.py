@@ -33,7 +33,7 @@ def weight(shape: tuple[int, ...], config: TransformerConfig, init: str = "norma
 class Linear(nn.Cell):
     """x [tokens, in] @ weight [out, in] transposed (+ bias [out]) -> [tokens, out]."""
 
-    def __init__(self, config: TransformerConfig, in_size: int, out_size: int, has_bias: bool):
+    def __init__(self, config: TransformerConfig, in_size: int, out_size: int, has_bias: bool) -> None:
         super().__init__()
         self.weight = weight((out_size, in_size), config)
         self.has_bias = has_bias
@@ -45,7 +45,7 @@ class Linear(nn.Cell):
             self.cast_bias = ops.Cast()
             self.add_bias = ops.Add()
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         x = self.matmul(x, self.cast_weight(self.weight, self.compute_dtype))
         if self.has_bias:
             x = self.add_bias(x, self.cast_bias(self.bias, self.compute_dtype))
@@ -55,7 +55,7 @@ class Linear(nn.Cell):
 class Norm(nn.Cell):
     """RmsNorm or LayerNorm over the last dim of [tokens, hidden], computed in float32."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.is_rms_norm = config.norm == "rms_norm"
@@ -67,12 +67,9 @@ class Norm(nn.Cell):
             self.beta = weight((config.hidden_size,), config, "zeros")
             self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=config.norm_epsilon)
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         x = self.cast_in(x, ms.float32)
-        if self.is_rms_norm:
-            x = self.norm(x, self.gamma)[0]
-        else:
-            x = self.norm(x, self.gamma, self.beta)[0]
+        x = self.norm(x, self.gamma)[0] if self.is_rms_norm else self.norm(x, self.gamma, self.beta)[0]
         return self.cast_out(x, self.compute_dtype)
 
 
@@ -92,7 +89,7 @@ def rotary_tables(config: TransformerConfig) -> tuple[Tensor, Tensor]:
 class RotaryEmbedding(nn.Cell):
     """Rotates x [batch, heads, seq, head_dim] by its positions; head_dim stays whole, the other dims can be cut."""
 
-    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor]):
+    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor]) -> None:
         super().__init__()
         self.half, self.head_dim = config.head_dim // 2, config.head_dim
         self.cos, self.sin = tables
@@ -100,7 +97,7 @@ class RotaryEmbedding(nn.Cell):
         self.concat = ops.Concat(axis=-1)
         self.mul_cos, self.mul_sin, self.add = ops.Mul(), ops.Mul(), ops.Add()
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         batch, heads, seq, _ = x.shape
         lower = self.lower_half(x, (0, 0, 0, 0), (batch, heads, seq, self.half), (1, 1, 1, 1))
         upper = self.upper_half(x, (0, 0, 0, self.half), (batch, heads, seq, self.head_dim), (1, 1, 1, 1))
@@ -111,7 +108,7 @@ class RotaryEmbedding(nn.Cell):
 class FlashAttention(nn.Cell):
     """Fused attention on [batch, heads, seq, head_dim]; key and value may have fewer heads."""
 
-    def __init__(self, config: TransformerConfig, mask: Tensor | None):
+    def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
         super().__init__()
         self.mask = mask
         self.flash_attention = FlashAttentionScore(
@@ -121,14 +118,14 @@ class FlashAttention(nn.Cell):
             sparse_mode=CAUSAL_SPARSE_MODE if config.causal else 0,
         )
 
-    def construct(self, query, key, value):
+    def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return self.flash_attention(query, key, value, None, None, None, self.mask, None, None, None)[3]
 
 
 class CoreAttention(nn.Cell):
     """softmax(query key^T / sqrt(head_dim) + mask) value from plain operators, on [batch, heads, seq, head_dim]."""
 
-    def __init__(self, config: TransformerConfig, mask: Tensor | None):
+    def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.mask, self.causal = mask, config.causal
@@ -140,7 +137,7 @@ class CoreAttention(nn.Cell):
         self.softmax = ops.Softmax(axis=-1)
         self.weighted_sum = ops.BatchMatMul()
 
-    def construct(self, query, key, value):
+    def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         score = self.mul_scale(self.score(query, key), self.scale)
         if self.causal:
             score = self.add_mask(score, self.mask)
@@ -149,14 +146,14 @@ class CoreAttention(nn.Cell):
 
 
 class RepeatHeads(nn.Cell):
-    """Every key-value head `times` times in a row: [batch, kv_heads, seq, head_dim] -> [batch, heads, seq, head_dim]."""
+    """Every head `times` times in a row: [batch, kv_heads, seq, head_dim] -> [batch, heads, seq, head_dim]."""
 
-    def __init__(self, times: int):
+    def __init__(self, times: int) -> None:
         super().__init__()
         self.times = times
         self.flatten, self.tile, self.unflatten = ops.Reshape(), ops.Tile(), ops.Reshape()
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         batch, heads, seq, head_dim = x.shape
         x = self.flatten(x, (batch, heads, 1, seq * head_dim))
         x = self.tile(x, (1, 1, self.times, 1))
@@ -164,7 +161,7 @@ class RepeatHeads(nn.Cell):
 
 
 def attention_mask(config: TransformerConfig) -> Tensor | None:
-    """What every layer's attention needs to see no later position; None for encoders, whose batches carry no padding."""
+    """What keeps attention from later positions; None for encoders, whose samples are packed and need no mask."""
     if not config.causal:
         return None
     if config.attention == "flash":
@@ -176,7 +173,7 @@ def attention_mask(config: TransformerConfig) -> Tensor | None:
 class SelfAttention(nn.Cell):
     """Multi-head (or grouped-query) attention of [tokens, hidden] with its projections."""
 
-    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None):
+    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None) -> None:
         super().__init__()
         self.seq_length, self.head_dim = config.seq_length, config.head_dim
         self.num_heads, self.n_kv_heads = config.num_heads, config.n_kv_heads
@@ -185,7 +182,8 @@ class SelfAttention(nn.Cell):
         self.key = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
         self.value = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
         self.split_query, self.split_key, self.split_value = ops.Reshape(), ops.Reshape(), ops.Reshape()
-        self.transpose_query, self.transpose_key, self.transpose_value = ops.Transpose(), ops.Transpose(), ops.Transpose()
+        self.transpose_query, self.transpose_key = ops.Transpose(), ops.Transpose()
+        self.transpose_value, self.transpose_out = ops.Transpose(), ops.Transpose()
         self.is_rotary = config.position == "rotary"
         if tables is not None:
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
@@ -195,10 +193,10 @@ class SelfAttention(nn.Cell):
             times = config.num_heads // config.n_kv_heads
             self.repeat_key, self.repeat_value = RepeatHeads(times), RepeatHeads(times)
         self.core = FlashAttention(config, mask) if config.attention == "flash" else CoreAttention(config, mask)
-        self.transpose_out, self.merge_heads = ops.Transpose(), ops.Reshape()
+        self.merge_heads = ops.Reshape()
         self.output = Linear(config, config.query_size, config.hidden_size, config.linear_bias)
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
         batch = tokens // self.seq_length
         query = self.split_query(self.query(x), (batch, self.seq_length, self.num_heads, self.head_dim))
@@ -218,34 +216,34 @@ class SelfAttention(nn.Cell):
 class GatedFeedForward(nn.Cell):
     """down(silu(gate(x)) * up(x)), as in LLaMA."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.gate = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
         self.up = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
         self.down = Linear(config, config.intermediate_size, config.hidden_size, config.linear_bias)
         self.silu, self.mul = SiLU(), ops.Mul()
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         return self.down(self.mul(self.silu(self.gate(x)), self.up(x)))
 
 
 class FeedForward(nn.Cell):
     """down(gelu(up(x))), as in GPT-2 and BERT."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.up = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
         self.gelu = ops.GeLU()
         self.down = Linear(config, config.intermediate_size, config.hidden_size, config.linear_bias)
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         return self.down(self.gelu(self.up(x)))
 
 
 class TransformerBlock(nn.Cell):
     """One layer: attention and feed-forward, each with a residual sum; norms before (decoder) or after it (encoder)."""
 
-    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None):
+    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None) -> None:
         super().__init__()
         self.norm_first = config.causal
         self.attention_norm, self.feed_forward_norm = Norm(config), Norm(config)
@@ -253,7 +251,7 @@ class TransformerBlock(nn.Cell):
         self.feed_forward = GatedFeedForward(config) if config.activation == "swiglu" else FeedForward(config)
         self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         if self.norm_first:
             x = self.add_attention(x, self.attention(self.attention_norm(x)))
             return self.add_feed_forward(x, self.feed_forward(self.feed_forward_norm(x)))

@@ -14,19 +14,19 @@ from model_zoo.layers import Linear, Norm, TransformerBlock, attention_mask, dty
 class Embedding(nn.Cell):
     """Rows of table [rows, hidden] by ids [batch, seq] -> [batch, seq, hidden] in the table's type."""
 
-    def __init__(self, config: TransformerConfig, rows: int):
+    def __init__(self, config: TransformerConfig, rows: int) -> None:
         super().__init__()
         self.table = weight((rows, config.hidden_size), config)
         self.gather = ops.Gather()
 
-    def construct(self, ids):
+    def construct(self, ids: Tensor) -> Tensor:
         return self.gather(self.table, ids, 0)
 
 
 class VocabularyHead(nn.Cell):
     """x [tokens, hidden] @ table [vocab, hidden] transposed (+ bias [vocab]) -> float32 logits [tokens, vocab]."""
 
-    def __init__(self, config: TransformerConfig, has_bias: bool):
+    def __init__(self, config: TransformerConfig, has_bias: bool) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.has_bias = has_bias
@@ -36,7 +36,7 @@ class VocabularyHead(nn.Cell):
             self.bias = weight((config.vocab_size,), config, "zeros")
             self.add_bias = ops.Add()
 
-    def construct(self, x, table):
+    def construct(self, x: Tensor, table: Tensor) -> Tensor:
         logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
         if self.has_bias:
             logits = self.add_bias(logits, self.bias)
@@ -46,13 +46,13 @@ class VocabularyHead(nn.Cell):
 class MaskedTokenTransform(nn.Cell):
     """BERT's norm(gelu(dense(x))) between the last layer and the vocabulary."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.dense = Linear(config, config.hidden_size, config.hidden_size, config.linear_bias)
         self.gelu = ops.GeLU()
         self.norm = Norm(config)
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         return self.norm(self.gelu(self.dense(x)))
 
 
@@ -63,7 +63,7 @@ class CrossEntropy(nn.Cell):
     reductions over the vocabulary, so that the vocabulary can be cut.
     """
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.vocab_size = config.vocab_size
         self.one, self.zero = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
@@ -77,7 +77,7 @@ class CrossEntropy(nn.Cell):
         # MindSpore takes StopGradient out of the captured graph; this tells the graph's readers that it was there.
         self.max.add_prim_attr("stop_gradient", True)
 
-    def construct(self, logits, labels, loss_mask):
+    def construct(self, logits: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         # The maximum only guards exp against overflow: the loss does not depend on it.
         logits = self.sub_max(logits, self.stop_gradient(self.max(logits, -1)))
         log_sum = self.log(self.sum_exp(self.exp(logits), -1))
@@ -98,7 +98,7 @@ def _block_class(config: TransformerConfig) -> type[TransformerBlock]:
 class Transformer(nn.Cell):
     """What decoders and encoders have in common; the children differ in their inputs."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.hidden_size, self.compute_dtype = config.hidden_size, dtype_of(config.compute_dtype)
         self.tied_embeddings = config.tied_embeddings
@@ -115,18 +115,18 @@ class Transformer(nn.Cell):
         self.flatten_labels, self.flatten_mask = ops.Reshape(), ops.Reshape()
         self.loss = CrossEntropy(config)
 
-    def flat(self, embedded):
+    def flat(self, embedded: Tensor) -> Tensor:
         """[batch, seq, hidden] -> [tokens, hidden] in the compute type."""
         batch, seq, _ = embedded.shape
         embedded = self.cast_embedding(embedded, self.compute_dtype)
         return self.flatten_embedding(embedded, (batch * seq, self.hidden_size))
 
-    def run_layers(self, x):
+    def run_layers(self, x: Tensor) -> Tensor:
         for layer in self.layers:
             x = layer(x)
         return x
 
-    def loss_of(self, x, labels, loss_mask):
+    def loss_of(self, x: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         """The loss of the final hidden state x [tokens, hidden]; labels and loss_mask are [batch, seq]."""
         tokens = x.shape[0]
         table = self.word_embedding.table if self.tied_embeddings else self.output_table
@@ -137,7 +137,7 @@ class Transformer(nn.Cell):
 class RotaryDecoder(Transformer):
     """LLaMA and its kind: positions enter by rotation of query and key."""
 
-    def construct(self, input_ids, labels, loss_mask):
+    def construct(self, input_ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         x = self.flat(self.word_embedding(input_ids))
         return self.loss_of(self.norm(self.run_layers(x)), labels, loss_mask)
 
@@ -145,12 +145,12 @@ class RotaryDecoder(Transformer):
 class LearnedPositionDecoder(Transformer):
     """GPT-2 and its kind: a learned vector for every position."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
         self.position_embedding = Embedding(config, config.max_position_embeddings)
         self.add_position = ops.Add()
 
-    def construct(self, input_ids, position_ids, labels, loss_mask):
+    def construct(self, input_ids: Tensor, position_ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         x = self.flat(self.add_position(self.word_embedding(input_ids), self.position_embedding(position_ids)))
         return self.loss_of(self.norm(self.run_layers(x)), labels, loss_mask)
 
@@ -158,14 +158,16 @@ class LearnedPositionDecoder(Transformer):
 class MaskedEncoder(Transformer):
     """BERT with its masked-token loss (no next-sentence loss); samples are packed, so nothing masks padding."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
         self.position_embedding = Embedding(config, config.max_position_embeddings)
         self.type_embedding = Embedding(config, config.type_vocab_size)
         self.add_position, self.add_type = ops.Add(), ops.Add()
         self.transform = MaskedTokenTransform(config)
 
-    def construct(self, input_ids, position_ids, token_type_ids, labels, loss_mask):
+    def construct(
+        self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor, labels: Tensor, loss_mask: Tensor
+    ) -> Tensor:
         x = self.add_position(self.word_embedding(input_ids), self.position_embedding(position_ids))
         x = self.norm(self.flat(self.add_type(x, self.type_embedding(token_type_ids))))
         return self.loss_of(self.transform(self.run_layers(x)), labels, loss_mask)

@@ -19,8 +19,8 @@ def compile_expression(expressions: sympy.Expr | Mapping[str, sympy.Expr], symbo
     which no symbol occurs gives a plain number. Common subexpressions, also those shared by several expressions of a
     mapping, are computed once. The compiled function is kept: asking again for the same expressions costs a look-up.
 
-    Errors: ValueError if an expression contains a symbol that is not in `symbols`; TypeError, on the call, for a missing
-    or unknown argument.
+    Errors: ValueError if an expression contains a symbol that is not in `symbols`; TypeError, on the call, for a
+    missing or unknown argument.
     """
     names = tuple(symbols)
     if isinstance(expressions, Mapping):

@@ -22,14 +22,14 @@ _definitions: dict[str, Definition] = {}
 def symbol(name: str, unit: str, meaning: str, latex: str | None = None, **assumptions: bool) -> sympy.Symbol:
     """The symbol `name`, the same object for the same definition.
 
-    Symbols are positive unless `assumptions` (sympy's) say otherwise. The name is a Python identifier, since it becomes
-    the keyword argument of compiled formulas.
+    Symbols are positive unless `assumptions` (sympy's) are given instead. The name is a Python identifier, since it
+    becomes the keyword argument of compiled formulas.
 
     Errors: ValueError if the name is no identifier, or already stands for something else.
     """
     if not name.isidentifier():
         raise ValueError(f"symbol {name!r}: not a Python identifier")
-    new = Definition(sympy.Symbol(name, **{"positive": True, **assumptions}), unit, meaning, latex)
+    new = Definition(sympy.Symbol(name, **(assumptions or {"positive": True})), unit, meaning, latex)
     known = _definitions.setdefault(name, new)
     if known != new:
         raise ValueError(
@@ -55,11 +55,11 @@ F_cube32 = symbol("F_cube32", "FLOP/s", "peak of the matrix unit in float32", r"
 eta_cube = symbol("eta_cube", "1", "fraction of the peak that a large matrix product reaches", r"\eta_\mathrm{cube}")
 F_vec = symbol("F_vec", "FLOP/s", "peak of the vector unit in half precision", r"F_\mathrm{vec}")
 B_hbm = symbol("B_hbm", "B/s", "peak bandwidth of the device memory", r"B_\mathrm{hbm}")
-eta_hbm = symbol("eta_hbm", "1", "fraction of the memory bandwidth that a streaming operator reaches", r"\eta_\mathrm{hbm}")
+eta_hbm = symbol("eta_hbm", "1", "fraction of the bandwidth that a streaming operator reaches", r"\eta_\mathrm{hbm}")
 t_op = symbol("t_op", "s", "fixed cost of one operator", r"t_\mathrm{op}")
 M_hbm = symbol("M_hbm", "B", "device memory that the framework can use", r"M_\mathrm{hbm}")
 L2 = symbol("L2", "B", "size of the level-2 cache", r"M_\mathrm{L2}")
-gamma = symbol("gamma", "s/B", "time to add one received byte to a local one", r"\gamma", nonnegative=True, positive=None)
+gamma = symbol("gamma", "s/B", "time to add one received byte to a local one", r"\gamma", nonnegative=True)
 
 # Communication. Symbols of the topology's levels are made from the levels' names.
 n = symbol("n", "B", "bytes of the whole tensor of a collective", "n")
@@ -68,7 +68,7 @@ n = symbol("n", "B", "bytes of the whole tensor of a collective", "n")
 def group_size(level: str) -> sympy.Symbol:
     """How many members a group has at topology level `level`, p_<level>."""
     meaning = f"members of the group at level '{level}'"
-    return symbol(f"p_{level}", "1", meaning, _with_level("p", level), integer=True)
+    return symbol(f"p_{level}", "1", meaning, _with_level("p", level), positive=True, integer=True)
 
 
 def latency(level: str) -> sympy.Symbol:
@@ -77,7 +77,7 @@ def latency(level: str) -> sympy.Symbol:
 
 
 def bandwidth(level: str) -> sympy.Symbol:
-    """Effective one-way bandwidth at topology level `level`, B_<level>: of a link (mesh) or of a rank's port (others)."""
+    """Effective one-way bandwidth at topology level `level`, B_<level>: of a link (mesh) or a rank's port (others)."""
     meaning = f"effective one-way bandwidth of a link (mesh) or port (switch, ring) at level '{level}'"
     return symbol(f"B_{level}", "B/s", meaning, _with_level("B", level))
 

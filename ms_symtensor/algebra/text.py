@@ -35,7 +35,7 @@ def formula_latex(name: str, expression: sympy.Expr) -> str:
 
 def plain(expression: sympy.Expr) -> str:
     """The expression on one line: `2·n·(p_node - 1)/(p_node·B_node)`."""
-    return _PlainPrinter().doprint(sympy.sympify(expression))
+    return str(_PlainPrinter().doprint(sympy.sympify(expression)))
 
 
 def legend_lines(*expressions: sympy.Expr) -> list[str]:
@@ -82,17 +82,17 @@ def _broken(head: str, expression: sympy.Expr, width: int) -> list[str]:
     return [*lines, current.rstrip()]
 
 
-class _PlainPrinter(StrPrinter):
+class _PlainPrinter(StrPrinter):  # type: ignore[misc]  # sympy has no types
     """sympy's one-line printer with · for products, ^ for powers, and ⌈ ⌉."""
 
     def ordered_terms(self, expression: sympy.Add) -> list[sympy.Expr]:
         return list(self._as_ordered_terms(expression))
 
     def _print_Mul(self, expr: sympy.Mul) -> str:
-        return super()._print_Mul(expr).replace("*", "·")
+        return str(super()._print_Mul(expr)).replace("*", "·")
 
     def _print_Pow(self, expr: sympy.Pow, rational: bool = False) -> str:
-        return super()._print_Pow(expr, rational).replace("**", "^")
+        return str(super()._print_Pow(expr, rational)).replace("**", "^")
 
     def _print_ceiling(self, expr: sympy.ceiling) -> str:
         return f"⌈{self._print(expr.args[0])}⌉"

@@ -1,125 +1,138 @@
 """Capture: the operator graph of a network, with the very names that MindSpore uses, and no weight materialised."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ms_symtensor.bridge.anf import AnfGraph, Node, read_graph
+from ms_symtensor.bridge.blocks import block_of_ops
 from ms_symtensor.bridge.executor import front_end, without_lazy_inline
 from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.output_types import complete
+from ms_symtensor.bridge.mindir import Node, read_graph
 from ms_symtensor.bridge.parallel_context import stand_alone_context
-from ms_symtensor.tensor.graph import Graph, InputRef, Op, Parameter, Source, TensorType, TupleInput
+from ms_symtensor.errors import CompilerError
+from ms_symtensor.tensor.graph import Graph, Op, Parameter
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
-_BOOKKEEPING_ATTRIBUTES = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
+_LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
+# MindSpore merges equal operators on equal inputs, and a tag would keep it from that: these take no strategy anyway.
+_UNTAGGED = {"Cast", "Reshape"}
+
+Owner = tuple[tuple[str, ...], str]  # path of the cell, attribute of the primitive
 
 
 def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
-    """The operator graph of `cell(*inputs)`, a forward network (with its loss, to be planned for training).
+    """The operator graph of `cell(*inputs)`, a forward network with its loss, as it is in training.
 
-    `inputs` may be shape-only tensors: `Tensor(shape=(2, 4096), dtype=mindspore.int32, init=Zero())`. Operators of cells
-    decorated with `@lazy_inline` are included. The cell and the process are afterwards as before. CompilerError, with
-    the line of the network, if MindSpore rejects it.
+    `inputs` may be shape-only tensors: `Tensor(shape=(2, 4096), dtype=mindspore.int32, init=Zero())`. Operators of
+    cells decorated with `@lazy_inline` are included. The cell and the process are afterwards as before.
+    CompilerError, with the line of the network, if MindSpore rejects it.
     """
     import_mindspore()
-    from mindspore import context
-
-    mode = context.get_context("mode")
-    with stand_alone_context(), without_lazy_inline(cell), _tagged_primitives(cell) as owners:
-        context.set_context(mode=context.GRAPH_MODE)
-        try:
-            model, _ = front_end(cell, inputs, "capture")
-        finally:
-            context.set_context(mode=mode)
-    weights = {p.name: p for p in cell.get_parameters()}
-    graph = read_graph(model, set(weights))
-    rename = _argument_names(cell, graph)
+    with ExitStack() as stack:
+        stack.enter_context(stand_alone_context())
+        stack.enter_context(_graph_mode())
+        stack.enter_context(_training_mode(cell))
+        stack.enter_context(without_lazy_inline(cell))
+        owners = stack.enter_context(_tagged_primitives(cell))
+        model, _ = front_end(cell, inputs, "capture")
+    graph = read_graph(model)
     types = dict(graph.parameters)
+    by_node = {node.name: _owner(node, owners) for node in graph.nodes}
+    blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
     return Graph(
         name=name or type(cell).__name__,
-        inputs=tuple((rename[input_name], input_type) for input_name, input_type in graph.inputs),
-        parameters=tuple(Parameter(p.name, types[p.name], p.requires_grad) for p in weights.values() if p.name in types),
-        ops=tuple(_ops(graph, owners, rename)),
-        output=_renamed(graph.output, rename),
+        inputs=graph.inputs,
+        parameters=tuple(
+            Parameter(p.name, types[p.name], bool(p.requires_grad)) for p in cell.get_parameters() if p.name in types
+        ),
+        ops=tuple(
+            Op(
+                name=node.name,
+                type=node.type,
+                inputs=node.inputs,
+                outputs=node.outputs,
+                attributes=tuple(sorted(a for a in node.attributes if a[0] not in _LEFT_OUT)),
+                cell=by_node[node.name][0],
+                primitive=by_node[node.name][1],
+                block=blocks[node.name],
+            )
+            for node in graph.nodes
+        ),
+        output=graph.output,
     )
 
 
 def primitive_of(cell: Any, op: Op) -> Any:
-    """The Python primitive behind `op` of the graph captured from `cell`: the object that takes `shard()`. None if it has none."""
-    if not op.primitive:
-        return None
-    owner = cell
-    for part in op.cell:
-        owner = owner[int(part)] if part.isdigit() and not hasattr(owner, part) else getattr(owner, part)
-    return _members(owner)[op.primitive]
+    """The Python primitive behind `op` of the graph captured from `cell`, which takes `shard()`; None if it has none.
+
+    CompilerError if `cell` has no such primitive: it is not the network that was captured.
+    """
+    return _primitive(dict(_cells(cell)), type(cell).__name__, op) if op.primitive else None
 
 
-def _ops(graph: AnfGraph, owners: dict[int, tuple[tuple[str, ...], str]], rename: dict[str, str]) -> Iterator[Op]:
-    known: dict[str, Node] = {}
-    for node in graph.nodes:
-        known[node.name] = node
-        tag = node.attribute(_TAG)
-        path, primitive = owners.get(tag, ((), "")) if isinstance(tag, int) else ((), "")
-        yield Op(
-            name=node.name,
-            type=node.type,
-            inputs=tuple(_renamed(source, rename) for source in node.inputs),
-            outputs=complete(node, graph),
-            attributes=tuple(sorted(a for a in node.attributes if a[0] not in _BOOKKEEPING_ATTRIBUTES)),
-            cell=path,
-            primitive=primitive,
-            block=_block(path or _scope_path(node.scope)),
-        )
+def primitives_of(cell: Any, graph: Graph) -> dict[str, Any]:
+    """`primitive_of` for all operators of `graph` that have one, by operator name."""
+    cells = dict(_cells(cell))
+    return {op.name: _primitive(cells, type(cell).__name__, op) for op in graph.ops if op.primitive}
 
 
-def _renamed(source: Source, rename: dict[str, str]) -> Source:
-    match source:
-        case InputRef(name):
-            return InputRef(rename[name])
-        case TupleInput(items):
-            return TupleInput(tuple(_renamed(item, rename) for item in items))
-    return source
+def _primitive(cells: dict[tuple[str, ...], Any], network: str, op: Op) -> Any:
+    primitive = _members(cells[op.cell]).get(op.primitive) if op.cell in cells else None
+    if getattr(primitive, "name", None) != op.type:
+        place = ".".join((*op.cell, op.primitive))
+        raise CompilerError(f"{network} has no {op.type} at {place}: give the network that the graph was captured from")
+    return primitive
 
 
-def _argument_names(cell: Any, graph: AnfGraph) -> dict[str, str]:
-    """Names of the graph's inputs as the network's `construct` spells them; MindSpore keeps them, except for `*args`."""
-    return {name: name for name, _ in graph.inputs}
-
-
-def _block(path: tuple[str, ...]) -> str | None:
-    """`"layers.3"` for anything inside `layers[3]`: the first numbered child on the way, which is a repeated block's."""
-    for depth, part in enumerate(path):
-        if part.isdigit() and depth:
-            return ".".join(path[: depth + 1])
-    return None
-
-
-def _scope_path(scope: str) -> tuple[str, ...]:
-    """Attribute names from a scope such as `Default/layers-CellList/0-Block`."""
-    return tuple(part.split("-", 1)[0] for part in scope.split("/")[1:])
+def _owner(node: Node, owners: list[Owner]) -> Owner:
+    tag = node.attribute(_TAG)
+    return owners[tag] if isinstance(tag, int) and 0 <= tag < len(owners) else ((), "")
 
 
 @contextmanager
-def _tagged_primitives(cell: Any) -> Iterator[dict[int, tuple[tuple[str, ...], str]]]:
+def _tagged_primitives(cell: Any) -> Iterator[list[Owner]]:
     """Every primitive that a cell owns carries a number while this is open, and so do its operators in the graph."""
     from mindspore.ops import Primitive
 
-    owners: dict[int, tuple[tuple[str, ...], str]] = {}
+    owners: list[Owner] = []
     tagged: list[Any] = []
     seen: set[int] = set()
     for path, owner in _cells(cell):
         for attribute, value in _members(owner).items():
-            if isinstance(value, Primitive) and id(value) not in seen:
+            if isinstance(value, Primitive) and value.name not in _UNTAGGED and id(value) not in seen:
                 seen.add(id(value))
                 value.add_prim_attr(_TAG, len(tagged))
-                owners[len(tagged)] = (path, attribute)
+                owners.append((path, attribute))
                 tagged.append(value)
     try:
         yield owners
     finally:
         for primitive in tagged:
             primitive.del_prim_attr(_TAG)
+
+
+@contextmanager
+def _graph_mode() -> Iterator[None]:
+    from mindspore import context
+
+    mode = context.get_context("mode")
+    context.set_context(mode=context.GRAPH_MODE)
+    try:
+        yield
+    finally:
+        context.set_context(mode=mode)
+
+
+@contextmanager
+def _training_mode(cell: Any) -> Iterator[None]:
+    before = [(owner, bool(owner.training)) for _, owner in _cells(cell)]
+    cell.set_train(True)
+    try:
+        yield
+    finally:
+        for owner, training in before:  # parents come before their children, whose mode they set too
+            if bool(owner.training) != training:
+                owner.set_train(training)
 
 
 def _cells(cell: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from ms_symtensor.bridge.anf import Node
 from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.host import WORLD_GROUP
+from ms_symtensor.bridge.mindir import Node
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import TensorType, TupleInput
 
@@ -35,10 +35,11 @@ KINDS = {
 class CompiledCollective:
     """One collective of one rank.
 
-    `ranks` are the global ranks of its group, ascending (for Send and Receive: this rank and its peer). `input` and `output` are the
-    local tensors, `input_B` and `output_B` their bytes (of all, where there are several). `parameter` is the weight
-    that it gathers or whose gradient it sums. `recomputed` marks the copy that recompute runs in the backward pass.
-    `fusion` is MindSpore's bucket (0: none); `instance` MindSpore's name of the primitive, which tells why it is there.
+    `ranks` are the global ranks of its group, ascending (for Send and Receive: this rank and its peer). `input` and
+    `output` are the local tensors, `input_B` and `output_B` their bytes (of all, where there are several).
+    `parameter` is the weight that it gathers or whose gradient it sums. `recomputed` marks the copy that recompute
+    runs in the backward pass. `fusion` is MindSpore's bucket (0: none); `instance` MindSpore's name of the
+    primitive, which tells why it is there.
     """
 
     kind: str
@@ -92,7 +93,9 @@ def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:
 
 
 def _flat(node: Node) -> tuple:
-    return tuple(item for source in node.inputs for item in (source.items if isinstance(source, TupleInput) else (source,)))
+    return tuple(
+        item for source in node.inputs for item in (source.items if isinstance(source, TupleInput) else (source,))
+    )
 
 
 def _ranks(program: CompiledProgram, node: Node) -> tuple[int, ...]:
@@ -130,20 +133,21 @@ def describe(program: CompiledProgram) -> str:
     """A dump for people: operators counted, every collective and parameter with its shapes."""
     counts = Counter(node.type for node in program.nodes)
     lines = [
-        f"rank {program.rank} of {program.device_num}, MindSpore {program.mindspore}, compiled in {program.seconds:.1f} s",
+        f"rank {program.rank} of {program.device_num}, MindSpore {program.mindspore}, {program.seconds:.1f} s",
         "operators: " + ", ".join(f"{kind} {number}" for kind, number in sorted(counts.items())),
         "collectives:",
     ]
     for c in collectives(program):
         marks = [mark for mark, on in (("backward", c.backward), ("recomputed", c.recomputed)) if on]
         marks += [f"of {c.parameter}"] if c.parameter else []
-        lines.append(f"  {c.kind:13s} {_short(c.ranks):24s} {c.input!s} -> {c.output!s}  {c.name}  {' '.join(marks)}".rstrip())
+        lines.append(
+            f"  {c.kind:13s} {_short(c.ranks):24s} {c.input!s} -> {c.output!s}  {c.name}  {' '.join(marks)}".rstrip()
+        )
     lines.append("parameters:")
     for p in program.layouts:
         shard = f", cut by the optimizer among {_short(p.optimizer_shard_ranks)}" if p.optimizer_shard_ranks else ""
-        lines.append(
-            f"  {p.name}: {p.layout.shape} on {p.layout.device_matrix} by {p.layout.tensor_map} -> {p.slice_type}{shard}"
-        )
+        cut = f"{p.layout.shape} on {p.layout.device_matrix} by {p.layout.tensor_map}"
+        lines.append(f"  {p.name}: {cut} -> {p.slice_type}{shard}")
     return "\n".join(lines)
 
 

@@ -1,21 +1,23 @@
 """Compile one rank's program with MindSpore's parallel compiler, and read from it what was inserted."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ms_symtensor.bridge.anf import AnfGraph, Node, read_graph
-from ms_symtensor.bridge.executor import front_end, without_lazy_inline
+from ms_symtensor.bridge.executor import front_end, has_lazy_inline, without_lazy_inline
 from ms_symtensor.bridge.host import Cluster, ascend_compiler, import_mindspore
+from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
 from ms_symtensor.bridge.parallel_context import ParallelConfig, parallel_context
+from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import Constant, InputRef, OpOutput, ParameterRef, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """How MindSpore lays out a parameter: `layout` is the cut by operators, on top of which the optimizer may cut dim 0.
+    """How MindSpore lays out a parameter: `layout` is the cut by operators; on top of it the optimizer may cut dim 0.
 
     `slice_type` is what this rank holds in the end; `optimizer_shard_ranks` are the global ranks among which the
     optimizer cuts it, ascending, empty where it does not.
@@ -34,7 +36,7 @@ class CompiledProgram:
     `graph.nodes` are in execution order. `groups` maps the names of communication groups to their global ranks.
     """
 
-    graph: AnfGraph
+    graph: NodeGraph
     device_num: int
     rank: int
     config: ParallelConfig
@@ -80,32 +82,49 @@ class CompiledProgram:
 
 
 def compile_rank(
-    cell: Any, *inputs: Any, device_num: int, rank: int = 0, parallel: ParallelConfig | None = None
+    cell: Any,
+    *inputs: Any,
+    device_num: int,
+    rank: int = 0,
+    parallel: ParallelConfig | None = None,
+    inline_blocks: bool = False,
 ) -> CompiledProgram:
     """The program that MindSpore compiles for `rank` of `device_num` Ascend devices from `cell(*inputs)`.
 
     `cell` is a forward or a training cell (see `training_cell`) whose primitives carry their strategies (`shard`);
-    `inputs` may be shape-only tensors. The process and the cell are afterwards as before. CompilerError where MindSpore
-    rejects the program.
+    `inputs` may be shape-only tensors. A block decorated with `@lazy_inline` is compiled once for all its calls, as
+    in training, and appears in the program once per call; with `inline_blocks` each is compiled for itself (far
+    slower, and needed for optimizer_level "level3", which MindSpore does not combine with such blocks). The process
+    and the cell are afterwards as before. CompilerError where MindSpore rejects the program.
     """
     config = parallel or ParallelConfig()
     mindspore = import_mindspore()
     start = time.perf_counter()
-    with (
-        ascend_compiler(device_num, rank) as cluster,
-        parallel_context(device_num, rank, config),
-        without_lazy_inline(cell),
-    ):
-        model, layouts = front_end(cell, inputs, "compile")
-    parameters = {parameter.name for parameter in cell.get_parameters()}
-    graph = read_graph(model, parameters)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ascend_compiler(device_num, rank))
+        stack.enter_context(parallel_context(device_num, rank, config))
+        if inline_blocks:
+            stack.enter_context(without_lazy_inline(cell))
+        try:
+            model, layouts = front_end(cell, inputs, "compile")
+        except CompilerError as error:
+            if config.enable_parallel_optimizer and config.optimizer_level == "level3" and has_lazy_inline(cell):
+                raise CompilerError(
+                    f"{error}; MindSpore does not combine optimizer_level level3 with @lazy_inline"
+                ) from error
+            raise
+    graph = read_graph(model)
     types = dict(graph.parameters)
     return CompiledProgram(
         graph=graph,
         device_num=device_num,
         rank=rank,
         config=config,
-        layouts=tuple(_layout(name, raw, types[name], cluster) for name, raw in layouts.items() if name in types),
+        layouts=tuple(
+            _layout(p.name, layouts[p.name], types[p.name], cluster)
+            for p in cell.get_parameters()
+            if p.name in layouts and p.name in types
+        ),
         groups=dict(cluster.groups),
         seconds=time.perf_counter() - start,
         mindspore=mindspore.__version__,
@@ -113,7 +132,7 @@ def compile_rank(
 
 
 def _layout(name: str, raw: tuple, slice_type: TensorType, cluster: Cluster) -> ParameterLayout:
-    """From MindSpore's tuple: device matrix, tensor map, slice, field, even, group of the optimizer's cut, full shape, ..."""
+    """From MindSpore's tuple: device matrix, tensor map, slice, field, even, optimizer's group, full shape, ..."""
     device_matrix, tensor_map, optimizer_group, full_shape = raw[0], raw[1], raw[5], raw[6]
     return ParameterLayout(
         name=name,

@@ -1,6 +1,9 @@
-"""One run of MindSpore's front end over a cell: the optimised graph as a protobuf, and the cell left as it was found."""
+"""One run of MindSpore's front end over a cell: the optimised graph as a protobuf, the cell left as it was."""
 
 import os
+import re
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -9,34 +12,51 @@ from typing import Any
 from ms_symtensor.bridge.host import cell_graph_executor, import_mindspore
 from ms_symtensor.errors import CompilerError
 
+_FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failure; the current directory otherwise
+_CHATTER = ("[WARNING]", "[INFO]", "[DEBUG]")
+_PLACE = re.compile(r"In file (\S+:\d+)")
+_LOGGED_ERROR = re.compile(r"\[ERROR\][^\]]*\] \w+\] (.*)")
 _PRECOMPILE_ONLY = "MS_DEV_PRECOMPILE_ONLY"  # MindSpore stops after the front end
-_CELL_STATE = ("current_phase", "compile_phase", "arguments_key", "parameter_layout_dict", "parallel_parameter_name_list")
+_CELL_STATE = (
+    "current_phase",
+    "compile_phase",
+    "arguments_key",
+    "parameter_layout_dict",
+    "parallel_parameter_name_list",
+)
 _LAZY_INLINE = "_cell_init_args"  # an attribute that only the decorator sets
 _phase_number = count()
 
 
 def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict[str, tuple]]:
-    """The graph (an `anf_ir_pb2.ModelProto`) that MindSpore's front end makes of `cell(*inputs)`, and its parameter layouts.
+    """The graph (a `mind_ir_pb2.ModelProto`) that MindSpore makes of `cell(*inputs)`, and its parameter layouts.
 
-    The layouts are empty outside the parallel modes. No parameter is initialised or sliced, nothing stays in MindSpore's
-    caches. CompilerError with MindSpore's reason and the user's line if it rejects the cell.
+    The layouts are empty outside the parallel modes. No parameter is initialised or sliced, nothing stays in
+    MindSpore's caches. CompilerError with MindSpore's reason and the user's line if it rejects the cell.
     """
     import_mindspore()
-    from mindspore.train import anf_ir_pb2
+    from mindspore.train import mind_ir_pb2
 
     executor = cell_graph_executor()
     phase = f"symtensor_{purpose}_{next(_phase_number)}"
-    with _environment(_PRECOMPILE_ONLY, "1"), _no_weights(cell), _cell_state(cell):
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="symtensor_"))
+        stack.enter_context(_environment(_PRECOMPILE_ONLY, "1"))
+        stack.enter_context(_environment(_FAILURE_DUMPS, scratch))
+        stack.enter_context(_no_weights(cell))
+        stack.enter_context(_cell_state(cell))
+        log = stack.enter_context(_Log(scratch))
         full_phase = None
         try:
             full_phase, _ = executor.compile(cell, *inputs, phase=phase, do_convert=False)
-            model = anf_ir_pb2.ModelProto()
-            model.ParseFromString(executor._graph_executor.get_func_graph_proto(full_phase, "anf_ir"))
+            model = mind_ir_pb2.ModelProto()
+            model.ParseFromString(executor._graph_executor.get_func_graph_proto(full_phase, "mind_ir", False))
             layouts = dict(getattr(cell, "parameter_layout_dict", None) or {})
         except CompilerError:
             raise
-        except Exception as error:  # MindSpore raises whatever fits it: Runtime-, Type-, Value-, Attribute-, NameError...
-            raise CompilerError(f"MindSpore rejects {type(cell).__name__}: {explain(error)}") from error
+        # MindSpore raises whatever fits its cause: Runtime-, Type-, Value-, Attribute-, NameError and more.
+        except Exception as error:
+            raise CompilerError(f"MindSpore rejects {type(cell).__name__}: {explain(error, log.errors())}") from error
         finally:
             full_phase = full_phase or cell.phase_cache.get(phase)
             cell.phase_cache.pop(phase, None)
@@ -49,7 +69,9 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
 @contextmanager
 def without_lazy_inline(cell: Any) -> Iterator[None]:
     """Cells decorated with `@lazy_inline` are inlined while this is open, so that one graph holds all operators."""
-    marks = [(c.__dict__, c.__dict__.pop(_LAZY_INLINE)) for _, c in cell.cells_and_names() if _LAZY_INLINE in c.__dict__]
+    marks = [
+        (c.__dict__, c.__dict__.pop(_LAZY_INLINE)) for _, c in cell.cells_and_names() if _LAZY_INLINE in c.__dict__
+    ]
     try:
         yield
     finally:
@@ -57,15 +79,54 @@ def without_lazy_inline(cell: Any) -> Iterator[None]:
             names[_LAZY_INLINE] = mark
 
 
-def explain(error: BaseException) -> str:
-    """MindSpore's error in one line: its first sentence, and where in the user's code it arose."""
+def has_lazy_inline(cell: Any) -> bool:
+    """Whether a cell in `cell` is decorated with `@lazy_inline`."""
+    return any(_LAZY_INLINE in c.__dict__ for _, c in cell.cells_and_names())
+
+
+def explain(error: BaseException, logged: Sequence[str] = ()) -> str:
+    """MindSpore's error in one line: its reason (which it may tell in its log only) and the user's line."""
     lines = [line.strip() for line in str(error).splitlines()]
     text = next((line for line in lines if line and not set(line) <= set("-=# ")), type(error).__name__)
-    place = next((line for line in lines if line[:1].isdigit() is False and line.startswith(("In file", "# 0 In file"))), "")
-    if not place:
-        place = next((line[line.index("In file") :] for line in reversed(lines) if "In file" in line), "")
-    place = place[place.index("In file") :].removeprefix("In file").strip() if place else ""
+    reasons = [line for line in logged if line not in text]
+    if reasons and text.startswith("Failure"):
+        text = f"{text}: {reasons[0]}"
+    places = [match.group(1) for line in lines if (match := _PLACE.search(line))]
+    own = [place for place in places if "/mindspore/" not in place]
+    place = next(iter(own or places), "")
     return f"{text} (at {place})" if place else text
+
+
+class _Log:
+    """What MindSpore's libraries write to the standard error stream meanwhile; its errors become part of ours."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = os.path.join(directory, "log")
+        self._shows_warnings = os.environ.get("GLOG_v", "3") < "3"  # noqa: SIM112 - MindSpore spells it so
+
+    def __enter__(self) -> "_Log":
+        sys.stderr.flush()
+        self._stream = os.dup(2)
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        os.dup2(file, 2)
+        os.close(file)
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        sys.stderr.flush()
+        os.dup2(self._stream, 2)
+        os.close(self._stream)
+        if failure is None or not issubclass(failure, CompilerError):
+            lines = self._text().splitlines(keepends=True)
+            sys.stderr.writelines(line for line in lines if self._shows_warnings or not line.startswith(_CHATTER))
+
+    def errors(self) -> list[str]:
+        """The messages of MindSpore's [ERROR] lines, first to last."""
+        return [match.group(1).strip() for line in self._text().splitlines() if (match := _LOGGED_ERROR.match(line))]
+
+    def _text(self) -> str:
+        with open(self._path, encoding="utf-8", errors="replace") as file:
+            return file.read()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any
 from ms_symtensor.errors import CompilerError
 
 WORLD_GROUP = "hccl_world_group"
+_ASCEND = "Ascend"
 
 # MsContext::RegisterInitFunc(const std::string &, void (*)(MsContext *)), with the old and the new ABI of std::string
 _OLD_ABI_SYMBOL = "_ZN9mindspore9MsContext16RegisterInitFuncERKSsPFvPS0_E"
@@ -33,7 +34,7 @@ _ascend_registered = False
 
 @cache
 def import_mindspore() -> Any:
-    """The module `mindspore`, with its warnings silenced unless the user chose a level (GLOG_v); CompilerError if missing."""
+    """The module `mindspore`, its warnings silenced unless the user set GLOG_v; CompilerError if missing."""
     if "mindspore" not in sys.modules:
         os.environ.setdefault("GLOG_v", "3")
     try:
@@ -58,7 +59,7 @@ def cell_graph_executor() -> Any:
 
 
 class Cluster:
-    """A cluster as MindSpore's Python layer asks about it, seen by one rank; `groups` maps group names to their ranks."""
+    """A cluster as MindSpore's Python layer asks about it, seen by one rank; `groups` maps names to ranks."""
 
     def __init__(self, device_num: int, rank: int) -> None:
         self.device_num = device_num
@@ -87,7 +88,7 @@ class Cluster:
         self.groups[group] = tuple(sorted(rank_ids))
 
     def ranks(self, group: str) -> tuple[int, ...]:
-        """Global ranks of `group`, ascending. MindSpore names the groups it makes itself by size and hash of the ranks."""
+        """Global ranks of `group`, ascending. MindSpore names the groups it makes by size and hash of the ranks."""
         if group not in self.groups:
             size = int(group.split("-")[0])
             for ranks in _lattices(self.device_num, size, self.rank):
@@ -99,9 +100,9 @@ class Cluster:
 
 @contextmanager
 def ascend_compiler(device_num: int, rank: int = 0) -> Iterator[Cluster]:
-    """While open, MindSpore compiles in graph mode for rank `rank` of `device_num` Ascend devices; afterwards all is as before.
+    """While open, MindSpore compiles in graph mode for rank `rank` of `device_num` Ascend devices.
 
-    CompilerError if this build of MindSpore cannot be driven that way.
+    Afterwards all is as before. CompilerError if this build of MindSpore cannot be driven that way.
     """
     if not 0 <= rank < device_num:
         raise CompilerError(f"rank {rank} is not one of {device_num} devices: give 0 <= rank < device_num")
@@ -116,7 +117,7 @@ def ascend_compiler(device_num: int, rank: int = 0) -> Iterator[Cluster]:
         if not simulated:
             _register_ascend()
         try:
-            context.set_context(mode=context.GRAPH_MODE, device_target="Ascend")
+            context.set_context(mode=context.GRAPH_MODE, device_target=_ASCEND)
             yield cluster
         finally:
             context.set_context(mode=mode, device_target=target)
@@ -194,8 +195,8 @@ def _simulation(device_num: int, rank: int) -> Iterator[None]:
     if communication.GlobalComm.INITED:
         if any(os.environ.get(name) != value for name, value in wanted.items()):
             raise CompilerError(
-                f"MindSpore's cluster is already initialised in this process: to compile for rank {rank} of {device_num}"
-                " devices, start a new process"
+                "MindSpore's cluster is already initialised in this process:"
+                f" to compile for rank {rank} of {device_num} devices, start a new process"
             )
     else:
         os.environ.update(wanted)
@@ -215,21 +216,23 @@ def _register_ascend() -> None:
     try:
         core = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise CompilerError(f"MindSpore's core library does not load ({_first_line(error)}): reinstall mindspore") from error
-    for symbol, make_string in ((_OLD_ABI_SYMBOL, _old_abi_string), (_NEW_ABI_SYMBOL, _new_abi_string)):
-        if hasattr(core, symbol):
-            register = core[symbol]
-            break
+        raise CompilerError(
+            f"MindSpore's core library does not load ({_first_line(error)}): reinstall mindspore"
+        ) from error
+    if hasattr(core, _OLD_ABI_SYMBOL):
+        register, name = core[_OLD_ABI_SYMBOL], _old_abi_string(_ASCEND)
+    elif hasattr(core, _NEW_ABI_SYMBOL):
+        register, name = core[_NEW_ABI_SYMBOL], _new_abi_string(_ASCEND)
     else:
         raise CompilerError(
-            f"MindSpore {import_mindspore().__version__} cannot compile for Ascend on this machine ({library.name} exports no"
-            " RegisterInitFunc): use 2.7 to 2.10, or a machine with CANN; planning works without"
+            f"MindSpore {import_mindspore().__version__} cannot compile for Ascend on this machine ({library.name}"
+            " exports no RegisterInitFunc): use 2.7 to 2.10, or a machine with CANN; planning works without"
         )
     settings = _context_settings()
     register.restype, register.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p]
     # The initialiser has nothing to do, but MindSpore requires one: a library function without effects serves.
     nothing = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
-    register(make_string("Ascend"), nothing)
+    register(name, nothing)
     # Registering makes a new context inside MindSpore, with default settings: hand it to Python and restore them.
     handle = MSContext.get_instance()
     context._context()._context_handle = handle

@@ -14,7 +14,7 @@ class ParallelConfig:
 
     `dataset_strategy`: `"full_batch"` (inputs have global shapes), `"data_parallel"`, or a strategy per input as a
     tuple (inputs have the shapes of one device's slices). `optimizer_level` ("level1", "level2", "level3"),
-    `optimizer_weight_shard_size` and `parallel_optimizer_threshold` (KB) are effective with `enable_parallel_optimizer`.
+    `optimizer_weight_shard_size` and `parallel_optimizer_threshold` (KB) count with `enable_parallel_optimizer` only.
     `others` holds any further settings.
     """
 

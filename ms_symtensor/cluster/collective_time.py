@@ -68,9 +68,7 @@ def collective_time_s(cluster: Cluster, kind: str, ranks: tuple[int, ...], size_
     return collective_time(cluster, kind, ranks).seconds(size_B)
 
 
-def collective_times_s(
-    cluster: Cluster, kind: str, ranks: tuple[int, ...], size_B: ArrayLike
-) -> NDArray[np.float64]:
+def collective_times_s(cluster: Cluster, kind: str, ranks: tuple[int, ...], size_B: ArrayLike) -> NDArray[np.float64]:
     """`collective_time_s` for an array of sizes."""
     return collective_time(cluster, kind, ranks).array_s(size_B)
 

@@ -110,7 +110,8 @@ def ring_or_nhr(p: int) -> Algorithm:
 
     Ring and NHR move the same bytes, so steps decide: (p-1) against ⌈log2 p⌉. Halving-doubling, HCCL's third candidate,
     equals NHR where p is a power of two, costs more elsewhere and loses on equal cost, so it is never taken. (CANN's
-    HCCL: coll_alg_operator.cc, SelectAlgoTypeForAllReduce and its siblings.)
+    HCCL: coll_alg_operator.cc, SelectAlgoTypeForAllReduce, …AllGather, …ReduceScatter. For Broadcast that file compares
+    Ring with halving-doubling only; NHR stands for the latter here, exact where p is a power of two.)
     """
     return Algorithm.NHR if _steps(Algorithm.NHR, sympy.Integer(p)) < p - 1 else Algorithm.RING
 

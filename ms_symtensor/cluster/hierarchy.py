@@ -96,9 +96,7 @@ def _algorithm(level: Level, kind: Collective, size: int) -> Algorithm:
 
 
 @lru_cache(maxsize=1024)
-def _formula(
-    cluster: Cluster, kind: Collective, active: tuple[tuple[Level, Algorithm | None], ...]
-) -> Formula:
+def _formula(cluster: Cluster, kind: Collective, active: tuple[tuple[Level, Algorithm | None], ...]) -> Formula:
     if not active:
         return Formula(kind, (Regime("nothing", sympy.Integer(0), (sympy.Integer(0),)),))
     if kind in (Collective.SEND, Collective.RECEIVE):
@@ -164,12 +162,14 @@ def _pipeline_start(cluster: Cluster, kind: Collective, stages: tuple[_Stage, ..
     """From how many bytes on HCCL overlaps the two levels; None where it does not."""
     if len(stages) != 2 or stages[0].level.kind is not LevelKind.MESH:
         return None
-    if kind in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER) and cluster.rules.pipeline_min_B is not None:
-        return sympy.Integer(int(cluster.rules.pipeline_min_B))
-    least = cluster.rules.pipeline_all_reduce_min_slice_B
-    if kind is Collective.ALL_REDUCE and least is not None:
-        return int(least) * stages[0].p * stages[1].p
-    return None
+    match kind:
+        case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
+            least = cluster.rules.pipeline_min_slice_B
+        case Collective.ALL_REDUCE:
+            least = cluster.rules.pipeline_all_reduce_min_slice_B
+        case _:
+            least = None
+    return None if least is None else int(least) * stages[0].p * stages[1].p
 
 
 def _pipeline(kind: Collective, stages: tuple[_Stage, ...]) -> tuple[sympy.Expr, ...]:

@@ -9,13 +9,20 @@ from typing import Any, TypeVar
 
 import yaml
 
+from ms_symtensor.algebra import symbols
 from ms_symtensor.cluster.device import Device
 from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Source
 from ms_symtensor.errors import InputError
 
 _FOLDER = Path(__file__).parent
 _FRACTIONS = ("cube_efficiency", "hbm_efficiency", "efficiency")
-_MAY_BE_ZERO = ("op_overhead_s", "latency_s", "reduce_s_per_B", "pipeline_min_B", "pipeline_all_reduce_min_slice_B")
+_MAY_BE_ZERO = (
+    "op_overhead_s",
+    "latency_s",
+    "reduce_s_per_B",
+    "pipeline_min_slice_B",
+    "pipeline_all_reduce_min_slice_B",
+)
 _Choice = TypeVar("_Choice", LevelKind, GatherOrder)
 
 
@@ -24,21 +31,31 @@ def known_clusters() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
 
 
-@lru_cache(maxsize=256)
 def load(name_or_path: str) -> Cluster:
     """The cluster `name_or_path`: a known name, or the path of a YAML file (with its suffix .yaml or .yml).
+
+    atlas_800t_a2.yaml in this folder shows every entry; each number stands with its source.
 
     Errors: InputError for an unknown name (it lists the known ones), a file that cannot be read, or an entry that is
     missing, unknown, or no such value (it names file, entry and what is expected).
     """
+    if name_or_path in known_clusters():
+        return _load_known(name_or_path)
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        path = _FOLDER / f"{name_or_path}.yaml"
-        if name_or_path not in known_clusters():
-            raise InputError(
-                f"unknown cluster {name_or_path!r}; known: {', '.join(known_clusters())}; "
-                f"or give the path of your own file (*.yaml)"
-            )
+        raise InputError(
+            f"unknown cluster {name_or_path!r}; known: {', '.join(known_clusters())}; "
+            f"or give the path of your own file (*.yaml)"
+        )
+    return _read(path)
+
+
+@lru_cache
+def _load_known(name: str) -> Cluster:
+    return _read(_FOLDER / f"{name}.yaml")
+
+
+def _read(path: Path) -> Cluster:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -90,6 +107,10 @@ class _Reader:
             name = self._text(entries["name"], f"{where}.name")
             if not name.isidentifier() or any(level.name == name for level in levels):
                 raise self._error(f"{where}.name", "a name of letters, digits and _, different for each level", name)
+            try:
+                symbols.bandwidth(name)
+            except ValueError as error:
+                raise InputError(f"cluster file {self.file}: {where}.name: choose another name, {error}") from None
             ranks = self._ranks(entries["ranks"], f"{where}.ranks")
             if ranks is None and index < len(content) - 1:
                 raise self._error(f"{where}.ranks", "a number; only the outermost level may be unbounded (null)", None)
@@ -113,7 +134,9 @@ class _Reader:
         order = "collectives.gather_order"
         return CollectiveRules(
             gather_order=self._choice(GatherOrder, self._sourced(entries["gather_order"], order), order),
-            pipeline_min_B=self._number_or_none(entries["pipeline_min_B"], "collectives.pipeline_min_B"),
+            pipeline_min_slice_B=self._number_or_none(
+                entries["pipeline_min_slice_B"], "collectives.pipeline_min_slice_B"
+            ),
             pipeline_all_reduce_min_slice_B=self._number_or_none(
                 entries["pipeline_all_reduce_min_slice_B"], "collectives.pipeline_all_reduce_min_slice_B"
             ),
@@ -125,7 +148,9 @@ class _Reader:
             raise self._error(place, f"the entries {', '.join(names)}", content)
         for name in names:
             if name not in content:
-                raise InputError(f"cluster file {self.file}: {place}: entry {name!r} is missing; expected {_hint(name)}")
+                raise InputError(
+                    f"cluster file {self.file}: {place}: entry {name!r} is missing; expected {_hint(name)}"
+                )
         for name in content:
             if name not in names:
                 raise InputError(

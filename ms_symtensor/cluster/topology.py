@@ -62,12 +62,12 @@ class Level:
 class CollectiveRules:
     """What the communication library does on this cluster, where levels mix.
 
-    `pipeline_min_B`: from this many bytes on, AllGather and ReduceScatter overlap the two levels of a group (its inner
-    one a mesh); None if never. `pipeline_all_reduce_min_slice_B`: the same for AllReduce, in bytes per rank.
+    From `pipeline_min_slice_B` bytes per rank on, AllGather and ReduceScatter overlap the two levels of a group (its
+    inner one a mesh), AllReduce from `pipeline_all_reduce_min_slice_B` bytes per rank on; None if never.
     """
 
     gather_order: GatherOrder
-    pipeline_min_B: float | None
+    pipeline_min_slice_B: float | None
     pipeline_all_reduce_min_slice_B: float | None
 
 
@@ -126,7 +126,7 @@ def group_sizes(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[int, ...]:
 
     Ranks 0..15 on nodes of 8 give (8, 2): 8 within a node, 2 nodes. Ranks 0, 8, 16 give (1, 3). The product is the
     number of ranks. A group that is spread unevenly (3 ranks on one node, 1 on the next) counts as flat over the
-    outermost level that it spans, which is how HCCL treats it: (1, 4).
+    outermost level that it spans: (1, 4). That is an assumption, the slower of the plausible ones.
 
     Errors: InputError for an empty group, a repeated or negative rank, or one beyond the cluster.
     """

@@ -1,12 +1,78 @@
 """Fused attention."""
 
 import math
-from collections.abc import Mapping
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.ops.signature import OpView, Signature, Unit, named
+from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, named
 
-_LAYOUTS = {0: "BSH", 1: "BNSD", 2: "SBH", 3: "BSND", 4: "TND"}
+# FlashAttentionScore's optional tensors, by input position
+_REAL_SHIFT, _DROP_MASK, _PADDING_MASK, _ATTENTION_MASK, _PREFIX = 3, 4, 5, 6, 7
+_HEAD_NUM, _LAYOUT, _SPARSE_MODE = -8, -2, -1  # among the trailing compile-time arguments
+_LAYOUT_BY_NUMBER = ("BSH", "BNSD", "SBH", "BSND", "TND")
+_QUERY_DIMS: dict[str, Dims] = {
+    "BSH": ("b", "s", "n"), "SBH": ("s", "b", "n"), "BNSD": ("b", "n", "s", None), "BSND": ("b", "s", "n", None),
+    "TND": ("b", "n", None),
+}  # fmt: skip
+_MESH = {"BNSD": ("b", "n", "s"), "SBH": ("s", "b", "n")}  # the others: ("b", "s", "n")
+_COMPRESSED_MASKS = (2, 3, 4)  # sparse modes whose mask is a fixed 2048 x 2048 pattern
+_CAUSAL_MODES = (2, 3)
 
 
-RULES: dict = {}
+def flash_attention_score(op: OpView) -> Signature:
+    """softmax(q k^T) v: batch b, heads n and the query's sequence s may be cut; every device needs all keys and values.
+
+    A cut of the heads must divide the key-value heads too; a single key-value head is read by all. Outputs: maximum and
+    sum of the softmax, an unused one, the attention.
+    """
+    query, key, value = op.inputs[:3]
+    layout = _layout(op)
+    heads, sparse_mode = _number(op, _HEAD_NUM), _number(op, _SPARSE_MODE)
+    dims = _QUERY_DIMS[layout]
+    head = dims.index("n")
+    width = query.shape[-1] if None in dims else query.shape[-1] // heads
+    key_heads = key.shape[head] if None in dims else key.shape[head] // width
+    key_dims: Dims = tuple(None if d == "s" or (d == "n" and key_heads == 1) else d for d in dims)
+    optional: dict[int, Dims] = {
+        _REAL_SHIFT: ("b", "n", "s", None),
+        _DROP_MASK: ("b", "n", "s", None),
+        _PREFIX: ("b",),
+    }
+    rows = None if sparse_mode in _COMPRESSED_MASKS else "s"
+    inputs: list[Dims] = [dims, key_dims, key_dims]
+    for position, tensor in zip(op.positions[3:] or range(3, len(op.inputs)), op.inputs[3:], strict=True):
+        if position == _ATTENTION_MASK:
+            inputs.append((rows, None) if len(tensor.shape) == 2 else ("b", "n", rows, None))
+        elif position in optional:
+            inputs.append(optional[position])
+        else:
+            inputs.append((None,) * len(tensor.shape))
+    statistics: Dims = dims if layout == "TND" else ("b", "n", "s", None)
+    # lengths of packed sequences given as tuples count as entries of the strategy
+    sequence_ends = [a for a in op.arguments[:-8] if isinstance(a, tuple)]
+    batch = math.gcd(query.shape[dims.index("b")], *(len(ends) for ends in sequence_ends))
+    cuttable_heads = heads if key_heads == 1 else key_heads
+    key_length = key.shape[dims.index("s")] if "s" in dims else key.shape[0]
+    seen = 0.5 if sparse_mode in _CAUSAL_MODES else 1.0
+    return named(
+        op, inputs, [statistics, statistics, (None,), dims],
+        sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")), entries=(*inputs, *[("b",)] * len(sequence_ends)),
+        unit=Unit.CUBE, flops_per_point=4.0 * (heads / cuttable_heads) * key_length * width * seen,
+        keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
+    )  # fmt: skip
+
+
+def _layout(op: OpView) -> str:
+    value = op.arguments[_LAYOUT] if len(op.arguments) >= 8 else op.attributes.get("input_layout")
+    name = _LAYOUT_BY_NUMBER[value] if isinstance(value, int) and 0 <= value < len(_LAYOUT_BY_NUMBER) else value
+    if name not in _QUERY_DIMS:
+        raise InputError(f"{op.name} (FlashAttentionScore): unknown input_layout {value!r}; known: {', '.join(_QUERY_DIMS)}")
+    return str(name)
+
+
+def _number(op: OpView, position: int) -> int:
+    value = op.arguments[position]
+    assert isinstance(value, int), (op.name, op.arguments)
+    return value
+
+
+RULES = {"FlashAttentionScore": flash_attention_score}

@@ -1,5 +1,7 @@
 """Products that sum over a dim: the cube unit's work."""
 
+from collections.abc import Callable, Mapping
+
 from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named
 
 
@@ -32,12 +34,29 @@ def batch_matmul(op: OpView) -> Signature:
 
 
 def dense(op: OpView) -> Signature:
-    """`... k, n k[, n] -> ... n`: a linear layer, with its bias where one is given."""
-    bias = ", n" if len(op.inputs) == 3 else ""
-    return bind(
-        f"... k, n k{bias} -> ... n", op.inputs, op.outputs, op.name,
-        unit=Unit.CUBE, keeps_inputs=(0, 1),
+    """`... k, n k[, n] -> ... n`: a linear layer, with its bias where one is given.
+
+    MindSpore has no distributed form of it and ignores a strategy: the first dim is cut over all devices where it
+    divides, otherwise all devices repeat the work. Use MatMul to cut it otherwise.
+    """
+    rows = dims_like(len(op.inputs[0].shape) - 1)
+    weights = [("n", "k"), ("n",)][: len(op.inputs) - 1]
+    return named(
+        op, [(*rows, "k"), *weights], [(*rows, "n")], mesh=(*rows, "k", "n"), forbids=_batch_only(op, rows),
+        fixed=frozenset((*rows[1:], "k", "n")), unit=Unit.CUBE, keeps_inputs=(0, 1),
     )  # fmt: skip
+
+
+def _batch_only(op: OpView, rows: tuple[str, ...]) -> Callable[[Mapping[str, int], int], str | None]:
+    size = op.inputs[0].shape[0] if rows else 1
+
+    def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
+        forced = 1 if size % device_num else device_num
+        if (cuts.get(rows[0], 1) if rows else 1) != forced:
+            return f"MindSpore always cuts the first dim of {op.type} by {forced} on {device_num} devices"
+        return None
+
+    return forbids
 
 
 def outer(op: OpView) -> Signature:

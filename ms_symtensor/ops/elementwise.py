@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ms_symtensor.ops.signature import Dims, OpView, Signature, dims_like, named
+from ms_symtensor.ops.signature import Dims, OpView, Signature, dims_like, named, positive
 
 
 def elementwise(
@@ -27,23 +27,27 @@ def elementwise(
     return rule
 
 
-def _dropout_forbids(cuts, device_num: int) -> str | None:
-    return None
+def swiglu(op: OpView) -> Signature:
+    """silu(first half) * second half along an axis that stays whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "dim", -1), len(dims))[0]
+    half = tuple(None if i == axis else d for i, d in enumerate(dims))
+    return named(op, [dims], [half], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(0,))
 
 
 RULES = {
-    # sums and signs: the gradient reads nothing
-    **dict.fromkeys(("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "StopGradient"), elementwise()),
+    # sums, signs and constant factors: the gradient reads nothing
+    **dict.fromkeys(("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "Muls", "StopGradient"), elementwise()),
     # products and quotients
-    **dict.fromkeys(("Mul", "Muls"), elementwise(keeps_inputs=(0, 1))),
+    "Mul": elementwise(keeps_inputs=(0, 1)),
     **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,))),
     "Pow": elementwise(keeps_inputs=(0, 1), keeps_outputs=(0,)),
     **dict.fromkeys(("Maximum", "Minimum"), elementwise(keeps_inputs=(0, 1))),
     # functions of one tensor
     **dict.fromkeys(
-        ("Log", "Square", "Cos", "Sin", "SiLU", "FastGeLU", "Abs", "Erf", "GeluExt", "Reciprocal"), elementwise((0,))
+        ("Log", "Square", "Cos", "Sin", "SiLU", "FastGeLU", "Abs", "Erf", "GeluExt"), elementwise((0,))
     ),
-    **dict.fromkeys(("Exp", "Sqrt", "Rsqrt", "Sigmoid", "ReLU", "Tanh"), elementwise((), (0,))),
+    **dict.fromkeys(("Exp", "Sqrt", "Rsqrt", "Sigmoid", "ReLU", "Tanh", "Reciprocal"), elementwise((), (0,))),
     "GeLU": elementwise((0,), (0,)),
     # comparisons and logic: no gradient
     **dict.fromkeys(
@@ -58,5 +62,6 @@ RULES = {
     "MaskedFill": elementwise(keeps_inputs=(1,), differentiable=(0, 2)),
     # updates of a parameter in place
     **dict.fromkeys(("Assign", "AssignAdd", "AssignSub"), elementwise(differentiable=())),
+    "Swiglu": swiglu,
     "Dropout": elementwise(keeps_outputs=(1,)),
 }  # fmt: skip

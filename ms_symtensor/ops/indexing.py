@@ -1,6 +1,8 @@
 """Look-ups by index, and their inverse, one-hot vectors."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ms_symtensor.ops.signature import OpView, Signature, dims_like, named, positive
 
@@ -21,21 +23,23 @@ def gather(op: OpView) -> Signature:
     can_cut_axis = axis == 0 and batch == 0 and len(table) <= 2 and len(index) > 0
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
-        vocabulary, rows = cuts.get(looked_up, 1), [cuts.get(d, 1) for d in index]
+        vocabulary, rows, width = cuts.get(looked_up, 1), [cuts.get(d, 1) for d in index], [cuts.get(d, 1) for d in others]
         if vocabulary == 1:
             return None
-        width = [cuts.get(d, 1) for d in others]
-        leading_only = len(table) == 2 and len(index) == 2 and width == [1] and rows[1] == 1
-        if max(rows) > 1 and not (leading_only and vocabulary * rows[0] == device_num):
-            return "a cut of the looked-up dim and of the indices must be of their first dim, and use all devices"
-        if max(width, default=1) > 1 and vocabulary * width[0] != device_num:
-            return "cuts of both dims of the table must use all devices"
+        used = math.prod((vocabulary, *rows, *width))
+        if max(rows) > 1:
+            fits = len(table) == 2 and len(index) <= 2 and rows[0] > 1 and (len(index) == 1 or width == [1])
+            if used < device_num or not fits:
+                return "the looked-up dim and the indices are cut together only if that uses all devices, of a 2-dim table"
+        if max(width, default=1) > 1 and used < device_num:
+            return "both dims of the table are cut together only if that uses all devices"
         return None
 
     return named(
         op, [table, index], [output], mesh=(*index, *(d for d in table if d not in index)),
         fixed=frozenset() if can_cut_axis else frozenset((looked_up,)), forbids=forbids,
         repeat_left_when=frozenset((looked_up,)), scatter=index[0] if can_cut_axis else None, scatters_unasked=True,
+        scatters_whole_only=len(index) > 1,
         keeps_inputs=(1,), differentiable=(0,),
     )  # fmt: skip
 
@@ -44,7 +48,7 @@ def gather_d(op: OpView) -> Signature:
     """One element per index along an axis that stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
     axis = positive(op.argument(0, "dim", 0), len(dims))[0]
-    return named(op, [dims, dims], [dims], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(1,), differentiable=(0,))
+    return named(op, [dims, dims], [dims], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(0, 1), differentiable=(0,))
 
 
 def one_hot(op: OpView) -> Signature:
@@ -52,10 +56,31 @@ def one_hot(op: OpView) -> Signature:
     index = dims_like(len(op.inputs[0].shape), "i")
     axis = positive(op.argument(1, "axis", -1), len(index) + 1)[0]
     output = (*index[:axis], "depth", *index[axis:])
+    whole = frozenset((*index[1:], "depth")) if len(index) > 1 else frozenset()
     return named(
-        op, [index, (), ()], [output], entries=(output, (), ()), mesh=output, repeat_left_when=frozenset((output[-1],)),
-        differentiable=(),
+        op, [index, (), ()], [output], entries=(output, (), ()), mesh=(*index, "depth"), fixed=whole, differentiable=()
+    )
+
+
+def one_hot_ext(op: OpView) -> Signature:
+    """As OneHot, but the vectors stay whole: MindSpore's replacement graph for a cut of them does not take 64-bit indices."""
+    signature = one_hot(op)
+    return replace(signature, fixed=signature.fixed | {"depth"})
+
+
+def embedding(op: OpView) -> Signature:
+    """A table's rows at the indices, which stay whole; the table is cut over all devices or not at all."""
+    index = dims_like(len(op.inputs[0].shape), "i")
+
+    def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
+        used = cuts.get("vocabulary", 1) * cuts.get("width", 1)
+        return None if used in (1, device_num) else "the table of Embedding is cut over all devices or not at all"
+
+    return named(
+        op, [index, ("vocabulary", "width")], [(*index, "width")], mesh=(*index, "vocabulary", "width"),
+        fixed=frozenset(index), forbids=forbids, scatter=index[0] if index else None, scatters_unasked=True,
+        keeps_inputs=(0,), differentiable=(1,),
     )  # fmt: skip
 
 
-RULES = {"Gather": gather, "GatherD": gather_d, "OneHot": one_hot}
+RULES = {"Gather": gather, "GatherD": gather_d, "OneHot": one_hot, "OneHotExt": one_hot_ext, "Embedding": embedding}

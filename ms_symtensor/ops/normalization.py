@@ -1,12 +1,21 @@
 """Normalisations over trailing dims and softmax over an axis: the normalised dims stay whole."""
 
-from ms_symtensor.ops.signature import OpView, Signature, dims_like, named, positive
+from ms_symtensor.ops.signature import Combine, OpView, Signature, dims_like, named, positive
 
 
 def rms_norm(op: OpView) -> Signature:
-    """`... d!, d! -> ... d!, ... 1`: the dims of gamma are normalised."""
+    """`... d, d -> ... d, ... 1`: the dims of gamma are normalised.
+
+    Where one of them is cut, MindSpore puts elementary operators in the place of RmsNorm, with an AllReduce of the means
+    of squares in it; the gradient then keeps what these read.
+    """
     rank, normalised = len(op.inputs[0].shape), len(op.inputs[1].shape)
-    return _norm(op, rank - normalised, keeps_inputs=(0, 1), keeps_outputs=(1,))
+    dims = dims_like(rank)
+    statistics = (*dims[: rank - normalised], *(None,) * normalised)
+    return named(
+        op, [dims, dims[rank - normalised :]], [dims, statistics], mesh=dims, keeps_inputs=(0, 1), keeps_outputs=(1,),
+        inner=dims[rank - normalised :], partial_output=1, combine=Combine.MEAN,
+    )  # fmt: skip
 
 
 def layer_norm(op: OpView) -> Signature:

@@ -23,11 +23,15 @@ class OpStrategy:
 
 @dataclass(frozen=True)
 class PartialSum:
-    """Partial results of output 0 that are combined over `group`; `scattered` along dim `dim` where that is not None."""
+    """Partial results combined over `group` by one collective, ReduceScatter along dim `dim` or (None) AllReduce.
+
+    They have the shape (per device) of output number `output`, before it is scattered.
+    """
 
     group: DeviceGroup
     combine: Combine
     dim: int | None = None
+    output: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
                 "input strategy gives, and no partial sum is left to scatter"
             )
         return Placement(inputs, computed, computed, None)
-    partial = PartialSum(DeviceGroup(matrix, axes), signature.combine)
+    partial = PartialSum(DeviceGroup(matrix, axes), signature.combine, output=signature.partial_output)
     whole = Placement(inputs, computed, computed, partial)
     if strategy.outputs is None:
         return _scattered(op, signature, whole) if _scatters_unasked(signature, whole) else whole
@@ -145,7 +149,8 @@ def _scattered(op: OpView, signature: Signature, whole: Placement) -> Placement:
     matrix, first = whole.computed[0].device_matrix, whole.computed[0]
     dim = signature.outputs[0].index(signature.scatter)
     axis, last = len(matrix) - 1 - first.tensor_map[dim], whole.partial.group.axes[-1]
-    if len(whole.partial.group.axes) > 1 or last < axis or any(n > 1 for n in matrix[axis + 1 : last]):
+    between = matrix[axis : last] if signature.scatters_whole_only else matrix[axis + 1 : last]
+    if len(whole.partial.group.axes) > 1 or last < axis or any(n > 1 for n in between):
         raise InvalidStrategyError(
             f"{op.name} ({op.type}): a partial sum over dims {signature.reduced} cannot be scattered along dim {dim}"
         )

@@ -33,10 +33,26 @@ def _reduced(op: OpView, dims: tuple[str, ...], axes: tuple[int, ...], **more) -
     return named(op, [dims], [tuple(o) for o in outputs], mesh=dims, **more)
 
 
-def along_axis(op: OpView) -> Signature:
-    """Selections along one axis that needs all its elements: that axis stays whole."""
+def top_k(op: OpView) -> Signature:
+    """The largest elements along an axis (the last by default) that stays whole, and where they stand."""
     dims = dims_like(len(op.inputs[0].shape))
-    return named(op, [dims], [dims] * len(op.outputs), mesh=dims, fixed=frozenset(dims[-1:]), keeps_outputs=(1,))
+    axis = positive(op.argument(1, "dim", -1), len(dims))[0] if op.type == "TopkExt" else len(dims) - 1
+    found = tuple(None if i == axis else d for i, d in enumerate(dims))
+    return named(op, [dims], [found, found], mesh=dims, fixed=frozenset((dims[axis],)), keeps_outputs=(1,))
+
+
+def cumulative(keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = ()) -> Callable[[OpView], Signature]:
+    """Running sums or products along an axis that stays whole."""
+
+    def rule(op: OpView) -> Signature:
+        dims = dims_like(len(op.inputs[0].shape))
+        axis = positive(op.argument(0, "axis", 0), len(dims))[0]
+        return named(
+            op, [dims], [dims], mesh=dims, fixed=frozenset((dims[axis],)),
+            keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs,
+        )  # fmt: skip
+
+    return rule
 
 
 RULES = {
@@ -47,5 +63,7 @@ RULES = {
     **dict.fromkeys(("ReduceAny", "ReduceAll"), reduction(Combine.MAX, differentiable=())),
     "ArgMaxWithValue": arg_with_value(Combine.MAX),
     "ArgMinWithValue": arg_with_value(Combine.MIN),
-    **dict.fromkeys(("TopK", "TopkExt"), along_axis),
+    **dict.fromkeys(("TopK", "TopkExt"), top_k),
+    "CumSum": cumulative(),
+    "CumProd": cumulative((0,), (0,)),
 }

@@ -111,6 +111,20 @@ def _parts(op: OpView, axis: int) -> Signature:
     return named(op, [dims], [part] * len(op.outputs), mesh=dims, fixed=frozenset((dims[axis],)))
 
 
+def split_tensor(op: OpView) -> Signature:
+    """Parts of a given size along an axis that stays whole."""
+    return _parts(op, positive(op.argument(1, "dim", 0), len(op.inputs[0].shape))[0])
+
+
+def slice_(op: OpView) -> Signature:
+    """A dim that is not taken in full stays whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    partly = frozenset(
+        d for d, n, taken in zip(dims, op.inputs[0].shape, op.outputs[0].shape, strict=True) if taken < n
+    )
+    return named(op, [dims], [tuple(None if d in partly else d for d in dims)], mesh=dims, fixed=partly)
+
+
 def concat(op: OpView) -> Signature:
     """Tensors joined along an axis that stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -137,6 +151,22 @@ def broadcast_to(op: OpView) -> Signature:
     )  # fmt: skip
 
 
+def tile(op: OpView) -> Signature:
+    """Copies side by side. MindSpore's strategy lists the output's dims; a copied dim is cut into groups of copies."""
+    multiples = _numbers(op, 0, "multiples")
+    target = op.outputs[0].shape
+    source = (1,) * (len(target) - len(op.inputs[0].shape)) + op.inputs[0].shape
+    times = tuple(t // n for t, n in zip(target, source, strict=True))
+    dims = tuple(f"d{i}" if n == 1 else f"copies{i}" for i, n in enumerate(times))
+    new = len(target) - len(op.inputs[0].shape)
+    if len(multiples) != len(target):
+        raise InputError(f"{op.name} (Tile): give a multiple for every dim of the output {list(target)}, not {multiples}")
+    return named(
+        op, [tuple(d if n == 1 else None for d, n in zip(dims, times, strict=True))[new:]], [dims], entries=(dims,), mesh=dims,
+        sizes={d: n for d, n in zip(dims, times, strict=True) if n > 1},
+    )  # fmt: skip
+
+
 RULES = {
     "Cast": cast,
     "Reshape": reshape,
@@ -146,7 +176,10 @@ RULES = {
     "StridedSlice": strided_slice,
     "Split": split,
     "SplitWithSize": split_with_size,
+    "SplitTensor": split_tensor,
+    "Slice": slice_,
     **dict.fromkeys(("Concat",), concat),
     "Stack": stack,
+    "Tile": tile,
     "BroadcastTo": broadcast_to,
 }

@@ -19,7 +19,7 @@ from enum import Enum
 from functools import cached_property
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, TensorType
+from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, Source, TensorType, TupleInput
 
 Dims = tuple[str | None, ...]
 """Dim names of one tensor; None where a dim takes no part (size one, or broadcast)."""
@@ -44,7 +44,11 @@ class Combine(Enum):
 
 @dataclass(frozen=True)
 class OpView:
-    """An operator with the types of its tensors at hand: all that a rule may look at."""
+    """An operator with the types of its tensors at hand: all that a rule may look at.
+
+    `arguments` are the compile-time values among its inputs, in order. `positions` tells for every tensor input which of
+    the operator's inputs it is, for operators with optional tensors; empty means 0, 1, 2, ...
+    """
 
     type: str
     name: str
@@ -52,6 +56,7 @@ class OpView:
     outputs: tuple[TensorType, ...]
     arguments: tuple[Attribute, ...]
     attributes: Mapping[str, Attribute]
+    positions: tuple[int, ...] = ()
 
     def argument(self, position: int, name: str, default: Attribute = None) -> Attribute:
         """A compile-time argument: number `position` among the constant inputs, or else attribute `name`."""
@@ -62,9 +67,16 @@ class OpView:
 
 def view(graph: Graph, op: Op) -> OpView:
     """The view of `op` that rules are given."""
-    inputs = tuple(t for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None)
+    tensors = [(i, t) for i, source in enumerate(op.inputs) for s in opened(source) if (t := graph.type_of(s)) is not None]
     arguments = tuple(s.value for s in op.inputs if isinstance(s, Constant) and s.tensor is None)
-    return OpView(op.type, op.name, inputs, op.outputs, arguments, dict(op.attributes))
+    return OpView(
+        op.type, op.name, tuple(t for _, t in tensors), op.outputs, arguments, dict(op.attributes), tuple(i for i, _ in tensors)
+    )
+
+
+def opened(source: Source) -> tuple[Source, ...]:
+    """`source`, or its parts if it is a tuple of sources."""
+    return tuple(part for item in source.items for part in opened(item)) if isinstance(source, TupleInput) else (source,)
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,10 @@ class Signature:
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
       be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form. With
-      `scatters_unasked` they are scattered even without an out_strategy, where that dim is whole and divides.
+      `scatters_unasked` they are scattered even without an out_strategy, where that dim is whole and divides; with
+      `scatters_whole_only` they cannot be where that dim is cut.
+    - `inner`: dims that are summed inside the operator although outputs have them (the norm of a cut vector); the partial
+      sum is of the shape of output number `partial_output`.
     - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads; where `bilinear`, the gradient of
       an input reads only the other inputs (MatMul, Mul).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
@@ -108,6 +123,9 @@ class Signature:
     repeat_left_when: frozenset[str] = frozenset()
     forbids: Callable[[Mapping[str, int], int], str | None] | None = None
     scatters_unasked: bool = False
+    scatters_whole_only: bool = False
+    inner: tuple[str, ...] = ()
+    partial_output: int = 0
 
     @cached_property
     def cuttable(self) -> tuple[str, ...]:
@@ -118,7 +136,7 @@ class Signature:
     def reduced(self) -> tuple[str, ...]:
         """Dims whose cut leaves partial results in the outputs, in mesh order."""
         kept = {d for dims in self.outputs for d in dims}
-        return tuple(d for d in self.mesh if d not in kept)
+        return tuple(d for d in self.mesh if d not in kept or d in self.inner)
 
 
 def parse(line: str) -> tuple[list[list[str]], list[list[str]]]:

@@ -16,8 +16,11 @@ _MOVE_GRADIENT = {
     "StridedSlice": "StridedSliceGrad", "Split": "Concat", "Concat": "SplitWithSize", "Reshape": "Reshape",
 }  # fmt: skip
 
-_PASSED_ON = frozenset({"Add", "AddExt", "AddN"})
-"""Operators whose gradient is the incoming one, unchanged, for every input of the output's shape."""
+_PASSED_ON = {
+    **dict.fromkeys(("Add", "AddExt", "AddN"), None),
+    **dict.fromkeys(("Sub", "SubExt"), (0,)),
+}
+"""Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
 
 
 def backward(half: Forward, settings: Settings) -> None:
@@ -57,7 +60,7 @@ class _Differentiator:
         if sig.differentiable is not None:
             wanted = [t for t in wanted if any(node.inputs[p] == t for p in sig.differentiable)]
         if node.kind in _PASSED_ON:
-            wanted = self._pass_on(node, wanted, gradients[0])
+            wanted = self._pass_on(node, wanted, gradients[0], _PASSED_ON[node.kind])
         kept_in = [node.inputs[p] for p in sig.keeps_inputs]
         kept_out = [node.outputs[p] for p in sig.keeps_outputs]
         if sig.bilinear:
@@ -67,12 +70,13 @@ class _Differentiator:
         elif wanted:
             self._gradient_of(node, tuple(wanted), gradients, kept_in + kept_out)
 
-    def _pass_on(self, node: Node, wanted: list[int], gradient: int) -> list[int]:
+    def _pass_on(self, node: Node, wanted: list[int], gradient: int, positions: tuple[int, ...] | None) -> list[int]:
         shape = self.builder.tensors[node.outputs[0]].shape
-        for tensor in wanted:
-            if self.builder.tensors[tensor].shape == shape:
-                self.incoming.setdefault(tensor, []).append(gradient)
-        return [t for t in wanted if self.builder.tensors[t].shape != shape]
+        chosen = node.inputs if positions is None else tuple(node.inputs[p] for p in positions)
+        passed = [t for t in wanted if t in chosen and self.builder.tensors[t].shape == shape]
+        for tensor in passed:
+            self.incoming.setdefault(tensor, []).append(gradient)
+        return [t for t in wanted if t not in passed]
 
     def _gradient_of(self, node: Node, wanted: tuple[int, ...], gradients: tuple[int, ...], kept: list[int]) -> None:
         reads = tuple(self._again(t, node.block) for t in kept)

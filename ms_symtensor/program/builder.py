@@ -36,11 +36,7 @@ class Builder:
         attribute: tuple[int, ...] = (),
         once: bool = False,
     ) -> tuple[int, ...]:
-        """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
-
-        MindSpore shares equal nodes too (common sub-expression elimination): three consumers that want the same slice of a
-        tensor cause one redistribution.
-        """
+        """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared."""
         key = (kind, inputs, outputs, group and group.ranks(), attribute)
         if once and key in self._known:
             return self._known[key]

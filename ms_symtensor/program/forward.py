@@ -128,8 +128,11 @@ class _Writer:
                 self.out.parameters[parameter.name] = placed
 
     def _next_layout(self, source: Source) -> Layout | None:
-        """The layout that the first operator downstream wants, looking through transparent ones."""
-        for user, position in self.graph.users.get(source, ()):
+        """The layout that the operators downstream want, looking through transparent ones.
+
+        Of several users MindSpore asks the one it meets first on its way from the network's result: the last one.
+        """
+        for user, position in reversed(self.graph.users.get(source, ())):
             if user.type == "Reshape":
                 continue
             if user.name in self.out.placements:
@@ -155,7 +158,7 @@ class _Writer:
         if placement.partial is not None:
             outputs[0] = self._combine(op, placement, outputs[0])
         for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
-            grad = needs and "float" in op.outputs[index].dtype
+            grad = needs and "float" in op.outputs[index].dtype and not op.attribute("stop_gradient", False)
             self._define(OpOutput(op.name, index), Value(tensor, layout, grad))
             if grad and placement.partial is not None and index == 0:
                 self.out.needs_gradient.add(builder.nodes[-2].outputs[0])
@@ -221,11 +224,10 @@ class _Writer:
     def _move(self, op: Op, value: Value, target: Layout, dtype: str) -> int:
         tensor = value.tensor
         for step in redistribute(value.layout, target, self.settings.enable_alltoall):
-            shape = step.output_shape
             attribute = (step.dim or 0, step.concat_dim or 0, step.pieces)
             (tensor,) = self.out.builder.node(
-                step.kind, (tensor,), (TensorType(shape, dtype),),
-                op=op.name, role=Role.MOVE, group=step.group, block=op.block, attribute=attribute, once=True,
+                step.kind, (tensor,), (TensorType(step.output_shape, dtype),),
+                op=op.name, role=Role.MOVE, group=step.group, block=op.block, attribute=attribute,
             )  # fmt: skip
             if value.needs_gradient:
                 self.out.needs_gradient.add(tensor)

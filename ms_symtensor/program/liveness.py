@@ -12,12 +12,13 @@ VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "Depend", "TupleGetItem",
 
 @dataclass(frozen=True)
 class Step:
-    """A node as far as memory is concerned: tensors by number, and whether it belongs to the backward pass."""
+    """A node as far as memory is concerned: tensors by number, and in which part of the program it stands."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     is_backward: bool
     is_view: bool = False
+    is_recomputed: bool = False
 
 
 def activation_peak_B(program: Program) -> int:
@@ -63,7 +64,8 @@ def scheduled(steps: Sequence[Step], kept: Collection[int]) -> list[Step]:
     """`steps` in an order that a runtime with memory in mind would take; a compiler's listing is only topological.
 
     The forward pass stays as listed. In the backward pass a step runs as soon as what it reads is there: first those whose
-    results are all in `kept` (weight gradients, which free what they read), then the earliest listed.
+    results are all in `kept` (weight gradients, which free what they read) and what is recomputed for them alone, then
+    the earliest listed.
     """
     forward = [s for s in steps if not s.is_backward]
     behind = [s for s in steps if s.is_backward]
@@ -76,8 +78,15 @@ def scheduled(steps: Sequence[Step], kept: Collection[int]) -> list[Step]:
         for tensor in needs:
             readers.setdefault(tensor, []).append(number)
 
+    aside = [False] * len(behind)
+    for number in reversed(range(len(behind))):
+        step = behind[number]
+        aside[number] = all(t in kept for t in step.outputs) or (
+            step.is_recomputed and all(aside[r] for t in step.outputs for r in readers.get(t, ()))
+        )
+
     def urgency(number: int) -> tuple[bool, int]:
-        return not all(t in kept for t in behind[number].outputs), number
+        return not aside[number], number
 
     ready = [urgency(n) for n, count in enumerate(missing) if count == 0]
     heapq.heapify(ready)

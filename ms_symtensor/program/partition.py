@@ -7,6 +7,7 @@ from ms_symtensor.program.backward import backward
 from ms_symtensor.program.forward import forward
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.sharing import merge_gathers, share_equal_moves
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -16,8 +17,8 @@ def partition(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = 
     Errors: UnknownOperatorError, InvalidStrategyError (naming the operator).
     """
     half = forward(graph, plan, rules)
-    backward(half, plan.settings)
     built = half.builder
-    return Program(
-        plan.settings.device_num, tuple(built.tensors), tuple(built.nodes), half.parameters, frozenset(built.kept)
-    )
+    built.nodes = merge_gathers(built.nodes, built.tensors)
+    backward(half, plan.settings)
+    nodes = share_equal_moves(built.nodes, built.tensors)
+    return Program(plan.settings.device_num, tuple(built.tensors), nodes, half.parameters, frozenset(built.kept))

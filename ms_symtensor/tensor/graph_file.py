@@ -44,19 +44,20 @@ def to_json(graph: Graph) -> dict[str, Any]:
 def from_json(data: Any, origin: str = "the data") -> Graph:
     """The graph behind `to_json`'s data; InputError, naming `origin`, if it is something else."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{origin} is not a graph of ms_symtensor (no \"format\": \"{FORMAT}\"): capture the network again")
+        raise InputError(f"{origin} is not a graph of ms_symtensor (its format is not {FORMAT}): capture the network")
     version = data.get("version")
     if version != VERSION:
-        raise InputError(
-            f"{origin} has graph format version {version!r}, this ms_symtensor reads {VERSION}:"
-            f" {'upgrade ms_symtensor' if isinstance(version, int) and version > VERSION else 'capture the network again'}"
+        remedy = (
+            "upgrade ms_symtensor" if isinstance(version, int) and version > VERSION else "capture the network again"
         )
+        raise InputError(f"{origin} has graph format version {version!r}, this ms_symtensor reads {VERSION}: {remedy}")
     try:
         graph = Graph(
             name=_text(data["name"]),
             inputs=tuple((_text(item["name"]), _type_from_json(item["type"])) for item in data["inputs"]),
             parameters=tuple(
-                Parameter(_text(p["name"]), _type_from_json(p["type"]), bool(p["requires_grad"])) for p in data["parameters"]
+                Parameter(_text(p["name"]), _type_from_json(p["type"]), bool(p["requires_grad"]))
+                for p in data["parameters"]
             ),
             ops=tuple(_op_from_json(op) for op in data["ops"]),
             output=_source_from_json(data["output"]),
@@ -95,7 +96,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
     except OSError as error:
         raise InputError(f"cannot read the graph {path} ({error.strerror}): check the path") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a graph of ms_symtensor (not a text file): give a file that capture wrote") from error
+        raise InputError(f"{path} is not a graph of ms_symtensor (not a text file): capture the network") from error
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -103,7 +104,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
             f"{path} is truncated or not JSON (line {error.lineno}: {error.msg}): capture the network again"
         ) from error
     except RecursionError as error:
-        raise InputError(f"{path} is not a graph of ms_symtensor (nested too deep): capture the network again") from error
+        raise InputError(f"{path} is not a graph of ms_symtensor (nested too deep): capture the network") from error
     return from_json(data, str(path))
 
 

@@ -9,10 +9,18 @@ from functools import lru_cache
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
-from ms_symtensor.tensor.redistribution_groups import is_feasible
+from ms_symtensor.tensor.redistribution_groups import is_feasible, simplest
 from ms_symtensor.tensor.redistribution_moves import (
-    Exchange, Gather, Move, Shape, Slice, View, find_moves, local_shape, merge_moves,
-)  # fmt: skip
+    Exchange,
+    Gather,
+    Move,
+    Shape,
+    Slice,
+    View,
+    find_moves,
+    local_shape,
+    merge_moves,
+)
 from ms_symtensor.tensor.redistribution_unify import squeeze, unify, without_unit_axes
 
 COLLECTIVES = ("AllGather", "ReduceScatter", "AlltoAll")
@@ -57,10 +65,10 @@ def redistribute(source: Layout, target: Layout, enable_alltoall: bool = False) 
     moves = _moves(source, target, enable_alltoall)
     merged = merge_moves(moves, shape)
     for move in (*moves, *merged):
-        if not isinstance(move, View) and not is_feasible(move.group):
+        if isinstance(move, Gather | Exchange) and not is_feasible(move.group):
             raise InvalidStrategyError(
-                f"redistribution from {source} to {target} needs the group of ranks {move.group.ranks()} and the like, which "
-                "MindSpore does not create on Ascend; use device matrices of powers of two within 8 devices"
+                f"redistribution from {source} to {target} needs groups of ranks like {move.group.ranks()}, some of which "
+                "MindSpore does not create on Ascend; cut by powers of two within each 8 devices"
             )
     steps: list[Step] = []
     for move in merged:
@@ -90,6 +98,41 @@ def collectives(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(step for step in steps if step.communicates)
 
 
+@dataclass(frozen=True)
+class FanOut:
+    """The operators between one producer and all of its consumers, each counted once however many consumers share it.
+
+    `forward` lists operators after those they need; `backward` runs consumer by consumer, then what they share.
+    """
+
+    forward: tuple[Step, ...]
+    backward: tuple[Step, ...]
+
+
+@lru_cache(maxsize=1 << 16)
+def fan_out(chains: tuple[tuple[Step, ...], ...]) -> FanOut:
+    """What remains of the redistributions `chains` (one per consumer) of one producer's output.
+
+    In the forward program equal beginnings are shared. In the gradient, which is made before that, only a leading
+    AllGather (a Reshape may precede it) is shared, and only if all leading AllGathers of this producer are the same.
+    """
+    forward = {chain[: length + 1]: chain[length] for chain in chains for length in range(len(chain))}
+    heads = {head for chain in chains if (head := _leading_gather(chain))}
+    shared = heads.pop() if len(heads) == 1 else ()
+    ahead = [chain[len(shared) :] if shared and chain[: len(shared)] == shared else chain for chain in chains]
+    return FanOut(tuple(forward.values()), tuple(s for chain in ahead for s in backward(chain)) + backward(shared))
+
+
+def _leading_gather(chain: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps up to the first AllGather if nothing but Reshape comes before it, else none."""
+    for length, step in enumerate(chain, 1):
+        if step.kind == "AllGather":
+            return chain[:length]
+        if step.kind != "Reshape":
+            break
+    return ()
+
+
 def _check(source: Layout, target: Layout) -> None:
     elements = [1, 1]
     for index, layout in enumerate((source, target)):
@@ -99,6 +142,8 @@ def _check(source: Layout, target: Layout) -> None:
                 raise InvalidStrategyError(f"{layout}: dim of size {size} cannot be cut in {cut} equal slices")
     if source.device_num != target.device_num:
         raise InvalidStrategyError(f"no redistribution between {source.device_num} and {target.device_num} devices")
+    if not is_feasible(DeviceGroup((source.device_num,), (0,))):
+        raise InvalidStrategyError(f"MindSpore has no group of {source.device_num} Ascend devices: use 2, 4 or 8k")
     if elements[0] != elements[1]:
         raise InvalidStrategyError(f"a tensor of shape {source.shape} cannot be reshaped to {target.shape}")
 
@@ -130,23 +175,23 @@ def _gather_then_slice(source: Layout, target: Layout) -> list[Move]:
 
 def _steps(move: Move, shape: Shape) -> list[Step]:
     after = local_shape(shape, move)
-    match move:
-        case View():
-            return [Step("Reshape", shape, after)]
-        case Slice(dim, group):
-            return [Step("StridedSlice", shape, after, group, dim)]
-        case Exchange(split_dim, concat_dim, group):
-            return [Step("AlltoAll", shape, after, group, split_dim, concat_dim)]
-        case Gather(0, group):
-            return [Step("AllGather", shape, after, group, 0)]
-        case Gather(dim, group):
-            # AllGather joins along dim 0 only: the parts are taken apart and joined where they belong.
-            stacked = (shape[0] * group.size, *shape[1:])
-            return [
-                Step("AllGather", shape, stacked, group, 0),
-                Step("Split", stacked, stacked, None, 0, pieces=group.size),
-                Step("Concat", after, after, None, dim, pieces=group.size),
-            ]
+    if isinstance(move, View):
+        return [Step("Reshape", shape, after)]
+    group = simplest(move.group)
+    if isinstance(move, Slice):
+        return [Step("StridedSlice", shape, after, group, move.dim)]
+    if isinstance(move, Exchange):
+        return [Step("AlltoAll", shape, after, group, move.split_dim, move.concat_dim)]
+    # AllGather joins along dim 0 only: for another dim the parts are taken apart again and joined where they belong.
+    stacked = (shape[0] * group.size, *shape[1:])
+    gather = Step("AllGather", shape, stacked, group, 0)
+    if move.dim == 0:
+        return [gather]
+    return [
+        gather,
+        Step("Split", stacked, stacked, None, 0, pieces=group.size),
+        Step("Concat", after, after, None, move.dim, pieces=group.size),
+    ]
 
 
 _GRADIENT_KIND = {

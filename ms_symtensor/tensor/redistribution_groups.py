@@ -1,7 +1,8 @@
 """Which groups of ranks may communicate on Ascend, and which part of a tensor a member takes."""
 
+import math
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from ms_symtensor.tensor.layout import DeviceGroup
 
@@ -17,10 +18,7 @@ def is_feasible(group: DeviceGroup) -> bool:
     eight, two of the same half or four apart, a half, or two pairs four apart. Groups along an axis of a device matrix
     made of powers of two always pass; a group of 3 or 6 ranks within a server never does.
     """
-    device_num = 1
-    for size in group.device_matrix:
-        device_num *= size
-    return all(_is_feasible(group.ranks(rank)) for rank in range(device_num))
+    return all(_is_feasible(group.ranks(rank)) for rank in range(math.prod(group.device_matrix)))
 
 
 @lru_cache(maxsize=65536)
@@ -34,6 +32,30 @@ def _is_feasible(ranks: tuple[int, ...]) -> bool:
     if len(local) == 4:
         return local in ([0, 1, 2, 3], [4, 5, 6, 7]) or (local[3] - local[1]) % 4 == (local[2] - local[0]) % 4 == 0
     return len(local) in (1, SERVER_SIZE)
+
+
+@lru_cache(maxsize=65536)
+def simplest(group: DeviceGroup) -> DeviceGroup:
+    """The same group on the device matrix with the fewest axes: equal groups of different matrices become equal.
+
+    Neighbouring axes are joined if the group has neither, or has both one after the other.
+    """
+    axes = [axis for axis in group.axes if group.device_matrix[axis] != 1]
+    after: dict[int, int] = dict(pairwise(axes))
+    runs: list[list[int]] = []
+    for axis, size in enumerate(group.device_matrix):
+        if size == 1:
+            continue
+        last = runs[-1][-1] if runs else None
+        if last is not None and (after.get(last) == axis if last in axes else axis not in axes):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    number = {run[0]: index for index, run in enumerate(runs)}
+    return DeviceGroup(
+        tuple(math.prod(group.device_matrix[axis] for axis in run) for run in runs),
+        tuple(number[axis] for axis in axes if axis in number),
+    )
 
 
 def position(group: DeviceGroup, rank: int) -> int:

@@ -192,8 +192,16 @@ def _gathers_first(moves: list[Move]) -> list[Move]:
             runs += [[move], []]
         else:
             runs[-1].append(move)
-    order = lambda move: (0, -move.dim) if isinstance(move, Gather) else (1, getattr(move, "dim", 0))  # noqa: E731
-    return [move for run in runs for move in sorted(run, key=order)]
+    return [move for run in runs for move in sorted(run, key=_order)]
+
+
+def _order(move: Move) -> tuple[int, int]:
+    match move:
+        case Gather(dim, _):
+            return 0, -dim
+        case Slice(dim, _):
+            return 1, dim
+    return 0, 0  # a view, alone in its run
 
 
 def _gathers_along_dim_0(moves: list[Move], shape: Shape) -> list[Move]:
@@ -230,11 +238,15 @@ def _merged_gathers(moves: list[Move]) -> list[Move]:
     merged: list[Move] = []
     for move in moves:
         previous = merged[-1] if merged else None
-        if isinstance(move, Gather) and isinstance(previous, Gather) and move.dim == previous.dim:
-            if _stride(previous.group) * previous.group.size == _stride(move.group):
-                merged[-1] = replace(move, group=_joined(move.group, previous.group))
-                continue
-        merged.append(move)
+        if (
+            isinstance(move, Gather)
+            and isinstance(previous, Gather)
+            and move.dim == previous.dim
+            and _stride(previous.group) * previous.group.size == _stride(move.group)
+        ):
+            merged[-1] = replace(move, group=_joined(move.group, previous.group))
+        else:
+            merged.append(move)
     return merged
 
 

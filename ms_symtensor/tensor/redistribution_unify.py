@@ -22,9 +22,8 @@ def squeeze(layout: Layout) -> Layout:
     if math.prod(layout.shape) == 1:
         return Layout(layout.device_matrix, (-1,), (1,))
     kept = [dim for dim, size in enumerate(layout.shape) if size != 1]
-    return Layout(
-        layout.device_matrix, tuple(layout.tensor_map[d] for d in kept), tuple(layout.shape[d] for d in kept)
-    )  # fmt: skip
+    tensor_map = tuple(layout.tensor_map[dim] for dim in kept)
+    return Layout(layout.device_matrix, tensor_map, tuple(layout.shape[dim] for dim in kept))
 
 
 def without_unit_axes(layout: Layout) -> Layout:
@@ -47,20 +46,15 @@ def unify(source: Layout, target: Layout) -> tuple[Layout, Layout] | None:
     matrix = _common_refinement(source.device_matrix, target.device_matrix)
     if matrix is None:
         return None
-    pair = _on_matrix(source, matrix), _on_matrix(target, matrix)
-    if pair[0] is None or pair[1] is None:
-        return None
-    first, second = pair
-    if _expand_shape(first.shape, second.shape) is None:
+    first, second = _on_matrix(source, matrix), _on_matrix(target, matrix)
+    if first is None or second is None or _expand_shape(first.shape, second.shape) is None:
         return None
     while first.shape != second.shape:
         # Splitting a cut dim may split its device axis, and with it dims of the other layout: alternate until both agree.
-        extended = _extend(first, second)
-        if extended is None:
+        if (extended := _extend(first, second)) is None:
             return None
         first, second = extended
-        extended = _extend(second, first)
-        if extended is None:
+        if (extended := _extend(second, first)) is None:
             return None
         second, first = extended
     return first, second

@@ -1,0 +1,107 @@
+"""The strategy that people write by hand: Megatron's tensor parallelism, with or without its sequence parallelism.
+
+Shoeybi et al., "Megatron-LM", arXiv:1909.08053; Korthikanti et al., "Reducing Activation Recomputation in Large
+Transformer Models", arXiv:2205.05198. A yardstick for plans; nothing is planned with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from model_zoo.dimensions import TransformerConfig
+from ms_symtensor.errors import InputError
+from ms_symtensor.tensor.graph import Graph, Op
+
+Cuts = tuple[tuple[int, ...], ...]
+"""One integer per dim of every tensor, as MindSpore's `shard` takes them."""
+
+_COLUMN_CUT = ("query", "key", "value", "gate", "up")
+_ROW_CUT = ("output", "down")
+_UNSHARDED = ("Cast", "Reshape")  # MindSpore derives their layouts from the neighbours
+
+
+def megatron_strategy(
+    graph: Graph, config: TransformerConfig, data_parallel: int, model_parallel: int, sequence_parallel: bool
+) -> Mapping[str, tuple[Cuts, Cuts | None]]:
+    """Input and output cuts (None: MindSpore's own) by operator name, for the graph of `config`.
+
+    The tokens are cut `data_parallel` times; heads, feed-forward width and vocabulary `model_parallel` times, each left
+    whole where it does not divide. With `sequence_parallel`, norms and residual sums cut the tokens by both. InputError
+    if the batch (or, with sequence parallelism, the tokens) or the feed-forward width does not divide.
+    """
+    degrees = data_parallel * model_parallel
+    if config.batch_size % data_parallel:
+        raise InputError(f"batch_size {config.batch_size} does not divide by data_parallel {data_parallel}")
+    if config.intermediate_size % model_parallel:
+        raise InputError(f"width {config.intermediate_size} does not divide by model_parallel {model_parallel}")
+    if sequence_parallel and config.batch_size * config.seq_length % degrees:
+        raise InputError(f"{config.batch_size * config.seq_length} tokens do not divide by {degrees} devices")
+    rules = _Rules(
+        data=data_parallel,
+        model=model_parallel,
+        heads=model_parallel if config.n_kv_heads % model_parallel == 0 else 1,
+        vocabulary=model_parallel if config.vocab_size % model_parallel == 0 else 1,
+        tokens=degrees if sequence_parallel else data_parallel,
+    )
+    return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward."""
+
+    data: int
+    model: int
+    heads: int
+    vocabulary: int
+    tokens: int
+
+    def cuts(self, graph: Graph, op: Op) -> tuple[Cuts, Cuts | None]:
+        owner = op.cell[-1] if op.cell else ""
+        ranks = [len(t.shape) for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None]
+        if op.type == "MatMul":
+            return self._matmul(op, owner)
+        if op.type == "Gather":
+            return ((self.vocabulary if owner == "word_embedding" else 1, 1), (self.data, 1)), None
+        if owner == "loss":
+            return self._loss(graph, op), None
+        return tuple(self._dims(op, owner, rank, ranks[0]) for rank in ranks), None
+
+    def _matmul(self, op: Op, owner: str) -> tuple[Cuts, Cuts | None]:
+        if owner == "head":
+            return ((self.data, 1), (self.vocabulary, 1)), None
+        degree = self._width(op)
+        if owner in _COLUMN_CUT:
+            return ((self.data, 1), (degree, 1)), None
+        if owner in _ROW_CUT:
+            scattered = degree > 1 and self.tokens > self.data
+            return ((self.data, degree), (1, degree)), (((self.data * degree, 1),) if scattered else None)
+        return ((self.tokens, 1), (1, 1)), None
+
+    def _width(self, op: Op) -> int:
+        return self.heads if "attention" in op.cell else self.model
+
+    def _dims(self, op: Op, owner: str, rank: int, first_rank: int) -> tuple[int, ...]:
+        """Element-wise operators, norms and everything on [batch, heads, seq, head_dim]; `rank` that of one input."""
+        if rank == 4:
+            before_swap = op.type == "Transpose" and op.primitive != "transpose_out"
+            return (self.data, 1, self.heads, 1) if before_swap else (self.data, self.heads, 1, 1)
+        if first_rank == 4:  # rotary tables, masks and the scale of attention
+            return (1,) * rank
+        if first_rank == 3:
+            return (self.data, 1, 1)
+        if owner == "head":
+            width = self.vocabulary
+        elif owner in _COLUMN_CUT or owner == "feed_forward":
+            width = self._width(op)
+        else:
+            width = 1
+        whole_rows = self.tokens if width == 1 and owner not in (*_COLUMN_CUT, "head") else self.data
+        return (whole_rows, width) if rank == 2 else (width,)
+
+    def _loss(self, graph: Graph, op: Op) -> Cuts:
+        def dims(shape: tuple[int, ...]) -> tuple[int, ...]:
+            return (self.data, self.vocabulary if shape[1] > 1 else 1) if len(shape) == 2 else ()
+
+        if op.type == "OneHot":
+            return (dims(op.outputs[0].shape), (), ())
+        return tuple(dims(t.shape) for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None)

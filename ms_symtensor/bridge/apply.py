@@ -1,0 +1,110 @@
+"""A plan onto a network: `shard()` on its primitives, `recompute()` on its blocks, and the parallel settings."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ms_symtensor.bridge.capture import primitive_of
+from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.recompute import is_recomputed, set_recompute, unset_recompute
+from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.strategy.file import check
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.primitives import context_settings, require_same, strategies_by_primitive
+from ms_symtensor.tensor.graph import Graph, Op
+
+_STRATEGY_ATTRIBUTES = ("in_strategy", "out_strategy", "in_layout", "out_layout")
+_OURS = "_symtensor_strategy"  # set on a primitive that was given its strategy here, not by the user's shard()
+
+
+def apply(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None) -> None:
+    """Give `cell`, from which `graph` was captured, the strategies and the recompute blocks of `plan`.
+
+    `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything is changed. A plan that was applied before is replaced. InputError: the plan is for
+    another graph, or primitives carry strategies written by hand. InvalidStrategyError: an operator made on the fly needs
+    a strategy, one primitive serves operators with different strategies, or a recompute block is no cell.
+    """
+    check(plan, graph, planned)
+    wanted = _strategies(cell, graph, plan)
+    blocks = {name: _block_cell(cell, name) for name in plan.stage.settings.recompute}
+    remove(cell)
+    for primitive, strategy in wanted:
+        primitive.shard(strategy.inputs, strategy.outputs)
+        setattr(primitive, _OURS, strategy)
+    for name, block in blocks.items():
+        set_recompute(block, plan.stage.settings.recompute[name].communication)
+
+
+def remove(cell: Any, by_hand: bool = False) -> None:
+    """Take off `cell` what `apply` set; with `by_hand`, the strategies of the user's `shard()` too."""
+    unset_recompute(cell)
+    for _, primitive in _primitives(cell):
+        if by_hand or _OURS in primitive.__dict__:
+            primitive.__dict__.pop(_OURS, None)
+            for name in _STRATEGY_ATTRIBUTES:
+                if name in primitive.attrs:
+                    primitive.del_prim_attr(name)
+
+
+def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
+    """The parallel settings that `plan` was made for; `others` are further fields of `ParallelConfig`."""
+    settings = context_settings(plan.stage.settings)
+    return ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings, **others)
+
+
+def _strategies(cell: Any, graph: Graph, plan: Plan) -> list[tuple[Any, OpStrategy]]:
+    """What each primitive is to be given, in graph order."""
+    by_hand = sorted({path for path, primitive in _primitives(cell) if _is_sharded_by_hand(primitive)})
+    if by_hand:
+        shown = ", ".join(by_hand[:5]) + (f" and {len(by_hand) - 5} more" if len(by_hand) > 5 else "")
+        raise InputError(
+            f"the network has strategies written by hand, on {shown}: remove these shard() calls to plan it, or keep them"
+            " and use audit"
+        )
+    wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
+    for path, (op, strategy) in strategies_by_primitive(graph, plan.stage).items():
+        primitive = primitive_of(cell, op)
+        # One primitive object can stand under two attributes.
+        _, first, its = wanted.setdefault(id(primitive), (primitive, op, strategy))
+        require_same(first, its, op, strategy, path)
+    return [(primitive, strategy) for primitive, _, strategy in wanted.values()]
+
+
+def _block_cell(cell: Any, name: str) -> Any:
+    found = dict(cell.cells_and_names()).get(name)
+    if found is None:
+        raise InvalidStrategyError(f"the plan recomputes block {name!r}, but the network has no cell of that name: plan it again")
+    if is_recomputed(found):
+        raise InputError(f"{name} already has recompute() written by hand: remove it, the plan decides what is recomputed")
+    return found
+
+
+def strategies_of(cell: Any, graph: Graph) -> dict[str, OpStrategy]:
+    """The strategies that the primitives of `cell` carry, by the full names of `graph`, which was captured from it.
+
+    InputError for a strategy given as `Layout` objects.
+    """
+    found = {}
+    for op in graph.ops:
+        primitive = primitive_of(cell, op)
+        if primitive is None:
+            continue
+        if "in_layout" in primitive.attrs or "out_layout" in primitive.attrs:
+            raise InputError(f"{op.name}: shard() with Layout objects is not read yet; write the strategy as a tuple of tuples")
+        if (given := primitive.attrs.get("in_strategy")) is not None:
+            found[op.name] = OpStrategy(given, primitive.attrs.get("out_strategy"))
+    return found
+
+
+def _is_sharded_by_hand(primitive: Any) -> bool:
+    return _OURS not in primitive.__dict__ and any(name in primitive.attrs for name in _STRATEGY_ATTRIBUTES)
+
+
+def _primitives(cell: Any) -> Iterator[tuple[str, Any]]:
+    """The primitives that `cell` and its children own, with their paths; one that has two owners comes twice."""
+    from mindspore.ops import Primitive
+
+    for path, owner in cell.cells_and_names():
+        for name, value in {**owner.__dict__.get("_primitives", {}), **owner.__dict__}.items():
+            if isinstance(value, Primitive):
+                yield f"{path}.{name}" if path else name, value

@@ -1,0 +1,107 @@
+"""Compare a predicted program with the compiled one: collectives, parameters, gradient sums, live activations."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ms_symtensor.bridge.collectives import CompiledCollective, collectives
+from ms_symtensor.bridge.compile import CompiledProgram
+from ms_symtensor.bridge.compiled_memory import compiled_activation_peak_B
+from ms_symtensor.bridge.gradient_sums import gradient_sums
+from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.program import Phase, Program
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.graph import Graph
+
+Key = tuple[str, str, tuple[int, ...], int]
+"""Phase, kind, ranks, bytes: what makes two collectives the same."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was predicted beside what MindSpore compiled, for one rank.
+
+    `differences` are sentences; empty if every collective (kind, ranks, bytes, phase) and every parameter slice agrees.
+    `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice.
+    """
+
+    rank: int
+    predicted_collectives: int
+    compiled_collectives: int
+    differences: tuple[str, ...]
+    predicted_parameters_B: int
+    compiled_parameters_B: int
+    predicted_activations_B: int
+    compiled_activations_B: int
+    unsynchronised: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+def compare(graph: Graph, predicted: Program, compiled: CompiledProgram) -> Comparison:
+    """Compare both programs of `graph` for rank `compiled.rank`."""
+    rank = compiled.rank
+    ours = predicted.collectives(rank)
+    theirs = collectives(compiled)
+    first = Counter((_phase(c.phase), c.kind, c.ranks, c.size_B) for c in ours)
+    second = Counter((_compiled_phase(c), c.kind, c.ranks, max(c.input_B, c.output_B)) for c in theirs)
+    parameters = list(_parameter_differences(predicted, compiled))
+    return Comparison(
+        rank,
+        len(ours),
+        len(theirs),
+        tuple([*_collective_differences(first, second), *parameters]),
+        sum(_stored_B(p.slice_shape, p.dtype) for p in predicted.parameters.values()),
+        sum(p.slice_type.size_B for p in compiled.layouts if p.name in predicted.parameters),
+        activation_peak_B(predicted),
+        compiled_activation_peak_B(compiled),
+        unsynchronised(graph, compiled),
+    )
+
+
+def unsynchronised(graph: Graph, compiled: CompiledProgram) -> tuple[str, ...]:
+    """Trainable parameters whose gradient the compiled program does not sum over exactly the ranks with the same slice.
+
+    Read off the compiled graph: for every gradient among the results, the collectives that parameter's gradient went
+    through last. A missing one is what MindSpore leaves out silently.
+    """
+    layouts = compiled.layout_by_name
+    trainable = [p.name for p in graph.parameters if p.requires_grad]
+    wrong = []
+    for name, reached in gradient_sums(compiled, trainable).items():
+        if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank)):
+            wrong.append(name)
+    return tuple(wrong)
+
+
+def _phase(phase: Phase) -> str:
+    return phase.value
+
+
+def _compiled_phase(collective: CompiledCollective) -> str:
+    if collective.recomputed:
+        return "recompute"
+    return "backward" if collective.backward else "forward"
+
+
+def _stored_B(shape: tuple[int, ...], dtype: str) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count * size_B(dtype)
+
+
+def _collective_differences(first: Counter[Key], second: Counter[Key]) -> Iterable[str]:
+    for key in sorted((first | second).keys()):
+        if first[key] != second[key]:
+            phase, kind, ranks, size = key
+            yield f"{phase} {kind} of {size} B over ranks {list(ranks)}: predicted {first[key]}, compiled {second[key]}"
+
+
+def _parameter_differences(predicted: Program, compiled: CompiledProgram) -> Iterable[str]:
+    for name, layout in compiled.layout_by_name.items():
+        ours = predicted.parameters.get(name)
+        if ours is not None and ours.slice_shape != layout.slice_type.shape:
+            yield f"parameter {name}: predicted slice {ours.slice_shape}, compiled {layout.slice_type.shape}"

@@ -1,0 +1,30 @@
+"""MindSpore's own way of loading strategies: an `AutoParallel` cell that reads an operator-strategy file."""
+
+import os
+from typing import Any
+
+from ms_symtensor.bridge.compile import CompiledProgram, compile_rank
+from ms_symtensor.bridge.hook import set_on_auto_parallel
+from ms_symtensor.bridge.host import ascend_compiler
+from ms_symtensor.bridge.parallel_context import stand_alone_context
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.strategy.primitives import context_settings
+
+
+def compile_loaded(
+    cell: Any, *inputs: Any, file: str | os.PathLike[str], plan: StagePlan, device_num: int, rank: int = 0
+) -> CompiledProgram:
+    """The program of `rank` when MindSpore takes the strategies of `cell(*inputs)` from the operator-strategy `file`.
+
+    `cell` carries no strategies of its own; the settings are those of `plan`. Otherwise as `compile_rank`.
+    """
+    settings = context_settings(plan.settings)
+    with ascend_compiler(device_num, rank), stand_alone_context():
+        from mindspore.parallel.auto_parallel import AutoParallel
+
+        wrapper = AutoParallel(cell, parallel_mode="sharding_propagation")
+        wrapper.dataset_strategy(settings["dataset_strategy"])
+        set_on_auto_parallel(wrapper, settings)
+        wrapper.load_operator_strategy_file(os.path.abspath(file))
+        wrapper.set_train()
+        return compile_rank(wrapper, *inputs, device_num=device_num, rank=rank)

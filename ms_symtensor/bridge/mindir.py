@@ -1,0 +1,290 @@
+"""MindSpore's graph protobuf (mind_ir) as frozen data, calls expanded and the bookkeeping of the IR resolved away.
+
+Load, Depend, MakeTuple, TupleGetItem, UpdateState and their like do not appear: an input of an operator names its
+real source, in the terms of `ms_symtensor.tensor.graph`. A block that MindSpore shares between its calls
+(`@lazy_inline`) appears once per call, with the names and parameters of that call.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.errors import CompilerError
+from ms_symtensor.tensor.graph import (
+    Attribute,
+    Constant,
+    InputRef,
+    OpOutput,
+    ParameterRef,
+    Source,
+    TensorType,
+    TupleInput,
+)
+
+_FORWARDED = {"Load", "Depend", "Return", "identity", "StopGradient"}  # deliver their first input
+_TUPLES = {"MakeTuple", "MakeList"}
+_GET_ITEM = {"TupleGetItem", "ListGetItem", "RealTupleGetItem"}
+_NO_VALUE = {"UpdateState", "EnvironCreate"}
+_BRANCHES = {"Switch", "SwitchLayer", "switch_layer"}
+_SHARED_PARAMETER = re.compile(r"\W*CR_(.+)")  # what a shared block calls a parameter that it takes as an input
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator of MindSpore's graph: `name` is its full name, `instance` the name of the primitive object.
+
+    `attributes` are the primitive's, `marks` those that MindSpore's passes left on this use of it (recompute, origins).
+    """
+
+    name: str
+    type: str
+    instance: str
+    inputs: tuple[Source, ...]
+    outputs: tuple[TensorType, ...]
+    attributes: tuple[tuple[str, Attribute], ...]
+    marks: tuple[tuple[str, Attribute], ...] = ()
+
+    @property
+    def scope(self) -> str:
+        return self.name.rpartition("/")[0]
+
+    @cached_property
+    def _attribute(self) -> dict[str, Attribute]:
+        return {**dict(self.attributes), **dict(self.marks)}
+
+    def attribute(self, name: str, default: Attribute = None) -> Attribute:
+        return self._attribute.get(name, default)
+
+
+@dataclass(frozen=True)
+class NodeGraph:
+    """Operators in execution order, and the types of the graph's inputs and parameters."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[tuple[str, TensorType], ...]
+    parameters: tuple[tuple[str, TensorType], ...]
+    output: Source
+
+
+def read_graph(model: Any) -> NodeGraph:
+    """The graph in `model` (a `mind_ir_pb2.ModelProto`). CompilerError if its control flow depends on tensors."""
+    reader = _GraphReader(model)
+    graph = model.graph
+    prefix = f"{graph.name}:"
+    inputs = [(proto.name.removeprefix(prefix), reader.values.input_types(proto)) for proto in graph.input]
+    parameters = [(proto.name.removeprefix(prefix), reader.values.tensor(proto)) for proto in graph.parameter]
+    if shared := {name for name, _ in inputs} & {name for name, _ in parameters}:
+        raise CompilerError(f"{sorted(shared)[0]!r} names an input and a parameter of the network: rename one")
+    values: dict[str, _Value] = {prefix + name: InputRef(name) for name, _ in inputs}
+    values |= {prefix + name: ParameterRef(name) for name, _ in parameters}
+    output = reader.run(graph, values, _Renaming())
+    return NodeGraph(
+        nodes=tuple(reader.nodes.values()),
+        inputs=tuple((name, types[0]) for name, types in inputs if len(types) == 1),
+        parameters=tuple(parameters),
+        output=_source(output),
+    )
+
+
+@dataclass(frozen=True)
+class _Renaming:
+    """From the names of the block that MindSpore compiled to those of the one that is called: layers.0 to layers.7."""
+
+    parent: tuple[str, ...] = ()
+    old: str = ""
+    new: str = ""
+
+    @classmethod
+    def between(cls, formal: str, actual: str) -> "_Renaming | None":
+        """The renaming that makes parameter name `formal` into `actual`, None if they differ in more than one place."""
+        olds, news = formal.split("."), actual.split(".")
+        places = [i for i, (old, new) in enumerate(zip(olds, news, strict=False)) if old != new]
+        if len(olds) != len(news) or len(places) != 1:
+            return None
+        place = places[0]
+        return cls(tuple(olds[:place]), olds[place], news[place])
+
+    def full_name(self, name: str) -> str:
+        """`Default/net-Net/layers-CellList/0-Block/MatMul-op0` for the block that is called."""
+        parts = name.split("/")
+        names = [part.split("-", 1)[0] for part in parts]
+        wanted = [*self.parent, self.old]
+        for start in range(len(parts) - len(wanted) + 1 if self.old else 0):
+            if names[start : start + len(wanted)] == wanted:
+                last = start + len(wanted) - 1
+                parts[last] = self.new + parts[last][len(self.old) :]
+                break
+        return "/".join(parts)
+
+    def attributes(self, attributes: dict[str, Attribute]) -> tuple[tuple[str, Attribute], ...]:
+        """`attributes` with the parameter that a mirror belongs to renamed."""
+        name = attributes.get("mirror_user_id")
+        old = ".".join([*self.parent, self.old]) + "."
+        if self.old and isinstance(name, str) and name.startswith(old):
+            attributes = {**attributes, "mirror_user_id": ".".join([*self.parent, self.new]) + "." + name[len(old) :]}
+        return tuple(attributes.items())
+
+
+@dataclass(frozen=True)
+class _Closure:
+    """A function with its first arguments: the backward pass of a shared block."""
+
+    function: str
+    arguments: tuple["_Value", ...]
+    renaming: _Renaming
+
+
+@dataclass(frozen=True)
+class _Tuple:
+    items: tuple["_Value", ...]
+
+
+_Value = Source | _Closure | _Tuple
+
+
+def _source(value: _Value) -> Source:
+    if isinstance(value, _Tuple):
+        return TupleInput(tuple(_source(item) for item in value.items))
+    if isinstance(value, _Closure):
+        return Constant(f"function {value.function}")
+    return value
+
+
+class _GraphReader:
+    def __init__(self, model: Any) -> None:
+        self.values = ValueReader()
+        self.nodes: dict[str, Node] = {}
+        self._functions = {function.name: function for function in model.functions}
+        self._primitives = {proto.name: proto for proto in model.primitives}
+        # A constant is written in the first function that uses it, and used by name in the others.
+        self._constants = {
+            proto.output[0]: self.values.constant(proto.attribute[0])
+            for function in (model.graph, *model.functions)
+            for proto in function.node
+            if proto.op_type == "Constant"
+        }
+        self._attributes: dict[str, dict[str, Attribute]] = {
+            proto.name: {a.name: self.values.attribute(a) for a in proto.attribute} for proto in model.primitives
+        }
+
+    def run(self, function: Any, values: dict[str, _Value], renaming: _Renaming) -> _Value:
+        """The result of `function`, `values` holding its arguments; its operators are appended to `nodes`."""
+        for proto in function.node:
+            if proto.op_type != "Constant":
+                operands = tuple(self._value(name, values, renaming) for name in proto.input)
+                values[proto.output[0]] = self._result(proto, operands, values, renaming)
+        results = tuple(self._value(proto.name, values, renaming) for proto in function.output)
+        return results[0] if len(results) == 1 else _Tuple(results)
+
+    def _value(self, name: str, values: dict[str, _Value], renaming: _Renaming) -> _Value:
+        if name in values:
+            return values[name]
+        if name in self._constants:
+            return self._constants[name]
+        if name in self._functions:
+            return _Closure(name, (), renaming)
+        raise CompilerError(f"MindSpore's graph uses {name.rpartition(':')[2]!r}, which it does not define")
+
+    def _result(
+        self, proto: Any, operands: tuple[_Value, ...], values: dict[str, _Value], renaming: _Renaming
+    ) -> _Value:
+        callee = proto.op_type.removeprefix("REF::")
+        if callee in self._functions:
+            return self._call(_Closure(callee, (), renaming), operands)
+        if callee in values:
+            closure = values[callee]
+            if not isinstance(closure, _Closure):
+                raise CompilerError(f"{proto.domain} calls a value that is no function: {_no_control_flow}")
+            return self._call(closure, operands)
+        primitive = self._primitives.get(callee)
+        kind = primitive.op_type if primitive is not None else callee
+        if kind in _BRANCHES:
+            raise CompilerError(f"{proto.domain} branches on a tensor: {_no_control_flow}")
+        if kind == "Partial":
+            closure = operands[0]
+            if not isinstance(closure, _Closure):
+                raise CompilerError(
+                    f"{proto.domain} binds arguments to a value that is no function: {_no_control_flow}"
+                )
+            return replace(closure, arguments=closure.arguments + operands[1:])
+        if kind in _FORWARDED:
+            return operands[0]
+        if kind in _TUPLES:
+            return _Tuple(operands)
+        if kind in _GET_ITEM:
+            return _item(operands, proto.domain)
+        if kind in _NO_VALUE:
+            return Constant()
+        return self._append(proto, kind, operands, renaming)
+
+    def _append(self, proto: Any, kind: str, operands: tuple[_Value, ...], renaming: _Renaming) -> OpOutput:
+        primitive = self._primitives.get(proto.op_type.removeprefix("REF::"))
+        attributes = self._attributes[primitive.name] if primitive is not None else {}
+        marks = {a.name: self.values.attribute(a) for source in (proto.primal_attr, proto.node_attr) for a in source}
+        name = self._unique(renaming.full_name(proto.domain or proto.name))
+        types = next((self.values.types(a) for a in proto.attribute if a.name == "shape"), ())
+        self.nodes[name] = Node(
+            name=name,
+            type=kind,
+            instance=primitive.instance_name if primitive is not None else "",
+            inputs=tuple(_source(operand) for operand in operands),
+            outputs=types,
+            attributes=renaming.attributes(attributes),
+            marks=renaming.attributes(marks),
+        )
+        return OpOutput(name)
+
+    def _call(self, closure: _Closure, operands: Sequence[_Value]) -> _Value:
+        function = self._functions[closure.function]
+        arguments = (*closure.arguments, *operands)
+        names = [proto.name for proto in function.input]
+        if len(names) != len(arguments):
+            raise CompilerError(
+                f"MindSpore's graph calls {closure.function} with {len(arguments)} arguments for {len(names)}"
+            )
+        renaming = closure.renaming
+        for name, argument in zip(names, arguments, strict=True):
+            formal = _SHARED_PARAMETER.fullmatch(name.rpartition(":")[2])
+            if formal and isinstance(argument, ParameterRef):
+                renaming = _Renaming.between(formal.group(1), argument.name) or renaming
+        values: dict[str, _Value] = dict(zip(names, arguments, strict=True))
+        result = self.run(function, values, renaming)
+        return _with_renaming(result, renaming)
+
+    def _unique(self, name: str) -> str:
+        if name not in self.nodes:
+            return name
+        number = 2
+        while f"{name}#{number}" in self.nodes:
+            number += 1
+        return f"{name}#{number}"
+
+
+_no_control_flow = "write the network without control flow that depends on tensors"
+
+
+def _with_renaming(value: _Value, renaming: _Renaming) -> _Value:
+    """Closures that a call returns belong to the block that was called."""
+    if isinstance(value, _Closure):
+        return replace(value, renaming=renaming)
+    if isinstance(value, _Tuple):
+        return _Tuple(tuple(_with_renaming(item, renaming) for item in value.items))
+    return value
+
+
+def _item(operands: tuple[_Value, ...], place: str) -> _Value:
+    source, position = operands[0], operands[1]
+    index = position.value if isinstance(position, Constant) else None
+    if not isinstance(index, int):
+        raise CompilerError(f"{place} takes an element of a tuple by a tensor: use a constant index")
+    match source:
+        case _Tuple(items) | TupleInput(items):
+            return items[index]
+        case Constant(value) if isinstance(value, tuple):
+            return Constant(value[index])
+        case OpOutput(op):
+            return OpOutput(op, index)
+    raise CompilerError(f"{place} takes an element of {source}, which has none")

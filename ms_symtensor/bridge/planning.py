@@ -1,0 +1,132 @@
+"""From a network in memory to a planned one: capture it, search (or read) a plan, apply it."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.bridge.apply import apply, remove
+from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.scopes import fresh_scopes
+from ms_symtensor.errors import InputError
+from ms_symtensor.strategy.file import load, load_graph, save
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
+
+GIB = 1 << 30
+_PLAN = "_symtensor_plan"  # on a network that carries a plan
+
+
+@dataclass(frozen=True)
+class Options:
+    """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the plan."""
+
+    cluster: str = "atlas_800t_a2"
+    memory_limit_B: int | None = None
+    strategy: str | os.PathLike[str] | None = None
+    save: str | os.PathLike[str] | None = None
+
+
+_configured: dict[str, Any] = {}
+
+
+def configure(**options: Any) -> None:
+    """Set `Options` for this process, before the environment: ms_symtensor.configure(cluster="atlas_800t_a3")."""
+    unknown = set(options) - set(Options.__dataclass_fields__)
+    if unknown:
+        raise InputError(f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(Options.__dataclass_fields__)}")
+    _configured.update(options)
+
+
+def current_options() -> Options:
+    """The options of `configure`, then of the environment: SYMTENSOR_CLUSTER, SYMTENSOR_STRATEGY, SYMTENSOR_SAVE (paths) and
+    SYMTENSOR_MEMORY_LIMIT_GIB."""
+    found = Options()
+    for name in ("cluster", "strategy", "save"):
+        if value := os.environ.get(f"SYMTENSOR_{name.upper()}"):
+            found = replace(found, **{name: value})
+    if text := os.environ.get("SYMTENSOR_MEMORY_LIMIT_GIB"):
+        try:
+            limit = float(text)
+        except ValueError:
+            limit = 0.0
+        if not 0 < limit < float("inf"):
+            raise InputError(f"SYMTENSOR_MEMORY_LIMIT_GIB is {text!r}: give a number of GiB, e.g. 56")
+        found = replace(found, memory_limit_B=int(limit * GIB))
+    return replace(found, **_configured)
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """A plan read from a directory, and the graph that was saved with it, if any."""
+
+    plan: Plan
+    graph: Graph | None = None
+
+    def apply(self, cell: Any, *inputs: Any) -> None:
+        """Give the strategies to `cell`, the forward network with its loss; `inputs` have global shapes.
+
+        InputError if the plan is for another network.
+        """
+        put(cell, _captured(cell, inputs), self.plan, self.graph)
+
+
+def load_plan(path: str | os.PathLike[str]) -> StoredPlan:
+    """The plan in a directory (or in its plan.json); InputError if there is none, or it is damaged."""
+    return StoredPlan(load(path), load_graph(path))
+
+
+def plan_network(cell: Any, *inputs: Any, device_num: int | None = None, **options: Any) -> Plan:
+    """Plan `cell`, a forward network with its loss, for `inputs` of global shape, and set the strategies on it.
+
+    `device_num` defaults to that of MindSpore's parallel context; `options` are fields of `Options`. Afterwards
+    `search_mode="symtensor"` uses this plan; without it, compile with the settings of `context_settings(plan)`.
+    """
+    from mindspore.parallel._utils import _get_device_num
+
+    chosen = replace(current_options(), **options)
+    number = _get_device_num() if device_num is None else device_num
+    graph = _captured(cell, inputs)
+    if chosen.strategy is not None:
+        stored = load_plan(chosen.strategy)
+        if stored.plan.device_num != number:
+            raise InputError(
+                f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}: plan again for {number}"
+            )
+        found, planned = stored.plan, stored.graph
+    else:
+        found, planned = _searched(graph, number, chosen), graph
+    put(cell, graph, found, planned)
+    if chosen.save is not None:
+        save(found, Path(chosen.save), graph)
+    return found
+
+
+def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None) -> None:
+    """Apply `plan` to `cell` and note it there."""
+    apply(cell, graph, plan, planned)
+    cell.__dict__[_PLAN] = plan
+
+
+def plan_on(cell: Any) -> Plan | None:
+    """The plan that `cell`, or a network in it, carries."""
+    return next((c.__dict__[_PLAN] for _, c in cell.cells_and_names() if _PLAN in c.__dict__), None)
+
+
+def forget(cell: Any) -> None:
+    """Take the plan off `cell` again."""
+    for _, owner in cell.cells_and_names():
+        owner.__dict__.pop(_PLAN, None)
+    remove(cell)
+
+
+def _captured(cell: Any, inputs: tuple[Any, ...]) -> Graph:
+    with fresh_scopes(cell):
+        return capture(cell, *inputs)
+
+
+def _searched(graph: Graph, device_num: int, options: Options) -> Plan:
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.search.plan import plan
+
+    return plan(graph, load_cluster(options.cluster), device_num, memory_limit_B=options.memory_limit_B)

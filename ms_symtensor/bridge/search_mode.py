@@ -1,0 +1,24 @@
+"""Whether `search_mode="symtensor"` is asked for: kept here, because MindSpore's own context knows only its own modes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NAME = "symtensor"
+
+
+class _Request:
+    def __init__(self) -> None:
+        self.active = False
+
+
+request = _Request()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """What is asked for when this opens is asked for again when it closes, and nothing in between."""
+    before, request.active = request.active, False
+    try:
+        yield
+    finally:
+        request.active = before

@@ -1,0 +1,67 @@
+"""Equal moves of equal tensors: which of them MindSpore makes one, before and after it differentiates."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ms_symtensor.program.program import Node, Role
+from ms_symtensor.tensor.graph import TensorType
+
+
+def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType]) -> list[Node]:
+    """The forward nodes after MindSpore's pass that merges AllGathers, which runs before differentiation.
+
+    All AllGathers of one tensor, seen through Reshapes, become one if all of them are alike: the same ranks, and the same
+    Reshape (or none) right before. One that differs keeps all of them apart, and so does each its own gradient.
+    """
+    producer = {t: n for n in nodes for t in n.outputs}
+
+    def root(tensor: int) -> int:
+        node = producer.get(tensor)
+        return root(node.inputs[0]) if node is not None and node.kind == "Reshape" else tensor
+
+    gathers: dict[int, list[Node]] = {}
+    for node in nodes:
+        if node.kind == "AllGather" and node.role is Role.MOVE and root(node.inputs[0]) in producer:
+            gathers.setdefault(root(node.inputs[0]), []).append(node)
+    same: dict[int, int] = {}
+    for alike in gathers.values():
+        keys = {(n.group and n.group.ranks(), _reshaped(producer.get(n.inputs[0]), tensors)) for n in alike}
+        if len(keys) == 1:
+            same.update((n.outputs[0], alike[0].outputs[0]) for n in alike[1:])
+    merged = [_renamed(n, same) for n in nodes if not (n.outputs and n.outputs[0] in same)]
+    return _without_idle_reshapes(merged)
+
+
+def _reshaped(node: Node | None, tensors: Sequence[TensorType]) -> tuple[int, ...] | None:
+    return tensors[node.outputs[0]].shape if node is not None and node.kind == "Reshape" else None
+
+
+def _without_idle_reshapes(nodes: list[Node]) -> list[Node]:
+    read = {t for n in nodes for t in n.inputs}
+    return [n for n in nodes if n.kind != "Reshape" or n.role is not Role.MOVE or n.outputs[0] in read]
+
+
+def share_equal_moves(nodes: Sequence[Node], tensors: Sequence[TensorType]) -> tuple[Node, ...]:
+    """`nodes` without the moves that do again what an earlier one has done on the same tensor.
+
+    MindSpore eliminates common sub-expressions after differentiation.
+    """
+    same: dict[int, int] = {}
+    known: dict[tuple, tuple[int, ...]] = {}
+    kept = []
+    for node in nodes:
+        node = _renamed(node, same)
+        if node.role is Role.MOVE:
+            kinds = tuple(tensors[t] for t in node.outputs)
+            key = (node.kind, node.inputs, kinds, node.group and node.group.ranks(), node.attribute, node.phase)
+            earlier = known.setdefault(key, node.outputs)
+            if earlier is not node.outputs:
+                same.update(zip(node.outputs, earlier, strict=True))
+                continue
+        kept.append(node)
+    return tuple(kept)
+
+
+def _renamed(node: Node, same: dict[int, int]) -> Node:
+    inputs = tuple(same.get(t, t) for t in node.inputs)
+    return node if inputs == node.inputs else replace(node, inputs=inputs)

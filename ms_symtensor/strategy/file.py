@@ -1,0 +1,208 @@
+"""Plans as files: `plan.json` holds the plan, and only what the plan's input decides, so equal input gives equal bytes.
+
+How long the search took differs from run to run and stands beside it, in `timing.json`.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
+from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.strategy.reading import Field
+from ms_symtensor.strategy.writing import json_text, read_json, write_files
+from ms_symtensor.tensor import graph_file
+from ms_symtensor.tensor.graph import Graph
+
+FORMAT = "symtensor-plan"
+VERSION = 1
+PLAN_FILE = "plan.json"
+TIMING_FILE = "timing.json"
+GRAPH_FILE = "graph.json"
+_REMEDY = "plan again"
+
+
+def files_of(plan: Plan, graph: Graph | None = None) -> dict[str, str]:
+    """The files of a plan's directory, by name: the plan, the search time, and the `graph` it was found on, if given."""
+    files = {
+        PLAN_FILE: json_text(to_json(plan)),
+        TIMING_FILE: json_text({"search_time_s": plan.search.search_time_s}),
+    }
+    if graph is not None:
+        files[GRAPH_FILE] = json_text(graph_file.to_json(graph))
+    return files
+
+
+def save(plan: Plan, directory: str | os.PathLike[str], graph: Graph | None = None) -> None:
+    """Write `plan` into `directory`: all files or none. InputError if that is impossible."""
+    write_files(directory, files_of(plan, graph))
+
+
+def load(path: str | os.PathLike[str]) -> Plan:
+    """The plan in a directory that `save` wrote, or in a `plan.json` itself.
+
+    The search time is 0 where its file is missing. InputError, with file and key, if the plan cannot be read, is truncated,
+    foreign, from a newer version, or was edited into something that is no plan.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file = file / PLAN_FILE
+    data = read_json(file, "the plan", _REMEDY)
+    timing = file.with_name(TIMING_FILE)
+    seconds = 0.0
+    if timing.exists():
+        times = Field(read_json(timing, "the search time", _REMEDY), str(timing), remedy=_REMEDY)
+        seconds = times["search_time_s"].number(0.0)
+    return from_json(data, str(file), seconds)
+
+
+def load_graph(path: str | os.PathLike[str]) -> Graph | None:
+    """The graph saved in a plan's directory (or beside a `plan.json`), None if there is none."""
+    file = Path(path)
+    file = file / GRAPH_FILE if file.is_dir() else file.with_name(GRAPH_FILE)
+    return graph_file.load(file) if file.exists() else None
+
+
+def check(plan: Plan, graph: Graph, planned: Graph | None = None) -> None:
+    """InputError if `plan` was made for another graph; `planned`, the graph it was made for, makes the reason exact."""
+    if plan.graph_hash == graph.hash:
+        return
+    reason = _difference(plan, graph, planned)
+    raise InputError(
+        f"the plan is for graph {plan.graph_hash[:12]} ({plan.model}), this network's graph is {graph.hash[:12]}"
+        f" ({graph.name}); {reason}: plan this network, or build it as it was when it was planned"
+    )
+
+
+def _difference(plan: Plan, graph: Graph, planned: Graph | None) -> str:
+    if planned is not None and planned.hash == plan.graph_hash:
+        for ours, theirs in zip(graph.ops, planned.ops, strict=False):
+            if ours != theirs:
+                before, now = (", ".join(map(str, op.outputs)) for op in (theirs, ours))
+                if ours.name != theirs.name:
+                    return f"first difference: the plan has {theirs.name}, the network {ours.name}"
+                if before != now:
+                    return f"first difference: {ours.name} gave {before} in the plan and gives {now} in the network"
+                return f"first difference: {ours.name} has other inputs or attributes"
+        if len(graph.ops) != len(planned.ops):
+            longer = max(graph.ops, planned.ops, key=len)
+            extra = longer[min(len(graph.ops), len(planned.ops))].name
+            return f"first difference: {extra} is in {'the network' if longer is graph.ops else 'the plan'} only"
+        return "their operators are alike, but not their inputs or parameters"
+    for name in plan.stage.strategies:
+        if name not in graph.op_by_name:
+            return f"first difference: the plan's operator {name} is not in the network"
+    blocks = {op.block for op in graph.ops}
+    for block in plan.stage.settings.recompute:
+        if block not in blocks:
+            return f"first difference: the plan's block {block} is not in the network"
+    types = {graph.op_by_name[name].type for name in plan.stage.strategies}
+    for op in graph.ops:
+        if op.type in types and op.name not in plan.stage.strategies:
+            return f"first difference: the network's operator {op.name} is not in the plan"
+    return "the operators have the same names, but other shapes, types or attributes"
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """`plan` as plain JSON data, the search time left out."""
+    settings = plan.stage.settings
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": plan.model,
+        "graph_hash": plan.graph_hash,
+        "cluster": plan.cluster,
+        "source": dict(sorted(plan.source.items())),
+        "global_batch_size": plan.global_batch_size,
+        "seq_length": plan.seq_length,
+        "data_parallel": plan.data_parallel,
+        "model_parallel": plan.model_parallel,
+        "sequence_parallel": plan.sequence_parallel,
+        "pipeline_stages": plan.pipeline_stages,
+        "micro_batch_num": plan.micro_batch_num,
+        "prediction": {
+            "time_s": dict(sorted(plan.prediction.time_s.items())),
+            "memory_B": dict(sorted(plan.prediction.memory_B.items())),
+            "fits": plan.prediction.fits,
+            "limit_B": plan.prediction.limit_B,
+        },
+        "search": {
+            "candidates": plan.search.candidates,
+            "optimality_gap": plan.search.optimality_gap,
+            "method": plan.search.method,
+        },
+        "settings": {
+            "device_num": settings.device_num,
+            "enable_alltoall": settings.enable_alltoall,
+            "optimizer_level": int(settings.optimizer_level),
+            "optimizer_weight_shard_size": settings.optimizer_weight_shard_size,
+            "parallel_optimizer_threshold_KB": settings.parallel_optimizer_threshold_KB,
+            "gradient_fp32_sync": settings.gradient_fp32_sync,
+            "recompute": {
+                block: {"communication": recompute.communication} for block, recompute in settings.recompute.items()
+            },
+        },
+        "strategies": {name: _strategy_to_json(strategy) for name, strategy in plan.stage.strategies.items()},
+    }
+
+
+def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -> Plan:
+    """The plan behind `to_json`'s data; InputError, naming `origin` and the key, if it is something else."""
+    root = Field(data, origin, remedy=_REMEDY)
+    root.require_format(FORMAT, VERSION, "a plan of ms_symtensor")
+    prediction, search, settings = root["prediction"], root["search"], root["settings"]
+    return Plan(
+        model=root["model"].text(),
+        graph_hash=root["graph_hash"].text(),
+        cluster=root["cluster"].text(),
+        stage=StagePlan(
+            strategies=_mapping(root["strategies"], _strategy_from_json),
+            settings=Settings(
+                device_num=settings["device_num"].integer(1),
+                enable_alltoall=settings["enable_alltoall"].flag(),
+                optimizer_level=OptimizerLevel(settings["optimizer_level"].integer(0, max(OptimizerLevel))),
+                optimizer_weight_shard_size=settings["optimizer_weight_shard_size"].integer(-1),
+                parallel_optimizer_threshold_KB=settings["parallel_optimizer_threshold_KB"].integer(0),
+                gradient_fp32_sync=settings["gradient_fp32_sync"].flag(),
+                recompute=_mapping(settings["recompute"], lambda item: Recompute(item["communication"].flag())),
+            ),
+        ),
+        global_batch_size=root["global_batch_size"].integer(0),
+        seq_length=root["seq_length"].integer(0),
+        data_parallel=root["data_parallel"].integer(1),
+        model_parallel=root["model_parallel"].integer(1),
+        sequence_parallel=root["sequence_parallel"].flag(),
+        prediction=Prediction(
+            time_s=_mapping(prediction["time_s"], lambda item: item.number(0.0)),
+            memory_B=_mapping(prediction["memory_B"], lambda item: item.integer(0)),
+            fits=prediction["fits"].flag(),
+            limit_B=prediction["limit_B"].integer(0),
+        ),
+        search=SearchReport(
+            candidates=search["candidates"].integer(0),
+            search_time_s=search_time_s,
+            optimality_gap=search["optimality_gap"].number(0.0),
+            method=search["method"].text(),
+        ),
+        pipeline_stages=root["pipeline_stages"].integer(1),
+        micro_batch_num=root["micro_batch_num"].integer(1),
+        source=_mapping(root["source"], lambda item: item.text()),
+    )
+
+
+def _mapping(field: Field, read: Callable[[Field], Any]) -> Mapping[str, Any]:
+    return {name: read(item) for name, item in field.items()}
+
+
+def _strategy_to_json(strategy: OpStrategy) -> dict[str, Any]:
+    data: dict[str, Any] = {"in": [list(degrees) for degrees in strategy.inputs]}
+    if strategy.outputs is not None:
+        data["out"] = [list(degrees) for degrees in strategy.outputs]
+    return data
+
+
+def _strategy_from_json(field: Field) -> OpStrategy:
+    return OpStrategy(field["in"].degrees(), field["out"].degrees() if "out" in field else None)

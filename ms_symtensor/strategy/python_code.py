@@ -1,0 +1,74 @@
+"""A plan as Python that people can read, keep and edit: a function that calls `shard()` on a network's primitives."""
+
+from itertools import groupby
+
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.primitives import context_settings, strategies_by_primitive
+from ms_symtensor.tensor.graph import Graph
+
+_INDENT = "    "
+
+
+def python_code(graph: Graph, plan: Plan) -> str:
+    """The text of a module with `shard(net)` and `SETTINGS`, the settings to compile with; repeated blocks become a loop.
+
+    InvalidStrategyError where a strategy cannot be written on a primitive (see `strategies_by_primitive`).
+    """
+    body: list[str] = []
+    for blocks, lines in _sections(graph, plan):
+        if len(blocks) == 1:
+            body += [f"{blocks[0] and _expression('net', blocks[0]) or 'net'}.{line}" for line in lines]
+        else:
+            parent = _expression("net", blocks[0][:-1])
+            body += [f"for index in {_indices([int(b[-1]) for b in blocks])}:", f"{_INDENT}block = {parent}[index]"]
+            body += [f"{_INDENT}block.{line}" for line in lines]
+    settings = {"device_num": plan.device_num} | context_settings(plan.stage.settings)
+    return "\n".join(
+        [
+            f'"""The plan of ms_symtensor for {plan.model} on {plan.device_num} devices of {plan.cluster}."""',
+            "",
+            "# mindspore.set_auto_parallel_context(**SETTINGS)",
+            "SETTINGS = {",
+            *(f"{_INDENT}{_quoted(name)}: {_quoted(value)}," for name, value in settings.items()),
+            "}",
+            "",
+            "",
+            "def shard(net):",
+            f'{_INDENT}"""Give every primitive of `net` ({graph.name}) its strategy, and recompute the blocks of the plan."""',
+            *(f"{_INDENT}{line}" for line in body),
+            "",
+        ]
+    )
+
+
+def _sections(graph: Graph, plan: Plan) -> list[tuple[list[tuple[str, ...]], list[str]]]:
+    """Blocks (paths; the empty path is the network itself) with the lines that all of them get, in graph order."""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for path, (op, strategy) in strategies_by_primitive(graph, plan.stage).items():
+        block = tuple(op.block.split(".")) if op.block else ()
+        block = block if path[: len(block)] == block else ()
+        arguments = f"{strategy.inputs}" + (f", {strategy.outputs}" if strategy.outputs is not None else "")
+        lines.setdefault(block, []).append(f"{_expression('', path[len(block) :])[1:]}.shard({arguments})")
+    for name, recompute in plan.stage.settings.recompute.items():
+        lines.setdefault(tuple(name.split(".")), []).append(f"recompute(mp_comm_recompute={recompute.communication})")
+    alike: dict[tuple, list[tuple[str, ...]]] = {}
+    for block, text in lines.items():
+        key = (block[:-1] if block and block[-1].isdigit() else block, tuple(text))
+        alike.setdefault(key, []).append(block)
+    return [(blocks, list(text)) for (_, text), blocks in alike.items()]
+
+
+def _expression(root: str, path: tuple[str, ...]) -> str:
+    return root + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path)
+
+
+def _indices(numbers: list[int]) -> str:
+    """`range(32)`, `range(4, 8)`, or the numbers themselves where they have gaps."""
+    runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    if len(runs) > 1:
+        return str(tuple(numbers))
+    return f"range({numbers[-1] + 1})" if numbers[0] == 0 else f"range({numbers[0]}, {numbers[-1] + 1})"
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value).replace("'", '"')

@@ -1,0 +1,86 @@
+"""Driving MindSpore's Ascend compiler on this machine."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ms_symtensor.bridge.host import Cluster, ascend_compiler, group_name, import_mindspore
+from ms_symtensor.errors import CompilerError
+from ms_symtensor.tensor.layout import DeviceGroup
+
+
+def test_group_names_are_those_of_the_compiler():
+    assert group_name((4, 5, 6, 7)) == "4-15700679239691767905"
+    assert group_name((1, 5)) == "2-12944936785892925600"
+
+
+@pytest.mark.parametrize(
+    ("device_matrix", "axes"),
+    [((2, 4), (0,)), ((2, 4), (1,)), ((3, 2, 4), (0, 2)), ((2, 2, 2, 2), (0, 2)), ((64, 64), (0,))],
+)
+def test_cluster_knows_the_members_of_every_group_of_a_device_matrix(device_matrix, axes):
+    group = DeviceGroup(device_matrix, axes)
+    device_num = DeviceGroup(device_matrix, tuple(range(len(device_matrix)))).size
+    for rank in (0, 1, device_num - 1):
+        cluster = Cluster(device_num, rank)
+        name = group_name(group.ranks(rank))
+        assert cluster.ranks(name) == group.ranks(rank)
+        assert cluster.get_rank_size(name) == group.size
+        assert cluster.get_rank_id(name) == group.ranks(rank).index(rank)
+        assert cluster.get_world_rank_from_group_rank(name, group.size - 1) == group.ranks(rank)[-1]
+
+
+def test_groups_made_by_the_network_are_recorded():
+    cluster = Cluster(8, 5)
+    cluster.create_group("mine", 3, [7, 5, 0])
+    assert cluster.ranks("mine") == (0, 5, 7)
+    assert cluster.get_rank_id("mine") == 1
+
+
+def test_unknown_group_is_an_error():
+    with pytest.raises(CompilerError, match="which nobody described"):
+        Cluster(8, 0).ranks("4-123")
+
+
+def test_rank_outside_the_cluster_is_an_error():
+    with pytest.raises(CompilerError, match="rank 8 is not one of 8 devices"), ascend_compiler(8, 8):
+        pass
+
+
+def test_state_comes_back():
+    mindspore = import_mindspore()
+    from mindspore import context
+    from mindspore.communication import _comm_helper
+
+    context.set_context(mode=context.PYNATIVE_MODE, max_call_depth=777)
+    try:
+        with ascend_compiler(8, 3):
+            assert context.get_context("device_target") == "Ascend"
+            assert context.get_context("mode") == context.GRAPH_MODE
+            assert mindspore.communication.get_group_size() == 8
+            assert mindspore.communication.get_rank() == 3
+        assert context.get_context("device_target") == "CPU"
+        assert context.get_context("mode") == context.PYNATIVE_MODE
+        assert context.get_context("max_call_depth") == 777
+        assert not _comm_helper._HCCL_TEST_AVAILABLE
+        assert not _comm_helper.GlobalComm.INITED
+        assert float((mindspore.Tensor([1.0]) + 1)[0]) == 2.0
+    finally:
+        context.set_context(max_call_depth=1000)
+
+
+def test_missing_mindspore_is_one_clear_line():
+    program = (
+        "import sys; sys.modules['mindspore'] = None\n"
+        "from ms_symtensor.bridge.host import import_mindspore\n"
+        "try: import_mindspore()\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
+    )
+    assert result.stdout.startswith("CompilerError MindSpore cannot be imported")
+    assert result.stdout.count("\n") == 1

@@ -1,0 +1,126 @@
+import copy
+import re
+
+import pytest
+import yaml
+
+from ms_symtensor.cluster.collective_time import collective_time_s
+from ms_symtensor.cluster.load import _FOLDER, known_clusters, load
+from ms_symtensor.cluster.topology import LevelKind
+from ms_symtensor.errors import InputError
+
+A2 = yaml.safe_load((_FOLDER / "atlas_800t_a2.yaml").read_text())
+
+
+def write(tmp_path, content):
+    path = tmp_path / "mine.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return str(path)
+
+
+def test_known_clusters_load():
+    assert known_clusters() == ("ascend910a", "atlas_800t_a2", "atlas_800t_a3", "cloudmatrix384")
+    for name in known_clusters():
+        cluster = load(name)
+        assert cluster.name == name
+        assert load(name) is cluster
+        assert cluster.device.hbm_usable_B < cluster.device.hbm_capacity_B
+
+
+@pytest.mark.parametrize("name", known_clusters())
+def test_every_number_has_a_source_and_lies_in_its_range(name):
+    content = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text())
+    sources = dict(load(name).sources)
+    numbers = 0
+    for place, entry in [
+        *((f"device.{key}", value) for key, value in content["device"].items() if key != "name"),
+        *((f"collectives.{key}", value) for key, value in content["collectives"].items()),
+        *(
+            (f"levels[{index}].{key}", value)
+            for index, level in enumerate(content["levels"])
+            for key, value in level.items()
+            if key not in ("name", "kind")
+        ),
+    ]:
+        source = sources[place]
+        assert len(source.text) > 20, place
+        assert re.search(r"\.(com|net|ini|cc|h|pdf)|arXiv|HCCL|Gbit/s|PCIe|empirical", source.text), place
+        if source.low is not None and source.high is not None:
+            assert source.low <= float(entry["value"]) <= source.high, place
+        numbers += 1
+    assert numbers == len(sources)
+
+
+def test_a_users_file(tmp_path):
+    cluster = load(write(tmp_path, A2))
+    assert cluster == load("atlas_800t_a2") and hash(cluster) == hash(load("atlas_800t_a2"))
+    mine = copy.deepcopy(A2)
+    mine["levels"][0]["bandwidth_Bps"] = {"value": "56e9", "source": "measured here", "range": [50e9, 60e9]}
+    mine["levels"][0]["kind"] = "ring"
+    cluster = load(write(tmp_path, mine))
+    assert cluster.levels[0].bandwidth_Bps == 56e9 and cluster.levels[0].kind is LevelKind.RING
+    assert dict(cluster.sources)["levels[0].bandwidth_Bps"].high == 60e9
+    assert collective_time_s(cluster, "AllGather", tuple(range(8)), 8e6) > 0
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(InputError, match=r"unknown cluster 'atlas'; known: ascend910a, .*cloudmatrix384"):
+        load("atlas")
+
+
+def changed(path, value):
+    """A2's file with the entry at `path` set to `value`, or removed if `value` is Ellipsis."""
+    content = copy.deepcopy(A2)
+    target = content
+    for key in path[:-1]:
+        target = target[key]
+    if value is ...:
+        del target[path[-1]]
+    else:
+        target[path[-1]] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        (["device"], ..., "the file: entry 'device' is missing"),
+        (["device", "l2_B"], ..., "device: entry 'l2_B' is missing; expected {value: a number of bytes, above 0; sou"),
+        (["device", "l3_B"], {}, "device: unknown entry 'l3_B'; expected name, cube_peak_FLOPs"),
+        (["device", "l2_B"], 5, "device.l2_B: expected {value: …, source: …}"),
+        (["device", "l2_B"], {"value": 5}, "device.l2_B: expected {value: …, source: …}"),
+        (["device", "l2_B", "value"], "big", "device.l2_B.value: expected a number, found 'big'"),
+        (["device", "l2_B", "value"], True, "device.l2_B.value: expected a number, found True"),
+        (["device", "l2_B", "value"], float("nan"), "device.l2_B.value: expected a number"),
+        (["device", "l2_B", "source"], " ", "device.l2_B.source: expected a text"),
+        (["device", "l2_B", "range"], [1], "device.l2_B.range: expected [low, high]"),
+        (["device", "hbm_bandwidth_Bps", "value"], 0, "expected {value: a number of bytes per second, above 0;"),
+        (["device", "hbm_usable_B", "value"], 1e12, "device.hbm_usable_B: expected at most device.hbm_capacity_B"),
+        (["levels"], [], "levels: expected a list of at least one level"),
+        (["levels", 0, "kind"], "star", "levels[0].kind: expected one of mesh, switch, ring, found 'star'"),
+        (["levels", 0, "efficiency", "value"], 65, "levels[0].efficiency.value: expected a fraction between 0 and 1"),
+        (["levels", 0, "latency_s", "value"], -1, "levels[0].latency_s.value: expected {value: a number of seconds, 0"),
+        (["levels", 0, "ranks", "value"], None, "levels[0].ranks: expected a number; only the outermost"),
+        (["levels", 0, "ranks", "value"], 2.5, "levels[0].ranks.value: expected a whole number above 1"),
+        (["levels", 1, "ranks", "value"], 12, "levels[1].ranks: expected a multiple of the 8 ranks"),
+        (["levels", 1, "name"], "node", "levels[1].name: expected a name of letters"),
+        (["levels", 1, "name"], "hbm", "levels[1].name: choose another name, symbol 'B_hbm' already means"),
+        (["collectives", "gather_order", "value"], "any", "collectives.gather_order: expected one of intra_first,"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, path, value, message):
+    file = write(tmp_path, changed(path, value))
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        load(file)
+    assert file in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text, message", [("a: [", "not valid YAML"), ("5", "expected the entries name, ")])
+def test_damaged_files(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        load(write(tmp_path, text))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        load(str(tmp_path / "none.yaml"))

@@ -1,0 +1,51 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ms_symtensor.algebra import symbols
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cluster.topology import group_sizes
+from ms_symtensor.errors import InputError
+
+A2 = load("atlas_800t_a2")
+
+
+@pytest.mark.parametrize(
+    "cluster, ranks, sizes",
+    [
+        ("atlas_800t_a2", (5,), (1, 1)),
+        ("atlas_800t_a2", tuple(range(8)), (8, 1)),
+        ("atlas_800t_a2", tuple(range(16)), (8, 2)),
+        ("atlas_800t_a2", tuple(range(0, 64, 8)), (1, 8)),
+        ("atlas_800t_a2", (0, 2, 8, 10), (2, 2)),
+        ("atlas_800t_a2", (7, 8), (1, 2)),
+        ("atlas_800t_a2", (0, 1, 2, 8), (1, 4)),  # uneven: flat over the nodes
+        ("ascend910a", tuple(range(16)), (4, 2, 2)),
+        ("ascend910a", (0, 4), (1, 2, 1)),
+        ("ascend910a", (0, 4, 8), (1, 1, 3)),  # uneven at the middle level
+        ("atlas_800t_a3", tuple(range(768)), (2, 192, 2)),
+        ("cloudmatrix384", tuple(range(768)), (2, 384, 1)),
+    ],
+)
+def test_members_per_level(cluster, ranks, sizes):
+    assert group_sizes(load(cluster), ranks) == sizes
+
+
+@given(st.sets(st.integers(0, 63), min_size=1), st.sampled_from(["atlas_800t_a2", "ascend910a", "atlas_800t_a3"]))
+def test_the_product_is_the_number_of_ranks(ranks, name):
+    product = 1
+    for size in group_sizes(load(name), tuple(ranks)):
+        product *= size
+    assert product == len(ranks)
+
+
+@pytest.mark.parametrize("ranks", [(), (1, 1), (-1, 0)])
+def test_impossible_groups(ranks):
+    with pytest.raises(InputError, match="distinct and not negative"):
+        group_sizes(A2, ranks)
+
+
+def test_values_cover_the_symbols_of_device_and_levels():
+    assert A2.values[symbols.bandwidth("node")] == pytest.approx(18.2e9)
+    assert A2.values[symbols.F_cube] == A2.device.cube_peak_FLOPs
+    assert A2.arguments["alpha_roce"] == A2.levels[1].latency_s

@@ -1,0 +1,68 @@
+import pytest
+
+from model_zoo import PUBLISHED, dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.dimensions import Attention
+from ms_symtensor.tensor.graph import Graph
+
+# BERT: with the masked-token head, without pooler and next-sentence head, as transformers' BertForMaskedLM has it.
+PARAMETERS = {
+    "llama2_7b": 6_738_415_616,
+    "llama2_13b": 13_015_864_320,
+    "llama3_8b": 8_030_261_248,
+    "gpt2_xl": 1_557_611_200,
+    "bert_large": 335_174_458,
+}
+
+
+def parameter_num(graph: Graph) -> int:
+    return sum(parameter.type.element_num for parameter in graph.parameters)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameter_counts_are_the_published_ones(name: str) -> None:
+    assert parameter_num(build_graph(dimensions_of(name))) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("attention", ["flash", "self"])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_graph_is_the_captured_one(name: str, attention: Attention) -> None:
+    pytest.importorskip("mindspore")
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture import capture
+
+    config = dimensions_of(name, num_layers=2, attention=attention)
+    built, captured = build_graph(config), capture(*flat(build(config)))
+    for mine, theirs in zip(built.ops, captured.ops, strict=True):
+        assert mine == theirs
+    assert built == captured
+
+
+def test_shared_blocks_capture_to_the_same_graph() -> None:
+    pytest.importorskip("mindspore")
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture import capture
+
+    config = dimensions_of("llama3_8b", num_layers=11, lazy_inline=True)
+    assert capture(*flat(build(config))) == build_graph(config)
+
+
+def flat(built: tuple) -> tuple:
+    cell, inputs = built
+    return cell, *inputs
+
+
+def test_operators_come_after_what_they_need() -> None:
+    graph = build_graph(dimensions_of("bert_large"))
+    seen: set[str] = set()
+    for op in graph.ops:
+        assert {s.op for s in graph.tensor_inputs(op) if hasattr(s, "op")} <= seen
+        seen.add(op.name)
+
+
+def test_every_layer_is_one_block() -> None:
+    graph = build_graph(dimensions_of("llama2_13b"))
+    blocks = {op.block for op in graph.ops if op.block is not None}
+    assert blocks == {f"layers.{layer}" for layer in range(40)}
+    sizes = {block: sum(op.block == block for op in graph.ops) for block in blocks}
+    assert len(set(sizes.values())) == 1

@@ -1,0 +1,70 @@
+import subprocess
+import sys
+
+import pytest
+
+from model_zoo import FACTORIES, PUBLISHED, dimensions_of
+from model_zoo.dimensions import TransformerConfig
+from ms_symtensor.errors import InputError
+
+
+def test_head_dim_follows_from_hidden_size() -> None:
+    assert dimensions_of("llama2_7b").head_dim == 128
+    assert dimensions_of("gpt2_xl").head_dim == 64
+    assert dimensions_of("llama3_8b").kv_size == 1024
+
+
+def test_sequence_defaults_to_what_the_network_can_take() -> None:
+    assert {name: dimensions_of(name).seq_length for name in PUBLISHED} == {
+        "llama2_7b": 4096,
+        "llama2_13b": 4096,
+        "llama3_8b": 4096,
+        "gpt2_xl": 1024,
+        "bert_large": 512,
+    }
+
+
+def test_options_replace_only_what_they_name() -> None:
+    config = dimensions_of("llama2_7b", num_layers=2, seq_length=128, batch_size=4, attention="self")
+    assert (config.num_layers, config.seq_length, config.batch_size, config.attention) == (2, 128, 4, "self")
+    assert config.intermediate_size == 11008 and dimensions_of("llama2_7b").num_layers == 32
+
+
+def test_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match="unknown model 'llama9'; known: llama2_7b, llama2_13b, llama3_8b"):
+        dimensions_of("llama9")
+
+
+def test_too_long_a_sequence_is_refused_where_positions_are_learned() -> None:
+    with pytest.raises(InputError, match=r"gpt2_xl has 1024 learned positions.*use at most 1024"):
+        dimensions_of("gpt2_xl", seq_length=4096)
+    assert dimensions_of("llama2_7b", seq_length=8192).seq_length == 8192
+
+
+@pytest.mark.parametrize("option", [{"num_layers": 0}, {"batch_size": 0}, {"seq_length": -1}])
+def test_sizes_below_one_are_refused(option: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(option))} is .* at least 1"):
+        dimensions_of("llama2_7b", **option)  # type: ignore[arg-type]  # mypy cannot match a dict to the parameters
+
+
+def test_unknown_choices_are_refused() -> None:
+    with pytest.raises(InputError, match="unknown attention 'sparse'"):
+        dimensions_of("llama2_7b", attention="sparse")  # type: ignore[arg-type]  # the mistake under test
+    with pytest.raises(InputError, match="unknown compute_dtype 'int8'; known: bfloat16, float16, float32"):
+        dimensions_of("llama2_7b", compute_dtype="int8")
+
+
+def test_every_published_network_has_a_factory() -> None:
+    assert set(FACTORIES) == set(PUBLISHED)
+    assert all(isinstance(config, TransformerConfig) for config in PUBLISHED.values())
+
+
+def test_planning_side_works_without_mindspore() -> None:
+    program = (
+        "import sys; sys.modules['mindspore'] = None\n"
+        "import model_zoo, model_zoo.builder, model_zoo.megatron\n"
+        "graph = model_zoo.builder.build_graph(model_zoo.dimensions_of('llama2_7b', num_layers=1))\n"
+        "print(len(graph.ops))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(result.stdout) > 50

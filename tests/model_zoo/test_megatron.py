@@ -1,0 +1,61 @@
+from collections import Counter
+
+import pytest
+
+from model_zoo import PUBLISHED, dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.dimensions import Attention
+from model_zoo.megatron import megatron_strategy
+from ms_symtensor.errors import InputError
+
+
+def test_cuts_of_a_llama_layer() -> None:
+    config = dimensions_of("llama2_7b", num_layers=1)
+    strategy = megatron_strategy(build_graph(config), config, 2, 4, sequence_parallel=True)
+    layer = "Default/layers-CellList/0-TransformerBlock"
+    assert strategy[f"{layer}/attention-SelfAttention/query-Linear/MatMul-op0"] == (((2, 1), (4, 1)), None)
+    assert strategy[f"{layer}/feed_forward-GatedFeedForward/down-Linear/MatMul-op0"] == (((2, 4), (1, 4)), ((8, 1),))
+    assert strategy[f"{layer}/attention_norm-Norm/RmsNorm-op0"] == (((8, 1), (1,)), None)
+    attention = f"{layer}/attention-SelfAttention/core-FlashAttention/FlashAttentionScore-op0"
+    assert strategy[attention] == (((2, 4, 1, 1),) * 3 + ((1, 1),), None)
+
+
+def test_what_does_not_divide_stays_whole() -> None:
+    config = dimensions_of("gpt2_xl", num_layers=1)
+    strategy = megatron_strategy(build_graph(config), config, 2, 4, sequence_parallel=False)
+    layer = "Default/layers-CellList/0-TransformerBlock"
+    assert strategy[f"{layer}/attention-SelfAttention/query-Linear/MatMul-op0"] == (((2, 1), (1, 1)), None)
+    assert strategy["Default/head-VocabularyHead/MatMul-op0"] == (((2, 1), (1, 1)), None)
+
+
+@pytest.mark.parametrize(("degrees", "reason"), [((3, 1), "batch_size 16"), ((1, 3), "width 11008")])
+def test_degrees_that_divide_nothing_are_refused(degrees: tuple[int, int], reason: str) -> None:
+    config = dimensions_of("llama2_7b", num_layers=1)
+    with pytest.raises(InputError, match=reason):
+        megatron_strategy(build_graph(config), config, *degrees, sequence_parallel=False)
+
+
+@pytest.mark.parametrize(("name", "attention"), [*((name, "flash") for name in PUBLISHED), ("llama3_8b", "self")])
+def test_compiler_inserts_the_collectives_of_the_paper(name: str, attention: Attention) -> None:
+    """Per layer, all-gather and reduce-scatter twice each, forward and backward, where heads can be cut; else once."""
+    pytest.importorskip("mindspore")
+    import mindspore as ms
+    import numpy as np
+
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture import primitive_of
+    from ms_symtensor.bridge.collectives import collectives
+    from ms_symtensor.bridge.compile import compile_rank
+    from ms_symtensor.bridge.training import training_cell
+
+    config = dimensions_of(name, num_layers=2, attention=attention)
+    graph, (cell, inputs) = build_graph(config), build(config)
+    for op_name, (in_cuts, out_cuts) in megatron_strategy(graph, config, 2, 4, sequence_parallel=True).items():
+        primitive_of(cell, graph.op_by_name[op_name]).shard(in_cuts, out_cuts)
+    program = compile_rank(training_cell(cell), *inputs, ms.Tensor(np.float32(1)), device_num=8)
+    found = Counter((c.kind, c.backward) for c in collectives(program))
+    pairs = 2 * config.num_layers if config.num_heads % 4 == 0 else config.num_layers
+    assert found["ReduceScatter", False] == found["AllGather", True] == pairs
+    # one more before the head: the final norm's tokens are cut finer than the logits'
+    extra = 1 if pairs == 2 * config.num_layers else 1 + config.num_layers
+    assert found["AllGather", False] == found["ReduceScatter", True] == pairs + extra

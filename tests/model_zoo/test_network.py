@@ -1,0 +1,96 @@
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore as ms
+import numpy as np
+from mindspore import ops
+
+from model_zoo import FACTORIES, PUBLISHED
+from model_zoo.dimensions import TransformerConfig
+from model_zoo.network import build, optimizer
+from tests.model_zoo.reference import Reference
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_no_primitive_object_serves_two_operators(name: str) -> None:
+    cell, _ = FACTORIES[name](num_layers=2, attention="self")
+    owners = Counter(
+        id(value)
+        for _, part in cell.cells_and_names()
+        for value in {**vars(part), **part.__dict__.get("_primitives", {})}.values()
+        if isinstance(value, ops.Primitive)
+    )
+    assert owners and set(owners.values()) == {1}
+
+
+def test_full_size_network_holds_no_weights() -> None:
+    cell, inputs = FACTORIES["llama2_13b"]()
+    weights = cell.trainable_params()
+    assert sum(math.prod(p.shape) for p in weights) == 13_015_864_320
+    assert all(p.has_init for p in weights)
+    assert [(tuple(t.shape), t.dtype) for t in inputs] == [((16, 4096), ms.int32)] * 2 + [((16, 4096), ms.float32)]
+
+
+def test_optimizer_keeps_float32_states_and_spares_norms_and_biases() -> None:
+    cell, _ = FACTORIES["gpt2_xl"](num_layers=1)
+    adam = optimizer(cell.trainable_params())
+    states = [*adam.moments1, *adam.moments2]
+    assert len(states) == 2 * len(cell.trainable_params()) and {s.dtype for s in states} == {ms.float32}
+    spared = {p.name for p, decay in zip(adam.group_params, adam.weight_decay, strict=True) if not float(decay)}
+    assert all(len(p.shape) <= 1 for p in adam.group_params if p.name in spared)
+    assert {"norm.gamma", "norm.beta", "layers.0.attention.query.bias"} <= spared
+    assert "word_embedding.table" not in spared
+
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "head_dim": 8,
+    "intermediate_size": 48,
+    "vocab_size": 50,
+    "max_position_embeddings": 16,
+    "seq_length": 6,
+    "batch_size": 3,
+    "compute_dtype": "float32",
+}
+
+
+# MindSpore has no RmsNorm kernel for CPU, so the rotary decoder runs with LayerNorm here.
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(PUBLISHED["llama3_8b"], **SMALL, attention="self", n_kv_heads=2, norm="layer_norm"),
+        replace(PUBLISHED["gpt2_xl"], **SMALL, attention="self", n_kv_heads=4),
+        replace(PUBLISHED["bert_large"], **SMALL, attention="self", n_kv_heads=4),
+    ],
+    ids=lambda config: config.name,
+)
+def test_loss_is_what_the_definition_gives(config: TransformerConfig) -> None:
+    cell, _ = build(config)
+    for number, parameter in enumerate(cell.get_parameters()):
+        values = np.random.default_rng(number).normal(0.0, 0.3, parameter.shape).astype(np.float32)
+        parameter.set_data(ms.Tensor(values))
+    inputs = _inputs(config)
+    ms.set_context(mode=ms.GRAPH_MODE)
+    loss = float(cell(*(ms.Tensor(array) for array in inputs)).asnumpy())
+    weights = {p.name: p.asnumpy().astype(np.float64) for p in cell.get_parameters()}
+    assert loss == pytest.approx(Reference(config, weights).loss(*inputs), rel=1e-4)
+
+
+def _inputs(config: TransformerConfig) -> list[Any]:
+    random = np.random.default_rng(0)
+    shape = (config.batch_size, config.seq_length)
+    arrays = [random.integers(0, config.vocab_size, shape)]
+    if config.position == "learned":
+        arrays.append(np.tile(np.arange(config.seq_length), (config.batch_size, 1)))
+    if config.type_vocab_size:
+        arrays.append(random.integers(0, config.type_vocab_size, shape))
+    arrays.append(random.integers(0, config.vocab_size, shape))
+    return [array.astype(np.int32) for array in arrays] + [random.integers(0, 2, shape).astype(np.float32)]

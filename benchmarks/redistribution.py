@@ -4,8 +4,9 @@
 
 Every pair is a chain parameter -> ReLU (layout A) -> [Reshape ->] Tanh (layout B) -> sum of a training network that is
 compiled for Ascend on this machine; everything between the two operators, and between their gradients, is compared:
-kinds, ranks, local shapes, slice offsets. A pair that is predicted to be impossible counts as equal if MindSpore rejects
-it (for at least one rank). Fan-outs have one producer and three consumers; of them the collectives are compared. Needs mindspore 2.7.1 to 2.10; exit code 1 if anything differs.
+kinds, ranks, local shapes, slice offsets. A pair that is predicted to be impossible counts as equal if MindSpore
+rejects it (for at least one rank). Fan-outs have one producer and three consumers; their collectives are compared.
+Needs mindspore 2.7.1 to 2.10; exit code 1 if anything differs.
 """
 
 import argparse

@@ -20,9 +20,10 @@ _OURS = "_symtensor_strategy"  # set on a primitive that was given its strategy 
 def apply(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None) -> None:
     """Give `cell`, from which `graph` was captured, the strategies and the recompute blocks of `plan`.
 
-    `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything is changed. A plan that was applied before is replaced. InputError: the plan is for
-    another graph, or primitives carry strategies written by hand. InvalidStrategyError: an operator made on the fly needs
-    a strategy, one primitive serves operators with different strategies, or a recompute block is no cell.
+    `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything
+    is changed. A plan that was applied before is replaced. InputError: the plan is for another graph, or primitives
+    carry strategies written by hand. InvalidStrategyError: an operator made on the fly needs a strategy, one primitive
+    serves operators with different strategies, or a recompute block is no cell.
     """
     check(plan, graph, planned)
     wanted = _strategies(cell, graph, plan)
@@ -73,9 +74,13 @@ def _strategies(cell: Any, graph: Graph, plan: Plan) -> list[tuple[Any, OpStrate
 def _block_cell(cell: Any, name: str) -> Any:
     found = dict(cell.cells_and_names()).get(name)
     if found is None:
-        raise InvalidStrategyError(f"the plan recomputes block {name!r}, but the network has no cell of that name: plan it again")
+        raise InvalidStrategyError(
+            f"the plan recomputes block {name!r}, but the network has no cell of that name: plan it again"
+        )
     if is_recomputed(found):
-        raise InputError(f"{name} already has recompute() written by hand: remove it, the plan decides what is recomputed")
+        raise InputError(
+            f"{name} already has recompute() written by hand: remove it, the plan decides what is recomputed"
+        )
     return found
 
 
@@ -90,7 +95,9 @@ def strategies_of(cell: Any, graph: Graph) -> dict[str, OpStrategy]:
         if primitive is None:
             continue
         if "in_layout" in primitive.attrs or "out_layout" in primitive.attrs:
-            raise InputError(f"{op.name}: shard() with Layout objects is not read yet; write the strategy as a tuple of tuples")
+            raise InputError(
+                f"{op.name}: shard() with Layout objects is not read yet; write the strategy as a tuple of tuples"
+            )
         if (given := primitive.attrs.get("in_strategy")) is not None:
             found[op.name] = OpStrategy(given, primitive.attrs.get("out_strategy"))
     return found

@@ -58,7 +58,7 @@ class CompiledCollective:
 
 
 def collectives(program: CompiledProgram) -> tuple[CompiledCollective, ...]:
-    """All collectives of `program`, in execution order."""
+    """All collectives of `program`, in the order of its nodes."""
     return tuple(_collective(program, node) for node in program.nodes if node.type in KINDS)
 
 

@@ -33,7 +33,8 @@ class ParameterLayout:
 class CompiledProgram:
     """What rank `rank` of `device_num` executes: MindSpore's graph after its last front-end pass.
 
-    `graph.nodes` are in execution order. `groups` maps the names of communication groups to their global ranks.
+    `graph.nodes` come after their inputs, in the order in which MindSpore writes them. `groups` maps the names of
+    communication groups to their global ranks.
     """
 
     graph: NodeGraph

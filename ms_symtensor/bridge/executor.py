@@ -25,6 +25,7 @@ _CELL_STATE = (
     "parallel_parameter_name_list",
 )
 _LAZY_INLINE = "_cell_init_args"  # an attribute that only the decorator sets
+_RECOMPUTE_SCOPE = "recompute_"  # what `Cell.recompute()` writes before the scope's name
 _phase_number = count()
 
 
@@ -45,6 +46,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
         stack.enter_context(_environment(_FAILURE_DUMPS, scratch))
         stack.enter_context(_no_weights(cell))
         stack.enter_context(_cell_state(cell))
+        stack.enter_context(_fresh_scopes(cell))
         log = stack.enter_context(_Log(scratch))
         full_phase = None
         try:
@@ -177,3 +179,16 @@ def _cell_state(cell: Any) -> Iterator[None]:
         for name in _CELL_STATE:
             cell.__dict__.pop(name, None)
         cell.__dict__.update(before)
+
+
+@contextmanager
+def _fresh_scopes(cell: Any) -> Iterator[None]:
+    """Operators are named after their place in `cell`, whatever network its children were compiled in before."""
+    before = [(owner, owner._scope) for _, owner in cell.cells_and_names()]
+    for owner, scope in before:
+        owner._scope = _RECOMPUTE_SCOPE if scope is not None and scope.startswith(_RECOMPUTE_SCOPE) else None
+    try:
+        yield
+    finally:
+        for owner, scope in before:
+            owner._scope = scope

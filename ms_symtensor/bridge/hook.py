@@ -1,7 +1,7 @@
 """The plugin: MindSpore accepts `search_mode="symtensor"` and `AutoParallel(net, parallel_mode="symtensor")`.
 
-At the first compile of a training cell its forward network is planned, the strategies are set, and the compile goes on in
-semi-automatic mode. The plan depends on the network and the options alone, so every rank finds the same one.
+At the first compile of a training cell its forward network is planned, the strategies are set, and the compile goes on
+in semi-automatic mode. The plan depends on the network and the options alone, so every rank finds the same one.
 `install` does not import MindSpore: it waits for the import, or changes MindSpore at once where it is imported already.
 """
 
@@ -157,7 +157,8 @@ def _put_in_force(plan: Plan, wrapper: Any) -> None:
     settings = context_settings(plan.stage.settings)
     del settings["dataset_strategy"]  # how the data arrive is the user's affair
     if wrapper is None:
-        context.set_auto_parallel_context(**settings)
+        # device_num again: MindSpore decides along with it whether it may compile without a cluster
+        context.set_auto_parallel_context(device_num=plan.device_num, **settings)
         return
     set_on_auto_parallel(wrapper, settings)
     _init_auto_parallel_context(wrapper)

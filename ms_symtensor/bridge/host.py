@@ -67,7 +67,7 @@ class Cluster:
         self.groups: dict[str, tuple[int, ...]] = {WORLD_GROUP: tuple(range(device_num))}
 
     def get_rank_size(self, group: str = WORLD_GROUP) -> int:
-        return len(self.groups[group]) if group in self.groups else int(group.split("-")[0])
+        return len(self.groups[group]) if group in self.groups else self._size_in(group)
 
     def get_rank_id(self, group: str = WORLD_GROUP) -> int:
         return self.ranks(group).index(self.rank)
@@ -90,12 +90,21 @@ class Cluster:
     def ranks(self, group: str) -> tuple[int, ...]:
         """Global ranks of `group`, ascending. MindSpore names the groups it makes by size and hash of the ranks."""
         if group not in self.groups:
-            size = int(group.split("-")[0])
-            for ranks in _lattices(self.device_num, size, self.rank):
+            for ranks in _lattices(self.device_num, self._size_in(group), self.rank):
                 self.groups.setdefault(group_name(ranks), ranks)
         if group not in self.groups:
             raise CompilerError(f"MindSpore asked for the members of group {group!r}, which nobody described")
         return self.groups[group]
+
+    @staticmethod
+    def _size_in(group: str) -> int:
+        """The size that the compiler writes before the hash: 4 for `4-15700679239691767905`."""
+        size, _, identity = group.partition("-")
+        if not (size.isdigit() and identity.isdigit()):
+            raise CompilerError(
+                f"the network uses communication group {group!r}, which was not created with create_group"
+            )
+        return int(size)
 
 
 @contextmanager
@@ -117,10 +126,17 @@ def ascend_compiler(device_num: int, rank: int = 0) -> Iterator[Cluster]:
         if not simulated:
             _register_ascend()
         try:
-            context.set_context(mode=context.GRAPH_MODE, device_target=_ASCEND)
+            _set_target(_ASCEND, context.GRAPH_MODE)
             yield cluster
         finally:
-            context.set_context(mode=mode, device_target=target)
+            _set_target(target, mode)
+
+
+def _set_target(target: str, mode: int) -> None:
+    from mindspore import context
+
+    context._context().set_device_target(target)  # set_context would warn that there are newer ways for real devices
+    context.set_context(mode=mode)
 
 
 def group_name(ranks: tuple[int, ...]) -> str:
@@ -220,9 +236,9 @@ def _register_ascend() -> None:
             f"MindSpore's core library does not load ({_first_line(error)}): reinstall mindspore"
         ) from error
     if hasattr(core, _OLD_ABI_SYMBOL):
-        register, name = core[_OLD_ABI_SYMBOL], _old_abi_string(_ASCEND)
+        register, target = core[_OLD_ABI_SYMBOL], _old_abi_string(_ASCEND)
     elif hasattr(core, _NEW_ABI_SYMBOL):
-        register, name = core[_NEW_ABI_SYMBOL], _new_abi_string(_ASCEND)
+        register, target = core[_NEW_ABI_SYMBOL], _new_abi_string(_ASCEND)
     else:
         raise CompilerError(
             f"MindSpore {import_mindspore().__version__} cannot compile for Ascend on this machine ({library.name}"
@@ -232,7 +248,7 @@ def _register_ascend() -> None:
     register.restype, register.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p]
     # The initialiser has nothing to do, but MindSpore requires one: a library function without effects serves.
     nothing = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
-    register(name, nothing)
+    register(target, nothing)
     # Registering makes a new context inside MindSpore, with default settings: hand it to Python and restore them.
     handle = MSContext.get_instance()
     context._context()._context_handle = handle

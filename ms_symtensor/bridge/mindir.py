@@ -61,7 +61,7 @@ class Node:
 
 @dataclass(frozen=True)
 class NodeGraph:
-    """Operators in execution order, and the types of the graph's inputs and parameters."""
+    """Operators in the order in which MindSpore writes them (each after its inputs), inputs and parameters."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[tuple[str, TensorType], ...]

@@ -19,7 +19,9 @@ _PLAN = "_symtensor_plan"  # on a network that carries a plan
 
 @dataclass(frozen=True)
 class Options:
-    """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the plan."""
+    """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the
+    plan.
+    """
 
     cluster: str = "atlas_800t_a2"
     memory_limit_B: int | None = None
@@ -39,12 +41,14 @@ def configure(**options: Any) -> None:
 
 
 def current_options() -> Options:
-    """The options of `configure`, then of the environment: SYMTENSOR_CLUSTER, SYMTENSOR_STRATEGY, SYMTENSOR_SAVE (paths) and
-    SYMTENSOR_MEMORY_LIMIT_GIB."""
+    """The options of `configure`, then of the environment: SYMTENSOR_CLUSTER, SYMTENSOR_STRATEGY, SYMTENSOR_SAVE
+    (paths) and SYMTENSOR_MEMORY_LIMIT_GIB.
+    """
     found = Options()
     for name in ("cluster", "strategy", "save"):
         if value := os.environ.get(f"SYMTENSOR_{name.upper()}"):
-            found = replace(found, **{name: value})
+            given: dict[str, Any] = {name: value}
+            found = replace(found, **given)
     if text := os.environ.get("SYMTENSOR_MEMORY_LIMIT_GIB"):
         try:
             limit = float(text)
@@ -91,7 +95,8 @@ def plan_network(cell: Any, *inputs: Any, device_num: int | None = None, **optio
         stored = load_plan(chosen.strategy)
         if stored.plan.device_num != number:
             raise InputError(
-                f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}: plan again for {number}"
+                f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}:"
+                f" plan again for {number}"
             )
         found, planned = stored.plan, stored.graph
     else:

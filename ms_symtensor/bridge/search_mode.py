@@ -1,4 +1,6 @@
-"""Whether `search_mode="symtensor"` is asked for: kept here, because MindSpore's own context knows only its own modes."""
+"""Whether `search_mode="symtensor"` is asked for: kept here, because MindSpore's own context knows only its own
+modes.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -18,10 +18,10 @@ def is_auto_parallel(cell: Any) -> bool:
 
 
 def forward_network(cell: Any) -> Any:
-    """The forward network inside the training cell `cell`: what the cell that owns the optimizer or gradient differentiates.
+    """The forward network in `cell`: what the cell in it that owns an optimizer or a gradient differentiates.
 
-    None if `cell` has no trainable parameter, so that there is nothing to plan. InputError, with what to do, if there is a
-    parameter but no training step, or if a training cell has several networks.
+    None if `cell` has no trainable parameter, so that there is nothing to plan. InputError, with what to do, if there
+    is a parameter but no training step, or if a training cell has several networks.
     """
     step = cell
     while not _differentiates(step):
@@ -34,12 +34,15 @@ def forward_network(cell: Any) -> Any:
         elif not any(True for p in cell.get_parameters() if p.requires_grad):
             return None
         else:
-            raise InputError(f"no training step is found in {type(cell).__name__} (no optimizer, no gradient): {_REMEDY}")
+            raise InputError(
+                f"no training step is found in {type(cell).__name__} (no optimizer, no gradient): {_REMEDY}"
+            )
     named = getattr(step, "network", None)
-    candidates = [named] if _is_cell(named) else _networks(step)
+    candidates: list[Any] = [named] if _is_cell(named) else _networks(step)
     if len(candidates) != 1:
         raise InputError(
-            f"{type(step).__name__} trains, but it has {len(candidates)} networks and none under the name 'network': {_REMEDY}"
+            f"{type(step).__name__} trains, but it has {len(candidates)} networks and none is called 'network':"
+            f" {_REMEDY}"
         )
     network = candidates[0]
     while is_auto_parallel(network):
@@ -48,10 +51,11 @@ def forward_network(cell: Any) -> Any:
 
 
 def forward_inputs(network: Any, cell: Any, arguments: Sequence[Any], device_num: int) -> tuple[Any, ...]:
-    """What `network` gets in one step of all devices together, as tensors without values, when `cell` is given `arguments`.
+    """What `network` gets in one step of all devices together, as tensors without values, when `cell` is given
+    `arguments`.
 
-    Training cells hand their first arguments on. Unless the context says "full_batch", arguments are one device's slices.
-    InputError if there are fewer arguments than the network needs.
+    Training cells hand their first arguments on. Unless the context says "full_batch", arguments are one device's
+    slices. InputError if there are fewer arguments than the network needs.
     """
     feeder = next((owner for _, owner in cell.cells_and_names() if type(owner).__name__ == "_DataWrapper"), None)
     if feeder is not None:  # data sinking: the shapes are global already
@@ -59,7 +63,9 @@ def forward_inputs(network: Any, cell: Any, arguments: Sequence[Any], device_num
         tensors = tuple(_shape_only(tuple(shape), kind) for shape, kind in zip(shapes, types, strict=True))
         return tensors[: _taken(network, len(tensors), cell)]
     taken = tuple(arguments)[: _taken(network, len(arguments), cell)]
-    return tuple(_global(argument, cuts) for argument, cuts in zip(taken, _input_cuts(len(taken), device_num), strict=True))
+    return tuple(
+        _global(argument, cuts) for argument, cuts in zip(taken, _input_cuts(len(taken), device_num), strict=True)
+    )
 
 
 def _differentiates(cell: Any) -> bool:

@@ -12,7 +12,7 @@ def matmul(op: OpView) -> Signature:
     return bind(
         f"{first}, {second} -> m n",
         op.inputs, op.outputs, op.name,
-        mesh=("m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), scatter="m",
+        mesh=("m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True, scatter="m",
     )  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def batch_matmul(op: OpView) -> Signature:
         op,
         (leading(len(op.inputs[0].shape)) + first, leading(len(op.inputs[1].shape)) + second),
         ((*batch, "m", "n"),),
-        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1),
+        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True,
     )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def dense(op: OpView) -> Signature:
     weights = [("n", "k"), ("n",)][: len(op.inputs) - 1]
     return named(
         op, [(*rows, "k"), *weights], [(*rows, "n")], mesh=(*rows, "k", "n"), forbids=_batch_only(op, rows),
-        fixed=frozenset((*rows[1:], "k", "n")), unit=Unit.CUBE, keeps_inputs=(0, 1),
+        fixed=frozenset((*rows[1:], "k", "n")), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True,
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _batch_only(op: OpView, rows: tuple[str, ...]) -> Callable[[Mapping[str, int
 
 def outer(op: OpView) -> Signature:
     """`m, n -> m n`."""
-    return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1))
+    return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
 
 
 RULES = {"MatMul": matmul, "BatchMatMul": batch_matmul, "Dense": dense, "Outer": outer}

@@ -6,7 +6,10 @@ from ms_symtensor.ops.signature import Dims, OpView, Signature, dims_like, named
 
 
 def elementwise(
-    keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = (), differentiable: tuple[int, ...] | None = None
+    keeps_inputs: tuple[int, ...] = (),
+    keeps_outputs: tuple[int, ...] = (),
+    differentiable: tuple[int, ...] | None = None,
+    bilinear: bool = False,
 ) -> Callable[[OpView], Signature]:
     """Every dim of the output is a dim of every input that has it; a dim of size one is broadcast.
 
@@ -21,7 +24,7 @@ def elementwise(
 
         return named(
             op, [trailing(t.shape) for t in op.inputs], [trailing(t.shape) for t in op.outputs], mesh=dims,
-            keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, differentiable=differentiable,
+            keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, differentiable=differentiable, bilinear=bilinear,
         )  # fmt: skip
 
     return rule
@@ -39,7 +42,7 @@ RULES = {
     # sums, signs and constant factors: the gradient reads nothing
     **dict.fromkeys(("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "Muls", "StopGradient"), elementwise()),
     # products and quotients
-    "Mul": elementwise(keeps_inputs=(0, 1)),
+    "Mul": elementwise(keeps_inputs=(0, 1), bilinear=True),
     **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,))),
     "Pow": elementwise(keeps_inputs=(0, 1), keeps_outputs=(0,)),
     **dict.fromkeys(("Maximum", "Minimum"), elementwise(keeps_inputs=(0, 1))),

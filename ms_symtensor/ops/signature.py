@@ -129,8 +129,11 @@ class Signature:
 
     @cached_property
     def cuttable(self) -> tuple[str, ...]:
-        """Dims that may be cut, in mesh order."""
-        return tuple(d for d in self.mesh if d not in self.fixed)
+        """Dims that a planner may cut, in mesh order.
+
+        Inner dims are left out: MindSpore then replaces the operator by several, whose memory a signature does not tell.
+        """
+        return tuple(d for d in self.mesh if d not in self.fixed and d not in self.inner)
 
     @cached_property
     def reduced(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """MindSpore's strategy checkpoint: how every parameter lies on the devices, for MindSpore's resharding of checkpoints.
 
-It is what `set_auto_parallel_context(strategy_ckpt_config={"save_file": ...})` makes MindSpore write at a compile, and what
-`rank_list_for_transform`, `transform_checkpoints` and `merge_pipeline_strategys` read. MindSpore chooses the form by the
-file's ending: JSON for ".json", otherwise a protobuf with the messages of `mindspore.train.node_strategy_pb2`.
+It is what `set_auto_parallel_context(strategy_ckpt_config={"save_file": ...})` makes MindSpore write at a compile, and
+what `rank_list_for_transform`, `transform_checkpoints` and `merge_pipeline_strategys` read. MindSpore chooses the form
+by the file's ending: JSON for ".json", otherwise a protobuf with the messages of `mindspore.train.node_strategy_pb2`.
 """
 
 from collections.abc import Iterable
@@ -17,15 +17,15 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.writing import json_text
 from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, Source
 
-SAVES = 2
+_SAVES = 2  # per compile
 
 
 def strategy_checkpoint(graph: Graph, plan: StagePlan, optimizer_states: Iterable[str] = ()) -> dict[str, Any]:
     """The checkpoint of `graph` under `plan` as plain data, keys sorted.
 
     `optimizer_states` are the names that an optimizer puts before those of the parameters for its states ("adam_m", "adam_v"
-    for AdamWeightDecay); states lie as their parameters do. `current_stage` is a count of saves in MindSpore: 2 after the first compile of a process.
-    Errors: those of `partition`.
+    for AdamWeightDecay); states lie as their parameters do. `current_stage` is a count of saves in MindSpore: 2 after
+    the first compile of a process. Errors: those of `partition`.
     """
     placements = partition(graph, plan).parameters
     layouts = {}
@@ -35,7 +35,7 @@ def strategy_checkpoint(graph: Graph, plan: StagePlan, optimizer_states: Iterabl
         if placement.requires_grad:
             layouts |= {f"{state}.{name}": item for state in optimizer_states}
     return {
-        "current_stage": SAVES,
+        "current_stage": _SAVES,
         "parallel_layout_item": dict(sorted(layouts.items())),
         "parallel_strategy_item": dict(sorted(_strategies(graph, plan).items())),
     }
@@ -89,7 +89,9 @@ def _layout(placement: ParameterPlacement, plan: StagePlan) -> dict[str, Any]:
 
 
 def _strategies(graph: Graph, plan: StagePlan) -> dict[str, Any]:
-    """The strategies of the operators that read a parameter, under their type and the name of the first one they read."""
+    """The strategies of the operators that read a parameter, under their type and the name of the first one they
+    read.
+    """
     found = {}
     for op in graph.ops:
         seen = view(graph, op)

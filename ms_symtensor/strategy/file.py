@@ -26,7 +26,9 @@ _REMEDY = "plan again"
 
 
 def files_of(plan: Plan, graph: Graph | None = None) -> dict[str, str]:
-    """The files of a plan's directory, by name: the plan, the search time, and the `graph` it was found on, if given."""
+    """The files of a plan's directory, by name: the plan, the search time, and the `graph` it was found on, if
+    given.
+    """
     files = {
         PLAN_FILE: json_text(to_json(plan)),
         TIMING_FILE: json_text({"search_time_s": plan.search.search_time_s}),
@@ -44,8 +46,8 @@ def save(plan: Plan, directory: str | os.PathLike[str], graph: Graph | None = No
 def load(path: str | os.PathLike[str]) -> Plan:
     """The plan in a directory that `save` wrote, or in a `plan.json` itself.
 
-    The search time is 0 where its file is missing. InputError, with file and key, if the plan cannot be read, is truncated,
-    foreign, from a newer version, or was edited into something that is no plan.
+    The search time is 0 where its file is missing. InputError, with file and key, if the plan cannot be read, is
+    truncated, foreign, from a newer version, or was edited into something that is no plan.
     """
     file = Path(path)
     if file.is_dir():

@@ -1,8 +1,8 @@
 """MindSpore's operator-strategy file: a plan in a form that MindSpore loads itself, without ms_symtensor.
 
 It is read by `AutoParallel(net, parallel_mode="sharding_propagation").load_operator_strategy_file(path)`, for networks
-without a single `shard()`. MindSpore takes it all or not at all: every operator that it has a distributed implementation of
-must be listed, those that take no strategy from the user too.
+without a single `shard()`. MindSpore takes it all or not at all: every operator that it has a distributed
+implementation of must be listed, those that take no strategy from the user too.
 """
 
 from typing import Any
@@ -65,7 +65,9 @@ def operator_strategy_text(graph: Graph, plan: StagePlan, scope: str | None = No
 def _names(graph: Graph, plan: StagePlan, scope: str) -> dict[str, str]:
     """The name of every operator in the cell that is compiled, by its name in the graph."""
     return {
-        op.name: (RECOMPUTE_MARK if op.block in plan.settings.recompute else "") + scope + op.name.removeprefix(CAPTURED_SCOPE)
+        op.name: (RECOMPUTE_MARK if op.block in plan.settings.recompute else "")
+        + scope
+        + op.name.removeprefix(CAPTURED_SCOPE)
         for op in graph.ops
     }
 

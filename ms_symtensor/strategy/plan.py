@@ -10,8 +10,8 @@ from ms_symtensor.program.settings import StagePlan
 class Prediction:
     """Predicted time of one training step in seconds and peak memory of a rank in bytes, each with its breakdown.
 
-    `time_s` has the keys compute, communication, synchronisation, optimizer, overhead; `memory_B` parameters, gradients,
-    optimizer_states, activations, buffers. The totals are sums of the breakdowns.
+    `time_s` has the keys compute, communication, synchronisation, optimizer, overhead; `memory_B` parameters,
+    gradients, optimizer_states, activations, buffers. The totals are sums of the breakdowns.
     """
 
     time_s: Mapping[str, float]
@@ -30,7 +30,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class SearchReport:
-    """How the plan was found: candidates priced, seconds, and how far the optimum of the model can be (fraction >= 0)."""
+    """How the plan was found: candidates priced, seconds, how far the optimum of the model can be (fraction >= 0)."""
 
     candidates: int
     search_time_s: float
@@ -42,8 +42,8 @@ class SearchReport:
 class Plan:
     """A plan for `graph_hash` on `device_num` devices of `cluster`.
 
-    The degrees are a summary for people, read off the operators' strategies: `data_parallel` and `model_parallel` of the
-    heaviest operators, `sequence_parallel` whether norms are cut finer than the batch.
+    The degrees are a summary for people, read off the operators' strategies: `data_parallel` and `model_parallel` of
+    the heaviest operators, `sequence_parallel` whether norms are cut finer than the batch.
     """
 
     model: str

@@ -12,7 +12,8 @@ from ms_symtensor.tensor.graph import Graph, Op
 
 
 def strategies_by_primitive(graph: Graph, plan: StagePlan) -> dict[tuple[str, ...], tuple[Op, OpStrategy]]:
-    """The strategy of every primitive, by its path of attributes from the network, in graph order, with its first operator.
+    """The strategy of every primitive, by its path of attributes from the network, in graph order, with its first
+    operator.
 
     Primitives without a strategy do not appear. InvalidStrategyError if operators of one primitive have different
     strategies, or if an operator made on the fly (`x + y`) has one that MindSpore does not give it anyway.
@@ -33,7 +34,9 @@ def strategies_by_primitive(graph: Graph, plan: StagePlan) -> dict[tuple[str, ..
     return found
 
 
-def require_same(first: Op, its: OpStrategy | None, other: Op, strategy: OpStrategy | None, path: tuple[str, ...]) -> None:
+def require_same(
+    first: Op, its: OpStrategy | None, other: Op, strategy: OpStrategy | None, path: tuple[str, ...]
+) -> None:
     """InvalidStrategyError unless two operators of the primitive at `path` have the same strategy."""
     if strategy != its:
         raise InvalidStrategyError(

@@ -10,14 +10,15 @@ _INDENT = "    "
 
 
 def python_code(graph: Graph, plan: Plan) -> str:
-    """The text of a module with `shard(net)` and `SETTINGS`, the settings to compile with; repeated blocks become a loop.
+    """The text of a module with `shard(net)` and `SETTINGS`, the settings to compile with; repeated blocks become a
+    loop.
 
     InvalidStrategyError where a strategy cannot be written on a primitive (see `strategies_by_primitive`).
     """
     body: list[str] = []
     for blocks, lines in _sections(graph, plan):
         if len(blocks) == 1:
-            body += [f"{blocks[0] and _expression('net', blocks[0]) or 'net'}.{line}" for line in lines]
+            body += [f"{_expression('net', blocks[0])}.{line}" for line in lines]
         else:
             parent = _expression("net", blocks[0][:-1])
             body += [f"for index in {_indices([int(b[-1]) for b in blocks])}:", f"{_INDENT}block = {parent}[index]"]
@@ -34,7 +35,7 @@ def python_code(graph: Graph, plan: Plan) -> str:
             "",
             "",
             "def shard(net):",
-            f'{_INDENT}"""Give every primitive of `net` ({graph.name}) its strategy, and recompute the blocks of the plan."""',
+            f'{_INDENT}"""Give the primitives of `net` ({graph.name}) their strategies; recompute blocks of the plan."""',
             *(f"{_INDENT}{line}" for line in body),
             "",
         ]

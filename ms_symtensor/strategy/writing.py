@@ -20,8 +20,8 @@ def json_text(data: Any) -> str:
 def write_files(directory: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> None:
     """Write `contents` (by file name) into `directory`, which is made if need be.
 
-    All files are written beside their places first and moved there only when every one is complete, so that a full disk or
-    an interruption leaves the old files. InputError if the directory cannot be written.
+    All files are written beside their places first and moved there only when every one is complete, so that a full disk
+    or an interruption leaves the old files. InputError if the directory cannot be written.
     """
     target = Path(directory)
     written: list[tuple[str, Path]] = []

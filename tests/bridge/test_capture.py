@@ -1,11 +1,14 @@
 """Captured graphs of real networks."""
 
 import mindspore as ms
+import numpy as np
 import pytest
 from mindspore import context
 from mindspore.nn.utils import no_init_parameters
 
 from ms_symtensor.bridge.capture import capture, primitive_of, primitives_of
+from ms_symtensor.bridge.compile import compile_rank
+from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import Constant, InputRef, OpOutput, ParameterRef, TensorType, TupleInput
 from tests.bridge.networks import HIDDEN, INNER, LAYERS, TOKENS, Branching, Mixed, Net, Wrong, empty
@@ -81,6 +84,13 @@ def test_everything_is_as_before(net):
     assert [net.training, *(layer.training for layer in net.layers)] == [False, False, True, False]
     assert "init_parameters_data" not in net.__dict__
     assert all(parameter.has_init for parameter in net.get_parameters())
+
+
+def test_names_do_not_depend_on_what_was_compiled_before(graph):
+    with no_init_parameters():
+        net = Net()
+    compile_rank(training_cell(net), empty(TOKENS, dtype=ms.int32), ms.Tensor(np.float32(1)), device_num=8)
+    assert capture(net, empty(TOKENS, dtype=ms.int32)) == graph
 
 
 def test_parallel_settings_of_the_user_survive(net):

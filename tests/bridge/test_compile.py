@@ -8,6 +8,7 @@ import pytest
 from mindspore import nn
 from mindspore.nn.utils import no_init_parameters
 
+from ms_symtensor.bridge.capture import capture
 from ms_symtensor.bridge.collectives import collectives, describe, is_recomputed
 from ms_symtensor.bridge.compile import compile_rank
 from ms_symtensor.bridge.parallel_context import ParallelConfig
@@ -86,6 +87,13 @@ def test_shared_blocks_appear_once_per_call_with_its_names(program):
     for layer in range(LAYERS):
         node = program.node_by_name[f"Default/network-Net/layers-CellList/{layer}-Block/MatMul-op0"]
         assert ParameterRef(f"layers.{layer}.up_weight") in node.inputs
+
+
+def test_names_do_not_depend_on_what_was_captured_before(net, program):
+    names = [node.name for node in program.nodes]
+    capture(net, empty(TOKENS, dtype=ms.int32))
+    assert [node.name for node in program_of(net).nodes] == names
+    assert all("Default/network-Net/" in name for name in names)
 
 
 def test_shared_blocks_compile_to_what_single_ones_do(net, program):

@@ -42,6 +42,8 @@ def test_groups_made_by_the_network_are_recorded():
 def test_unknown_group_is_an_error():
     with pytest.raises(CompilerError, match="which nobody described"):
         Cluster(8, 0).ranks("4-123")
+    with pytest.raises(CompilerError, match="'tensor-group', which was not created"):
+        Cluster(8, 0).get_rank_size("tensor-group")
 
 
 def test_rank_outside_the_cluster_is_an_error():

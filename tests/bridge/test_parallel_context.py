@@ -44,7 +44,7 @@ def test_come_back_after_an_error(user_settings):
 
 def test_what_mindspore_refuses_is_named():
     with (
-        pytest.raises(CompilerError, match="refuses the parallel settings.*optimizer_level"),
+        pytest.raises(CompilerError, match=r"refuses the parallel settings.*optimizer_level"),
         ascend_compiler(8),
         parallel_context(8, 0, ParallelConfig(enable_parallel_optimizer=True, optimizer_level="level9")),
     ):

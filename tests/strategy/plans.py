@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from model_zoo.builder import build_graph
 from model_zoo.dimensions import TransformerConfig, dimensions_of
-
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
@@ -62,9 +61,7 @@ def _strategy(op: Op, shapes: list[tuple[int, ...]], d: int, t: int, sequence: b
             strategies.append((d, 1, t, 1) if op.primitive in SPLIT_HEADS else (d, t, 1, 1))
         elif len(shape) == 3:
             strategies.append((d, 1, 1))
-        elif len(shape) == 2 and op.type in ("Mul", "FlashAttentionScore") and len(shapes[0]) == 4:
-            strategies.append((1, 1))
-        elif len(shape) == 2 and len(shapes[0]) == 4:
+        elif len(shape) == 2 and op.type in ("Mul", "FlashAttentionScore") and len(shapes[0]) == 4 or len(shape) == 2 and len(shapes[0]) == 4:
             strategies.append((1, 1))
         elif len(shape) == 2:
             strategies.append((d, t) if linear == "feed_forward" else tokens)
@@ -94,7 +91,9 @@ def plan_of(graph: Graph, strategies: dict[str, OpStrategy], device_num: int, **
     )  # fmt: skip
 
 
-def hand_written(name: str, data: int, tensor: int, sequence: bool = False, level: int = 0, recompute: bool = False, **changes):
+def hand_written(
+    name: str, data: int, tensor: int, sequence: bool = False, level: int = 0, recompute: bool = False, **changes
+):
     """Graph and plan of a small network of the zoo on `data * tensor` devices."""
     graph = small_graph(name, **changes)
     blocks = {op.block: Recompute() for op in graph.ops if op.block} if recompute else {}

@@ -1,0 +1,147 @@
+"""One small network per operator and form: the operators on which signatures are compared with the compiler."""
+
+from dataclasses import dataclass
+
+from ms_symtensor.tensor.graph import TensorType
+
+
+@dataclass(frozen=True)
+class Case:
+    """`primitive` makes the operator, `call` applies it as `op` to the parameters p0, p1, ... of types `inputs`.
+
+    `ignores_strategy`: MindSpore has no distributed form and accepts any strategy without using it.
+    """
+
+    primitive: str
+    call: str
+    inputs: tuple[TensorType, ...]
+    ignores_strategy: bool = False
+
+
+def _tensors(dtype: str, *shapes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    return tuple(TensorType(shape, dtype) for shape in shapes)
+
+
+def _floats(*shapes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    return _tensors("float32", *shapes)
+
+
+def _attention(layout: str, query: tuple[int, ...], key: tuple[int, ...], sparse_mode: int = 0, mask: tuple[int, ...] = ()) -> Case:
+    primitive = f"FlashAttentionScore(head_num=8, scale_value=0.5, input_layout='{layout}', sparse_mode={sparse_mode})"
+    inputs = _tensors("float16", query, key, key) + (_tensors("uint8", mask) if mask else ())
+    lengths = "(32, 48, 56, 64), (32, 48, 56, 64)" if layout == "TND" else "None, None"
+    return Case(primitive, f"op(p0, p1, p2, None, None, None, {'p3' if mask else 'None'}, None, {lengths})", inputs)
+
+
+_ONE_HOT_SCALARS = "Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)"
+_ARITHMETIC = (
+    "Add Sub Mul Div RealDiv DivNoNan Pow Maximum Minimum FloorDiv FloorMod Mod "
+    "Equal NotEqual Less LessEqual Greater GreaterEqual"
+).split()
+_UNARY = (
+    "Neg Exp Log Sqrt Rsqrt Square Cos Sin Sigmoid GeLU FastGeLU ReLU Tanh Abs Erf Reciprocal Floor Ceil Round Sign "
+    "Dropout"
+).split()
+_PAIR, _MATRIX = _floats((16, 32), (16, 32)), _floats((16, 32))
+
+CASES: dict[str, Case] = {
+    # contraction
+    "MatMul": Case("ops.MatMul()", "op(p0, p1)", _floats((16, 32), (32, 64))),
+    "MatMul transposed": Case("ops.MatMul(transpose_a=True, transpose_b=True)", "op(p0, p1)", _floats((32, 16), (64, 32))),
+    "MatMul uneven": Case("ops.MatMul(transpose_b=True)", "op(p0, p1)", _floats((24, 6), (20, 6))),
+    "BatchMatMul": Case("ops.BatchMatMul()", "op(p0, p1)", _floats((8, 4, 16, 32), (8, 4, 32, 8))),
+    "BatchMatMul transposed": Case("ops.BatchMatMul(transpose_b=True)", "op(p0, p1)", _floats((8, 16, 32), (8, 8, 32))),
+    "Dense": Case("gen.Dense()", "op(p0, p1, p2)", _floats((16, 32), (64, 32), (64,)), ignores_strategy=True),
+    "Dense undivided": Case("gen.Dense()", "op(p0, p1, None)", _floats((3, 16, 32), (64, 32)), ignores_strategy=True),
+    "Outer": Case("gen.Outer()", "op(p0, p1)", _floats((16,), (32,))),
+    # elementwise
+    **{name: Case(f"ops.{name}()", "op(p0, p1)", _PAIR) for name in _ARITHMETIC},
+    **{name: Case("ops.Dropout(0.9)" if name == "Dropout" else f"ops.{name}()", "op(p0)", _MATRIX) for name in _UNARY},
+    "Add broadcast": Case("ops.Add()", "op(p0, p1)", _floats((16, 1, 8), (32, 8))),
+    "Mul scalar": Case("ops.Mul()", "op(p0, 2.0)", _MATRIX),
+    "AddExt": Case("gen.AddExt()", "op(p0, p1, 1)", _floats((16, 32), (32,))),
+    "SubExt": Case("gen.SubExt()", "op(p0, p1, 1)", _floats((16, 32), (32,))),
+    "Muls": Case("gen.Muls()", "op(p0, 2.0)", _MATRIX),
+    "AddN": Case("ops.AddN()", "op((p0, p1))", _PAIR),
+    "BiasAdd": Case("ops.BiasAdd()", "op(p0, p1)", _floats((16, 32), (32,))),
+    "SiLU": Case("gen.SiLU()", "op(p0)", _MATRIX),
+    "Swiglu": Case("gen.Swiglu()", "op(p0, -1)", _MATRIX),
+    "LogicalAnd": Case("ops.LogicalAnd()", "op(p0, p1)", _tensors("bool", (16, 32), (16, 1))),
+    "LogicalOr": Case("ops.LogicalOr()", "op(p0, p1)", _tensors("bool", (16, 32), (32,))),
+    "LogicalNot": Case("ops.LogicalNot()", "op(p0)", _tensors("bool", (16, 32))),
+    "Select": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 32)) + _PAIR),
+    "MaskedFill": Case("ops.MaskedFill()", "op(p0, p1, 2.0)", _MATRIX + _tensors("bool", (1, 32))),
+    "AssignAdd": Case("ops.AssignAdd()", "op(p0, p1)", _PAIR),
+    # normalization
+    "RmsNorm": Case("ops.RmsNorm()", "op(p0, p1)", _floats((16, 8, 32), (32,))),
+    "LayerNorm": Case("ops.LayerNorm(-1, -1)", "op(p0, p1, p2)", _floats((16, 8, 32), (32,), (32,))),
+    "LayerNorm two dims": Case("ops.LayerNorm(1, 1)", "op(p0, p1, p2)", _floats((16, 8, 32), (8, 32), (8, 32))),
+    "Softmax": Case("ops.Softmax()", "op(p0)", _floats((16, 8, 32))),
+    "Softmax first dim": Case("ops.Softmax(0)", "op(p0)", _floats((16, 8, 32))),
+    "LogSoftmax": Case("ops.LogSoftmax()", "op(p0)", _MATRIX),
+    # reduction
+    "ReduceSum": Case("ops.ReduceSum()", "op(p0, -1)", _floats((16, 8, 32))),
+    "ReduceSum to scalar": Case("ops.ReduceSum()", "op(p0)", _MATRIX),
+    "ReduceSum two dims": Case("ops.ReduceSum(keep_dims=True)", "op(p0, (0, 2))", _floats((16, 8, 32))),
+    "ReduceMean": Case("ops.ReduceMean()", "op(p0, -1)", _MATRIX),
+    "ReduceMax": Case("ops.ReduceMax(keep_dims=True)", "op(p0, -1)", _MATRIX),
+    "ReduceMin": Case("ops.ReduceMin()", "op(p0, 0)", _MATRIX),
+    "SumExt": Case("gen.SumExt()", "op(p0, (1,), False)", _MATRIX),
+    "MeanExt": Case("gen.MeanExt()", "op(p0, (1,), True)", _MATRIX),
+    "ReduceAny": Case("ops.ReduceAny()", "op(p0, 1)", _tensors("bool", (16, 32))),
+    "ReduceAll": Case("ops.ReduceAll()", "op(p0, 1)", _tensors("bool", (16, 32))),
+    "ArgMaxWithValue": Case("ops.ArgMaxWithValue(axis=1)", "op(p0)", _MATRIX),
+    "ArgMinWithValue": Case("ops.ArgMinWithValue(axis=0, keep_dims=True)", "op(p0)", _MATRIX),
+    "TopK": Case("ops.TopK()", "op(p0, 4)", _MATRIX),
+    "TopkExt": Case("gen.TopkExt()", "op(p0, 4, 0, True, True)", _MATRIX),
+    "CumSum": Case("ops.CumSum()", "op(p0, 1)", _MATRIX),
+    "CumProd": Case("ops.CumProd()", "op(p0, 1)", _MATRIX),
+    # shape
+    "Transpose": Case("ops.Transpose()", "op(p0, (0, 2, 1, 3))", _floats((8, 8, 16, 32))),
+    "ExpandDims": Case("ops.ExpandDims()", "op(p0, 1)", _MATRIX),
+    "Squeeze": Case("ops.Squeeze(1)", "op(p0)", _floats((16, 1, 32))),
+    "StridedSlice": Case("ops.StridedSlice()", "op(p0, (0, 0, 16), (8, 16, 32), (1, 1, 1))", _floats((8, 16, 32))),
+    "StridedSlice masks": Case(
+        "ops.StridedSlice(begin_mask=3, end_mask=1, shrink_axis_mask=2)", "op(p0, (0, 0), (8, 8), (1, 1))", _floats((8, 16, 32))
+    ),
+    "StridedSlice new axis": Case(
+        "ops.StridedSlice(new_axis_mask=2)", "op(p0, (0, 0, 0), (8, 8, 16), (1, 1, 1))", _floats((8, 16, 32))
+    ),
+    "StridedSlice steps": Case("ops.StridedSlice()", "op(p0, (0, 0), (8, 16), (1, 2))", _floats((8, 16, 32))),
+    "Slice": Case("ops.Slice()", "op(p0, (0, 0), (16, 8))", _MATRIX),
+    "Split": Case("ops.Split(1, 2)", "op(p0)", _floats((8, 16, 32))),
+    "SplitWithSize": Case("gen.SplitWithSize()", "op(p0, (4, 28), 1)", _MATRIX),
+    "SplitTensor": Case("gen.SplitTensor()", "op(p0, 16, 1)", _MATRIX),
+    "Concat": Case("ops.Concat(axis=-1)", "op((p0, p1))", _floats((8, 16, 32), (8, 16, 8))),
+    "Stack": Case("ops.Stack(axis=1)", "op((p0, p1))", _PAIR),
+    "Tile": Case("ops.Tile()", "op(p0, (1, 1, 4, 1))", _floats((8, 4, 1, 16))),
+    "Tile copies": Case("ops.Tile()", "op(p0, (4, 2))", _MATRIX),
+    "Tile more dims": Case("ops.Tile()", "op(p0, (4, 1, 1))", _MATRIX),
+    "BroadcastTo": Case("ops.BroadcastTo((8, 16, 32))", "op(p0)", _floats((16, 1))),
+    # indexing
+    "Gather": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (16,))),
+    "Gather rows": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (16, 8))),
+    "Gather few rows": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (2, 8))),
+    "Gather three dims": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (4, 8, 2))),
+    "Gather middle dim": Case("ops.Gather()", "op(p0, p1, 1)", _floats((8, 16, 32)) + _tensors("int32", (16,))),
+    "Gather batch dims": Case("ops.Gather(batch_dims=1)", "op(p0, p1, 1)", _floats((8, 16, 32)) + _tensors("int32", (8, 4))),
+    "GatherD": Case("ops.GatherD()", "op(p0, 1, p1)", _MATRIX + _tensors("int32", (16, 4))),
+    "Embedding": Case("gen.Embedding()", "op(p0, p1, None, None, 2.0, False)", _tensors("int32", (16, 8)) + _floats((64, 32))),
+    "OneHot": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
+    "OneHot first axis": Case("ops.OneHot(axis=0)", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
+    "OneHot rows": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16, 8))),
+    "OneHotExt": Case("gen.OneHotExt(-1)", "op(p0, 32, Tensor(1, ms.int64), Tensor(0, ms.int64))", _tensors("int64", (16,))),
+    # attention
+    "FlashAttentionScore BNSD": _attention("BNSD", (4, 8, 32, 16), (4, 8, 32, 16)),
+    "FlashAttentionScore BNSD GQA": _attention("BNSD", (4, 8, 32, 16), (4, 2, 32, 16)),
+    "FlashAttentionScore BNSD MQA": _attention("BNSD", (4, 8, 32, 16), (4, 1, 32, 16)),
+    "FlashAttentionScore BSH GQA": _attention("BSH", (4, 32, 128), (4, 32, 64)),
+    "FlashAttentionScore SBH": _attention("SBH", (32, 4, 128), (32, 4, 128)),
+    "FlashAttentionScore BSND": _attention("BSND", (4, 32, 8, 16), (4, 32, 8, 16)),
+    "FlashAttentionScore causal": _attention("BNSD", (4, 8, 32, 16), (4, 8, 32, 16), 2, (2048, 2048)),
+    "FlashAttentionScore mask": _attention("BNSD", (4, 8, 32, 16), (4, 8, 32, 16), 0, (32, 32)),
+    "FlashAttentionScore batch mask": _attention("BNSD", (4, 8, 32, 16), (4, 8, 32, 16), 1, (4, 1, 32, 32)),
+    "FlashAttentionScore TND": _attention("TND", (64, 8, 16), (64, 8, 16), 3, (2048, 2048)),
+    # loss
+    "SoftmaxCrossEntropyWithLogits": Case("ops.SoftmaxCrossEntropyWithLogits()", "op(p0, p1)", _PAIR),
+}  # fmt: skip

@@ -1,0 +1,65 @@
+"""What it costs to carry a tensor from one layout to another, forward and back."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ms_symtensor.cluster.collective_time import collective_time_s
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.tensor.layout import DeviceGroup
+from ms_symtensor.tensor.redistribution import Step, backward
+
+VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze"})
+
+
+@dataclass(frozen=True)
+class MoveCost:
+    """Seconds of communication and of local work (slices, splits, joins) of one direction."""
+
+    communication_s: float
+    local_s: float
+
+    @property
+    def time_s(self) -> float:
+        return self.communication_s + self.local_s
+
+
+NOTHING = MoveCost(0.0, 0.0)
+
+
+def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: float, output_B: float) -> MoveCost:
+    """One node of a redistribution, a partial sum or a gradient's synchronisation."""
+    if group is not None and kind in ("AllReduce", "AllGather", "ReduceScatter", "AlltoAll"):
+        seconds = collective_time_s(cluster, kind, group.ranks(), max(input_B, output_B))
+        return MoveCost(seconds + cluster.device.op_overhead_s, 0.0)
+    return MoveCost(0.0, local_time_s(cluster, kind, input_B + output_B))
+
+
+def local_time_s(cluster: Cluster, kind: str, traffic_B: float) -> float:
+    """Seconds of a node that only moves `traffic_B` bytes through device memory; views move none."""
+    if kind in VIEWS:
+        return 0.0
+    device = cluster.device
+    return traffic_B / (device.hbm_bandwidth_Bps * device.hbm_efficiency) + device.op_overhead_s
+
+
+@lru_cache(maxsize=1 << 18)
+def move_cost(cluster: Cluster, steps: tuple[Step, ...], element_B: int) -> tuple[MoveCost, MoveCost]:
+    """Cost of `steps` forward, and of their gradient, for elements of `element_B` bytes."""
+    return _total(cluster, steps, element_B), _total(cluster, backward(steps), element_B)
+
+
+def _total(cluster: Cluster, steps: tuple[Step, ...], element_B: int) -> MoveCost:
+    communication = local = 0.0
+    for step in steps:
+        first, second = (_elements(shape) * element_B for shape in (step.input_shape, step.output_shape))
+        cost = node_cost(cluster, step.kind, step.group if step.communicates else None, first, second)
+        communication += cost.communication_s
+        local += cost.local_s
+    return MoveCost(communication, local)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count

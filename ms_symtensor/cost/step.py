@@ -1,0 +1,127 @@
+"""The price of a rank's program: time of one training step and peak memory, by what they are spent on.
+
+    T = T_compute + T_communication + T_synchronisation + T_optimizer
+
+No overlap of communication and computation is assumed: MindSpore's collectives of tensor parallelism wait for their
+operator, and what of the gradients' is hidden depends on the run-time's schedule. The peak is
+
+    M = parameters + gradients + optimizer states + peak of live activations + communication buffers
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.move import local_time_s, node_cost
+from ms_symtensor.cost.operator import evaluate, operator_formulas
+from ms_symtensor.cost.parameter import parameter_cost
+from ms_symtensor.ops.placement import cuts_of
+from ms_symtensor.ops.registry import Rule, signature
+from ms_symtensor.ops.signature import OpView, Signature, view
+from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.program import Node, Phase, Program, Role
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.tensor.graph import Graph
+
+HCCL_BUFFER_B = 2 * 200 * 1024 * 1024
+"""Send and receive buffer of one communicator: HCCL_BUFFSIZE, 200 MB each by default (CANN, HCCL user guide)."""
+
+TIMES = ("compute", "communication", "synchronisation", "optimizer")
+MEMORIES = ("parameters", "gradients", "optimizer_states", "activations", "buffers")
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """`time_s` by TIMES, in seconds; `memory_B` by MEMORIES, in bytes at the peak of one rank."""
+
+    time_s: Mapping[str, float]
+    memory_B: Mapping[str, int]
+
+    @property
+    def step_time_s(self) -> float:
+        return sum(self.time_s.values())
+
+    @property
+    def peak_memory_B(self) -> int:
+        return sum(self.memory_B.values())
+
+
+def price(
+    graph: Graph, plan: StagePlan, program: Program, cluster: Cluster, rules: Mapping[str, Rule] | None = None
+) -> StepCost:
+    """Price of one step of `program`, which is `partition(graph, plan)`, on `cluster`."""
+    time = dict.fromkeys(TIMES, 0.0)
+    time["compute"] += _work_s(graph, plan, program, cluster, rules)
+    for node in program.nodes:
+        if node.role is Role.WORK:
+            continue
+        cost = node_cost(cluster, node.kind, node.group, *_traffic(program, node))
+        kind = "synchronisation" if node.role is Role.SYNC else "communication"
+        time[kind] += cost.communication_s
+        time["compute"] += cost.local_s
+    memory = dict.fromkeys(MEMORIES, 0)
+    for placement in program.parameters.values():
+        of = parameter_cost(cluster, placement, plan.settings, placement.dtype)
+        time["optimizer"] += of.update_s
+        memory["parameters"] += of.weight_B
+        memory["gradients"] += of.gradient_B
+        memory["optimizer_states"] += of.states_B
+    memory["activations"] = activation_peak_B(program)
+    groups = {n.group.ranks() for n in program.nodes if n.group is not None and n.kind != "StridedSlice"}
+    memory["buffers"] = HCCL_BUFFER_B * len(groups)
+    return StepCost(time, memory)
+
+
+def _traffic(program: Program, node: Node) -> tuple[int, int]:
+    return sum(program.tensors[t].size_B for t in node.inputs), sum(program.tensors[t].size_B for t in node.outputs)
+
+
+def _work_s(
+    graph: Graph, plan: StagePlan, program: Program, cluster: Cluster, rules: Mapping[str, Rule] | None
+) -> float:
+    """Seconds of the operators' own work. Equal operators under equal cuts are priced once."""
+    products: Counter[str] = Counter()
+    recomputed: Counter[str] = Counter()
+    total = 0.0
+    local: list[Node] = []
+    for node in program.nodes:
+        if node.role is not Role.WORK:
+            continue
+        if node.phase is Phase.BACKWARD:
+            products[node.op] += len(node.outputs)
+        elif node.phase is Phase.RECOMPUTE:
+            recomputed[node.op] += 1
+        local.append(node)
+    known: dict[tuple, tuple[float, float]] = {}
+    transparent = set()
+    for op in graph.ops:
+        seen = view(graph, op)
+        sig = signature(seen, rules)
+        if not sig.shardable:
+            transparent.add(op.name)
+            continue
+        strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
+        count = products[op.name]
+        key = (op.type, seen.inputs, seen.outputs, seen.arguments, strategy, count)
+        if key not in known:
+            cuts = cuts_of(seen, sig, strategy, plan.settings.device_num)
+            known[key] = _operator_s(seen, sig, cuts, count, cluster)
+        forward, backward = known[key]
+        total += forward * (1 + recomputed[op.name]) + backward
+    for node in local:
+        if node.op in transparent:
+            total += local_time_s(cluster, node.kind, sum(_traffic(program, node)))
+    return total
+
+
+def _operator_s(op: OpView, sig: Signature, cuts: Mapping[str, int], products: int, cluster: Cluster) -> tuple[float, float]:
+    costs = evaluate(operator_formulas(op, sig, products), sig, [cuts], cluster)
+    return float(costs.forward_s[0]), float(costs.backward_s[0]) if products else 0.0
+
+
+def model_flops_utilisation(forward_flops: float, step_time_s: float, device_num: int, peak_FLOPs: float) -> float:
+    """MFU: three times the forward products' FLOPs of the whole step over what the devices could do in its time."""
+    return 3.0 * forward_flops / (step_time_s * device_num * peak_FLOPs) if step_time_s > 0 else math.nan

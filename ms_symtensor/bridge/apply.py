@@ -59,8 +59,8 @@ def _strategies(cell: Any, graph: Graph, plan: Plan) -> list[tuple[Any, OpStrate
     if by_hand:
         shown = ", ".join(by_hand[:5]) + (f" and {len(by_hand) - 5} more" if len(by_hand) > 5 else "")
         raise InputError(
-            f"the network has strategies written by hand, on {shown}: remove these shard() calls to plan it, or keep them"
-            " and use audit"
+            f"the network has strategies written by hand, on {shown}: remove these shard() calls to plan it, or keep"
+            " them and use audit"
         )
     wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
     for path, (op, strategy) in strategies_by_primitive(graph, plan.stage).items():

@@ -9,6 +9,7 @@ from ms_symtensor.bridge.executor import front_end, without_lazy_inline
 from ms_symtensor.bridge.host import import_mindspore
 from ms_symtensor.bridge.mindir import Node, read_graph
 from ms_symtensor.bridge.parallel_context import stand_alone_context
+from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import Graph, Op, Parameter
 
@@ -33,6 +34,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         stack.enter_context(_graph_mode())
         stack.enter_context(_training_mode(cell))
         stack.enter_context(without_lazy_inline(cell))
+        stack.enter_context(fresh_scopes(cell))  # names without the marks of recompute, which is a plan's to choose
         owners = stack.enter_context(_tagged_primitives(cell))
         model, _ = front_end(cell, inputs, "capture")
     graph = read_graph(model)

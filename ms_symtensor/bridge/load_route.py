@@ -16,7 +16,9 @@ def compile_loaded(
 ) -> CompiledProgram:
     """The program of `rank` when MindSpore takes the strategies of `cell(*inputs)` from the operator-strategy `file`.
 
-    `cell` carries no strategies of its own; the settings are those of `plan`. Otherwise as `compile_rank`.
+    `cell` carries no strategies of its own; the settings are those of `plan`. Otherwise as `compile_rank`. MindSpore
+    keeps what it has loaded for the life of the process, and uses it for operators of the same name that a later file
+    leaves out: to judge a file that may be incomplete, start a new process.
     """
     settings = context_settings(plan.settings)
     with ascend_compiler(device_num, rank), stand_alone_context():

@@ -7,7 +7,6 @@ from typing import Any
 
 from ms_symtensor.bridge.apply import apply, remove
 from ms_symtensor.bridge.capture import capture
-from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.errors import InputError
 from ms_symtensor.strategy.file import load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
@@ -72,7 +71,7 @@ class StoredPlan:
 
         InputError if the plan is for another network.
         """
-        put(cell, _captured(cell, inputs), self.plan, self.graph)
+        put(cell, capture(cell, *inputs), self.plan, self.graph)
 
 
 def load_plan(path: str | os.PathLike[str]) -> StoredPlan:
@@ -90,7 +89,7 @@ def plan_network(cell: Any, *inputs: Any, device_num: int | None = None, **optio
 
     chosen = replace(current_options(), **options)
     number = _get_device_num() if device_num is None else device_num
-    graph = _captured(cell, inputs)
+    graph = capture(cell, *inputs)
     if chosen.strategy is not None:
         stored = load_plan(chosen.strategy)
         if stored.plan.device_num != number:
@@ -123,11 +122,6 @@ def forget(cell: Any) -> None:
     for _, owner in cell.cells_and_names():
         owner.__dict__.pop(_PLAN, None)
     remove(cell)
-
-
-def _captured(cell: Any, inputs: tuple[Any, ...]) -> Graph:
-    with fresh_scopes(cell):
-        return capture(cell, *inputs)
 
 
 def _searched(graph: Graph, device_num: int, options: Options) -> Plan:

@@ -41,6 +41,7 @@ def unset_recompute(cell: Any) -> None:
             for name in _CELL_STATE:
                 owner.__dict__.pop(name, None)
             owner.__dict__.update(state)
+            owner.__dict__["_cells"].pop("_recompute_cell", None)  # some versions keep it among the children
             for primitive in owner.__dict__.get("_primitives", {}).values():
                 if primitive is not None and _PRIMITIVE_ATTRIBUTE in primitive.attrs:
                     primitive.del_prim_attr(_PRIMITIVE_ATTRIBUTE)

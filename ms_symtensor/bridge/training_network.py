@@ -96,7 +96,8 @@ def _taken(network: Any, given: int, cell: Any) -> int:
     needed = sum(p.default is p.empty for p in positional)
     if given < needed:
         raise InputError(
-            f"{type(network).__name__} needs {needed} inputs, but {type(cell).__name__} is called with {given}: {_REMEDY}"
+            f"{type(network).__name__} needs {needed} inputs, but {type(cell).__name__} is called with {given}:"
+            f" {_REMEDY}"
         )
     return min(given, len(positional))
 

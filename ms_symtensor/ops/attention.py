@@ -1,6 +1,7 @@
 """Fused attention."""
 
 import math
+from dataclasses import replace
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, named
@@ -53,12 +54,14 @@ def flash_attention_score(op: OpView) -> Signature:
     cuttable_heads = heads if key_heads == 1 else key_heads
     key_length = key.shape[dims.index("s")] if "s" in dims else key.shape[0]
     seen = 0.5 if sparse_mode in _CAUSAL_MODES else 1.0
-    return named(
+    found = named(
         op, inputs, [statistics, statistics, (None,), dims],
-        sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")), entries=(*inputs, *[("b",)] * len(sequence_ends)),
+        sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")),
         unit=Unit.CUBE, flops_per_point=4.0 * (heads / cuttable_heads) * key_length * width * seen,
         keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
     )  # fmt: skip
+    # the lengths of packed sequences count as entries of the strategy
+    return replace(found, entries=(*found.inputs, *[("b",)] * len(sequence_ends)))
 
 
 def _layout(op: OpView) -> str:

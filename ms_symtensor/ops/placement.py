@@ -25,13 +25,14 @@ class OpStrategy:
 class PartialSum:
     """Partial results combined over `group` by one collective, ReduceScatter along dim `dim` or (None) AllReduce.
 
-    They have the shape (per device) of output number `output`, before it is scattered.
+    They have the shape (per device) of output number `output` before it is scattered, and its element type or `dtype`.
     """
 
     group: DeviceGroup
     combine: Combine
     dim: int | None = None
     output: int = 0
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
                 "input strategy gives, and no partial sum is left to scatter"
             )
         return Placement(inputs, computed, computed, None)
-    partial = PartialSum(DeviceGroup(matrix, axes), signature.combine, output=signature.partial_output)
+    partial = PartialSum(DeviceGroup(matrix, axes), signature.combine, None, signature.partial_output, signature.partial_dtype)
     whole = Placement(inputs, computed, computed, partial)
     if strategy.outputs is None:
         return _scattered(op, signature, whole) if _scatters_unasked(signature, whole) else whole

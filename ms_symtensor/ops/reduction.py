@@ -17,12 +17,15 @@ def reduction(combine: Combine, keeps_inputs: tuple[int, ...] = (), keeps_output
 
 
 def arg_with_value(combine: Combine) -> Callable[[OpView], Signature]:
-    """Index and value of the largest or smallest element along one axis."""
+    """Index and value of the largest or smallest element along one axis.
+
+    Where the axis is cut MindSpore combines the values only: the index is the local one.
+    """
 
     def rule(op: OpView) -> Signature:
         dims = dims_like(len(op.inputs[0].shape))
         axes = positive(op.argument(0, "axis", 0), len(dims))
-        return _reduced(op, dims, axes, combine=combine, keeps_outputs=(0,))
+        return _reduced(op, dims, axes, combine=combine, partial_output=1, keeps_outputs=(0,))
 
     return rule
 
@@ -60,7 +63,8 @@ RULES = {
     **dict.fromkeys(("ReduceMean", "MeanExt"), reduction(Combine.MEAN)),
     "ReduceMax": reduction(Combine.MAX, (0,), (0,)),
     "ReduceMin": reduction(Combine.MIN, (0,), (0,)),
-    **dict.fromkeys(("ReduceAny", "ReduceAll"), reduction(Combine.MAX, differentiable=())),
+    "ReduceAny": reduction(Combine.SUM, differentiable=()),
+    "ReduceAll": reduction(Combine.PROD, differentiable=()),
     "ArgMaxWithValue": arg_with_value(Combine.MAX),
     "ArgMinWithValue": arg_with_value(Combine.MIN),
     **dict.fromkeys(("TopK", "TopkExt"), top_k),

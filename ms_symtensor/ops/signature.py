@@ -38,6 +38,7 @@ class Combine(Enum):
 
     SUM = "sum"
     MEAN = "mean"  # a sum, then divided by the number of partial results
+    PROD = "prod"
     MAX = "max"
     MIN = "min"
 
@@ -96,7 +97,7 @@ class Signature:
       `scatters_unasked` they are scattered even without an out_strategy, where that dim is whole and divides; with
       `scatters_whole_only` they cannot be where that dim is cut.
     - `inner`: dims that are summed inside the operator although outputs have them (the norm of a cut vector); the partial
-      sum is of the shape of output number `partial_output`.
+      sum is of the shape of output number `partial_output`, and of element type `partial_dtype` where that is another one.
     - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads; where `bilinear`, the gradient of
       an input reads only the other inputs (MatMul, Mul).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
@@ -126,6 +127,7 @@ class Signature:
     scatters_whole_only: bool = False
     inner: tuple[str, ...] = ()
     partial_output: int = 0
+    partial_dtype: str | None = None
 
     @cached_property
     def cuttable(self) -> tuple[str, ...]:

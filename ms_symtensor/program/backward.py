@@ -63,12 +63,25 @@ class _Differentiator:
             wanted = self._pass_on(node, wanted, gradients[0], _PASSED_ON[node.kind])
         kept_in = [node.inputs[p] for p in sig.keeps_inputs]
         kept_out = [node.outputs[p] for p in sig.keeps_outputs]
+        self._combine_inside(node)
         if sig.bilinear:
             for tensor in wanted:
                 others = [t for t in kept_in if t != tensor] or kept_in[:1]
                 self._gradient_of(node, (tensor,), gradients, others)
         elif wanted:
             self._gradient_of(node, tuple(wanted), gradients, kept_in + kept_out)
+
+    def _combine_inside(self, node: Node) -> None:
+        """A statistic that the forward pass combines for the other outputs (a norm's, cut along it) has a gradient too."""
+        placement = self.half.placements.get(node.op)
+        partial = placement.partial if placement is not None else None
+        if partial is None or partial.output == 0:
+            return
+        statistic = node.outputs[partial.output]
+        self.builder.node(
+            "AllReduce", (statistic,), (self.builder.tensors[statistic],), op=node.op, role=Role.COMBINE,
+            phase=Phase.BACKWARD, group=partial.group, block=node.block,
+        )  # fmt: skip
 
     def _pass_on(self, node: Node, wanted: list[int], gradient: int, positions: tuple[int, ...] | None) -> list[int]:
         shape = self.builder.tensors[node.outputs[0]].shape

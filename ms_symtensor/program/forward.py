@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.ops.placement import OpStrategy, Placement, place
+from ms_symtensor.ops.placement import OpStrategy, PartialSum, Placement, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.builder import Builder
@@ -155,21 +155,22 @@ class _Writer:
         builder = self.out.builder
         types = tuple(TensorType(lay.slice_shape, t.dtype) for lay, t in zip(placement.computed, op.outputs, strict=False))
         outputs = list(builder.node(op.type, tuple(inputs), types, op=op.name, block=op.block))
-        if placement.partial is not None:
-            outputs[0] = self._combine(op, placement, outputs[0])
+        partial = placement.partial
+        combined = -1 if partial is None else partial.output
+        made = outputs[combined] if partial is not None else -1
+        if partial is not None:
+            outputs[combined] = self._combine(op, placement, partial, made)
         for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
             grad = needs and "float" in op.outputs[index].dtype and not op.attribute("stop_gradient", False)
             self._define(OpOutput(op.name, index), Value(tensor, layout, grad))
-            if grad and placement.partial is not None and index == 0:
-                self.out.needs_gradient.add(builder.nodes[-2].outputs[0])
+            if grad and index == combined:
+                self.out.needs_gradient.add(made)
 
-    def _combine(self, op: Op, placement: Placement, tensor: int) -> int:
-        partial, kind = placement.partial, op.outputs[0].dtype
-        assert partial is not None
-        shape = placement.outputs[0].slice_shape
+    def _combine(self, op: Op, placement: Placement, partial: PartialSum, tensor: int) -> int:
+        kind = TensorType(placement.outputs[partial.output].slice_shape, op.outputs[partial.output].dtype)
         (combined,) = self.out.builder.node(
             "AllReduce" if partial.dim is None else "ReduceScatter",
-            (tensor,), (TensorType(shape, kind),), op=op.name, role=Role.COMBINE, group=partial.group, block=op.block,
+            (tensor,), (kind,), op=op.name, role=Role.COMBINE, group=partial.group, block=op.block,
         )  # fmt: skip
         return combined
 

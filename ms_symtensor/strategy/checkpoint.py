@@ -23,9 +23,9 @@ _SAVES = 2  # per compile
 def strategy_checkpoint(graph: Graph, plan: StagePlan, optimizer_states: Iterable[str] = ()) -> dict[str, Any]:
     """The checkpoint of `graph` under `plan` as plain data, keys sorted.
 
-    `optimizer_states` are the names that an optimizer puts before those of the parameters for its states ("adam_m", "adam_v"
-    for AdamWeightDecay); states lie as their parameters do. `current_stage` is a count of saves in MindSpore: 2 after
-    the first compile of a process. Errors: those of `partition`.
+    `optimizer_states` are the names that an optimizer puts before those of the parameters for its states: "adam_m" and
+    "adam_v" for AdamWeightDecay; states lie as their parameters do. `current_stage` is a count of saves in MindSpore: 2
+    after the first compile of a process. Errors: those of `partition`.
     """
     placements = partition(graph, plan).parameters
     layouts = {}

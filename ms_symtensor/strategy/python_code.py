@@ -35,7 +35,7 @@ def python_code(graph: Graph, plan: Plan) -> str:
             "",
             "",
             "def shard(net):",
-            f'{_INDENT}"""Give the primitives of `net` ({graph.name}) their strategies; recompute blocks of the plan."""',
+            f'{_INDENT}"""Set the strategies of the primitives of `net` ({graph.name}), and what is recomputed."""',
             *(f"{_INDENT}{line}" for line in body),
             "",
         ]

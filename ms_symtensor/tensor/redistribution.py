@@ -32,10 +32,11 @@ class Step:
     """One operator on the local slice.
 
     `kind` is MindSpore's: AllGather and ReduceScatter (always along dim 0), AlltoAll, StridedSlice, Split, Concat,
-    Reshape; in the gradient also StridedSliceGrad and SplitWithSize. `group` holds the ranks that take part (or among
-    which a StridedSlice takes its `redistribution_groups.position`), None for Split, Concat and Reshape. `dim` is the tensor dim that is
-    gathered, scattered, sliced, split or joined; an AlltoAll splits `dim` and joins `concat_dim`. Shapes are local; a
-    Split's output and a Concat's input are the whole tensor, in `pieces` parts.
+    Reshape; in the gradient also StridedSliceGrad (and Split is named SplitWithSize there, except in 2.7). `group` holds
+    the ranks that take part, or among which a StridedSlice takes its `redistribution_groups.position`; None for Split,
+    Concat and Reshape. `dim` is the tensor dim that is gathered, scattered, sliced, split or joined; an AlltoAll splits
+    `dim` and joins `concat_dim`. Shapes are local; a Split's output and a Concat's input are the whole tensor, in
+    `pieces` parts.
     """
 
     kind: str
@@ -196,7 +197,7 @@ def _steps(move: Move, shape: Shape) -> list[Step]:
 
 _GRADIENT_KIND = {
     "AllGather": "ReduceScatter", "AlltoAll": "AlltoAll", "StridedSlice": "StridedSliceGrad", "Split": "Concat",
-    "Concat": "SplitWithSize", "Reshape": "Reshape",
+    "Concat": "Split", "Reshape": "Reshape",
 }  # fmt: skip
 
 

@@ -93,6 +93,14 @@ def test_names_do_not_depend_on_what_was_compiled_before(graph):
     assert capture(net, empty(TOKENS, dtype=ms.int32)) == graph
 
 
+def test_recompute_does_not_change_the_graph(graph):
+    with no_init_parameters():
+        net = Net()
+    net.layers[1].recompute()
+    assert capture(net, empty(TOKENS, dtype=ms.int32)) == graph
+    assert net.layers[1].get_scope() == "recompute_"
+
+
 def test_parallel_settings_of_the_user_survive(net):
     context.set_auto_parallel_context(
         parallel_mode="semi_auto_parallel", dataset_strategy=((2, 1),), gradients_mean=True

@@ -57,36 +57,37 @@ def execute(steps: tuple[Step, ...], local: Slices) -> Slices:
     """`steps` on all ranks at once; shapes are checked on the way."""
     parts: list[list[np.ndarray]] = []
     for step in steps:
-        if step.kind in ("Concat",):
-            local = [np.concatenate(own, step.dim) for own in parts]
+        if step.kind == "Concat":
+            local = [np.concatenate(own, step.dim or 0) for own in parts]
             assert {len(own) for own in parts} == {step.pieces}
         else:
             assert {a.shape for a in local} == {step.input_shape}
         ranks = [step.group.ranks(rank) if step.group else () for rank in range(len(local))]
-        size = step.group.size if step.group else 1
+        group, dim = step.group or DeviceGroup((1,), ()), step.dim or 0
+        size = group.size
         match step.kind:
             case "Reshape":
                 local = [a.reshape(step.output_shape) for a in local]
-            case "Split" | "SplitWithSize":
-                parts = [np.split(a, step.pieces, step.dim) for a in local]
+            case "Split":
+                parts = [np.split(a, step.pieces, dim) for a in local]
             case "AllGather":
                 local = [np.concatenate([local[r] for r in members]) for members in ranks]
             case "ReduceScatter":
                 sums = [np.split(sum(local[r] for r in members), size) for members in ranks]
                 local = [sums[rank][ranks[rank].index(rank)] for rank in range(len(local))]
             case "StridedSlice":
-                local = [np.split(a, size, step.dim)[position(step.group, rank)] for rank, a in enumerate(local)]
+                local = [np.split(a, size, dim)[position(group, rank)] for rank, a in enumerate(local)]
             case "StridedSliceGrad":
                 padded = []
                 for rank, a in enumerate(local):
                     whole = np.zeros(step.output_shape, a.dtype)
-                    np.split(whole, size, step.dim)[position(step.group, rank)][...] = a
+                    np.split(whole, size, dim)[position(group, rank)][...] = a
                     padded.append(whole)
                 local = padded
             case "AlltoAll":
-                sent = [np.split(a, size, step.dim) for a in local]
+                sent = [np.split(a, size, dim) for a in local]
                 local = [
-                    np.concatenate([sent[r][members.index(rank)] for r in members], step.concat_dim)
+                    np.concatenate([sent[r][members.index(rank)] for r in members], step.concat_dim or 0)
                     for rank, members in enumerate(ranks)
                 ]
         assert {a.shape for a in local} == {step.output_shape}
@@ -142,7 +143,7 @@ def test_gather_along_dim_1_takes_the_parts_apart_and_joins_them() -> None:
         ("AllGather", (32, 8), (4, 5, 6, 7)), ("Split", (32, 8)), ("Concat", (8, 32)),
     ]  # fmt: skip
     assert kinds_and_ranks(backward(steps), 5) == [
-        ("SplitWithSize", (8, 32)), ("Concat", (32, 8)), ("ReduceScatter", (8, 8), (4, 5, 6, 7)),
+        ("Split", (8, 32)), ("Concat", (32, 8)), ("ReduceScatter", (8, 8), (4, 5, 6, 7)),
     ]  # fmt: skip
 
 

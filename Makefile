@@ -1,0 +1,33 @@
+# make install: .venv with everything, MindSpore included. demo, test and check call it.
+PYTHON ?= python3
+VENV := .venv
+MINDSPORE := 2.10.0
+INSTALLED := $(VENV)/.installed
+BIN := $(VENV)/bin
+PLAN := plan/llama2_7b
+
+.PHONY: install demo test check clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): setup.py Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' || \
+	    { echo "MindSpore $(MINDSPORE) needs Python 3.10 to 3.12: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[mindspore,test]' 'mindspore==$(MINDSPORE)'
+	touch $@
+
+demo: install
+	$(BIN)/symtensor plan llama2_7b --cluster atlas_800t_a2 --device-num 8 --global-batch-size 16 --seq-length 4096 --out $(PLAN)
+	$(BIN)/symtensor verify $(PLAN)
+
+test: install
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) plan build dist *.egg-info

@@ -1,0 +1,29 @@
+"""Which tensors of a graph have a gradient: those that a trainable parameter reaches through differentiable operators."""
+
+from collections.abc import Mapping
+
+from ms_symtensor.ops.signature import Signature
+from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, Source
+
+
+def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
+    """Sources (operator outputs and parameters) through which a gradient flows back."""
+    found: set[Source] = {ParameterRef(p.name) for p in graph.parameters if p.requires_grad}
+    for op in graph.ops:
+        chosen = signatures[op.name].differentiable
+        inputs = graph.tensor_inputs(op)
+        wanted = inputs if chosen is None else tuple(inputs[i] for i in chosen)
+        if any(s in found for s in wanted) and not op.attribute("stop_gradient", False):
+            found.update(OpOutput(op.name, i) for i, t in enumerate(op.outputs) if "float" in t.dtype)
+    return frozenset(found)
+
+
+def gradient_inputs(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], name: str) -> int:
+    """How many tensor inputs of operator `name` need a gradient; 0 where its outputs have none."""
+    op = graph.op_by_name[name]
+    if not any(OpOutput(name, i) in found for i in range(len(op.outputs))):
+        return 0
+    chosen = signatures[name].differentiable
+    inputs = graph.tensor_inputs(op)
+    positions = range(len(inputs)) if chosen is None else chosen
+    return sum(inputs[i] in found for i in positions)

@@ -1,0 +1,100 @@
+"""Exact minimisation of a sum of small tables: min f(x) = Σ_k f_k(x_S_k) over discrete variables x.
+
+Variables are eliminated one after the other (dynamic programming over the graph's separators; Bertelè and Brioschi,
+Nonserial Dynamic Programming, 1972): all tables that mention x_i are added, the minimum over x_i is a new table over its
+neighbours. The result is exact; the cost is exponential only in the size of the separators, which are small where a
+network is a chain with short cuts. The next variable is the one that leaves the smallest table.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.errors import InputError
+
+Table = NDArray[np.float64]
+
+MAX_ENTRIES = 1 << 27
+"""Largest table that is built, 1 GiB of float64; a graph that needs more is refused rather than swapped."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A table over the variables `scope` (ascending); axis k of `table` runs over the values of variable `scope[k]`."""
+
+    scope: tuple[int, ...]
+    table: Table
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The least value of the sum, and the value of every variable there (the first one of equals)."""
+
+    value: float
+    assignment: tuple[int, ...]
+
+
+def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Variables in the order in which they are eliminated: always the one that leaves the smallest table."""
+    neighbours: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
+    for scope in scopes:
+        for v in scope:
+            neighbours[v].update(u for u in scope if u != v)
+    order = []
+    left = set(neighbours)
+    while left:
+        chosen = min(left, key=lambda v: (math.prod(sizes[u] for u in neighbours[v]), v))
+        around = neighbours.pop(chosen)
+        for u in around:
+            neighbours[u] |= around - {u}
+            neighbours[u].discard(chosen)
+        left.remove(chosen)
+        order.append(chosen)
+    return tuple(order)
+
+
+def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[int] | None = None) -> Minimum:
+    """The minimum of Σ `factors` over variables with `sizes` values each.
+
+    Errors: InputError if an intermediate table would exceed MAX_ENTRIES. An infeasible sum has the value inf.
+    """
+    if order is None:
+        order = elimination_order(sizes, [f.scope for f in factors])
+    remaining = list(factors)
+    choices: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = []
+    constant = 0.0
+    for variable in order:
+        mine = [f for f in remaining if variable in f.scope]
+        remaining = [f for f in remaining if variable not in f.scope]
+        scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}))
+        joint = _sum(mine, (*scope, variable), sizes)
+        choices.append((variable, scope, np.argmin(joint, axis=-1)))
+        least = np.min(joint, axis=-1)
+        if scope:
+            remaining.append(Factor(scope, least))
+        else:
+            constant += float(least)
+    value = constant + sum(float(f.table) for f in remaining)
+    found = [0] * len(sizes)
+    for variable, scope, argument in reversed(choices):
+        found[variable] = int(argument[tuple(found[v] for v in scope)])
+    return Minimum(value, tuple(found))
+
+
+def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int]) -> Table:
+    """The sum of `factors` as one table whose axes are `scope`."""
+    shape = tuple(sizes[v] for v in scope)
+    if math.prod(shape) > MAX_ENTRIES:
+        raise InputError(
+            f"the search would need a table of {math.prod(shape)} entries; this graph joins too many operators at one tensor"
+        )
+    total = np.zeros(shape)
+    for factor in factors:
+        axes = [scope.index(v) for v in factor.scope]
+        table = np.moveaxis(factor.table, range(len(axes)), np.argsort(np.argsort(axes)))
+        index = [slice(None) if i in axes else None for i in range(len(scope))]
+        total += table[tuple(index)]
+    return total

@@ -1,0 +1,91 @@
+"""Identical blocks become one block and a count, so that the search does not grow with depth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TupleInput
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Operators by class: members of a class stand at the same place of identical blocks and share one strategy.
+
+    `class_of` maps operator names to class numbers, `members` lists the operators of every class in the graph's order.
+    """
+
+    class_of: Mapping[str, int]
+    members: tuple[tuple[Op, ...], ...]
+
+
+def fold(graph: Graph) -> Fold:
+    """Classes of `graph`'s operators; an operator outside repeated blocks is a class of its own.
+
+    Blocks of one list (`layers.0`, `layers.1`, …) are identical if their operators agree one by one in type, shapes and
+    arguments; a block that differs from the first keeps classes of its own.
+    """
+    blocks: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        if op.block is not None:
+            blocks.setdefault(op.block, []).append(op)
+    first: dict[tuple, str] = {}
+    twin: dict[str, str] = {}
+    for name, ops in blocks.items():
+        form = (name.rpartition(".")[0], tuple(_form(graph, op) for op in ops))
+        twin[name] = first.setdefault(form, name)
+    class_of: dict[str, int] = {}
+    members: list[list[Op]] = []
+    place: dict[str, int] = {}
+    of_place: dict[tuple[str, int], int] = {}
+    for op in graph.ops:
+        if op.block is None:
+            class_of[op.name] = len(members)
+            members.append([op])
+            continue
+        position = place[op.block] = place.get(op.block, -1) + 1
+        key = (twin[op.block], position)
+        if key not in of_place:
+            of_place[key] = len(members)
+            members.append([])
+        class_of[op.name] = of_place[key]
+        members[of_place[key]].append(op)
+    return Fold(class_of, tuple(map(tuple, members)))
+
+
+def _form(graph: Graph, op: Op) -> tuple:
+    types = tuple(graph.type_of(s) for s in graph.tensor_inputs(op))
+    return (op.type, types, op.outputs, op.attributes, tuple(type(s).__name__ for s in op.inputs))
+
+
+def repeated_blocks(graph: Graph) -> tuple[str, ...]:
+    """Names of the blocks that have a twin, in order."""
+    by_first: dict[int, list[str]] = {}
+    folded = fold(graph)
+    for op in graph.ops:
+        if op.block is not None:
+            names = by_first.setdefault(folded.class_of[op.name], [])
+            names.append(op.block)
+    groups = [tuple(names) for names in by_first.values() if len(names) > 1]
+    return tuple(dict.fromkeys(name for names in groups for name in names))
+
+
+def shorten(graph: Graph, keep: int) -> Graph:
+    """`graph` with only the first `keep` of its repeated blocks; what read a later block reads the last kept one."""
+    blocks = repeated_blocks(graph)
+    if keep >= len(blocks):
+        return graph
+    folded = fold(graph)
+    kept_blocks = set(blocks[:keep])
+    last = {folded.class_of[op.name]: op.name for op in graph.ops if op.block == blocks[keep - 1]}
+    gone = {op.name for op in graph.ops if op.block in set(blocks) - kept_blocks}
+
+    def moved(source: Source) -> Source:
+        if isinstance(source, TupleInput):
+            return TupleInput(tuple(moved(s) for s in source.items))
+        if isinstance(source, OpOutput) and source.op in gone:
+            return OpOutput(last[folded.class_of[source.op]], source.index)
+        return source
+
+    ops = tuple(replace(op, inputs=tuple(map(moved, op.inputs))) for op in graph.ops if op.name not in gone)
+    used = {s.name for op in ops for s in op.inputs if type(s).__name__ == "ParameterRef"}
+    parameters = tuple(p for p in graph.parameters if p.name in used)
+    return replace(graph, ops=ops, parameters=parameters, output=moved(graph.output))

@@ -1,0 +1,389 @@
+"""The optimisation problem of one stage, written as tables.
+
+    min over strategies x  T(x) + λ (M(x) - M_max)
+
+    T(x) = Σ_v n_v [ (1 + r ρ_v) F_v(x_v) + B_v(x_v) ] + Σ_p P_p(x) + Σ_t n_t [ (1 + r ρ_t) F_t(x) + B_t(x) ]
+    M(x) = Σ_p W_p(x) + Σ_t n_t [ (1 - r) K_t(x) + r R_t(x) ]
+
+over classes of operators v (own work and partial sums, forward F and backward B), parameters p (synchronisation, update,
+memory W) and tensors t between operators (moves F and B, bytes kept for the backward pass: K without, R with
+recomputation). r is the fraction of the repeated blocks that is recomputed; ρ tells whether something is computed again
+there. T is exactly what `cost.step` charges for the partitioned program, but for gradients that meet after different
+moves; M leaves out what lives only for a moment, so that it never exceeds the true peak.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.move import local_time_s
+from ms_symtensor.cost.parameter import parameter_cost
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.placement import strategy_of
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.parameters import is_synchronised, place_parameter
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.search.elimination import Factor, elimination_order
+from ms_symtensor.search.folding import fold, repeated_blocks, shorten
+from ms_symtensor.search.tensors import Pairs, Tensor, layouts_at, same_layout, tensors
+from ms_symtensor.search.variables import Variables, layout_B, transparent_s, variables
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
+from ms_symtensor.tensor.layout import Layout
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Tables over one scope: seconds forward (again where recomputed), backward, bytes kept without and with recomputation."""
+
+    scope: tuple[int, ...]
+    forward_s: Array
+    again_s: Array
+    backward_s: Array
+    kept_B: Array
+    kept_recomputed_B: Array
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The tables of `graph` on `device_num` devices of `cluster`; parameters are added per setting by `parameter_terms`."""
+
+    graph: Graph
+    cluster: Cluster
+    device_num: int
+    known: Variables
+    blocks: tuple[str, ...]
+    terms: tuple[Terms, ...]
+    order: tuple[int, ...]
+    parameters: tuple[tuple[int, Parameter, tuple[Layout, ...], str, tuple[str, ...]], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(v.strategies) for v in self.known.items)
+
+    @property
+    def candidates(self) -> int:
+        """How many operator strategies are priced, over all classes."""
+        return sum(self.sizes)
+
+
+def problem(graph: Graph, cluster: Cluster, device_num: int, rules: Mapping[str, Rule] | None = None) -> Problem:
+    """Write down the problem of `graph`.
+
+    Errors: UnknownOperatorError.
+    """
+    known = variables(graph, fold(graph), cluster, device_num, rules)
+    blocks = repeated_blocks(graph)
+    again = _computed_again(graph, known, blocks, device_num, rules)
+    pairs = Pairs(cluster, enable_alltoall=False)
+    terms = [_own_terms(known, number, again) for number in range(len(known.items))]
+    terms += _transparent_terms(graph, known, cluster, device_num, again)
+    for tensor, count in tensors(graph, known).items():
+        terms += _tensor_terms(known, tensor, count, pairs, cluster, device_num, again)
+    shared = list(_parameters(graph, known))
+    terms += _tied(known, shared)
+    sizes = tuple(len(v.strategies) for v in known.items)
+    order = elimination_order(sizes, [t.scope for t in terms])
+    return Problem(graph, cluster, device_num, known, blocks, tuple(terms), order, tuple(_first(shared)))
+
+
+def factors(of: Problem, parameters: list[Terms], recomputed: float, price_s_per_B: float) -> list[Factor]:
+    """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope."""
+    joint: dict[tuple[int, ...], Array] = {}
+    for t in (*of.terms, *parameters):
+        table = t.forward_s + recomputed * t.again_s + t.backward_s
+        if price_s_per_B:
+            table = table + price_s_per_B * ((1 - recomputed) * t.kept_B + recomputed * t.kept_recomputed_B)
+        joint[t.scope] = joint[t.scope] + table if t.scope in joint else table
+    return [Factor(scope, table) for scope, table in joint.items()]
+
+
+def objective(of: Problem, parameters: list[Terms], recomputed: float, choice: tuple[int, ...]) -> tuple[float, float]:
+    """Seconds and kept bytes of one choice of candidates."""
+    time = memory = 0.0
+    for t in (*of.terms, *parameters):
+        at = tuple(choice[v] for v in t.scope)
+        time += t.forward_s[at] + recomputed * t.again_s[at] + t.backward_s[at]
+        memory += (1 - recomputed) * t.kept_B[at] + recomputed * t.kept_recomputed_B[at]
+    return float(time), float(memory)
+
+
+# -- operators -------------------------------------------------------------------------------------------------------------
+
+
+def _computed_again(
+    graph: Graph, known: Variables, blocks: tuple[str, ...], device_num: int, rules: Mapping[str, Rule] | None
+) -> frozenset[int]:
+    """The variables whose work is done again in a recomputed block: read off a small program, partitioned with no cuts."""
+    if not blocks:
+        return frozenset()
+    small = shorten(graph, 2)
+    strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
+    settings = Settings(device_num, recompute=dict.fromkeys(blocks[:2], Recompute()))
+    program = partition(small, StagePlan(strategies, settings), rules)
+    nodes = (n for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
+    return frozenset(known.index[n.op] for n in nodes if n.op in known.index)
+
+
+def _own_terms(known: Variables, number: int, again: frozenset[int]) -> Terms:
+    v = known.items[number]
+    zero = np.zeros(len(v.strategies))
+    forward = v.count * v.forward_s
+    return Terms((number,), forward, forward if number in again else zero, v.count * v.backward_s, zero, zero)
+
+
+def _transparent_terms(
+    graph: Graph, known: Variables, cluster: Cluster, device_num: int, again: frozenset[int]
+) -> list[Terms]:
+    """Casts of activations, in the layout of the tensor they cast; and the additions where gradients of several users meet."""
+    from ms_symtensor.search.tensors import _maker  # the same walk to the tensor's maker
+
+    found: Counter[tuple] = Counter()
+    for op in graph.ops:
+        if op.name in known.index or op.type == "Reshape":
+            continue
+        source = graph.tensor_inputs(op)[0]
+        end = _maker(graph, known, source)
+        kind = graph.type_of(source)
+        if end is not None and end[0] >= 0 and kind is not None:
+            found[end, kind.shape, kind.dtype, op.outputs[0].dtype, OpOutput(op.name) in known.gradients, bool(op.block)] += 1
+    terms = []
+    for (end, shape, source_type, target_type, trains, in_block), count in found.items():
+        layouts = layouts_at(known, end, shape, device_num)
+        one = np.array([transparent_s(cluster, x, source_type, target_type) for x in layouts]) * count
+        zero = np.zeros(len(layouts))
+        terms.append(Terms((end[0],), one, one if in_block and again else zero, one if trains else zero, zero, zero))
+    for source in known.gradients:
+        users = graph.users.get(source, ()) if isinstance(source, OpOutput) else ()
+        if len(users) < 2:
+            continue
+        end = _maker(graph, known, source)
+        kind = graph.type_of(source)
+        if end is None or end[0] < 0 or kind is None:
+            continue
+        layouts = layouts_at(known, end, kind.shape, device_num)
+        bytes_ = np.array([layout_B(x, kind.dtype) for x in layouts], dtype=float)
+        add = np.array([local_time_s(cluster, "AddN", (len(users) + 1) * b) for b in bytes_])
+        zero = np.zeros(len(layouts))
+        terms.append(Terms((end[0],), zero, zero, add, zero, zero))
+    return terms
+
+
+# -- tensors ---------------------------------------------------------------------------------------------------------------
+
+JOINT_READERS = 3
+"""Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
+
+
+def _tensor_terms(
+    known: Variables, tensor: Tensor, count: int, pairs: Pairs, cluster: Cluster, device_num: int, again: frozenset[int]
+) -> list[Terms]:
+    terms = []
+    for start in range(0, len(tensor.readers), JOINT_READERS):
+        readers = tensor.readers[start : start + JOINT_READERS]
+        terms.append(_group_terms(known, tensor, readers, count, pairs, device_num, again))
+    if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
+        size = np.array(
+            [layout_B(x, tensor.dtype) for x in layouts_at(known, tensor.maker, tensor.shape, device_num)], dtype=float
+        )
+        zero = np.zeros(len(size))
+        kept = size * count if tensor.maker_keeps else zero
+        again_kept = size * count if tensor.crosses else zero
+        inside = known.items[tensor.maker[0]].op.block is not None
+        terms.append(Terms((tensor.maker[0],), zero, zero, zero, kept, again_kept if inside else kept))
+    return terms
+
+
+def _group_terms(
+    known: Variables, tensor: Tensor, readers: tuple, count: int, pairs: Pairs, device_num: int, again: frozenset[int]
+) -> Terms:
+    """The table of one tensor and some of its readers: equal readers share a move and a kept copy.
+
+    Moves forward are shared by readers in equal layouts. Backward they are shared only if all gathers of the tensor are
+    alike (MindSpore merges all of them or none).
+    """
+    makers = layouts_at(known, tensor.maker, tensor.shape, device_num)
+    wanted = [layouts_at(known, r.end, tensor.reader_shape, device_num) for r in readers]
+    costs = [pairs.cost(makers, layouts, tensor.dtype) for layouts in wanted]
+    k = len(readers)
+
+    def spread(table: NDArray, *axes: int) -> NDArray:
+        """`table` over (maker, reader i) or (reader i, reader j) as an array over (maker, reader 1, …, reader k)."""
+        index: list = [None] * (k + 1)
+        for axis in axes:
+            index[axis] = slice(None)
+        return table[tuple(index)]
+
+    same = {
+        (j, i): spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1) for i in range(k) for j in range(i)
+    }  # fmt: skip
+    shape = (len(makers), *(len(w) for w in wanted))
+    forward, again_s, kept = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    apart, together = np.zeros(shape), np.zeros(shape)
+    alike = np.ones(shape, bool)
+    size = size_B(tensor.dtype)
+    for i, reader in enumerate(readers):
+        first = np.ones((1,) * (k + 1), bool)
+        for j in range(i):
+            first = first & ~same[j, i]
+        there = spread(costs[i].forward_s, 0, i + 1)
+        move = np.where(first, there, np.where(np.isinf(there), np.inf, 0.0))
+        forward += move
+        if reader.end[0] in again:
+            again_s += np.where(np.isinf(move), 0.0, move)
+        if tensor.has_gradient:
+            back = spread(costs[i].backward_s, 0, i + 1)
+            apart += back
+            together += np.where(first, back, 0.0)
+            for j in range(i):
+                gather = spread(costs[j].gathers, 0, j + 1) & spread(costs[i].gathers, 0, i + 1)
+                alike = alike & (same[j, i] | ~gather)
+        if reader.kept:
+            bytes_ = np.array([_elements(x) * size for x in wanted[i]], dtype=float)
+            new = first
+            for j in range(i):
+                if not readers[j].kept:
+                    new = _without(new, j, i, readers, same)
+            if tensor.maker_keeps:
+                new = new & spread(costs[i].moves, 0, i + 1)
+            kept += np.where(new, spread(bytes_, i + 1), 0.0)
+    backward = np.where(alike, together, apart)
+    scope = [tensor.maker[0], *(r.end[0] for r in readers)]
+    inside = all(r.inside for r in readers) and bool(again)
+    tables = [count * t for t in (forward, again_s, backward, kept)]
+    scope_out, reduced = _distinct_axes(scope, tables)
+    zero = np.zeros(reduced[0].shape)
+    recomputed = zero if inside or _in_block(known, readers) else reduced[3]
+    return Terms(scope_out, reduced[0], reduced[1], reduced[2], reduced[3], recomputed)
+
+
+def _without(new: NDArray, j: int, i: int, readers: tuple, same: dict) -> NDArray:
+    """Where reader i is first among the *kept* readers: an equal reader j that is not kept does not count."""
+    others = np.ones_like(new)
+    for h in range(i):
+        if readers[h].kept:
+            others = others & ~same[h, i]
+    return others
+
+
+def _in_block(known: Variables, readers: tuple) -> bool:
+    return all(known.items[r.end[0]].op.block is not None for r in readers)
+
+
+def _elements(layout: Layout) -> int:
+    count = 1
+    for n in layout.slice_shape:
+        count *= n
+    return count
+
+
+def _distinct_axes(scope: list[int], tables: list[Array]) -> tuple[tuple[int, ...], list[Array]]:
+    """Drop the axis of the network's input, join axes of the same variable (a diagonal), and sort axes by variable."""
+    letters = {v: chr(ord("a") + k) for k, v in enumerate(sorted({v for v in scope if v >= 0}))}
+    source = "".join(letters.get(v, "z") for v in scope)
+    target = "".join(letters[v] for v in sorted(letters))
+    if "z" in source:
+        tables = [t.reshape(t.shape[1:]) if source[0] == "z" else t for t in tables]
+        source = source.replace("z", "")
+    with np.errstate(invalid="ignore"):
+        return tuple(sorted(letters)), [np.ascontiguousarray(np.einsum(f"{source}->{target}", t)) for t in tables]
+
+
+# -- parameters ------------------------------------------------------------------------------------------------------------
+
+
+def _parameters(graph: Graph, known: Variables):  # type: ignore[no-untyped-def] # an iterator of the tuples below
+    """(variable, parameter, layouts by candidate, element type in use, names of the Casts) for every use of a parameter."""
+    for op in graph.ops:
+        if op.name not in known.index:
+            continue
+        number = known.index[op.name]
+        for position, source in enumerate(graph.tensor_inputs(op)):
+            casts: list[str] = []
+            root: Source = source
+            while isinstance(root, OpOutput) and root.op not in known.index and graph.op_by_name[root.op].type != "Reshape":
+                casts.append(root.op)
+                root = graph.tensor_inputs(graph.op_by_name[root.op])[0]
+            if isinstance(root, ParameterRef):
+                layouts = tuple(p.inputs[position] for p in known.items[number].placements)
+                kind = graph.type_of(source)
+                assert kind is not None
+                yield number, graph.parameter_by_name[root.name], layouts, kind.dtype, tuple(casts)
+
+
+def _first(uses: list) -> list:
+    """The first use of every parameter: where its layout and cost are counted."""
+    seen: dict[str, tuple] = {}
+    for use in uses:
+        seen.setdefault(use[1].name, use)
+    return list(seen.values())
+
+
+def _tied(known: Variables, uses: list) -> list[Terms]:
+    """Two operators that read one parameter must cut it alike: tables that forbid everything else."""
+    first: dict[str, tuple] = {}
+    terms = []
+    for use in uses:
+        other = first.setdefault(use[1].name, use)
+        if other is use or other[0] == use[0]:
+            continue
+        a, b = sorted((other, use), key=lambda u: u[0])
+        agree = np.array(
+            [[x.slice_shape == y.slice_shape and x.copies.ranks() == y.copies.ranks() for y in b[2]] for x in a[2]]
+        )
+        table = np.where(agree, 0.0, np.inf)
+        zero = np.zeros(table.shape)
+        terms.append(Terms((a[0], b[0]), table, zero, zero, zero, zero))
+    return terms
+
+
+def parameter_terms(of: Problem, settings: Settings) -> list[Terms]:
+    """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use."""
+    cache: dict[tuple, tuple[float, float]] = {}
+    totals: dict[int, list[Array]] = {}
+    for number, parameter, layouts, used, casts in of.parameters:
+        pair = [
+            _priced(of, parameter, layout, used, bool(casts), settings, cache) for layout in layouts
+        ]
+        time, memory = (np.array(column) for column in zip(*pair, strict=True))
+        known = totals.setdefault(number, [np.zeros(len(layouts)), np.zeros(len(layouts))])
+        known[0] += time
+        known[1] += memory
+    found = []
+    for number, (time, memory) in totals.items():
+        zero = np.zeros(len(time))
+        found.append(Terms((number,), time, zero, zero, memory, memory))
+    return found
+
+
+def _priced(
+    of: Problem, parameter: Parameter, layout: Layout, used: str, is_cast: bool, settings: Settings, cache: dict
+) -> tuple[float, float]:
+    key = (layout, parameter.type, parameter.requires_grad, used)
+    if key not in cache:
+        try:
+            placement = place_parameter(parameter, layout, settings)
+        except InvalidStrategyError:
+            cache[key] = (np.inf, 0.0)
+            return cache[key]
+        if parameter.requires_grad and not is_synchronised(placement):
+            cache[key] = (np.inf, 0.0)  # MindSpore would sum the gradient over the wrong ranks
+            return cache[key]
+        cost = parameter_cost(of.cluster, placement, settings, used)
+        time = cost.synchronisation_s + cost.gather_s + cost.update_s
+        if is_cast:
+            share = cost.weight_B // size_B(placement.dtype)
+            time += local_time_s(of.cluster, "Cast", cost.weight_B + share * size_B(used))
+            if parameter.requires_grad:
+                whole = share * placement.shard
+                time += local_time_s(of.cluster, "Cast", whole * (size_B(used) + size_B(placement.dtype)))
+        cache[key] = (time, float(cost.weight_B + cost.gradient_B + cost.states_B + cost.used_B))
+    return cache[key]

@@ -1,0 +1,45 @@
+"""Small networks of the zoo with plans, for the tests that put plans onto networks."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
+
+from plans import data_times_tensor, plan_of, small  # noqa: E402
+
+from model_zoo.network import build  # noqa: E402
+from ms_symtensor.bridge.capture import capture  # noqa: E402
+from ms_symtensor.bridge.collectives import collectives  # noqa: E402
+from ms_symtensor.bridge.training_step import GradientStep  # noqa: E402
+
+SENS = ms.Tensor(np.float32(1))
+
+
+class OtherStep(GradientStep):
+    """The same under another name, which MindSpore puts into the names of the operators."""
+
+
+def network(name: str = "llama2_7b", **changes):
+    """A two-layer network of the zoo and its inputs."""
+    return build(small(name, attention="self", **changes))
+
+
+def planned(name: str, data: int, tensor: int, sequence: bool = False, **settings):
+    """Network, inputs, graph, and a plan on `data * tensor` devices."""
+    cell, inputs = network(name)
+    graph = capture(cell, *inputs)
+    return (
+        cell,
+        inputs,
+        graph,
+        plan_of(graph, data_times_tensor(graph, data, tensor, sequence), data * tensor, **settings),
+    )
+
+
+def summary(program) -> Counter:
+    """The collectives of a compiled program, without their names and order."""
+    return Counter((c.kind, c.ranks, str(c.input), str(c.output), c.parameter) for c in collectives(program))

@@ -1,0 +1,151 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mindspore as ms
+import pytest
+from mindspore import context, nn
+from mindspore.parallel.auto_parallel import AutoParallel
+from planned import SENS, network, planned, summary
+
+from model_zoo.network import optimizer
+from ms_symtensor.bridge import planning
+from ms_symtensor.bridge.apply import apply, parallel_config
+from ms_symtensor.bridge.compile import compile_rank
+from ms_symtensor.bridge.hook import install
+from ms_symtensor.bridge.host import ascend_compiler
+from ms_symtensor.bridge.parallel_context import ParallelConfig, stand_alone_context
+from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.errors import CompilerError
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.strategy.file import save
+
+ROOT = Path(__file__).parents[2]
+SYMTENSOR = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor")
+install()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """A directory with a plan for eight devices, and the collectives of the network that it was applied to."""
+    cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=True, optimizer_level=OptimizerLevel.LEVEL1)
+    directory = tmp_path_factory.mktemp("plan")
+    save(plan, directory, graph)
+    apply(cell, graph, plan)
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
+    return directory, summary(program)
+
+
+@pytest.fixture
+def stored(expected, monkeypatch):
+    monkeypatch.setenv("SYMTENSOR_STRATEGY", str(expected[0]))
+    return expected[1]
+
+
+def test_the_search_mode_plans_a_training_cell(stored):
+    cell, inputs = network()
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=SYMTENSOR)
+    assert summary(program) == stored
+    assert planning.plan_on(cell).device_num == 8
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_auto_parallel_plans_inside_and_around_the_training_cell(stored, inside):
+    cell, inputs = network()
+    with ascend_compiler(8), stand_alone_context():
+        if inside:
+            wrapper = AutoParallel(cell, parallel_mode="symtensor")
+            step = nn.TrainOneStepCell(wrapper, optimizer(cell.trainable_params())).set_train()
+        else:
+            step = wrapper = AutoParallel(training_cell(cell), parallel_mode="symtensor")
+            inputs = (*inputs, SENS)
+        wrapper.dataset_strategy("full_batch")
+        program = compile_rank(step, *inputs, device_num=8)
+    assert summary(program) == stored
+
+
+def test_the_users_own_compile_ends_in_semi_automatic_mode(stored, monkeypatch):
+    monkeypatch.setenv("MS_DEV_PRECOMPILE_ONLY", "1")
+    cell, inputs = network()
+    step = nn.TrainOneStepCell(cell, optimizer(cell.trainable_params())).set_train()
+    for weight in step.get_parameters():
+        weight.init_data = lambda *_, weight=weight, **__: weight  # no memory for weights that nobody runs
+    with ascend_compiler(8, rank=5), stand_alone_context():
+        ms.set_auto_parallel_context(
+            search_mode="symtensor", parallel_mode="auto_parallel", device_num=8, global_rank=5, full_batch=True
+        )
+        assert ms.get_auto_parallel_context("search_mode") == "symtensor"
+        step.compile(*inputs)
+        assert ms.get_auto_parallel_context("parallel_mode") == "semi_auto_parallel"
+        assert ms.get_auto_parallel_context("enable_parallel_optimizer")
+        assert cell.layers[0].feed_forward.down.matmul.attrs["out_strategy"] == ((8, 1),)
+        ms.reset_auto_parallel_context()
+        assert ms.get_auto_parallel_context("search_mode") != "symtensor"
+
+
+def test_slices_of_the_batch_are_planned_at_their_global_shape(stored):
+    cell, inputs = network(batch_size=1)
+    parallel = ParallelConfig("auto_parallel", dataset_strategy="data_parallel", search_mode="symtensor")
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel)
+    assert planning.plan_on(cell) is not None
+    assert program.layout_by_name["output_table"].layout.cuts == (4, 1)
+
+
+def test_a_network_that_is_planned_already_is_not_planned_again(stored, monkeypatch):
+    cell, inputs = network()
+    planning.plan_network(cell, *inputs, device_num=8)
+    monkeypatch.setenv("SYMTENSOR_STRATEGY", "/nowhere")
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=SYMTENSOR)
+    assert summary(program) == stored
+
+
+@pytest.mark.parametrize("mode", ["recursive_programming", "sharding_propagation"])
+def test_mindspores_own_searches_go_on_working(stored, mode):
+    cell, inputs = network()
+    parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode=mode)
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel)
+    assert planning.plan_on(cell) is None
+    assert summary(program) != stored
+    with ascend_compiler(8), stand_alone_context():
+        assert AutoParallel(cell, mode)._parallel_mode == mode
+        with pytest.raises(ValueError, match="parallel_mode"):
+            AutoParallel(cell, "unknown")
+        with pytest.raises(ValueError, match="search_mode"):
+            context.set_auto_parallel_context(search_mode="unknown")
+
+
+def test_a_forward_network_alone_is_refused_with_what_to_do(stored):
+    cell, inputs = network()
+    with pytest.raises(CompilerError, match=r"no training step is found in RotaryDecoder.*plan_network\(net"):
+        compile_rank(cell, *inputs, device_num=8, parallel=SYMTENSOR)
+
+
+def test_a_plan_for_another_number_of_devices_is_refused(stored):
+    cell, inputs = network()
+    with pytest.raises(CompilerError, match="is for 8 devices, not for 4: plan again for 4"):
+        compile_rank(training_cell(cell), *inputs, SENS, device_num=4, parallel=SYMTENSOR)
+
+
+def test_cells_without_weights_are_left_alone(stored):
+    x = ms.Tensor([[1.0] * 16] * 16)
+    compile_rank(nn.ReLU(), x, device_num=8, parallel=SYMTENSOR)
+
+
+def test_installing_does_not_import_mindspore_and_waits_for_its_import():
+    script = """
+import importlib.util, sys
+from ms_symtensor.bridge.hook import install
+install(); install()
+assert "mindspore" not in sys.modules
+assert importlib.util.find_spec("mindspore") is not None
+import mindspore
+from mindspore.parallel.auto_parallel import AutoParallel
+mindspore.set_auto_parallel_context(search_mode="symtensor")
+assert mindspore.get_auto_parallel_context("search_mode") == "symtensor"
+assert hasattr(AutoParallel.__init__, "__wrapped__") and not hasattr(AutoParallel.__init__.__wrapped__, "__wrapped__")
+install()
+assert not hasattr(AutoParallel.__init__.__wrapped__, "__wrapped__")
+assert not any("ms_symtensor" in type(finder).__module__ for finder in sys.meta_path)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})

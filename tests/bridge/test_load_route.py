@@ -1,0 +1,87 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from planned import SENS, OtherStep, network, planned, summary
+
+from ms_symtensor.bridge.apply import apply, parallel_config
+from ms_symtensor.bridge.compile import compile_rank
+from ms_symtensor.bridge.load_route import compile_loaded
+from ms_symtensor.bridge.recompute import set_recompute
+from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.program.settings import OptimizerLevel, Recompute
+from ms_symtensor.strategy.file import save
+from ms_symtensor.strategy.operator_json import operator_strategy_text, training_scope
+
+BOTH = {"layers.0": Recompute(), "layers.1": Recompute()}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "tensor", "sequence", "level", "blocks"),
+    [
+        ("llama2_7b", 2, 4, True, 1, {}),
+        ("gpt2_xl", 4, 2, True, 0, {}),
+        ("bert_large", 2, 2, False, 3, {}),
+        ("llama2_7b", 8, 1, False, 2, BOTH),
+    ],
+)
+def test_loaded_strategies_compile_to_the_collectives_of_shard(name, data, tensor, sequence, level, blocks, tmp_path):
+    cell, inputs, graph, plan = planned(
+        name, data, tensor, sequence, optimizer_level=OptimizerLevel(level), recompute=blocks
+    )
+    apply(cell, graph, plan)
+    device_num = data * tensor
+    sharded = compile_rank(training_cell(cell), *inputs, SENS, device_num=device_num, parallel=parallel_config(plan))
+
+    bare, inputs = network(name)
+    for block in blocks:
+        set_recompute(dict(bare.cells_and_names())[block], communication=True)
+    file = tmp_path / "strategy.json"
+    file.write_text(operator_strategy_text(graph, plan.stage))
+    loaded = compile_loaded(training_cell(bare), *inputs, SENS, file=file, plan=plan.stage, device_num=device_num)
+    assert summary(loaded) == summary(sharded)
+    assert loaded.layout_by_name == sharded.layout_by_name
+    trainable = {p.name for p in bare.trainable_params()}
+    assert trainable <= {kind[-1] for kind in summary(loaded)} or tensor > 1  # every gradient is summed
+    assert {kind[-1] for kind in summary(loaded)} == {kind[-1] for kind in summary(sharded)}
+
+
+def test_other_wrappers_change_the_scope(tmp_path):
+    _, _, graph, plan = planned("llama2_7b", 4, 2)
+    file = tmp_path / "strategy.json"
+    file.write_text(operator_strategy_text(graph, plan.stage, scope=training_scope(graph, ("network-OtherStep",))))
+    bare, inputs = network()
+    program = compile_loaded(OtherStep(bare), *inputs, SENS, file=file, plan=plan.stage, device_num=8)
+    assert program.layout_by_name["output_table"].layout.cuts == (2, 1)
+
+
+def test_mindspore_refuses_a_file_that_misses_an_operator(tmp_path):
+    """In a process of its own: MindSpore remembers what it has loaded."""
+    _, _, graph, plan = planned("llama2_7b", 2, 4)
+    save(plan, tmp_path)
+    text = operator_strategy_text(graph, plan.stage).replace("attention_norm-Norm/RmsNorm-op0", "elsewhere", 1)
+    (tmp_path / "strategy.json").write_text(text)
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from planned import SENS, network
+from ms_symtensor.bridge.load_route import compile_loaded
+from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.strategy.file import load
+cell, inputs = network()
+plan = load({str(tmp_path)!r})
+compile_loaded(training_cell(cell), *inputs, SENS, file={str(tmp_path / "strategy.json")!r}, plan=plan.stage, device_num=8)
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert (
+        done.returncode == 1 and "CompilerError: MindSpore rejects AutoParallel: Load strategies failed" in done.stderr
+    )

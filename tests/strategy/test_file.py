@@ -1,0 +1,129 @@
+import json
+from dataclasses import replace
+
+import pytest
+from plans import hand_written, small_graph
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.strategy import file
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return hand_written("llama2_7b", 2, 4, sequence=True, level=1, recompute=True, attention="self")
+
+
+def test_a_saved_plan_comes_back_equal(stored, tmp_path):
+    graph, plan = stored
+    file.save(plan, tmp_path / "out", graph)
+    assert file.load(tmp_path / "out") == plan
+    assert file.load(tmp_path / "out" / "plan.json") == plan
+    assert file.load_graph(tmp_path / "out") == graph
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["graph.json", "plan.json", "timing.json"]
+
+
+def test_the_plan_file_does_not_depend_on_how_long_the_search_took(stored, tmp_path):
+    _, plan = stored
+    slower = replace(plan, search=replace(plan.search, search_time_s=99.0))
+    file.save(plan, tmp_path / "a")
+    file.save(slower, tmp_path / "b")
+    assert (tmp_path / "a" / "plan.json").read_bytes() == (tmp_path / "b" / "plan.json").read_bytes()
+    assert file.load(tmp_path / "b").search.search_time_s == 99.0
+    (tmp_path / "b" / "timing.json").unlink()
+    assert file.load(tmp_path / "b").search.search_time_s == 0.0
+
+
+def test_an_operator_stands_on_a_line_of_its_own(stored):
+    _, plan = stored
+    lines = file.files_of(plan)["plan.json"].splitlines()
+    name = "Default/layers-CellList/0-TransformerBlock/attention-SelfAttention/output-Linear/MatMul-op0"
+    assert f'  "{name}": {{"in": [[2, 4], [1, 4]], "out": [[8, 1]]}},' in lines
+
+
+def test_saving_leaves_the_old_files_where_the_directory_cannot_be_written(stored, tmp_path):
+    _, plan = stored
+    (tmp_path / "occupied").write_text("a file")
+    with pytest.raises(InputError, match="cannot write to .*occupied.*choose another directory"):
+        file.save(plan, tmp_path / "occupied")
+
+
+def test_nothing_is_left_of_an_interrupted_save(stored, tmp_path, monkeypatch):
+    _, plan = stored
+    file.save(plan, tmp_path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.chmod", full_disk)
+    with pytest.raises(InputError, match="No space left"):
+        file.save(replace(plan, model="other"), tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def damaged(stored, tmp_path, change):
+    _, plan = stored
+    data = json.loads(file.files_of(plan)["plan.json"])
+    change(data)
+    (tmp_path / "plan.json").write_text(json.dumps(data))
+    return tmp_path / "plan.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(format="other"), 'not a plan of ms_symtensor.*"symtensor-plan".*plan again'),
+        (lambda d: d.update(version=2), "version 2, this ms_symtensor reads 1: upgrade"),
+        (lambda d: d.update(version="1"), "version '1'.*plan again"),
+        (lambda d: d.pop("settings"), "'settings' is missing: plan again"),
+        (lambda d: d["settings"].update(device_num="8"), "settings > device_num must be a whole number from 1 up, not '8'"),
+        (lambda d: d["settings"].update(optimizer_level=4), "optimizer_level must be a whole number from 0 to 3"),
+        (lambda d: d["settings"].update(enable_alltoall=1), "enable_alltoall must be true or false"),
+        (lambda d: d["prediction"]["time_s"].update(compute=-1.0), "time_s > compute must be a number from 0 up"),
+        (lambda d: d["prediction"]["time_s"].update(compute=float("nan")), "time_s > compute must be a number"),
+        (lambda d: d.update(strategies=[]), "strategies must be an object"),
+        (lambda d: d["strategies"].update(x={"in": [2]}), "strategies > x > in must be a list of lists"),
+        (lambda d: d["strategies"].update(x={"in": [[0]]}), "strategies > x > in must be positive whole numbers"),
+        (lambda d: d["strategies"].update(x={"in": [[1]], "out": "y"}), "strategies > x > out must be a list of lists"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_plan_is_named_with_its_key(stored, tmp_path, change, message):
+    path = damaged(stored, tmp_path, change)
+    with pytest.raises(InputError, match=message) as caught:
+        file.load(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b'{"format": "symtensor-plan", "ver', "truncated or not JSON"), (b"\xff\xfe\x00", "not a text file"), (b"[]", "not a plan")],
+)  # fmt: skip
+def test_a_truncated_or_foreign_file_is_refused(tmp_path, content, message):
+    (tmp_path / "plan.json").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        file.load(tmp_path)
+
+
+def test_a_missing_plan_is_named(tmp_path):
+    with pytest.raises(InputError, match="cannot read the plan .*plan.json.*check the path"):
+        file.load(tmp_path)
+
+
+def test_a_plan_fits_its_own_graph(stored):
+    graph, plan = stored
+    file.check(plan, graph)
+
+
+def test_a_plan_for_another_network_names_the_first_difference(stored):
+    graph, plan = stored
+    wider = small_graph("llama2_7b", attention="self", hidden_size=512)
+    with pytest.raises(InputError, match=f"{plan.graph_hash[:12]}.*{wider.hash[:12]}.*gave float32.*gives float32"):
+        file.check(plan, wider, graph)
+    with pytest.raises(InputError, match="same names, but other shapes"):
+        file.check(plan, wider)
+    deeper = small_graph("llama2_7b", attention="self", num_layers=3)
+    with pytest.raises(InputError, match="network's operator Default/layers-CellList/2-"):
+        file.check(plan, deeper)
+    other = small_graph("gpt2_xl", attention="self")
+    with pytest.raises(InputError, match="plan's operator .*RmsNorm-op0 is not in the network"):
+        file.check(plan, other)

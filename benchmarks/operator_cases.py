@@ -28,7 +28,9 @@ def _floats(*shapes: tuple[int, ...]) -> tuple[TensorType, ...]:
     return _tensors("float32", *shapes)
 
 
-def _attention(layout: str, query: tuple[int, ...], key: tuple[int, ...], sparse_mode: int = 0, mask: tuple[int, ...] = ()) -> Case:
+def _attention(
+    layout: str, query: tuple[int, ...], key: tuple[int, ...], sparse_mode: int = 0, mask: tuple[int, ...] = ()
+) -> Case:
     primitive = f"FlashAttentionScore(head_num=8, scale_value=0.5, input_layout='{layout}', sparse_mode={sparse_mode})"
     inputs = _tensors("float16", query, key, key) + (_tensors("uint8", mask) if mask else ())
     lengths = "(32, 48, 56, 64), (32, 48, 56, 64)" if layout == "TND" else "None, None"
@@ -37,13 +39,13 @@ def _attention(layout: str, query: tuple[int, ...], key: tuple[int, ...], sparse
 
 _ONE_HOT_SCALARS = "Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)"
 _ARITHMETIC = (
-    "Add Sub Mul Div RealDiv DivNoNan Pow Maximum Minimum FloorDiv FloorMod Mod "
-    "Equal NotEqual Less LessEqual Greater GreaterEqual"
-).split()
+    "Add", "Sub", "Mul", "Div", "RealDiv", "DivNoNan", "Pow", "Maximum", "Minimum", "FloorDiv", "FloorMod", "Mod",
+    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
+)  # fmt: skip
 _UNARY = (
-    "Neg Exp Log Sqrt Rsqrt Square Cos Sin Sigmoid GeLU FastGeLU ReLU Tanh Abs Erf Reciprocal Floor Ceil Round Sign "
-    "Dropout"
-).split()
+    "Neg", "Exp", "Log", "Sqrt", "Rsqrt", "Square", "Cos", "Sin", "Sigmoid", "GeLU", "FastGeLU", "ReLU", "Tanh", "Abs",
+    "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Dropout",
+)  # fmt: skip
 _PAIR, _MATRIX = _floats((16, 32), (16, 32)), _floats((16, 32))
 
 CASES: dict[str, Case] = {

@@ -30,7 +30,7 @@ os.environ.setdefault("GLOG_v", "4")  # a rejected strategy is not an incident h
 
 from benchmarks.operator_cases import CASES, Case
 from ms_symtensor.bridge.capture import capture
-from ms_symtensor.bridge.collectives import collectives
+from ms_symtensor.bridge.collectives import CompiledCollective, collectives
 from ms_symtensor.bridge.compile import CompiledProgram, compile_rank
 from ms_symtensor.errors import CompilerError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
@@ -77,7 +77,10 @@ def network(case: Case, outputs: tuple[TensorType, ...], strategy: OpStrategy | 
         members.append(f"self.end{i} = ops.ReLU().shard(({(1,) * len(tensor.shape)},))")
         results.append(f"self.end{i}({taken if 'float' in tensor.dtype else f'self.cast({taken}, ms.float32)'})")
     text = SOURCE.format(
-        primitive=case.primitive, call=call, result=", ".join(results) or "y", members="".join(f"        {m}\n" for m in members)
+        primitive=case.primitive,
+        call=call,
+        result=", ".join(results) or "y",
+        members="".join(f"        {m}\n" for m in members),
     )
     handle, path = tempfile.mkstemp(suffix=".py", prefix="operator_", dir=directory)
     os.close(handle)
@@ -162,7 +165,8 @@ def differences(case: Case, op: OpView, placement: Placement | None, program: Co
             actual = program.layout_by_name[f"p{i}"].layout
             if dim_groups(actual, program.rank) != dim_groups(layout, program.rank):
                 found.append(f"input {i}: predicted {layout}, compiled {actual}")
-    own, gathers = [], []
+    own: list[CompiledCollective] = []
+    gathers: list[CompiledCollective] = []
     for c in collectives(program):
         (gathers if c.instance.startswith("redistribution") else own).append(c)
     expected = expected_collectives(op, placement, program.rank)
@@ -207,14 +211,20 @@ class Tally:
     different: int = 0
 
 
-def check(case: Case, device_nums: list[int], strategies: int, rng: random.Random, directory: str) -> tuple[Tally, list[str]]:
+def check(
+    case: Case, device_nums: list[int], strategies: int, rng: random.Random, directory: str
+) -> tuple[Tally, list[str]]:
     """Compare `strategies` allowed and as many forbidden strategies per number of devices; counts and differences."""
     op = captured(case, directory)
     sig = signature(op)
     tally, messages = Tally(), []
     for device_num in device_nums:
         picked = dict.fromkeys(itertools.islice(allowed(op, sig, device_num, rng), strategies))
-        refused = {} if case.ignores_strategy else dict.fromkeys(itertools.islice(forbidden(op, sig, device_num, rng), strategies))
+        refused = (
+            {}
+            if case.ignores_strategy
+            else dict.fromkeys(itertools.islice(forbidden(op, sig, device_num, rng), strategies))
+        )
         tally.allowed += len(picked)
         tally.forbidden += len(refused)
         for strategy in (*picked, *refused):
@@ -230,7 +240,9 @@ def check(case: Case, device_nums: list[int], strategies: int, rng: random.Rando
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device-num", type=int, nargs="+", default=[2, 4, 8, 16])
-    parser.add_argument("--strategies", type=int, default=10, help="allowed and forbidden strategies per case and device_num")
+    parser.add_argument(
+        "--strategies", type=int, default=10, help="allowed and forbidden strategies per case and device_num"
+    )
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -243,7 +255,10 @@ def main() -> int:
             tally, messages = check(case, arguments.device_num, arguments.strategies, rng, directory)
             total += tally.allowed + tally.forbidden
             different += tally.different
-            print(f"{name:34s} allowed {tally.allowed:4d}  forbidden {tally.forbidden:4d}  different {tally.different:4d}", flush=True)
+            print(
+                f"{name:34s} allowed {tally.allowed:4d}  forbidden {tally.forbidden:4d}  different {tally.different:4d}",
+                flush=True,
+            )
             for message in messages:
                 print(f"    {message}")
     print(f"{total - different} of {total} agree ({(total - different) / max(total, 1):.2%})")

@@ -60,9 +60,8 @@ def random_layout(device_num: int, shape: tuple[int, ...], rng: random.Random) -
         tensor_map = tuple(axes[: len(shape)])
     layout = Layout(matrix, tensor_map, shape)
     axis_groups = (DeviceGroup(matrix, (axis,)) for axis in range(len(matrix)))
-    if any(n % cut for n, cut in zip(shape, layout.cuts)) or not all(map(is_feasible, (layout.copies, *axis_groups))):
-        return None
-    return layout
+    divides = all(n % cut == 0 for n, cut in zip(shape, layout.cuts, strict=True))
+    return layout if divides and all(map(is_feasible, (layout.copies, *axis_groups))) else None
 
 
 def random_factors(number: int, count: int, rng: random.Random) -> tuple[int, ...]:

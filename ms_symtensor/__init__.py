@@ -1,0 +1,66 @@
+"""ms_symtensor finds the sharding strategy of a large model for MindSpore, and has MindSpore's own compiler check it.
+
+Importing it makes `search_mode="symtensor"` and `AutoParallel(net, parallel_mode="symtensor")` known to MindSpore, which
+is not imported by that. Names below are loaded when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ms_symtensor.bridge.hook import install
+
+if TYPE_CHECKING:
+    from ms_symtensor.bridge.audit import audit
+    from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.planning import configure, load_plan, plan_network
+    from ms_symtensor.bridge.verify import verify
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.search.plan import plan
+    from ms_symtensor.strategy.file import save as save_plan
+    from ms_symtensor.strategy.primitives import context_settings
+    from ms_symtensor.tensor.graph_file import load as load_graph
+    from ms_symtensor.tensor.graph_file import save as save_graph
+
+__version__ = "0.1.0"
+__all__ = [
+    "audit",
+    "capture",
+    "configure",
+    "context_settings",
+    "load_cluster",
+    "load_graph",
+    "load_plan",
+    "plan",
+    "plan_network",
+    "save_graph",
+    "save_plan",
+    "verify",
+]
+
+_HOME = {
+    "audit": "bridge.audit:audit",
+    "capture": "bridge.capture:capture",
+    "configure": "bridge.planning:configure",
+    "context_settings": "strategy.primitives:context_settings",
+    "load_cluster": "cluster.load:load",
+    "load_graph": "tensor.graph_file:load",
+    "load_plan": "bridge.planning:load_plan",
+    "plan": "search.plan:plan",
+    "plan_network": "bridge.planning:plan_network",
+    "save_graph": "tensor.graph_file:save",
+    "save_plan": "strategy.file:save",
+    "verify": "bridge.verify:verify",
+}
+
+install()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, member = _HOME[name].partition(":")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), member)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

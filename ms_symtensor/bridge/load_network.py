@@ -57,7 +57,9 @@ def load_factory(place: str) -> Network:
     except SymTensorError:
         raise
     except Exception as error:  # anything that the user's own code can raise
-        raise InputError(f"{place} failed ({type(error).__name__}: {_first_line(error)}): it is called without arguments") from error
+        raise InputError(
+            f"{place} failed ({type(error).__name__}: {_first_line(error)}): it is called without arguments"
+        ) from error
     return _network(made, place)
 
 

@@ -43,12 +43,12 @@ def local_time_s(cluster: Cluster, kind: str, traffic_B: float) -> float:
 
 
 @lru_cache(maxsize=1 << 18)
-def move_cost(cluster: Cluster, steps: tuple[Step, ...], element_B: int) -> tuple[MoveCost, MoveCost]:
+def move_cost(cluster: Cluster, steps: tuple[Step, ...], element_B: float) -> tuple[MoveCost, MoveCost]:
     """Cost of `steps` forward, and of their gradient, for elements of `element_B` bytes."""
     return _total(cluster, steps, element_B), _total(cluster, backward(steps), element_B)
 
 
-def _total(cluster: Cluster, steps: tuple[Step, ...], element_B: int) -> MoveCost:
+def _total(cluster: Cluster, steps: tuple[Step, ...], element_B: float) -> MoveCost:
     communication = local = 0.0
     for step in steps:
         first, second = (_elements(shape) * element_B for shape in (step.input_shape, step.output_shape))

@@ -66,7 +66,7 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
         points = sympy.Mul(*(dim_size(d) / cut_degree(d) for d in sig.mesh))
         flops = sympy.Float(sig.flops_per_point) * points
         peak = s.F_cube32 if op.inputs[0].dtype == "float32" else s.F_cube
-        forward = sympy.Max(flops / (s.eta_cube * peak), memory_s) + s.t_op
+        forward = sympy.Max(flops / (s.eta_cube * peak), memory_s, evaluate=False) + s.t_op
         return OperatorFormulas(forward, products * forward, flops, inputs, outputs)
     kept = [inputs[i] for i in sig.keeps_inputs] + [outputs[i] for i in sig.keeps_outputs if i < len(outputs)]
     back = sum(kept, sympy.Integer(0)) + (outputs[0] if outputs else sympy.Integer(0)) + products * _largest(inputs)
@@ -75,7 +75,7 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
 
 
 def _largest(sizes: Sequence[sympy.Expr]) -> sympy.Expr:
-    return sizes[0] if len(sizes) == 1 else sympy.Max(*sizes) if sizes else sympy.Integer(0)
+    return sizes[0] if len(sizes) == 1 else sympy.Max(*sizes, evaluate=False) if sizes else sympy.Integer(0)
 
 
 def _bytes(tensor: TensorType, dims: Dims, sig: Signature) -> sympy.Expr:

@@ -25,7 +25,7 @@ def flash_attention_score(op: OpView) -> Signature:
     A cut of the heads must divide the key-value heads too; a single key-value head is read by all. Outputs: maximum and
     sum of the softmax, an unused one, the attention.
     """
-    query, key, value = op.inputs[:3]
+    query, key = op.inputs[:2]
     layout = _layout(op)
     heads, sparse_mode = _number(op, _HEAD_NUM), _number(op, _SPARSE_MODE)
     dims = _QUERY_DIMS[layout]
@@ -68,7 +68,9 @@ def _layout(op: OpView) -> str:
     value = op.arguments[_LAYOUT] if len(op.arguments) >= 8 else op.attributes.get("input_layout")
     name = _LAYOUT_BY_NUMBER[value] if isinstance(value, int) and 0 <= value < len(_LAYOUT_BY_NUMBER) else value
     if name not in _QUERY_DIMS:
-        raise InputError(f"{op.name} (FlashAttentionScore): unknown input_layout {value!r}; known: {', '.join(_QUERY_DIMS)}")
+        raise InputError(
+            f"{op.name} (FlashAttentionScore): unknown input_layout {value!r}; known: {', '.join(_QUERY_DIMS)}"
+        )
     return str(name)
 
 

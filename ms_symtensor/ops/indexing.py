@@ -23,14 +23,20 @@ def gather(op: OpView) -> Signature:
     can_cut_axis = axis == 0 and batch == 0 and len(table) <= 2 and len(index) > 0
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
-        vocabulary, rows, width = cuts.get(looked_up, 1), [cuts.get(d, 1) for d in index], [cuts.get(d, 1) for d in others]
+        vocabulary, rows, width = (
+            cuts.get(looked_up, 1),
+            [cuts.get(d, 1) for d in index],
+            [cuts.get(d, 1) for d in others],
+        )
         if vocabulary == 1:
             return None
         used = math.prod((vocabulary, *rows, *width))
         if max(rows) > 1:
             fits = len(table) == 2 and len(index) <= 2 and rows[0] > 1 and (len(index) == 1 or width == [1])
             if used < device_num or not fits:
-                return "the looked-up dim and the indices are cut together only if that uses all devices, of a 2-dim table"
+                return (
+                    "the looked-up dim and the indices are cut together only if that uses all devices, of a 2-dim table"
+                )
         if max(width, default=1) > 1 and used < device_num:
             return "both dims of the table are cut together only if that uses all devices"
         return None
@@ -48,7 +54,9 @@ def gather_d(op: OpView) -> Signature:
     """One element per index along an axis that stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
     axis = positive(op.argument(0, "dim", 0), len(dims))[0]
-    return named(op, [dims, dims], [dims], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(0, 1), differentiable=(0,))
+    return named(
+        op, [dims, dims], [dims], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(0, 1), differentiable=(0,)
+    )
 
 
 def one_hot(op: OpView) -> Signature:

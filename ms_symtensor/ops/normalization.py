@@ -7,14 +7,16 @@ def rms_norm(op: OpView) -> Signature:
     """`... d, d -> ... d, ... 1`: the dims of gamma are normalised.
 
     Where one of them is cut, MindSpore puts elementary operators in the place of RmsNorm, with an AllReduce of the means
-    of squares in it; the gradient then keeps what these read.
+    of squares among them; in half precision that replacement does not compile.
     """
     rank, normalised = len(op.inputs[0].shape), len(op.inputs[1].shape)
     dims = dims_like(rank)
     statistics = (*dims[: rank - normalised], *(None,) * normalised)
+    last = dims[rank - normalised :]
+    exact = op.inputs[0].dtype == "float32"
     return named(
-        op, [dims, dims[rank - normalised :]], [dims, statistics], mesh=dims, keeps_inputs=(0, 1), keeps_outputs=(1,),
-        inner=dims[rank - normalised :], partial_output=1, combine=Combine.MEAN,
+        op, [dims, last], [dims, statistics], mesh=dims, keeps_inputs=(0, 1), keeps_outputs=(1,),
+        fixed=frozenset(() if exact else last), inner=last, partial_output=1, combine=Combine.MEAN,
     )  # fmt: skip
 
 

@@ -76,7 +76,9 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
         for degree, dim in zip(degrees, dims, strict=True):
             if dim is None or dim in signature.fixed:
                 if degree != 1:
-                    raise InvalidStrategyError(f"{where}: a dim of input {position} that must stay whole is cut by {degree}")
+                    raise InvalidStrategyError(
+                        f"{where}: a dim of input {position} that must stay whole is cut by {degree}"
+                    )
                 continue
             if cuts.setdefault(dim, degree) != degree:
                 raise InvalidStrategyError(f"{where}: dim {dim!r} is cut both by {cuts[dim]} and by {degree}")
@@ -112,14 +114,18 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
                 "input strategy gives, and no partial sum is left to scatter"
             )
         return Placement(inputs, computed, computed, None)
-    partial = PartialSum(DeviceGroup(matrix, axes), signature.combine, None, signature.partial_output, signature.partial_dtype)
+    partial = PartialSum(
+        DeviceGroup(matrix, axes), signature.combine, None, signature.partial_output, signature.partial_dtype
+    )
     whole = Placement(inputs, computed, computed, partial)
     if strategy.outputs is None:
         return _scattered(op, signature, whole) if _scatters_unasked(signature, whole) else whole
     if strategy.outputs[0] == computed[0].cuts:
         return whole
     if signature.scatter is None or strategy.outputs != strategy_of(signature, cuts, scatter=True).outputs:
-        raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore offers no output strategy {strategy.outputs} here")
+        raise InvalidStrategyError(
+            f"{op.name} ({op.type}): MindSpore offers no output strategy {strategy.outputs} here"
+        )
     return _scattered(op, signature, whole)
 
 
@@ -150,7 +156,7 @@ def _scattered(op: OpView, signature: Signature, whole: Placement) -> Placement:
     matrix, first = whole.computed[0].device_matrix, whole.computed[0]
     dim = signature.outputs[0].index(signature.scatter)
     axis, last = len(matrix) - 1 - first.tensor_map[dim], whole.partial.group.axes[-1]
-    between = matrix[axis : last] if signature.scatters_whole_only else matrix[axis + 1 : last]
+    between = matrix[axis:last] if signature.scatters_whole_only else matrix[axis + 1 : last]
     if len(whole.partial.group.axes) > 1 or last < axis or any(n > 1 for n in between):
         raise InvalidStrategyError(
             f"{op.name} ({op.type}): a partial sum over dims {signature.reduced} cannot be scattered along dim {dim}"

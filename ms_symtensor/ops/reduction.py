@@ -5,7 +5,9 @@ from collections.abc import Callable
 from ms_symtensor.ops.signature import Combine, OpView, Signature, dims_like, named, positive
 
 
-def reduction(combine: Combine, keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = (), **more) -> Callable:
+def reduction(
+    combine: Combine, keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = (), **more
+) -> Callable:
     """The dims of argument `axis` disappear (or become 1, with `keep_dims`); partial results are combined by `combine`."""
 
     def rule(op: OpView) -> Signature:
@@ -32,7 +34,10 @@ def arg_with_value(combine: Combine) -> Callable[[OpView], Signature]:
 
 def _reduced(op: OpView, dims: tuple[str, ...], axes: tuple[int, ...], **more) -> Signature:
     kept = [d for i, d in enumerate(dims) if i not in axes]
-    outputs = [[None if i in axes else d for i, d in enumerate(dims)] if len(t.shape) == len(dims) else kept for t in op.outputs]
+    outputs = [
+        [None if i in axes else d for i, d in enumerate(dims)] if len(t.shape) == len(dims) else kept
+        for t in op.outputs
+    ]
     return named(op, [dims], [tuple(o) for o in outputs], mesh=dims, **more)
 
 
@@ -44,7 +49,9 @@ def top_k(op: OpView) -> Signature:
     return named(op, [dims], [found, found], mesh=dims, fixed=frozenset((dims[axis],)), keeps_outputs=(1,))
 
 
-def cumulative(keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = ()) -> Callable[[OpView], Signature]:
+def cumulative(
+    keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = ()
+) -> Callable[[OpView], Signature]:
     """Running sums or products along an axis that stays whole."""
 
     def rule(op: OpView) -> Signature:
@@ -63,8 +70,8 @@ RULES = {
     **dict.fromkeys(("ReduceMean", "MeanExt"), reduction(Combine.MEAN)),
     "ReduceMax": reduction(Combine.MAX, (0,), (0,)),
     "ReduceMin": reduction(Combine.MIN, (0,), (0,)),
-    "ReduceAny": reduction(Combine.SUM, differentiable=()),
-    "ReduceAll": reduction(Combine.PROD, differentiable=()),
+    "ReduceAny": reduction(Combine.SUM, partial_dtype="int32", differentiable=()),
+    "ReduceAll": reduction(Combine.PROD, partial_dtype="int32", differentiable=()),
     "ArgMaxWithValue": arg_with_value(Combine.MAX),
     "ArgMinWithValue": arg_with_value(Combine.MIN),
     **dict.fromkeys(("TopK", "TopkExt"), top_k),

@@ -66,7 +66,9 @@ def strided_slice(op: OpView) -> Signature:
         for i, name in enumerate(("begin", "end", "ellipsis", "new_axis", "shrink_axis"))
     )
     if ellipsis_mask:
-        raise InputError(f"{op.name} (StridedSlice): MindSpore cannot shard a slice with an ellipsis; write its dims out")
+        raise InputError(
+            f"{op.name} (StridedSlice): MindSpore cannot shard a slice with an ellipsis; write its dims out"
+        )
     dims = dims_like(len(shape))
     outputs: list[str | None] = []
     fixed: set[str] = set()
@@ -91,7 +93,9 @@ def strided_slice(op: OpView) -> Signature:
 def _numbers(op: OpView, position: int, name: str) -> tuple[int, ...]:
     value: Attribute = op.argument(position, name)
     if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
-        raise InputError(f"{op.name} ({op.type}): {name} must be a tuple of numbers known at compile time, not {value!r}")
+        raise InputError(
+            f"{op.name} ({op.type}): {name} must be a tuple of numbers known at compile time, not {value!r}"
+        )
     return value  # type: ignore[return-value]
 
 
@@ -142,13 +146,11 @@ def stack(op: OpView) -> Signature:
 
 def broadcast_to(op: OpView) -> Signature:
     """Dims of size one repeated, leading dims added: these stay whole."""
-    dims = dims_like(len(op.inputs[0].shape))
     source, target = op.inputs[0].shape, op.outputs[0].shape
+    dims = dims_like(len(source))
     new = len(target) - len(source)
-    return named(
-        op, [dims], [(None,) * new + tuple(d if n == target[new + i] else None for i, (d, n) in enumerate(zip(dims, source, strict=True)))],
-        mesh=dims,
-    )  # fmt: skip
+    kept = tuple(d if n == m else None for d, n, m in zip(dims, source, target[new:], strict=True))
+    return named(op, [dims], [(None,) * new + kept], mesh=dims)
 
 
 def tile(op: OpView) -> Signature:
@@ -160,7 +162,9 @@ def tile(op: OpView) -> Signature:
     dims = tuple(f"d{i}" if n == 1 else f"copies{i}" for i, n in enumerate(times))
     new = len(target) - len(op.inputs[0].shape)
     if len(multiples) != len(target):
-        raise InputError(f"{op.name} (Tile): give a multiple for every dim of the output {list(target)}, not {multiples}")
+        raise InputError(
+            f"{op.name} (Tile): give a multiple for every dim of the output {list(target)}, not {multiples}"
+        )
     return named(
         op, [tuple(d if n == 1 else None for d, n in zip(dims, times, strict=True))[new:]], [dims], entries=(dims,), mesh=dims,
         sizes={d: n for d, n in zip(dims, times, strict=True) if n > 1},

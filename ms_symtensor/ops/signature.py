@@ -68,16 +68,26 @@ class OpView:
 
 def view(graph: Graph, op: Op) -> OpView:
     """The view of `op` that rules are given."""
-    tensors = [(i, t) for i, source in enumerate(op.inputs) for s in opened(source) if (t := graph.type_of(s)) is not None]
+    tensors = [
+        (i, t) for i, source in enumerate(op.inputs) for s in opened(source) if (t := graph.type_of(s)) is not None
+    ]
     arguments = tuple(s.value for s in op.inputs if isinstance(s, Constant) and s.tensor is None)
     return OpView(
-        op.type, op.name, tuple(t for _, t in tensors), op.outputs, arguments, dict(op.attributes), tuple(i for i, _ in tensors)
+        op.type,
+        op.name,
+        tuple(t for _, t in tensors),
+        op.outputs,
+        arguments,
+        dict(op.attributes),
+        tuple(i for i, _ in tensors),
     )
 
 
 def opened(source: Source) -> tuple[Source, ...]:
     """`source`, or its parts if it is a tuple of sources."""
-    return tuple(part for item in source.items for part in opened(item)) if isinstance(source, TupleInput) else (source,)
+    return (
+        tuple(part for item in source.items for part in opened(item)) if isinstance(source, TupleInput) else (source,)
+    )
 
 
 @dataclass(frozen=True)
@@ -167,7 +177,9 @@ def bind(line: str, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, .
             leading = len(tensor.shape) - (len(written) - 1)
             written = [f"_{i}" for i in range(leading)] + written[1:]
         if len(written) != len(tensor.shape):
-            raise InputError(f"{name}: {what} has shape {list(tensor.shape)}, but the signature {line!r} reads {written}")
+            raise InputError(
+                f"{name}: {what} has shape {list(tensor.shape)}, but the signature {line!r} reads {written}"
+            )
         dims: list[str | None] = []
         for mark, size in zip(written, tensor.shape, strict=True):
             dim = mark.rstrip("!")

@@ -1,15 +1,39 @@
 """What every operator may choose from: all ways to cut its dims that MindSpore accepts and that make sense on N devices."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.signature import OpView, Signature, Unit
 
-FULL_DOMAIN_DEVICES = 16
-"""Up to so many devices operators may also leave devices idle in part (repeat work): empirical, to bound the search."""
+FINEST_MESH_DEVICES = 16
+"""Up to so many devices the finest mesh (prime axes) is searched, which contains all others; beyond, all meshes of two
+axes (empirical: the number of layouts grows with the power of the axes)."""
+
+REPEATING_DIMS = 2
+"""Operators with at most so many dims to cut may repeat their work on some devices (a norm under tensor parallelism);
+those with more always use as many as their dims allow. Empirical, to bound the search."""
+
+
+def meshes(device_num: int) -> tuple[tuple[int, ...], ...]:
+    """The mesh factorisations of `device_num` that are searched, each a tuple of axis sizes, descending."""
+    if device_num <= FINEST_MESH_DEVICES:
+        return (prime_factors(device_num),)
+    return tuple((device_num // d, d) for d in divisors(device_num) if d * d <= device_num)
+
+
+def prime_factors(n: int) -> tuple[int, ...]:
+    """The prime factors of n, descending, with repetition."""
+    found = []
+    factor = 2
+    while n > 1:
+        while n % factor == 0:
+            found.append(factor)
+            n //= factor
+        factor += 1
+    return tuple(reversed(found))
 
 
 @lru_cache(maxsize=4096)
@@ -18,46 +42,44 @@ def divisors(n: int) -> tuple[int, ...]:
     return tuple(d for d in range(1, n + 1) if n % d == 0)
 
 
-def cut_vectors(sig: Signature, device_num: int) -> Iterator[dict[str, int]]:
-    """All assignments of slices to the dims of `sig` whose product divides `device_num` and that divide the dims."""
-
-    def extend(dims: tuple[str, ...], left: int) -> Iterator[dict[str, int]]:
-        if not dims:
-            yield {}
-            return
-        for degree in divisors(left):
-            if sig.sizes[dims[0]] % degree == 0:
-                for rest in extend(dims[1:], left // degree):
-                    yield {dims[0]: degree, **rest} if degree > 1 else rest
-
-    yield from extend(sig.cuttable, device_num)
+def cut_vectors(sig: Signature, mesh: tuple[int, ...]) -> tuple[dict[str, int], ...]:
+    """All ways to cut the dims of `sig` by the axes of `mesh`: every axis cuts one dim or none, in a fixed order."""
+    found: dict[tuple[int, ...], None] = {(1,) * len(sig.cuttable): None}
+    for axis in mesh:
+        for vector in list(found):
+            for i, dim in enumerate(sig.cuttable):
+                degree = vector[i] * axis
+                if sig.sizes[dim] % degree == 0:
+                    found[(*vector[:i], degree, *vector[i + 1 :])] = None
+    ordered = sorted(found, reverse=True)
+    return tuple({d: n for d, n in zip(sig.cuttable, vector, strict=True) if n > 1} for vector in ordered)
 
 
-def candidates(op: OpView, sig: Signature, device_num: int) -> tuple[tuple[OpStrategy, Placement], ...]:
-    """The strategies of `op` worth pricing, with their placements, in a fixed order.
+def candidates(op: OpView, sig: Signature, mesh: tuple[int, ...]) -> tuple[tuple[OpStrategy, Placement], ...]:
+    """The strategies of `op` on `mesh` worth pricing, with their placements, in a fixed order.
 
-    All cut vectors that MindSpore accepts. Products use all devices; with more than FULL_DOMAIN_DEVICES devices every
-    other operator also uses all of them or as many as its dims allow, or none. Operators whose partial sums can be
-    scattered appear in both forms.
+    Products, and operators with more than REPEATING_DIMS dims to cut, use as many devices as their dims allow. Operators
+    whose partial sums can be scattered appear in both forms.
     """
-    vectors = list(cut_vectors(sig, device_num))
+    vectors = cut_vectors(sig, mesh)
     most = max(math.prod(v.values()) for v in vectors)
-    kept = []
+    busy = sig.unit is Unit.CUBE or len(sig.cuttable) > REPEATING_DIMS
+    device_num = math.prod(mesh)
+    for chosen in ([v for v in vectors if not busy or math.prod(v.values()) == most], vectors):
+        found = tuple(_placed(op, sig, chosen, device_num))
+        if found:
+            return found
+    raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore accepts no strategy on {device_num} devices")
+
+
+def _placed(
+    op: OpView, sig: Signature, vectors: Sequence[dict[str, int]], device_num: int
+) -> Iterator[tuple[OpStrategy, Placement]]:
     for vector in vectors:
-        used = math.prod(vector.values())
-        wasteful = used < most and (sig.unit is Unit.CUBE or (device_num > FULL_DOMAIN_DEVICES and used != 1))
-        if not wasteful:
-            kept.append(vector)
-    found: list[tuple[OpStrategy, Placement]] = []
-    for vector in kept:
         partial = math.prod(vector.get(d, 1) for d in sig.reduced) > 1
         for scatter in (False, True) if partial and sig.scatter is not None else (False,):
             strategy = strategy_of(sig, vector, scatter)
             try:
-                found.append((strategy, place(op, sig, strategy, device_num)))
+                yield strategy, place(op, sig, strategy, device_num)
             except InvalidStrategyError:
                 continue  # a rule of this operator (`exclusive`, `forbids`, a scatter that does not divide)
-    if not found:
-        strategy = strategy_of(sig, {})
-        found.append((strategy, place(op, sig, strategy, device_num)))
-    return tuple(found)

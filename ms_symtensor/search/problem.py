@@ -12,6 +12,7 @@ there. T is exactly what `cost.step` charges for the partitioned program, but fo
 moves; M leaves out what lives only for a moment, so that it never exceeds the true peak.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,12 +76,15 @@ class Problem:
         return sum(self.sizes)
 
 
-def problem(graph: Graph, cluster: Cluster, device_num: int, rules: Mapping[str, Rule] | None = None) -> Problem:
-    """Write down the problem of `graph`.
+def problem(
+    graph: Graph, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None
+) -> Problem:
+    """Write down the problem of `graph` on the devices of `mesh`.
 
     Errors: UnknownOperatorError.
     """
-    known = variables(graph, fold(graph), cluster, device_num, rules)
+    device_num = math.prod(mesh)
+    known = variables(graph, fold(graph), cluster, mesh, rules)
     blocks = repeated_blocks(graph)
     again = _computed_again(graph, known, blocks, device_num, rules)
     pairs = Pairs(cluster, enable_alltoall=False)

@@ -1,5 +1,6 @@
 """The tensors between operators: who makes them, who reads them in which layout, what carrying them costs."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -215,18 +216,37 @@ class Pairs:
         gathers, moves = np.zeros(forward.shape, bool), np.zeros(forward.shape, bool)
         for i, source in enumerate(rows):
             for j, target in enumerate(columns):
-                try:
-                    steps = redistribute(source, target, self._enable_alltoall)
-                except InvalidStrategyError:
-                    forward[i, j] = np.inf
-                    continue
-                if steps:
-                    there, back = move_cost(self._cluster, steps, element_B)
-                    forward[i, j], backward[i, j] = there.time_s, back.time_s
-                    moves[i, j] = any(s.kind != "Reshape" for s in steps)
-                    gathers[i, j] = bool(collectives(steps))
+                (there, back), moves[i, j], gathers[i, j] = self._one(source, target, element_B)
+                forward[i, j], backward[i, j] = there, back
         index = np.ix_(row_of, column_of)
         return PairCost(forward[index], backward[index], gathers[index], moves[index])
+
+    def _one(self, source: Layout, target: Layout, element_B: int) -> tuple[tuple[float, float], bool, bool]:
+        """Seconds there and back, whether anything moves, whether it communicates.
+
+        The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same
+        kind (shared by all tensors of that kind) and priced for the bytes of the real one.
+        """
+        scale = 1.0
+        if source.shape == target.shape:
+            small = tuple(_small(n, source.device_num) for n in source.shape)
+            scale = math.prod(source.shape) / max(math.prod(small), 1)
+            source = Layout(source.device_matrix, source.tensor_map, small)
+            target = Layout(target.device_matrix, target.tensor_map, small)
+        try:
+            steps = redistribute(source, target, self._enable_alltoall)
+        except InvalidStrategyError:
+            return (math.inf, 0.0), True, True
+        if not steps:
+            return (0.0, 0.0), False, False
+        there, back = move_cost(self._cluster, steps, element_B * scale)
+        return (there.time_s, back.time_s), any(s.kind != "Reshape" for s in steps), bool(collectives(steps))
+
+
+def _small(size: int, device_num: int) -> int:
+    """The smallest size that `device_num`, twice over, divides like `size`, and that leaves a rest where `size` does."""
+    common = math.gcd(size, device_num * device_num)
+    return common if common == size else 2 * common
 
 
 def _distinct(layouts: tuple[Layout, ...]) -> tuple[list[Layout], NDArray[np.intp]]:

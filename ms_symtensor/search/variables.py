@@ -56,9 +56,9 @@ class Variables:
 
 
 def variables(
-    graph: Graph, folded: Fold, cluster: Cluster, device_num: int, rules: Mapping[str, Rule] | None = None
+    graph: Graph, folded: Fold, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None
 ) -> Variables:
-    """The variables of `graph`, each with all its candidates on `device_num` devices, priced on `cluster`."""
+    """The variables of `graph`, each with all its candidates on `mesh`, priced on `cluster`."""
     signatures: dict[str, Signature] = {}
     views: dict[int, tuple[OpView, Signature]] = {}
     for number, members in enumerate(folded.members):
@@ -76,8 +76,8 @@ def variables(
         products = gradient_inputs(graph, signatures, gradients, members[0].name)
         key = (seen.type, seen.inputs, seen.outputs, seen.arguments, tuple(seen.attributes.items()), products)
         if key not in same:
-            chosen = candidates(seen, sig, device_num)
-            same[key] = (chosen, _own_costs(seen, sig, chosen, products, cluster, device_num))
+            chosen = candidates(seen, sig, mesh)
+            same[key] = (chosen, _own_costs(seen, sig, chosen, products, cluster, math.prod(mesh)))
         chosen, (forward, backward) = same[key]
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)

@@ -8,7 +8,7 @@ gathers the whole tensor and cuts it anew.
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
 
 from ms_symtensor.tensor.layout import Layout
@@ -91,9 +91,10 @@ def _expand_shape(shape: Shape, other: Shape) -> Shape | None:
 
 def _quotients(products: Sequence[int]) -> Shape | None:
     """The factors that accumulate to `products`, None if one does not divide the next."""
-    if any(product % previous for previous, product in zip((1, *products), products)):
+    steps = list(pairwise((1, *products)))
+    if any(product % previous for previous, product in steps):
         return None
-    return tuple(product // previous for previous, product in zip((1, *products), products))
+    return tuple(product // previous for previous, product in steps)
 
 
 def _groups(sizes: Shape, refined: Shape) -> list[Shape] | None:
@@ -116,7 +117,7 @@ def _on_matrix(layout: Layout, matrix: Shape) -> Layout | None:
         return None
     minor = [sum(len(run) for run in runs[i + 1 :]) for i in range(len(runs))]
     tensor_map, shape = [], []
-    for axis, size in zip(layout.tensor_map, layout.shape):
+    for axis, size in zip(layout.tensor_map, layout.shape, strict=True):
         if axis < 0:
             tensor_map.append(-1)
             shape.append(size)
@@ -144,9 +145,11 @@ def _on_shape(layout: Layout, shape: Shape) -> Layout | None:
     if runs is None:
         return None
     # Of the dims that one becomes, only the first stays cut.
-    tensor_map = [entry for axis, run in zip(refined.tensor_map, runs) for entry in (axis, *[-1] * (len(run) - 1))]
+    tensor_map = [
+        entry for axis, run in zip(refined.tensor_map, runs, strict=True) for entry in (axis, *[-1] * (len(run) - 1))
+    ]
     split = Layout(refined.device_matrix, tuple(tensor_map), shape)
-    if any(size % cut for size, cut in zip(shape, split.cuts)):
+    if any(size % cut for size, cut in zip(shape, split.cuts, strict=True)):
         return None
     return split
 

@@ -1,0 +1,198 @@
+"""The command `symtensor`: plan, verify, audit, explain, capture.
+
+A mistake of the user is one line on the standard error stream and exit code 2; a check that fails is exit code 1.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.errors import InputError, SymTensorError
+from ms_symtensor.models import Model, resolve
+from ms_symtensor.report.progress import progress
+
+GIB = 1 << 30
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 1 a check failed, 2 a mistake in the request."""
+    try:
+        chosen = _parser().parse_args(arguments)
+        return int(chosen.run(chosen))
+    except SymTensorError as error:
+        print("symtensor: error:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _plan(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.report.emit import write_plan
+    from ms_symtensor.report.plan_report import plan_json, plan_text
+    from ms_symtensor.search.plan import plan as search
+
+    cluster = load_cluster(chosen.cluster)
+    _require_positive("--device-num", chosen.device_num)
+    limit_B = None
+    if chosen.memory_limit is not None:
+        _require_positive("--memory-limit", chosen.memory_limit)
+        limit_B = int(chosen.memory_limit * GIB)
+    with progress(4) as step:
+        step("graph")
+        model = _model(chosen)
+        step("search")
+        found = search(
+            model.graph,
+            cluster,
+            device_num=chosen.device_num,
+            global_batch_size=model.global_batch_size,
+            seq_length=model.seq_length,
+            memory_limit_B=limit_B,
+            model=model.name,
+            source=model.source,
+        )
+        step("report")
+        text = plan_text(found, model.graph)
+        step("write")
+        written = write_plan(found, model.graph, text, chosen.out)
+    _show(chosen, plan_json(found), f"{text}\n\nWritten to {chosen.out}: {', '.join(written)}")
+    return 0
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.bridge.verify import verify
+    from ms_symtensor.report.verdict_report import verdict_json, verdict_text
+    from ms_symtensor.strategy.file import load, load_graph
+
+    verdict = verify(load(chosen.directory), load_graph(chosen.directory), chosen.rank)
+    _show(chosen, verdict_json(verdict), verdict_text(verdict))
+    return 0 if verdict.passed else 1
+
+
+def _audit(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.bridge.audit import audit
+    from ms_symtensor.bridge.load_network import load_factory
+    from ms_symtensor.report.verdict_report import audit_json, audit_text
+
+    load_cluster(chosen.cluster)
+    _require_positive("--device-num", chosen.device_num)
+    cell, inputs = load_factory(chosen.factory)
+    found = audit(cell, *inputs, device_num=chosen.device_num, cluster=chosen.cluster, rank=chosen.rank)
+    _show(chosen, audit_json(found), audit_text(found))
+    return 0 if found.verdict.passed else 1
+
+
+def _explain(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.report.explain import explain
+    from ms_symtensor.strategy.file import check, load, load_graph
+
+    plan, graph = load(chosen.directory), load_graph(chosen.directory)
+    if graph is None:
+        raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
+    check(plan, graph)
+    print(explain(plan, graph, chosen.operator, chosen.latex))
+    return 0
+
+
+def _capture(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.tensor.graph_file import save
+
+    model = _model(chosen)
+    save(model.graph, chosen.out)
+    print(f"{model.name}: {len(model.graph.ops)} operators, {len(model.graph.parameters)} parameters, in {chosen.out}")
+    return 0
+
+
+def _model(chosen: argparse.Namespace) -> Model:
+    options = {
+        "num_layers": chosen.num_layers,
+        "attention": chosen.attention,
+        "compute_dtype": chosen.dtype,
+    }
+    return resolve(
+        chosen.model,
+        global_batch_size=chosen.global_batch_size,
+        seq_length=chosen.seq_length,
+        options={name: value for name, value in options.items() if value is not None},
+    )
+
+
+def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
+    print(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
+
+
+def _require_positive(option: str, value: float) -> None:
+    if not value > 0:
+        raise InputError(f"{option} is {value:g}: give a number above 0")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Mistakes become InputError, so that they look like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="symtensor", description="Sharding strategies for MindSpore, checked by MindSpore's compiler")
+    commands = parser.add_subparsers(required=True, metavar="command", parser_class=_Parser)
+
+    plan = commands.add_parser("plan", help="find a strategy and write it in every form that MindSpore reads")
+    _add_model(plan)
+    plan.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
+    plan.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    plan.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    plan.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the plan")
+    _add_json(plan)
+    plan.set_defaults(run=_plan)
+
+    verify = commands.add_parser("verify", help="have MindSpore compile a plan, and compare with the prediction")
+    verify.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
+    _add_rank(verify)
+    _add_json(verify)
+    verify.set_defaults(run=_verify)
+
+    audit = commands.add_parser(
+        "audit", help="what hand-written shard() calls cost, and whether they train what is meant"
+    )
+    audit.add_argument("factory", metavar="file.py:factory", help="a function that returns (cell, inputs)")
+    audit.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    audit.add_argument("--cluster", default="atlas_800t_a2", help="for predicted times (default: %(default)s)")
+    _add_rank(audit)
+    _add_json(audit)
+    audit.set_defaults(run=_audit)
+
+    explain = commands.add_parser("explain", help="the symbolic formulas behind a plan")
+    explain.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
+    explain.add_argument("--operator", metavar="NAME", help="only this one: query.matmul, MatMul, or a full name")
+    explain.add_argument("--latex", action="store_true", help="as LaTeX")
+    explain.set_defaults(run=_explain)
+
+    capture = commands.add_parser("capture", help="save a network's graph, to plan where no MindSpore is installed")
+    _add_model(capture)
+    capture.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the graph")
+    capture.set_defaults(run=_capture)
+    return parser
+
+
+def _add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", metavar="MODEL", help="a name of the model zoo, a saved graph, or file.py:factory")
+    command.add_argument(
+        "--global-batch-size", type=int, metavar="N", help="samples of a step on all devices (zoo: 16)"
+    )
+    command.add_argument("--seq-length", type=int, metavar="N", help="tokens of a sample (zoo: the model's)")
+    command.add_argument("--num-layers", type=int, metavar="N", help="zoo: other than published")
+    command.add_argument("--attention", choices=("flash", "self"), help="zoo: flash by default")
+    command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
+
+
+def _add_rank(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--rank", type=int, default=0, metavar="R", help="whose program is compared (default: 0)")
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON")

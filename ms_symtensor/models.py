@@ -1,0 +1,100 @@
+"""What a user may name as a model: one of the zoo, a saved graph, or a factory in a file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph_file import load as load_graph
+
+
+@dataclass(frozen=True)
+class Model:
+    """A graph to plan, under the name that the user knows; `source` says how its network is built again."""
+
+    name: str
+    graph: Graph
+    global_batch_size: int
+    seq_length: int
+    source: Mapping[str, str] = field(default_factory=dict)
+
+
+def resolve(
+    name: str,
+    global_batch_size: int | None = None,
+    seq_length: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Model:
+    """The model called `name`. `options` are those of `model_zoo.dimensions_of`; only the zoo takes them.
+
+    A network that exists has its batch and sequence already; other numbers than these are an InputError, as are unknown
+    names and files that hold no graph.
+    """
+    from model_zoo import PUBLISHED
+
+    if name in PUBLISHED:
+        return _zoo(name, global_batch_size, seq_length, dict(options or {}))
+    if options:
+        raise InputError(
+            f"--{next(iter(options)).replace('_', '-')} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}"
+        )
+    path, colon, _ = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        graph, source, shown = _factory(name), {"factory": _absolute(name)}, name.rpartition("/")[2]
+    elif Path(name).is_file():
+        graph, source, shown = load_graph(name), {}, Path(name).stem
+    else:
+        raise InputError(
+            f"unknown model {name!r}: give a model of the zoo ({', '.join(PUBLISHED)}), a saved graph, or file.py:factory"
+        )
+    batch, sequence = _batch_and_sequence(graph)
+    for option, wanted, found in (
+        ("global-batch-size", global_batch_size, batch),
+        ("seq-length", seq_length, sequence),
+    ):
+        if wanted is not None and wanted != found:
+            raise InputError(
+                f"--{option} {wanted} does not fit {name}, whose inputs have {found}: leave it out, or build it so"
+            )
+    return Model(shown, graph, batch, sequence, source)
+
+
+def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:
+    from model_zoo import dimensions_of
+    from model_zoo.builder import build_graph
+
+    if batch_size is not None:
+        options["batch_size"] = batch_size
+    config = dimensions_of(name, seq_length=seq_length, **options)
+    source = {
+        "model": name,
+        "num_layers": str(config.num_layers),
+        "seq_length": str(config.seq_length),
+        "batch_size": str(config.batch_size),
+        "attention": config.attention,
+        "compute_dtype": config.compute_dtype,
+    }
+    return Model(name, build_graph(config), config.batch_size, config.seq_length, source)
+
+
+def _factory(place: str) -> Graph:
+    from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.load_network import load_factory
+    from ms_symtensor.bridge.scopes import fresh_scopes
+
+    cell, inputs = load_factory(place)
+    with fresh_scopes(cell):
+        return capture(cell, *inputs)
+
+
+def _absolute(place: str) -> str:
+    path, _, function = place.rpartition(":")
+    return f"{Path(path).resolve()}:{function}"
+
+
+def _batch_and_sequence(graph: Graph) -> tuple[int, int]:
+    """The first two dims of the first input, 1 where there are fewer."""
+    shape = graph.inputs[0][1].shape if graph.inputs else ()
+    return (*shape, 1, 1)[:2] if len(shape) < 2 else (shape[0], shape[1])

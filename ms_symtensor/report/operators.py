@@ -1,0 +1,117 @@
+"""Who is cut how: the operators of a graph with their named cuts, identical blocks shown once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from ms_symtensor.ops.placement import OpStrategy, cuts_of
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import view
+from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.report.text import table
+from ms_symtensor.tensor.graph import Graph, Op
+
+
+@dataclass(frozen=True)
+class OperatorCut:
+    """An operator under a plan: the dims that are cut, and its strategy as MindSpore takes it."""
+
+    operator: str
+    type: str
+    cuts: str
+    strategy: OpStrategy
+    by_default: bool
+
+    @property
+    def strategy_text(self) -> str:
+        outputs = f" -> {_degrees(self.strategy.outputs)}" if self.strategy.outputs is not None else ""
+        return _degrees(self.strategy.inputs) + outputs
+
+
+@dataclass(frozen=True)
+class Section:
+    """Consecutive operators of identical blocks, or of no block (`blocks` empty)."""
+
+    blocks: tuple[str, ...]
+    operators: tuple[OperatorCut, ...]
+
+    @property
+    def title(self) -> str:
+        if not self.blocks:
+            return "outside the blocks"
+        first, last = self.blocks[0], self.blocks[-1]
+        return first if first == last else f"{first} … {last.rpartition('.')[2]} ({len(self.blocks)} blocks alike)"
+
+
+def sections(graph: Graph, plan: StagePlan) -> tuple[Section, ...]:
+    """The operators that take a strategy, in graph order; consecutive blocks with the same cuts make one section."""
+    runs = [
+        (block, tuple(_cut(graph, plan, op) for op in ops if _takes_strategy(graph, op)))
+        for block, ops in groupby(graph.ops, key=lambda op: op.block)
+    ]
+    merged: list[Section] = []
+    for block, cuts in _joined(runs):
+        before = merged[-1] if merged else None
+        if block is not None and before is not None and before.blocks and before.operators == cuts:
+            merged[-1] = Section((*before.blocks, block), cuts)
+        elif cuts:
+            merged.append(Section((block,) if block is not None else (), cuts))
+    return tuple(merged)
+
+
+def operators_text(graph: Graph, plan: StagePlan) -> str:
+    """The sections as tables."""
+    parts = []
+    for section in sections(graph, plan):
+        rows = [
+            (o.operator, o.type, o.cuts + (" (MindSpore's default)" if o.by_default else ""), o.strategy_text)
+            for o in section.operators
+        ]
+        parts.append(f"{section.title}\n" + table(rows, ("operator", "type", "cut", "strategy")))
+    return "\n\n".join(parts)
+
+
+def short_name(op: Op) -> str:
+    """The operator as its owner calls it, `attention.query.matmul`, without its block; or the end of its full name."""
+    path = (*op.cell, op.primitive) if op.primitive else ()
+    if not path:
+        scope = [part.split("-", 1)[0] for part in op.name.split("/")[1:-1]]
+        path = (*scope, op.name.rsplit("/", 1)[-1])
+    block = tuple(op.block.split(".")) if op.block else ()
+    return ".".join(path[len(block) :] if path[: len(block)] == block else path)
+
+
+def _joined(
+    runs: list[tuple[str | None, tuple[OperatorCut, ...]]],
+) -> Iterator[tuple[str | None, tuple[OperatorCut, ...]]]:
+    """Runs of one block that operators of no block interrupt, put together where the block begins."""
+    whole: dict[str, tuple[OperatorCut, ...]] = {}
+    for block, cuts in runs:
+        if block is not None:
+            whole[block] = whole.get(block, ()) + cuts
+    seen = set()
+    for block, cuts in runs:
+        if block is None:
+            yield None, cuts
+        elif block not in seen:
+            seen.add(block)
+            yield block, whole[block]
+
+
+def _takes_strategy(graph: Graph, op: Op) -> bool:
+    return signature(view(graph, op)).shardable
+
+
+def _cut(graph: Graph, plan: StagePlan, op: Op) -> OperatorCut:
+    seen = view(graph, op)
+    sig = signature(seen)
+    given = plan.strategies.get(op.name)
+    strategy = given if given is not None else default_strategy(sig, plan.settings.device_num)
+    cuts = cuts_of(seen, sig, strategy, plan.settings.device_num)
+    named = ", ".join(f"{dim}/{degree}" for dim, degree in cuts.items() if degree > 1)
+    return OperatorCut(short_name(op), op.type, named or "whole", strategy, given is None)
+
+
+def _degrees(tensors: tuple[tuple[int, ...], ...]) -> str:
+    return " ".join(f"({','.join(map(str, degrees))})" for degrees in tensors)

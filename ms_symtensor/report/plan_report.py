@@ -1,0 +1,123 @@
+"""A plan for people and for programs."""
+
+from typing import Any
+
+from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.report.operators import operators_text
+from ms_symtensor.report.text import beside, seconds, share, size, table
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The plan's figures by the keys that `symtensor plan --json` promises; times in seconds, sizes in bytes."""
+    settings, prediction = plan.stage.settings, plan.prediction
+    return {
+        "model": plan.model,
+        "cluster": plan.cluster,
+        "device_num": plan.device_num,
+        "global_batch_size": plan.global_batch_size,
+        "seq_length": plan.seq_length,
+        "data_parallel": plan.data_parallel,
+        "model_parallel": plan.model_parallel,
+        "sequence_parallel": plan.sequence_parallel,
+        "pipeline_stages": plan.pipeline_stages,
+        "micro_batch_num": plan.micro_batch_num,
+        "optimizer_level": int(settings.optimizer_level),
+        "optimizer_weight_shard_size": _shard_size(settings),
+        "recompute": list(settings.recompute),
+        "step_time_s": prediction.step_time_s,
+        "time_breakdown_s": dict(prediction.time_s),
+        "peak_memory_B": prediction.peak_memory_B,
+        "memory_breakdown_B": dict(prediction.memory_B),
+        "memory_limit_B": prediction.limit_B,
+        "fits": prediction.fits,
+        "optimality_gap": plan.search.optimality_gap,
+        "search_time_s": plan.search.search_time_s,
+        "candidates": plan.search.candidates,
+    }
+
+
+def plan_text(plan: Plan, graph: Graph) -> str:
+    """Everything about the plan on one page: degrees, time, memory, collectives, and who is cut how."""
+    program = partition(graph, plan.stage)
+    costs = collective_costs(program, load_cluster(plan.cluster))
+    return "\n\n".join(
+        [
+            _headline(plan),
+            beside(_times(plan), _memory(plan)),
+            "Collectives of a step on rank 0, all blocks together\n" + _collectives(costs),
+            "Operators (dim/slices)\n\n" + operators_text(graph, plan.stage),
+            _search(plan),
+        ]
+    )
+
+
+def _headline(plan: Plan) -> str:
+    settings = plan.stage.settings
+    level = settings.optimizer_level
+    optimizer = "whole" if level is OptimizerLevel.NONE else f"level{int(level)}, over {_shard_text(settings)}"
+    recompute = f"{len(settings.recompute)} blocks" if settings.recompute else "none"
+    rows = [
+        ("data_parallel", str(plan.data_parallel), "optimizer sharding", optimizer),
+        ("model_parallel", str(plan.model_parallel), "recompute", recompute),
+        ("sequence_parallel", "yes" if plan.sequence_parallel else "no", "pipeline_stages", str(plan.pipeline_stages)),
+    ]
+    title = (
+        f"{plan.model}: {plan.device_num} devices of {plan.cluster}, global batch {plan.global_batch_size},"
+        f" sequence {plan.seq_length}"
+    )
+    return f"{title}\n{table(rows)}"
+
+
+def _times(plan: Plan) -> str:
+    time = plan.prediction
+    rows = [(name, seconds(s), share(s, time.step_time_s)) for name, s in time.time_s.items()]
+    return "Predicted step time\n" + table([*rows, ("step", seconds(time.step_time_s), "")], right=(1, 2))
+
+
+def _memory(plan: Plan) -> str:
+    memory = plan.prediction
+    rows = [(name, size(b), share(b, memory.peak_memory_B)) for name, b in memory.memory_B.items()]
+    verdict = "fits" if memory.fits else "does not fit"
+    total = ("peak", size(memory.peak_memory_B), f"{verdict} {size(memory.limit_B)}")
+    return "Predicted memory of a device\n" + table([*rows, total], right=(1,))
+
+
+def _collectives(costs: tuple[CollectiveCost, ...]) -> str:
+    sums: dict[tuple[str, str, int, int], tuple[int, float]] = {}
+    for c in costs:
+        key = c.phase, c.kind, len(c.ranks), c.size_B
+        count, time_s = sums.get(key, (0, 0.0))
+        sums[key] = count + c.count, time_s + c.time_s
+    ordered = sorted(sums.items(), key=lambda item: -item[1][1])
+    rows = [
+        (phase, kind, str(ranks), str(count), size(size_B), seconds(time_s))
+        for (phase, kind, ranks, size_B), (count, time_s) in ordered
+    ]
+    if not rows:
+        return "  none"
+    return table(rows, ("phase", "collective", "ranks", "count", "bytes each", "time of all"), right=(2, 3, 4, 5))
+
+
+def _search(plan: Plan) -> str:
+    search = plan.search
+    gap = (
+        f"at most {100 * search.optimality_gap:.2g} % above the optimum of this model"
+        if search.optimality_gap
+        else "optimal in this model"
+    )
+    return f"Search: {search.candidates} candidates in {seconds(search.search_time_s)}; {gap} ({search.method})"
+
+
+def _shard_size(settings: Settings) -> int:
+    """1 where nothing is sharded; -1 means all copies of each parameter, as in MindSpore."""
+    return 1 if settings.optimizer_level is OptimizerLevel.NONE else settings.optimizer_weight_shard_size
+
+
+def _shard_text(settings: Settings) -> str:
+    number = settings.optimizer_weight_shard_size
+    return "all copies" if number == -1 else f"{number} copies"

@@ -1,0 +1,55 @@
+"""Numbers and tables for people: units, aligned columns."""
+
+from collections.abc import Sequence
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def seconds(time_s: float) -> str:
+    """`2.31 s`, `14.2 ms`, `8.6 us`, three significant digits."""
+    for unit_s, name in _TIMES:
+        if time_s >= unit_s:
+            return f"{_three(time_s / unit_s)} {name}"
+    return "0 s" if time_s == 0 else f"{time_s / 1e-6:.2f} us"
+
+
+def size(size_B: int) -> str:
+    """`3.14 GiB`, `512 KiB`, `4 B`."""
+    for unit_B, name in _SIZES:
+        if size_B >= unit_B:
+            return f"{_three(size_B / unit_B)} {name}"
+    return f"{size_B} B"
+
+
+def share(part: float, whole: float) -> str:
+    """`part` of `whole` in percent, empty where there is no whole."""
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), right: Sequence[int] = (), indent: int = 2) -> str:
+    """`rows` in aligned columns below `head`; the columns `right` are aligned to the right."""
+    lines = [tuple(head), *map(tuple, rows)] if head else list(map(tuple, rows))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))] if lines else []
+    margin = " " * indent
+    shown = []
+    for line in lines:
+        cells = [
+            cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ]
+        shown.append((margin + "  ".join(cells)).rstrip())
+    return "\n".join(shown)
+
+
+def beside(left: str, right: str, gap: int = 6) -> str:
+    """Two texts side by side."""
+    first, second = left.splitlines(), right.splitlines()
+    width = max(map(len, first), default=0) + gap
+    rows = max(len(first), len(second))
+    first += [""] * (rows - len(first))
+    second += [""] * (rows - len(second))
+    return "\n".join((a.ljust(width) + b).rstrip() for a, b in zip(first, second, strict=True))
+
+
+def _three(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

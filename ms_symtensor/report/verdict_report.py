@@ -1,0 +1,127 @@
+"""What MindSpore's compiler said, for people and for programs."""
+
+from typing import Any
+
+from ms_symtensor.bridge.audit import Audit
+from ms_symtensor.bridge.verify import Verdict
+from ms_symtensor.report.text import seconds, share, size, table
+
+SHOWN = 20
+"""Rows of long lists that are printed; JSON has them all."""
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict by the keys that `symtensor verify --json` promises; figures that do not exist are None."""
+    found = verdict.comparison
+    return {
+        "accepted": verdict.accepted,
+        "reason": verdict.reason,
+        "gradients_synchronised": verdict.synchronised,
+        "unsynchronised": list(verdict.unsynchronised),
+        "collectives": {
+            "predicted": found and found.predicted_collectives,
+            "compiled": found and found.compiled_collectives,
+            "equal": found is not None and found.equal,
+            "differences": list(found.differences) if found else [],
+        },
+        "parameter_bytes": {
+            "predicted": found and found.predicted_parameters_B,
+            "compiled": found and found.compiled_parameters_B,
+        },
+        "activation_peak_B": {
+            "predicted": found and found.predicted_activations_B,
+            "compiled": found and found.compiled_activations_B,
+        },
+        "rank": verdict.rank,
+        "mindspore": verdict.mindspore,
+        "compile_time_s": verdict.compile_time_s,
+    }
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """The verdict in a few lines."""
+    head = f"MindSpore {verdict.mindspore}, rank {verdict.rank}, compiled in {seconds(verdict.compile_time_s)}"
+    if not verdict.accepted:
+        return f"{head}\n  rejected: {verdict.reason}"
+    rows = [("gradients", "every one is summed over the ranks of its slice")]
+    if verdict.unsynchronised:
+        names = ", ".join(verdict.unsynchronised[:SHOWN])
+        rows = [("gradients", f"NOT summed over the ranks of their slice: {names}")]
+    found = verdict.comparison
+    if found is not None:
+        activations = found.predicted_activations_B - found.compiled_activations_B
+        equal = "equal in kind, ranks and bytes" if found.equal else f"{len(found.differences)} differences"
+        rows += [
+            ("collectives", f"{found.predicted_collectives} predicted, {found.compiled_collectives} compiled: {equal}"),
+            ("parameters", _pair(found.predicted_parameters_B, found.compiled_parameters_B)),
+            (
+                "activations",
+                _pair(found.predicted_activations_B, found.compiled_activations_B)
+                + f" ({share(abs(activations), found.compiled_activations_B) or '0 %'} apart)",
+            ),
+        ]
+    lines = [head, table([("program", "accepted"), *rows])]
+    if verdict.reason:
+        lines.append(f"  {verdict.reason}")
+    if found is not None:
+        lines += [f"    {difference}" for difference in found.differences[:SHOWN]]
+        lines += [f"    … and {len(found.differences) - SHOWN} more (--json)"] if len(found.differences) > SHOWN else []
+    lines.append("  verified" if verdict.passed else "  NOT verified")
+    return "\n".join(lines)
+
+
+def audit_json(audit: Audit) -> dict[str, Any]:
+    """`verdict_json`, and `costs`: the collectives of each operator, with predicted seconds, the most expensive first."""
+    return verdict_json(audit.verdict) | {
+        "device_num": audit.device_num,
+        "cluster": audit.cluster,
+        "without_strategy": list(audit.without_strategy),
+        "costs": [
+            {
+                "operator": c.operator,
+                "kind": c.kind,
+                "phase": c.phase,
+                "ranks": list(c.ranks),
+                "count": c.count,
+                "size_B": c.size_B,
+                "time_s": c.time_s,
+            }
+            for c in audit.costs
+        ],
+    }
+
+
+def audit_text(audit: Audit) -> str:
+    """The verdict, and a table of what the strategies cost."""
+    lines = [verdict_text(audit.verdict), ""]
+    total_s = sum(c.time_s for c in audit.costs)
+    lines.append(
+        f"Communication of a step: {seconds(total_s)} predicted on {audit.device_num} devices of {audit.cluster}"
+    )
+    rows = [
+        (
+            c.operator,
+            c.phase,
+            c.kind,
+            str(len(c.ranks)),
+            str(c.count),
+            size(c.size_B),
+            seconds(c.time_s),
+            share(c.time_s, total_s),
+        )
+        for c in audit.costs[:SHOWN]
+    ]
+    if rows:
+        head = ("operator or parameter", "phase", "collective", "ranks", "count", "bytes each", "time of all", "")
+        lines.append(table(rows, head, right=(3, 4, 5, 6, 7)))
+    if len(audit.costs) > SHOWN:
+        rest_s = sum(c.time_s for c in audit.costs[SHOWN:])
+        lines.append(f"  … and {len(audit.costs) - SHOWN} more, {seconds(rest_s)} together (--json)")
+    if audit.without_strategy:
+        lines += ["", "Without a strategy, so that MindSpore cuts their leading dim by all devices:"]
+        lines += [f"  {name}" for name in audit.without_strategy[:SHOWN]]
+    return "\n".join(lines)
+
+
+def _pair(predicted_B: int, compiled_B: int) -> str:
+    return f"{size(predicted_B)} predicted, {size(compiled_B)} compiled"

@@ -1,0 +1,134 @@
+"""What each family of operators lets be cut, at typical shapes."""
+
+import pytest
+
+from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy, place
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import Combine, Unit
+from tests.ops.views import make
+
+
+@pytest.mark.parametrize(
+    ("op", "cuttable"),
+    [
+        (make("BatchMatMul", "float16[4, 8, 16, 32], float16[4, 8, 32, 16] -> float16[4, 8, 16, 16]", False, False),
+         ("b0", "b1", "m", "k", "n")),
+        (make("Add", "float16[4, 1, 8], float16[6, 8] -> float16[4, 6, 8]"), ("d0", "d1", "d2")),
+        (make("Softmax", "float16[4, 8] -> float16[4, 8]", (-1,)), ("d0",)),
+        (make("LayerNorm", "float32[4, 8], float32[8], float32[8] -> float32[4, 8], float32[4, 1], float32[4, 1]", -1, -1, 1e-5),
+         ("d0",)),
+        (make("ReduceSum", "float16[4, 8] -> float16[4]", (-1,), False, False), ("d0", "d1")),
+        (make("Transpose", "float16[4, 8] -> float16[8, 4]", (1, 0)), ("d0", "d1")),
+        (make("StridedSlice", "float16[4, 8] -> float16[4, 2]", (0, 0), (4, 2), (1, 1), 0, 0, 0, 0, 0), ("d0",)),
+        (make("StridedSlice", "float16[4, 8] -> float16[4]", (0, 3), (4, 4), (1, 1), 0, 0, 0, 0, 2), ("d0",)),
+        (make("StridedSlice", "float16[4, 8] -> float16[4, 4]", (0, 0), (4, 8), (1, 2), 0, 0, 0, 0, 0), ("d0",)),
+        (make("Concat", "float16[4, 8], float16[4, 8] -> float16[4, 16]", -1), ("d0",)),
+        (make("Split", "float16[4, 8] -> float16[4, 4], float16[4, 4]", 1, 2), ("d0",)),
+        (make("Stack", "float16[4, 8], float16[4, 8] -> float16[4, 2, 8]", axis=1, num=2), ("d0", "d1")),
+        (make("Tile", "float16[4, 1] -> float16[8, 6]", (2, 6)), ("copies0", "copies1")),
+        (make("Squeeze", "float16[4, 1, 8] -> float16[4, 8]", (1,)), ("d0", "d2")),
+        (make("BroadcastTo", "float16[8, 1] -> float16[2, 8, 4]", (2, 8, 4)), ("d0",)),
+        (make("GatherD", "float16[4, 8], int32[4, 2] -> float16[4, 2]", 1), ("d0",)),
+        (make("TopK", "float16[4, 8] -> float16[4, 2], int32[4, 2]", 2), ("d0",)),
+        (make("SoftmaxCrossEntropyWithLogits", "float32[4, 8], float32[4, 8] -> float32[4], float32[4, 8]"), ("b",)),
+    ],
+    ids=lambda value: value.type if hasattr(value, "type") else "",
+)  # fmt: skip
+def test_dims_that_may_be_cut(op, cuttable):
+    assert signature(op).cuttable == cuttable
+
+
+@pytest.mark.parametrize(
+    ("name", "combine"),
+    [("ReduceSum", Combine.SUM), ("ReduceMean", Combine.MEAN), ("ReduceMax", Combine.MAX), ("ReduceMin", Combine.MIN)],
+)
+def test_partial_reductions_are_combined_in_kind(name, combine):
+    op = make(name, "float32[4, 8] -> float32[4, 1]", (1,), True)
+    found = place(op, signature(op), OpStrategy(((2, 4),)), 8)
+    assert found.partial is not None and found.partial.combine is combine
+    assert found.outputs[0].slice_shape == (2, 1)
+
+
+def test_logical_reductions_are_combined_as_integers():
+    op = make("ReduceAny", "bool[4, 8] -> bool[4]", (1,), False)
+    found = place(op, signature(op), OpStrategy(((1, 4),)), 4)
+    assert found.partial is not None and found.partial.dtype == "int32"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "first", "second"),
+    [
+        ((32, 64), (8, 4, 2, 32), ("g0", "g1"), ("g0", None, "g1", None)),
+        ((8, 4, 64), (32, 64), ("g0", None, "g1"), ("g0", "g1")),
+        ((8, 16, 4, 8), (128, 32), ("g0", None, "g1", None), ("g0", "g1")),
+        ((4, 1, 8), (4, 8), ("g0", None, "g1"), ("g0", "g1")),
+        ((6, 4), (4, 6), ("g0", None), ("g0", None)),
+        ((8,), (1, 8), ("g0",), (None, "g0")),
+    ],
+)
+def test_reshape_passes_cuts_of_major_dims(source, target, first, second):
+    sig = signature(make("Reshape", f"float16{[*source]} -> float16{[*target]}", target))
+    assert sig.inputs == (first,) and sig.outputs == (second,)
+    assert not sig.shardable
+
+
+def attention(layout: int, query: str, key: str, sparse_mode: int = 0, mask: str = ""):
+    masks = (None,) * (6 if mask else 7)
+    inputs = ", ".join(filter(None, (query, key, key, mask)))
+    types = f"{inputs} -> float32[4, 8, 32, 8], float32[4, 8, 32, 8], float16[1], {query}"
+    scalars = (8, 1.0, 0.25, 2147483647, 2147483647, 0, layout, sparse_mode)
+    return make("FlashAttentionScore", types, *masks, *scalars, positions=(0, 1, 2, 6) if mask else (0, 1, 2))
+
+
+def test_attention_is_cut_by_batch_heads_and_query_sequence():
+    sig = signature(attention(1, "float16[4, 8, 32, 16]", "float16[4, 8, 32, 16]"))
+    assert sig.mesh == ("b", "n", "s")
+    assert sig.inputs == (("b", "n", "s", None), ("b", "n", None, None), ("b", "n", None, None))
+    assert sig.unit is Unit.CUBE
+    points = sig.sizes["b"] * sig.sizes["n"] * sig.sizes["s"]
+    assert sig.flops_per_point * points == 4 * 4 * 8 * 32 * 32 * 16
+
+
+def test_grouped_queries_limit_the_cut_of_heads():
+    sig = signature(attention(1, "float16[4, 8, 32, 16]", "float16[4, 2, 32, 16]"))
+    assert sig.sizes["n"] == 2
+    points = sig.sizes["b"] * sig.sizes["n"] * sig.sizes["s"]
+    assert sig.flops_per_point * points == 4 * 4 * 8 * 32 * 32 * 16
+
+
+def test_a_single_key_value_head_is_read_whole():
+    sig = signature(attention(1, "float16[4, 8, 32, 16]", "float16[4, 1, 32, 16]"))
+    assert sig.sizes["n"] == 8 and sig.inputs[1] == ("b", None, None, None)
+
+
+def test_bsh_counts_heads_not_elements():
+    sig = signature(attention(0, "float16[4, 32, 128]", "float16[4, 32, 64]"))
+    assert sig.sizes == {"b": 4, "s": 32, "n": 4}
+    assert sig.mesh == ("b", "s", "n")
+
+
+@pytest.mark.parametrize(("sparse_mode", "mask", "dims"), [
+    (2, "uint8[2048, 2048]", (None, None)), (0, "uint8[32, 32]", ("s", None)), (0, "uint8[4, 1, 32, 32]", ("b", None, "s", None)),
+])  # fmt: skip
+def test_masks_are_cut_with_the_scores_unless_compressed(sparse_mode, mask, dims):
+    sig = signature(attention(1, "float16[4, 8, 32, 16]", "float16[4, 8, 32, 16]", sparse_mode, mask))
+    assert sig.inputs[3] == dims
+    assert sig.entries == sig.inputs
+
+
+def test_dense_is_cut_by_all_devices_or_not_at_all():
+    op = make("Dense", "float16[16, 32], float16[64, 32] -> float16[16, 64]", None)
+    assert place(op, signature(op), OpStrategy(((8, 1), (1, 1))), 8).outputs[0].slice_shape == (2, 64)
+    with pytest.raises(InvalidStrategyError, match="always cuts the first dim of Dense by 8"):
+        place(op, signature(op), OpStrategy(((4, 1), (1, 1))), 8)
+
+
+@pytest.mark.parametrize(("op", "message"), [
+    (make("StridedSlice", "float16[4] -> float16[2]", (0,), (2,), (1,), 0, 0, 1), "ellipsis"),
+    (make("StridedSlice", "float16[4] -> float16[2]", None, (2,), (1,)), "begin must be a tuple"),
+    (make("Tile", "float16[4, 2] -> float16[4, 4]", (2,)), "a multiple for every dim"),
+])  # fmt: skip
+def test_forms_that_cannot_be_sharded_are_explained(op, message):
+    with pytest.raises(InputError, match=message):
+        signature(op)

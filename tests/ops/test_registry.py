@@ -1,0 +1,44 @@
+"""Which operators are known."""
+
+import pytest
+
+from ms_symtensor.errors import InputError, UnknownOperatorError
+from ms_symtensor.ops.registry import merge, rules, signature
+from ms_symtensor.ops.signature import bind
+from tests.ops.views import make
+
+OF_TRANSFORMERS = (
+    "MatMul", "BatchMatMul", "Dense", "Add", "AddExt", "Sub", "SubExt", "Mul", "Muls", "Div", "RealDiv", "Neg", "Exp",
+    "Log", "Sqrt", "Rsqrt", "Square", "Cos", "Sin", "Sigmoid", "SiLU", "Swiglu", "GeLU", "FastGeLU", "ReLU", "Tanh",
+    "Dropout", "Cast", "Reshape", "Transpose", "ExpandDims", "Squeeze", "StridedSlice", "Split", "SplitWithSize",
+    "Concat", "Stack", "Tile", "BroadcastTo", "Outer", "RmsNorm", "LayerNorm", "Softmax", "LogSoftmax",
+    "FlashAttentionScore", "Gather", "GatherD", "Embedding", "OneHot", "OneHotExt", "ReduceSum", "SumExt",
+    "ReduceMean", "MeanExt", "ReduceMax", "ArgMaxWithValue", "TopK", "TopkExt", "NotEqual", "Equal", "Less",
+    "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "Select", "MaskedFill",
+    "SoftmaxCrossEntropyWithLogits", "AssignAdd", "Pow", "Maximum", "Minimum", "AddN", "StopGradient", "Erf", "Abs",
+    "ReduceAny", "ReduceAll",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_TRANSFORMERS)
+def test_operators_of_transformers_are_known(name):
+    assert name in rules()
+
+
+def test_an_unknown_operator_is_an_error_that_tells_what_to_do():
+    op = make("FancyNorm", "float16[8, 4] -> float16[8, 4]")
+    with pytest.raises(
+        UnknownOperatorError, match=r"FancyNorm \(Default/FancyNorm-op0\).*float16\[8, 4\].*Add its line"
+    ):
+        signature(op)
+
+
+def test_a_rule_of_the_user_comes_first():
+    op = make("FancyNorm", "float16[8, 4] -> float16[8, 4]")
+    sig = signature(op, {"FancyNorm": lambda o: bind("a b! -> a b!", o.inputs, o.outputs, o.name)})
+    assert sig.cuttable == ("a",)
+
+
+def test_two_rules_for_one_operator_are_refused():
+    with pytest.raises(InputError, match="'Add' has two"):
+        merge({"Add": rules()["Add"]}, {"Add": rules()["Mul"]})

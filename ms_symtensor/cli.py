@@ -5,6 +5,7 @@ A mistake of the user is one line on the standard error stream and exit code 2; 
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,10 +42,10 @@ def _plan(chosen: argparse.Namespace) -> int:
     if chosen.memory_limit is not None:
         _require_positive("--memory-limit", chosen.memory_limit)
         limit_B = int(chosen.memory_limit * GIB)
-    with progress(4) as step:
+    with progress() as step:
         step("graph")
         model = _model(chosen)
-        step("search")
+        _require_cut(model, chosen.device_num)
         found = search(
             model.graph,
             cluster,
@@ -54,6 +55,7 @@ def _plan(chosen: argparse.Namespace) -> int:
             memory_limit_B=limit_B,
             model=model.name,
             source=model.source,
+            progress=step,
         )
         step("report")
         text = plan_text(found, model.graph)
@@ -128,6 +130,16 @@ def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
 def _require_positive(option: str, value: float) -> None:
     if not value > 0:
         raise InputError(f"{option} is {value:g}: give a number above 0")
+
+
+def _require_cut(model: Model, device_num: int) -> None:
+    """InputError for a batch of several samples of which no number of devices can take equal parts."""
+    batch = model.global_batch_size
+    if "model" in model.source and batch > 1 and device_num > 1 and math.gcd(batch, device_num) == 1:
+        raise InputError(
+            f"a global batch of {batch} samples cannot be cut for {device_num} devices: give a batch that shares a divisor"
+            f" with {device_num}, such as {device_num}"
+        )
 
 
 class _Parser(argparse.ArgumentParser):

@@ -37,9 +37,8 @@ def resolve(
     if name in PUBLISHED:
         return _zoo(name, global_batch_size, seq_length, dict(options or {}))
     if options:
-        raise InputError(
-            f"--{next(iter(options)).replace('_', '-')} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}"
-        )
+        option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")
+        raise InputError(f"--{option} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}: leave it out")
     path, colon, _ = name.rpartition(":")
     if colon and path.endswith(".py"):
         graph, source, shown = _factory(name), {"factory": _absolute(name)}, name.rpartition("/")[2]
@@ -97,4 +96,4 @@ def _absolute(place: str) -> str:
 def _batch_and_sequence(graph: Graph) -> tuple[int, int]:
     """The first two dims of the first input, 1 where there are fewer."""
     shape = graph.inputs[0][1].shape if graph.inputs else ()
-    return (*shape, 1, 1)[:2] if len(shape) < 2 else (shape[0], shape[1])
+    return (shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1)

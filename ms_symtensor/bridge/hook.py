@@ -9,6 +9,7 @@ import functools
 import importlib.abc
 import importlib.machinery
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from ms_symtensor.bridge.planning import plan_network, plan_on
 from ms_symtensor.bridge.search_mode import NAME, kept, request
 from ms_symtensor.bridge.training_network import forward_inputs, forward_network, is_auto_parallel
+from ms_symtensor.errors import SymTensorError
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
 
@@ -27,7 +29,7 @@ def install() -> None:
     """Make MindSpore know the search mode, now or when it is imported. Calling it again changes nothing."""
     module = sys.modules.get(_FRAMEWORK)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
-        _patch()
+        _patch_or_warn()
     elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport())
 
@@ -50,10 +52,19 @@ class _AfterImport(importlib.abc.MetaPathFinder):
             load(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            _patch()
+            _patch_or_warn()
 
         spec.loader.exec_module = load_and_patch  # type: ignore[method-assign]
         return spec
+
+
+def _patch_or_warn() -> None:
+    """A MindSpore that is built otherwise is still usable, only without the search mode."""
+    try:
+        _patch()
+    except (ImportError, AttributeError, KeyError, SymTensorError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(f'ms_symtensor: no search_mode="{NAME}" in this MindSpore ({reason})', stacklevel=2)
 
 
 def _patch() -> None:
@@ -66,13 +77,13 @@ def _patch() -> None:
     if hasattr(executor.compile, _OURS):
         return
     setters, getters = parallel._set_auto_parallel_context_func_map, parallel._get_auto_parallel_context_func_map
-    setters["search_mode"] = _search_mode_setter(setters["search_mode"])
-    getters["search_mode"] = _search_mode_getter(getters["search_mode"])
     context = type(parallel.auto_parallel_context())
-    context.reset = _reset(context.reset)
+    setter, getter = _search_mode_setter(setters["search_mode"]), _search_mode_getter(getters["search_mode"])
+    reset, compile_cell = _reset(context.reset), _compile(executor.compile)
+    setattr(compile_cell, _OURS, True)
+    setters["search_mode"], getters["search_mode"] = setter, getter
     AutoParallel.__init__ = _auto_parallel_init(AutoParallel.__init__)
-    executor.compile = _compile(executor.compile)
-    setattr(executor.compile, _OURS, True)
+    context.reset, executor.compile = reset, compile_cell
 
 
 def _search_mode_setter(original: Any) -> Any:
@@ -114,13 +125,14 @@ def _auto_parallel_init(original: Any) -> Any:
 
 def _compile(original: Any) -> Any:
     @functools.wraps(original)
-    def compile(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        wrapper = next((c for _, c in obj.cells_and_names() if is_auto_parallel(c) and _OURS in c.__dict__), None)
-        if wrapper is not None or (request.active and _is_automatic()):
-            _prepare(obj, args, wrapper)
+    def compile_cell(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(obj, "cells_and_names"):  # it may be a function, too
+            wrapper = next((c for _, c in obj.cells_and_names() if is_auto_parallel(c) and _OURS in c.__dict__), None)
+            if wrapper is not None or (request.active and _is_automatic()):
+                _prepare(obj, args, wrapper)
         return original(self, obj, *args, **kwargs)
 
-    return compile
+    return compile_cell
 
 
 def _is_automatic() -> bool:
@@ -165,7 +177,7 @@ def _put_in_force(plan: Plan, wrapper: Any) -> None:
 
 
 def set_on_auto_parallel(wrapper: Any, settings: dict[str, Any]) -> None:
-    """The settings of a plan (`context_settings`) on an `AutoParallel` cell."""
+    """The settings of a plan (`context_settings`) on an `AutoParallel` cell, in place of the user's."""
     wrapper._enable_alltoall = settings["enable_alltoall"]  # there is no interface for these two
     wrapper._gradient_fp32_sync = settings["gradient_fp32_sync"]
     optimizer = settings.get("parallel_optimizer_config")

@@ -58,7 +58,7 @@ def load_factory(place: str) -> Network:
         raise
     except Exception as error:  # anything that the user's own code can raise
         raise InputError(
-            f"{place} failed ({type(error).__name__}: {_first_line(error)}): it is called without arguments"
+            f"{place}, called without arguments, failed ({type(error).__name__}: {_first_line(error)})"
         ) from error
     return _network(made, place)
 

@@ -128,4 +128,12 @@ def _searched(graph: Graph, device_num: int, options: Options) -> Plan:
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.search.plan import plan
 
-    return plan(graph, load_cluster(options.cluster), device_num, memory_limit_B=options.memory_limit_B)
+    shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
+    return plan(
+        graph,
+        load_cluster(options.cluster),
+        device_num=device_num,
+        global_batch_size=shape[0] if shape else 1,
+        seq_length=shape[1] if len(shape) > 1 else 1,
+        memory_limit_B=options.memory_limit_B,
+    )

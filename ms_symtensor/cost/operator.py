@@ -7,7 +7,7 @@ memory traffic; every operator that moves data has a fixed cost t_op on top:
 
 (roofline model, Williams, Waterman and Patterson 2009). The backward pass of a product computes one product of the same
 size per input with a gradient; that of other operators reads the incoming gradient and what was kept, and writes the
-gradients of its inputs.
+gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ from ms_symtensor.algebra import symbols as s
 from ms_symtensor.algebra.expression import compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
+from ms_symtensor.program.backward import PASSED_ON
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import TensorType
 
@@ -68,6 +69,8 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
         peak = s.F_cube32 if op.inputs[0].dtype == "float32" else s.F_cube
         forward = sympy.Max(flops / (s.eta_cube * peak), memory_s, evaluate=False) + s.t_op
         return OperatorFormulas(forward, products * forward, flops, inputs, outputs)
+    if op.type in PASSED_ON:
+        return OperatorFormulas(memory_s + s.t_op, sympy.Integer(0), sympy.Integer(0), inputs, outputs)
     kept = [inputs[i] for i in sig.keeps_inputs] + [outputs[i] for i in sig.keeps_outputs if i < len(outputs)]
     back = sum(kept, sympy.Integer(0)) + (outputs[0] if outputs else sympy.Integer(0)) + products * _largest(inputs)
     backward = back / (s.eta_hbm * s.B_hbm) + s.t_op if products else sympy.Integer(0)

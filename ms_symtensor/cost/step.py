@@ -22,7 +22,7 @@ from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.liveness import activation_peak_B
-from ms_symtensor.program.program import Node, Phase, Program, Role
+from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.graph import Graph
 
@@ -70,9 +70,14 @@ def price(
         memory["gradients"] += of.gradient_B
         memory["optimizer_states"] += of.states_B
     memory["activations"] = activation_peak_B(program)
-    groups = {n.group.ranks() for n in program.nodes if n.group is not None and n.kind != "StridedSlice"}
-    memory["buffers"] = HCCL_BUFFER_B * len(groups)
+    memory["buffers"] = buffers_B(program)
     return StepCost(time, memory)
+
+
+def buffers_B(program: Program) -> int:
+    """Bytes of the buffers of all communicators of a rank."""
+    groups = {n.group.ranks() for n in program.nodes if n.group is not None and n.kind in COLLECTIVES}
+    return HCCL_BUFFER_B * len(groups)
 
 
 def _traffic(program: Program, node: Node) -> tuple[int, int]:

@@ -16,7 +16,7 @@ _MOVE_GRADIENT = {
     "StridedSlice": "StridedSliceGrad", "Split": "Concat", "Concat": "SplitWithSize", "Reshape": "Reshape",
 }  # fmt: skip
 
-_PASSED_ON = {
+PASSED_ON = {
     **dict.fromkeys(("Add", "AddExt", "AddN"), None),
     **dict.fromkeys(("Sub", "SubExt"), (0,)),
 }
@@ -59,8 +59,8 @@ class _Differentiator:
         sig = self.half.signatures[node.op]
         if sig.differentiable is not None:
             wanted = [t for t in wanted if any(node.inputs[p] == t for p in sig.differentiable)]
-        if node.kind in _PASSED_ON:
-            wanted = self._pass_on(node, wanted, gradients[0], _PASSED_ON[node.kind])
+        if node.kind in PASSED_ON:
+            wanted = self._pass_on(node, wanted, gradients[0], PASSED_ON[node.kind])
         kept_in = [node.inputs[p] for p in sig.keeps_inputs]
         kept_out = [node.outputs[p] for p in sig.keeps_outputs]
         self._combine_inside(node)
@@ -115,8 +115,9 @@ class _Differentiator:
         if len(parts) < 2:
             return parts[0] if parts else None
         (total,) = self.builder.node(
-            "AddN", tuple(parts), (self.builder.tensors[tensor],), op=node.op, role=Role.ADD, phase=Phase.BACKWARD, block=node.block
-        )
+            "AddN", tuple(parts), (self.builder.tensors[tensor],),
+            op=node.op, role=Role.ADD, phase=Phase.BACKWARD, block=node.block,
+        )  # fmt: skip
         return total
 
     # -- recomputation -------------------------------------------------------------------------------------------------

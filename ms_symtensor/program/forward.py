@@ -52,30 +52,38 @@ def default_strategy(sig: Signature, device_num: int) -> OpStrategy:
     return OpStrategy(tuple(tuple(device_num if i == 0 else 1 for i in range(len(dims))) for dims in sig.inputs))
 
 
-def forward(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = None) -> Forward:
-    """Write the forward program of `graph` under `plan`.
+Meanings = Mapping[str, tuple[OpView, Signature]]
+"""View and signature of every operator of a graph, by name."""
 
-    Errors: UnknownOperatorError; InvalidStrategyError naming the operator that MindSpore would reject.
+
+def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
+    """What the operators of `graph` mean; UnknownOperatorError for one without a signature."""
+    views = {op.name: view(graph, op) for op in graph.ops}
+    return {name: (seen, signature(seen, rules)) for name, seen in views.items()}
+
+
+def forward(graph: Graph, plan: StagePlan, known: Meanings) -> Forward:
+    """Write the forward program of `graph`, whose operators mean what `known` says, under `plan`.
+
+    Errors: InvalidStrategyError naming the operator that MindSpore would reject.
     """
-    return _Writer(graph, plan, rules).write()
+    return _Writer(graph, plan, known).write()
 
 
 class _Writer:
-    def __init__(self, graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> None:
+    def __init__(self, graph: Graph, plan: StagePlan, known: Meanings) -> None:
         self.graph, self.plan, self.settings = graph, plan, plan.settings
-        views = {op.name: view(graph, op) for op in graph.ops}
-        sigs = {name: signature(v, rules) for name, v in views.items()}
+        device_num = self.settings.device_num
         placements = {
-            op.name: place(views[op.name], sigs[op.name], self._strategy(views[op.name], sigs[op.name]), self.settings.device_num)
+            op.name: place(*known[op.name], self._strategy(op.name, known[op.name][1]), device_num)
             for op in graph.ops
-            if sigs[op.name].shardable
-        }  # fmt: skip
-        self.views = views
-        self.out = Forward(Builder(), sigs, placements)
+            if known[op.name][1].shardable
+        }
+        self.out = Forward(Builder(), {name: sig for name, (_, sig) in known.items()}, placements)
         self.values: dict[Source, Value] = {}
 
-    def _strategy(self, op: OpView, sig: Signature) -> OpStrategy:
-        given = self.plan.strategies.get(op.name)
+    def _strategy(self, name: str, sig: Signature) -> OpStrategy:
+        given = self.plan.strategies.get(name)
         return given if given is not None else default_strategy(sig, self.settings.device_num)
 
     def write(self) -> Forward:
@@ -198,7 +206,9 @@ class _Writer:
         tensor = self._move(op, value, target, op.outputs[0].dtype)
         if self.out.builder.tensors[tensor].shape != target.slice_shape:
             kind = TensorType(target.slice_shape, op.outputs[0].dtype)
-            (tensor,) = self.out.builder.node("Reshape", (tensor,), (kind,), op=op.name, block=op.block, once=True, role=Role.MOVE)
+            (tensor,) = self.out.builder.node(
+                "Reshape", (tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True
+            )
         self._define(OpOutput(op.name), Value(tensor, target, value.needs_gradient))
 
     def _define(self, source: Source, value: Value) -> None:

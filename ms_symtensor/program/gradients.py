@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ms_symtensor.ops.signature import Signature
-from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, Source
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source
 
 
 def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
@@ -27,3 +27,25 @@ def gradient_inputs(graph: Graph, signatures: Mapping[str, Signature], found: fr
     inputs = graph.tensor_inputs(op)
     positions = range(len(inputs)) if chosen is None else chosen
     return sum(inputs[i] in found for i in positions)
+
+
+def is_kept(graph: Graph, sig: Signature, found: frozenset[Source], op: Op, position: int) -> bool:
+    """Whether the gradient of `op` reads its tensor input number `position`.
+
+    The gradient of an input of a bilinear operator reads the other inputs only: a factor is not kept where nothing else
+    needs a gradient (a product with a constant).
+    """
+    if position not in sig.keeps_inputs or not any(OpOutput(op.name, i) in found for i in range(len(op.outputs))):
+        return False
+    inputs = graph.tensor_inputs(op)
+    return not sig.bilinear or any(s in found for i, s in enumerate(inputs) if i != position)
+
+
+def gradient_users(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], source: Source) -> int:
+    """How many users of `source` send a gradient back to it."""
+    count = 0
+    for user, position in graph.users.get(source, ()):
+        chosen = signatures[user.name].differentiable
+        arrives = any(OpOutput(user.name, i) in found for i in range(len(user.outputs)))
+        count += arrives and (chosen is None or position in chosen)
+    return count

@@ -4,19 +4,23 @@ from collections.abc import Mapping
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
-from ms_symtensor.program.forward import forward
+from ms_symtensor.program.forward import Meanings, forward, meanings
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.sharing import merge_gathers, share_equal_moves
 from ms_symtensor.tensor.graph import Graph
 
 
-def partition(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = None) -> Program:
+def partition(
+    graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = None, known: Meanings | None = None
+) -> Program:
     """The training program of one step of `graph` under `plan`, optimizer update left out.
+
+    `known` saves finding the operators' meanings again where one graph is partitioned many times.
 
     Errors: UnknownOperatorError, InvalidStrategyError (naming the operator).
     """
-    half = forward(graph, plan, rules)
+    half = forward(graph, plan, meanings(graph, rules) if known is None else known)
     built = half.builder
     built.nodes = merge_gathers(built.nodes, built.tensors)
     backward(half, plan.settings)

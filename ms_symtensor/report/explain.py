@@ -1,6 +1,7 @@
 """The formulas behind a plan, symbolic: what each operator costs, and what its collectives cost."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import sympy
@@ -20,7 +21,7 @@ from ms_symtensor.program.program import Phase, Program, Role
 from ms_symtensor.report.operators import short_name
 from ms_symtensor.report.text import seconds, size
 from ms_symtensor.strategy.plan import Plan
-from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool =
     for op in chosen:
         found = _explained(graph, plan, program, cluster, op)
         formulas = _formulas(found)
-        collectives = _collectives(program, cluster, op)
+        collectives = _collectives(program, cluster, {op.name, *_parameters(graph, op)})
         used |= {symbol for _, _, e in formulas for symbol in e.free_symbols}
         used |= {symbol for _, e, _ in collectives for symbol in e.free_symbols}
         shown.append(_latex(found, formulas, collectives) if latex else _text(found, formulas, collectives))
@@ -108,9 +109,18 @@ Collected = tuple[str, sympy.Expr, str]
 """Heading, formula in the bytes n, values here."""
 
 
-def _collectives(program: Program, cluster: Cluster, op: Op) -> list[Collected]:
-    """The collectives that `op` causes, redistributions of its inputs included, and those of the parameters it reads."""
-    counts = Counter((c.phase.value, c.kind, c.ranks, c.size_B) for c in program.collectives() if c.op == op.name)
+def _parameters(graph: Graph, op: Op) -> Iterator[str]:
+    """The parameters that `op` reads, casts looked through."""
+    for source in graph.tensor_inputs(op):
+        while isinstance(source, OpOutput) and graph.op_by_name[source.op].type == "Cast":
+            source = graph.tensor_inputs(graph.op_by_name[source.op])[0]
+        if isinstance(source, ParameterRef):
+            yield source.name
+
+
+def _collectives(program: Program, cluster: Cluster, causes: set[str]) -> list[Collected]:
+    """The collectives of an operator, redistributions of its inputs included, and of the parameters it reads."""
+    counts = Counter((c.phase.value, c.kind, c.ranks, c.size_B) for c in program.collectives() if c.op in causes)
     found = []
     for (phase, kind, ranks, size_B), count in counts.items():
         formula = group_formula(cluster, kind, ranks)
@@ -136,11 +146,9 @@ def _dims_line(found: _Explained) -> str:
 
 
 def _text(found: _Explained, formulas: list[Line], collectives: list[Collected]) -> str:
-    lines = [
-        f"{found.op.type}  {found.op.name}",
-        f"  {_signature_line(found.signature)}",
-        f"  {_dims_line(found)}",
-    ]
+    lines = [f"{found.op.type}  {found.op.name}", f"  {_signature_line(found.signature)}"]
+    if found.signature.mesh:
+        lines.append(f"  {_dims_line(found)}")
     for name, unit, expression in formulas:
         lines += ["  " + line for line in formula_text(name, expression, unit, legend=False).splitlines()]
     lines.append(f"  here: forward {seconds(found.forward_s)}, backward {seconds(found.backward_s)}")
@@ -155,7 +163,8 @@ def _latex(found: _Explained, formulas: list[Line], collectives: list[Collected]
     lines = [f"% {found.op.type} {found.op.name}", f"% {_signature_line(found.signature)}; {_dims_line(found)}"]
     for name, _, expression in formulas:
         head, _, index = name.partition("_")
-        lines.append(rf"\[ {formula_latex(head + (rf'_\mathrm{{{index}}}' if index else ''), expression)} \]")
+        subscript = rf"_\mathrm{{{index}}}" if index else ""
+        lines.append(rf"\[ {formula_latex(head + subscript, expression)} \]")
     for heading, expression, here in collectives:
         lines += [f"% {heading}; {here}", rf"\[ {formula_latex('T', expression)} \]"]
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TupleInput
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source, TupleInput
 
 
 @dataclass(frozen=True)
@@ -56,27 +56,24 @@ def _form(graph: Graph, op: Op) -> tuple:
     return (op.type, types, op.outputs, op.attributes, tuple(type(s).__name__ for s in op.inputs))
 
 
-def repeated_blocks(graph: Graph) -> tuple[str, ...]:
+def repeated_blocks(graph: Graph, folded: Fold) -> tuple[str, ...]:
     """Names of the blocks that have a twin, in order."""
-    by_first: dict[int, list[str]] = {}
-    folded = fold(graph)
+    by_class: dict[int, list[str]] = {}
     for op in graph.ops:
         if op.block is not None:
-            names = by_first.setdefault(folded.class_of[op.name], [])
-            names.append(op.block)
-    groups = [tuple(names) for names in by_first.values() if len(names) > 1]
+            by_class.setdefault(folded.class_of[op.name], []).append(op.block)
+    groups = [names for names in by_class.values() if len(names) > 1]
     return tuple(dict.fromkeys(name for names in groups for name in names))
 
 
-def shorten(graph: Graph, keep: int) -> Graph:
+def shorten(graph: Graph, folded: Fold, keep: int) -> Graph:
     """`graph` with only the first `keep` of its repeated blocks; what read a later block reads the last kept one."""
-    blocks = repeated_blocks(graph)
+    blocks = repeated_blocks(graph, folded)
     if keep >= len(blocks):
         return graph
-    folded = fold(graph)
-    kept_blocks = set(blocks[:keep])
     last = {folded.class_of[op.name]: op.name for op in graph.ops if op.block == blocks[keep - 1]}
-    gone = {op.name for op in graph.ops if op.block in set(blocks) - kept_blocks}
+    dropped = set(blocks[keep:])
+    gone = {op.name for op in graph.ops if op.block in dropped}
 
     def moved(source: Source) -> Source:
         if isinstance(source, TupleInput):
@@ -86,6 +83,6 @@ def shorten(graph: Graph, keep: int) -> Graph:
         return source
 
     ops = tuple(replace(op, inputs=tuple(map(moved, op.inputs))) for op in graph.ops if op.name not in gone)
-    used = {s.name for op in ops for s in op.inputs if type(s).__name__ == "ParameterRef"}
+    used = {s.name for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
     parameters = tuple(p for p in graph.parameters if p.name in used)
     return replace(graph, ops=ops, parameters=parameters, output=moved(graph.output))

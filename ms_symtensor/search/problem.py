@@ -14,7 +14,7 @@ moves; M leaves out what lives only for a moment, so that it never exceeds the t
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +26,14 @@ from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import strategy_of
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.parameters import is_synchronised, place_parameter
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
-from ms_symtensor.search.folding import fold, repeated_blocks, shorten
+from ms_symtensor.search.folding import fold
+from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.tensors import Pairs, Tensor, layouts_at, same_layout, tensors
 from ms_symtensor.search.variables import Variables, layout_B, transparent_s, variables
 from ms_symtensor.tensor.dtype import size_B
@@ -61,14 +63,26 @@ class Problem:
     cluster: Cluster
     device_num: int
     known: Variables
-    blocks: tuple[str, ...]
+    shorts: ShortGraphs
     terms: tuple[Terms, ...]
     order: tuple[int, ...]
     parameters: tuple[tuple[int, Parameter, tuple[Layout, ...], str, tuple[str, ...]], ...]
 
     @property
+    def blocks(self) -> tuple[str, ...]:
+        """The repeated blocks, which may be recomputed."""
+        return self.shorts.blocks
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(len(v.strategies) for v in self.known.items)
+
+    def at_rest_B(self, settings: Settings, choice: tuple[int, ...]) -> Iterator[int]:
+        """Bytes of every parameter with its gradient and optimizer states, under one choice of candidates."""
+        for number, parameter, layouts, used, _ in self.parameters:
+            placement = place_parameter(parameter, layouts[choice[number]], settings)
+            cost = parameter_cost(self.cluster, placement, settings, used)
+            yield cost.weight_B + cost.gradient_B + cost.states_B
 
     @property
     def candidates(self) -> int:
@@ -84,9 +98,10 @@ def problem(
     Errors: UnknownOperatorError.
     """
     device_num = math.prod(mesh)
-    known = variables(graph, fold(graph), cluster, mesh, rules)
-    blocks = repeated_blocks(graph)
-    again = _computed_again(graph, known, blocks, device_num, rules)
+    folded = fold(graph)
+    known = variables(graph, folded, cluster, mesh, rules)
+    shorts = short_graphs(graph, folded, rules)
+    again = _computed_again(known, shorts, device_num)
     pairs = Pairs(cluster, enable_alltoall=False)
     terms = [_own_terms(known, number, again) for number in range(len(known.items))]
     terms += _transparent_terms(graph, known, cluster, device_num, again)
@@ -96,7 +111,7 @@ def problem(
     terms += _tied(known, shared)
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in terms])
-    return Problem(graph, cluster, device_num, known, blocks, tuple(terms), order, tuple(_first(shared)))
+    return Problem(graph, cluster, device_num, known, shorts, tuple(terms), order, tuple(_first(shared)))
 
 
 def factors(of: Problem, parameters: list[Terms], recomputed: float, price_s_per_B: float) -> list[Factor]:
@@ -123,16 +138,14 @@ def objective(of: Problem, parameters: list[Terms], recomputed: float, choice: t
 # -- operators -------------------------------------------------------------------------------------------------------------
 
 
-def _computed_again(
-    graph: Graph, known: Variables, blocks: tuple[str, ...], device_num: int, rules: Mapping[str, Rule] | None
-) -> frozenset[int]:
+def _computed_again(known: Variables, shorts: ShortGraphs, device_num: int) -> frozenset[int]:
     """The variables whose work is done again in a recomputed block: read off a small program, partitioned with no cuts."""
-    if not blocks:
+    if not shorts.blocks:
         return frozenset()
-    small = shorten(graph, 2)
+    small, meanings = min(shorts.by_length.items())[1]
     strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
-    settings = Settings(device_num, recompute=dict.fromkeys(blocks[:2], Recompute()))
-    program = partition(small, StagePlan(strategies, settings), rules)
+    settings = Settings(device_num, recompute=dict.fromkeys(shorts.blocks, Recompute()))
+    program = partition(small, StagePlan(strategies, settings), known=meanings)
     nodes = (n for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
     return frozenset(known.index[n.op] for n in nodes if n.op in known.index)
 
@@ -166,8 +179,8 @@ def _transparent_terms(
         zero = np.zeros(len(layouts))
         terms.append(Terms((end[0],), one, one if in_block and again else zero, one if trains else zero, zero, zero))
     for source in known.gradients:
-        users = graph.users.get(source, ()) if isinstance(source, OpOutput) else ()
-        if len(users) < 2:
+        users = gradient_users(graph, known.signatures, known.gradients, source) if isinstance(source, OpOutput) else 0
+        if users < 2:
             continue
         end = _maker(graph, known, source)
         kind = graph.type_of(source)
@@ -175,7 +188,7 @@ def _transparent_terms(
             continue
         layouts = layouts_at(known, end, kind.shape, device_num)
         bytes_ = np.array([layout_B(x, kind.dtype) for x in layouts], dtype=float)
-        add = np.array([local_time_s(cluster, "AddN", (len(users) + 1) * b) for b in bytes_])
+        add = np.array([local_time_s(cluster, "AddN", (users + 1) * b) for b in bytes_])
         zero = np.zeros(len(layouts))
         terms.append(Terms((end[0],), zero, zero, add, zero, zero))
     return terms

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import move_cost
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.gradients import is_kept
 from ms_symtensor.search.variables import Variable, Variables
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source
@@ -133,11 +134,11 @@ def _maker_op(collector: _Collector, source: Source) -> Op | None:
 def _reader(collector: _Collector, source: Source, user: Op, position: int) -> Reader:
     known = collector.known
     sig = known.signatures[user.name]
-    differentiates = any(OpOutput(user.name, i) in known.gradients for i in range(len(user.outputs)))
+    kept = is_kept(collector.graph, sig, known.gradients, user, position)
     made = _maker_op(collector, source)
     inside = made is not None and made.block is not None and made.block == user.block
     end = (known.index[user.name], "in", position)
-    return Reader(end, differentiates and position in sig.keeps_inputs, inside)
+    return Reader(end, kept, inside)
 
 
 def _maker(graph: Graph, known: Variables, source: Source) -> End | None:

@@ -24,7 +24,10 @@ RECOMPUTE_MARK = "recompute_"
 def training_scope(graph: Graph, wrappers: tuple[str, ...] = ("network-GradientStep",)) -> str:
     """The scope of the network of `graph` inside `wrappers`, its enclosing cells as `attribute-Class`, outermost first.
 
-    The outermost cell of all (here `AutoParallel`) has no name of its own: MindSpore calls it "Default".
+    The outermost cell of all has no name of its own: MindSpore calls it "Default". So
+    `AutoParallel(TrainOneStepCell(net, optimizer))` has the wrappers ("network-TrainOneStepCell",), and
+    `Model(AutoParallel(net), optimizer=...)`, which becomes `TrainOneStepCell(AutoParallel(net))`, has
+    ("network-AutoParallel",).
     """
     return "/".join((CAPTURED_SCOPE, *wrappers, f"network-{graph.name}"))
 

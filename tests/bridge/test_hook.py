@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import mindspore as ms
@@ -12,12 +13,15 @@ from planned import SENS, network, planned, summary
 from model_zoo.network import optimizer
 from ms_symtensor.bridge import planning
 from ms_symtensor.bridge.apply import apply, parallel_config
+from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.collectives import collectives
 from ms_symtensor.bridge.compile import compile_rank
 from ms_symtensor.bridge.hook import install
 from ms_symtensor.bridge.host import ascend_compiler
 from ms_symtensor.bridge.parallel_context import ParallelConfig, stand_alone_context
 from ms_symtensor.bridge.training import training_cell
-from ms_symtensor.errors import CompilerError
+from ms_symtensor.errors import SymTensorError
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.strategy.file import save
 
@@ -117,19 +121,50 @@ def test_mindspores_own_searches_go_on_working(stored, mode):
 
 def test_a_forward_network_alone_is_refused_with_what_to_do(stored):
     cell, inputs = network()
-    with pytest.raises(CompilerError, match=r"no training step is found in RotaryDecoder.*plan_network\(net"):
+    with pytest.raises(SymTensorError, match=r"no training step is found in RotaryDecoder.*plan_network\(net"):
         compile_rank(cell, *inputs, device_num=8, parallel=SYMTENSOR)
 
 
 def test_a_plan_for_another_number_of_devices_is_refused(stored):
     cell, inputs = network()
-    with pytest.raises(CompilerError, match="is for 8 devices, not for 4: plan again for 4"):
+    with pytest.raises(SymTensorError, match="is for 8 devices, not for 4: plan again for 4"):
         compile_rank(training_cell(cell), *inputs, SENS, device_num=4, parallel=SYMTENSOR)
 
 
 def test_cells_without_weights_are_left_alone(stored):
     x = ms.Tensor([[1.0] * 16] * 16)
     compile_rank(nn.ReLU(), x, device_num=8, parallel=SYMTENSOR)
+
+
+def test_without_a_saved_plan_one_is_searched_and_compiles_as_predicted(monkeypatch):
+    monkeypatch.delenv("SYMTENSOR_STRATEGY", raising=False)
+    cell, inputs = network()
+    graph = capture(cell, *inputs)
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=SYMTENSOR)
+    predicted = partition(graph, planning.plan_on(cell).stage).collectives()
+    compiled = Counter((c.kind, c.ranks, max(c.input_B, c.output_B)) for c in collectives(program))
+    assert compiled == Counter((c.kind, c.ranks, c.size_B) for c in predicted)
+
+
+def test_every_rank_finds_the_same_plan(tmp_path):
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from planned import SENS, network
+import ms_symtensor
+from ms_symtensor.bridge.compile import compile_rank
+from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.training import training_cell
+cell, inputs = network()
+parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor")
+compile_rank(training_cell(cell), *inputs, SENS, device_num=4, rank=int(sys.argv[1]), parallel=parallel)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "SYMTENSOR_STRATEGY"}
+    for rank in (0, 3):
+        own = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(rank), "SYMTENSOR_SAVE": str(tmp_path / str(rank))}
+        subprocess.run([sys.executable, "-c", script, str(rank)], check=True, cwd=ROOT, env={**environment, **own})
+    for name in ("plan.json", "graph.json"):
+        assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "3" / name).read_bytes()
 
 
 def test_installing_does_not_import_mindspore_and_waits_for_its_import():

@@ -52,6 +52,14 @@ def test_inputs_have_global_shapes_and_those_of_the_step_are_left_out(net):
     assert shapes(step, net, (x, x, sens), dataset_strategy=((2, 1), (2, 4))) == [(4, 4), (4, 16)]
 
 
+def test_a_sinking_data_set_tells_global_shapes(net):
+    from mindspore.train.dataset_helper import _DataWrapper
+
+    cell = _DataWrapper(OtherStep(net), (ms.float32, ms.float32), ((16, 4), (16, 4)), "queue")
+    assert forward_network(cell) is net
+    assert shapes(cell, net, ()) == [(16, 4), (16, 4)]
+
+
 def test_too_few_inputs_are_refused(net):
     with pytest.raises(InputError, match="WithLossCell needs 2 inputs, but OtherStep is called with 1"):
         shapes(OtherStep(net), net, (ms.Tensor([[0.0] * 4]),), full_batch=True)

@@ -1,6 +1,20 @@
 """Training cells as users write them, in a file because MindSpore reads their source."""
 
-from mindspore import nn, ops
+import mindspore as ms
+from mindspore import Parameter, nn, ops
+from mindspore.common.initializer import initializer
+
+
+class TransposedWeight(nn.Cell):
+    """x [16, 16] -> sum of x @ transpose(weight)."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(initializer("normal", (32, 16), ms.float32), name="weight")
+        self.transpose, self.matmul, self.sum = ops.Transpose(), ops.MatMul(), ops.ReduceSum()
+
+    def construct(self, x):
+        return self.sum(self.matmul(x, self.transpose(self.weight, (1, 0))))
 
 
 class Chained(nn.Cell):

@@ -91,7 +91,7 @@ def plan_of(graph: Graph, strategies: dict[str, OpStrategy], device_num: int, **
         data_parallel=2,
         model_parallel=device_num // 2,
         sequence_parallel=False,
-        prediction=Prediction({"compute": 0.1, "communication": 0.25}, {"parameters": 1 << 30, "activations": 7}, True, 1 << 36),
+        prediction=Prediction({"compute": 0.1, "communication": 0.25}, {"parameters": 1 << 30}, True, 1 << 36),
         search=SearchReport(12, 0.5, 0.0, "dynamic programming"),
         source={"model": "llama2_7b"},
     )  # fmt: skip

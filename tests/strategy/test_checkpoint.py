@@ -77,7 +77,7 @@ def test_the_protobuf_holds_the_same():
     message = fields(checkpoint_protobuf(data))
     assert message[0] == (1, data["current_stage"])
     layouts = {}
-    for name, content in (map(lambda f: f[1], fields(part)) for number, part in message if number == 3):
+    for name, content in ([value for _, value in fields(part)] for number, part in message if number == 3):
         parts = dict(fields(content))
         layouts[name.decode()] = {
             "dev_matrix": [value for _, value in fields(parts[1])],
@@ -92,7 +92,7 @@ def test_the_protobuf_holds_the_same():
     }
     assert layouts == expected
     strategies = {}
-    for name, content in (map(lambda f: f[1], fields(part)) for number, part in message if number == 2):
+    for name, content in ([value for _, value in fields(part)] for number, part in message if number == 2):
         degrees = [[d for _, d in fields(part)] for number, part in fields(content) if number == 2]
         strategies[name.decode()] = {"parallel_strategy": degrees, "stage": dict(fields(content))[1]}
     assert strategies == data["parallel_strategy_item"]

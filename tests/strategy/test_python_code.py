@@ -13,7 +13,7 @@ from ms_symtensor.strategy.python_code import python_code
 
 
 class Recorder:
-    """Any attribute or index is a further recorder; `shard` and `recompute` are noted with the path they were called on."""
+    """Any attribute or index is a further recorder; a call is noted with the path that it was made on."""
 
     def __init__(self, calls, path=()):
         self._calls, self._path = calls, path

@@ -1,0 +1,180 @@
+"""The best choice of strategies, settings and recomputation under a memory limit, with a bound on what could be better.
+
+For every setting of the optimizer sharding the problem is min T(x, r) subject to M(x, r) <= M_max, with x the strategies and
+r the fraction of recomputed blocks. Its Lagrangian dual
+
+    D(λ) = min over x and r of T(x, r) + λ (M(x, r) - M_max)        λ >= 0
+
+is solved exactly for each λ by elimination (r need only be 0 or 1: the objective is linear in r). Every D(λ) bounds the
+optimum from below; the λ are those of Kelley's cutting planes (1960). Every x met on the way is a candidate: with as few
+recomputed blocks as make its true peak fit. The gap is the distance between the best candidate and the best bound.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
+from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.memory import PeakMemory
+from ms_symtensor.search.problem import Problem, Terms, factors, objective, parameter_terms
+
+MAX_PRICES = 12
+"""Prices λ of memory tried per setting; Kelley's method ends by itself after three to five."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One complete choice with its modelled step time, and its peak memory by the true count."""
+
+    time_s: float
+    memory_B: int
+    strategies: Mapping[str, OpStrategy]
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best fitting candidate of one problem (None: nothing fits), the least memory met, the bound and the effort."""
+
+    best: Candidate | None
+    smallest: Candidate
+    bound_s: float
+    solved: int
+
+
+def settings_of(device_num: int) -> tuple[Settings, ...]:
+    """The optimizer shardings that are searched: none, level 1, level 3, over all copies.
+
+    Level 2 compiles to the same program as level 1 where gradients are not accumulated.
+    """
+    levels = (OptimizerLevel.LEVEL1, OptimizerLevel.NONE, OptimizerLevel.LEVEL3)
+    return tuple(Settings(device_num, optimizer_level=level) for level in levels)
+
+
+def solve(
+    of: Problem,
+    limit_B: int,
+    best: Candidate | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Solution:
+    """The best candidate of problem `of` whose peak stays within `limit_B`; `best` is the best one known so far."""
+    bound, solved = math.inf, 0
+    smallest: Candidate | None = None
+    for settings in settings_of(of.device_num):
+        progress(f"optimizer sharding {settings.optimizer_level.name.lower()}")
+        search = _Setting(of, settings, limit_B)
+        search.run(math.inf if best is None else best.time_s)
+        bound, solved = min(bound, search.bound_s), solved + search.solved
+        for found in search.found:
+            if found.memory_B <= limit_B and (best is None or found.time_s < best.time_s):
+                best = found
+            if smallest is None or found.memory_B < smallest.memory_B:
+                smallest = found
+    assert smallest is not None
+    return Solution(best, smallest, bound, solved)
+
+
+class _Setting:
+    """The dual of one setting of the optimizer sharding, and the candidates met while solving it."""
+
+    def __init__(self, of: Problem, settings: Settings, limit_B: int) -> None:
+        self.of, self.settings, self.limit_B = of, settings, limit_B
+        self.parameters: list[Terms] = parameter_terms(of, settings)
+        self.found: list[Candidate] = []
+        self.bound_s = 0.0
+        self.solved = 0
+        self._seen: set[tuple[int, ...]] = set()
+
+    def run(self, known_s: float) -> None:
+        """Solve the dual; stop early once its bound exceeds `known_s`, the time of a plan that fits."""
+        fast = self._least(0.0)
+        self.bound_s = fast[0]
+        if fast[1] <= self.limit_B and self._fits_plainly():
+            return
+        slim = self._least(1e6)  # memory alone: seconds per byte that outweigh any time
+        if slim[1] > self.limit_B:
+            self.bound_s = math.inf
+            return
+        for _ in range(MAX_PRICES):
+            if fast[1] <= self.limit_B or self.bound_s >= known_s or slim[1] >= fast[1]:
+                return
+            price = max((slim[0] - fast[0]) / (fast[1] - slim[1]), 0.0)
+            time, memory = self._least(price)
+            value = time + price * (memory - self.limit_B)
+            self.bound_s = max(self.bound_s, value)
+            chord = fast[0] + price * (fast[1] - self.limit_B)
+            if value >= chord - 1e-9 * abs(chord):
+                return
+            if memory > self.limit_B:
+                fast = (time, memory)
+            else:
+                slim = (time, memory)
+
+    def _least(self, price: float) -> tuple[float, float]:
+        """(seconds, kept bytes) of the minimiser at memory price `price`, over both extremes of recomputation."""
+        results = []
+        for recomputed in (0.0, 1.0) if self.of.blocks else (0.0,):
+            if price == 0.0 and recomputed == 1.0:
+                continue  # recomputation never saves time
+            tables = factors(self.of, self.parameters, recomputed, price)
+            least = minimise(self.of.sizes, tables, self.of.order)
+            self.solved += 1
+            if math.isinf(least.value):
+                continue
+            results.append((least.value, recomputed, least.assignment))
+        if not results:
+            return math.inf, math.inf
+        _, recomputed, choice = min(results)
+        for _, _, other in results:
+            self._add(other)
+        return objective(self.of, self.parameters, recomputed, choice)
+
+    def _fits_plainly(self) -> bool:
+        blocks = len(self.of.blocks)
+        return any(c.memory_B <= self.limit_B and len(c.settings.recompute) == 0 for c in self.found) or blocks == 0
+
+    def _add(self, choice: tuple[int, ...]) -> None:
+        if choice in self._seen:
+            return
+        self._seen.add(choice)
+        strategies = {
+            name: self.of.known.items[number].strategies[choice[number]] for name, number in self.of.known.index.items()
+        }  # fmt: skip
+        peaks = PeakMemory(self.of.shorts, strategies, self.settings)
+        self.found.extend(self._with_recompute(choice, strategies, peaks))
+
+    def _with_recompute(
+        self, choice: tuple[int, ...], strategies: Mapping[str, OpStrategy], peaks: PeakMemory
+    ) -> Iterator[Candidate]:
+        """The choice with as few recomputed blocks as fit, or with all where even those do not."""
+        plain_s, _ = objective(self.of, self.parameters, 0.0, choice)
+        again_s, _ = objective(self.of, self.parameters, 1.0, choice)
+        at_rest = self._at_rest_B(choice)
+        blocks = self.of.blocks
+
+        def candidate(count: int) -> Candidate:
+            share = count / len(blocks) if blocks else 0.0
+            settings = replace(self.settings, recompute=dict.fromkeys(blocks[:count], Recompute()))
+            memory = at_rest + sum(peaks.of(count))
+            return Candidate(plain_s + share * (again_s - plain_s), memory, strategies, settings)
+
+        low, high = 0, len(blocks)
+        kept_B = objective(self.of, self.parameters, 0.0, choice)[1]
+        if kept_B > self.limit_B and blocks:
+            low = 1  # what is kept alone is too much: no need to look for the peak
+        if candidate(high).memory_B > self.limit_B:
+            yield candidate(high)
+            return
+        while low < high:  # the peak falls with every recomputed block
+            middle = (low + high) // 2
+            if candidate(middle).memory_B <= self.limit_B:
+                high = middle
+            else:
+                low = middle + 1
+        yield candidate(high)
+
+    def _at_rest_B(self, choice: tuple[int, ...]) -> int:
+        """Weights, gradients and optimizer states; copies in use are counted among the activations."""
+        return sum(self.of.at_rest_B(self.settings, choice))

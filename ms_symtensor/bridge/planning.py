@@ -83,7 +83,7 @@ def plan_network(cell: Any, *inputs: Any, device_num: int | None = None, **optio
     """Plan `cell`, a forward network with its loss, for `inputs` of global shape, and set the strategies on it.
 
     `device_num` defaults to that of MindSpore's parallel context; `options` are fields of `Options`. Afterwards
-    `search_mode="symtensor"` uses this plan; without it, compile with the settings of `context_settings(plan)`.
+    `search_mode="symtensor"` uses this plan; without it, compile with `context_settings(plan.stage.settings)`.
     """
     from mindspore.parallel._utils import _get_device_num
 

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ms_symtensor.program.program import Phase, Program
 
@@ -21,43 +22,52 @@ class Step:
     is_recomputed: bool = False
 
 
+Lives = Mapping[int, tuple[int, int]]
+"""For every tensor that owns memory: the step that makes it, and the last step that reads it or a view of it."""
+
+
+def program_steps(program: Program) -> list[Step]:
+    """The nodes of `program` as steps, in its order."""
+    return [Step(n.inputs, n.outputs, n.phase is not Phase.FORWARD, n.kind in VIEWS) for n in program.nodes]
+
+
 def activation_peak_B(program: Program) -> int:
     """Peak bytes of live activations on one rank. Parameters, inputs and parameter gradients are not counted."""
-    steps = [Step(n.inputs, n.outputs, n.phase is not Phase.FORWARD, n.kind in VIEWS) for n in program.nodes]
     sizes = {i: t.size_B for i, t in enumerate(program.tensors)}
-    return peak_B(steps, sizes, program.kept)
+    return peak_B(program_steps(program), sizes, program.kept)
 
 
 def peak_B(steps: Sequence[Step], sizes_B: Mapping[int, int], kept: Collection[int]) -> int:
-    """Peak bytes of live tensors when `steps` run in the given order.
+    """Peak bytes of live tensors when `steps` run in the given order; `kept` tensors are free."""
+    return max(live_B(lives(steps, kept), sizes_B, len(steps)), default=0)
 
-    A tensor lives from its producer to its last reader; views share their source's memory; `kept` tensors are free.
-    """
+
+def lives(steps: Sequence[Step], kept: Collection[int]) -> Lives:
+    """When every tensor lives. A view shares its source's memory; `kept` tensors are left out."""
     root: dict[int, int] = {}
     for step in steps:
         if step.is_view and step.inputs:
             root.update((o, root.get(step.inputs[0], step.inputs[0])) for o in step.outputs)
-
-    def owner(tensor: int) -> int:
-        return root.get(tensor, tensor)
-
-    last = {owner(t): i for i, step in enumerate(steps) for t in (*step.inputs, *step.outputs)}
-    dying: dict[int, list[int]] = {}
-    for tensor, index in last.items():
-        dying.setdefault(index, []).append(tensor)
-    live = peak = 0
-    alive: set[int] = set()
+    found: dict[int, tuple[int, int]] = {}
     for index, step in enumerate(steps):
-        for tensor in map(owner, step.outputs):
-            if tensor not in alive and tensor not in kept:
-                alive.add(tensor)
-                live += sizes_B.get(tensor, 0)
-        peak = max(peak, live)
-        for tensor in dying.get(index, ()):
-            if tensor in alive:
-                alive.remove(tensor)
-                live -= sizes_B.get(tensor, 0)
-    return peak
+        for tensor in step.outputs:
+            owner = root.get(tensor, tensor)
+            if owner not in kept:
+                found[owner] = (found[owner][0] if owner in found else index, index)
+        for tensor in step.inputs:
+            owner = root.get(tensor, tensor)
+            if owner in found:
+                found[owner] = (found[owner][0], index)
+    return found
+
+
+def live_B(of: Lives, sizes_B: Mapping[int, int], step_num: int) -> list[int]:
+    """Bytes alive during each of `step_num` steps."""
+    change = [0] * (step_num + 1)
+    for tensor, (first, last) in of.items():
+        change[first] += sizes_B.get(tensor, 0)
+        change[last + 1] -= sizes_B.get(tensor, 0)
+    return list(accumulate(change))[:step_num]
 
 
 def scheduled(steps: Sequence[Step], kept: Collection[int]) -> list[Step]:

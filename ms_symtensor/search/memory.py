@@ -1,7 +1,8 @@
 """The true peak memory of a plan, found on a short network and carried on to the full depth.
 
-The peak of a chain of equal blocks grows by the same amount with every block, so that programs of two and three blocks tell
-the peak of any number: M(L) = M(2) + (L - 2) (M(3) - M(2)), plain and recomputed blocks counted apart.
+The live bytes of a chain of equal blocks are known everywhere from a program with two plain and two recomputed blocks: further
+blocks of either kind, put between the two, only add what each of them keeps until the backward pass, and only while they wait
+for it.
 """
 
 from collections.abc import Mapping
@@ -11,14 +12,15 @@ from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.forward import Meanings, meanings
-from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.folding import Fold, repeated_blocks, shorten
 from ms_symtensor.tensor.graph import Graph
 
-SHORT = 3
-"""Blocks of the longest short program."""
+EACH = 2
+"""Blocks of either kind (plain, recomputed) in the longest short program."""
 
 Peak = tuple[int, int]
 """Bytes of activations at the peak, and of communication buffers."""
@@ -26,16 +28,16 @@ Peak = tuple[int, int]
 
 @dataclass(frozen=True)
 class ShortGraphs:
-    """A network with one to SHORT of its repeated blocks, and what its operators mean."""
+    """A network with up to 2 EACH of its repeated blocks, and what its operators mean."""
 
     blocks: tuple[str, ...]
     by_length: Mapping[int, tuple[Graph, Meanings]]
 
 
 def short_graphs(graph: Graph, folded: Fold, rules: Mapping[str, Rule] | None = None) -> ShortGraphs:
-    """The short networks of `graph`; where it has no more than SHORT blocks, itself."""
+    """The short networks of `graph`; where it has few blocks, itself."""
     blocks = repeated_blocks(graph, folded)
-    lengths = [len(blocks)] if len(blocks) <= SHORT else range(2, SHORT + 1)
+    lengths = [len(blocks)] if len(blocks) <= 2 * EACH else range(EACH, 2 * EACH + 1)
     shorts = {n: shorten(graph, folded, n) for n in lengths}
     return ShortGraphs(blocks, {n: (short, meanings(short, rules)) for n, short in shorts.items()})
 
@@ -47,30 +49,70 @@ class PeakMemory:
     shorts: ShortGraphs
     strategies: Mapping[str, OpStrategy]
     settings: Settings
-    _known: dict[Peak, Peak] = field(default_factory=dict)
+    _known: dict[tuple[int, int], "_Short"] = field(default_factory=dict)
 
     def of(self, recomputed: int) -> Peak:
         """The peak with the first `recomputed` blocks recomputed."""
         blocks = len(self.shorts.blocks)
+        if blocks <= 2 * EACH:
+            short = self._short(blocks - recomputed, recomputed)
+            return max(short.live_B, default=0), short.buffers_B
         plain = blocks - recomputed
-        if blocks <= SHORT:
-            return self._short(plain, recomputed)
-        if recomputed == 0:
-            return _along(self._short(2, 0), self._short(3, 0)[0], blocks - 2)
-        mixed = self._short(1, 1)
-        longer = _along(mixed, self._short(2, 1)[0], plain - 1)
-        return _along(longer, longer[0] + self._short(1, 2)[0] - mixed[0], recomputed - 1)
+        first, second = min(plain, EACH), min(recomputed, EACH)
+        short = self._short(first, second)
+        return short.peak_B(plain - first, recomputed - second), short.buffers_B
 
-    def _short(self, plain: int, recomputed: int) -> Peak:
+    def _short(self, plain: int, recomputed: int) -> "_Short":
         key = (plain, recomputed)
         if key not in self._known:
             small, known = self.shorts.by_length[plain + recomputed]
             again = dict.fromkeys(self.shorts.blocks[:recomputed], Recompute())
             kept = {op.name: self.strategies[op.name] for op in small.ops if op.name in self.strategies}
             program = partition(small, StagePlan(kept, replace(self.settings, recompute=again)), known=known)
-            self._known[key] = activation_peak_B(program), buffers_B(program)
+            self._known[key] = _measure(program, self.shorts.blocks[: plain + recomputed], recomputed)
         return self._known[key]
 
 
-def _along(first: Peak, next_B: int, more: int) -> Peak:
-    return first[0] + more * (next_B - first[0]), first[1]
+@dataclass(frozen=True)
+class _Short:
+    """The live bytes of a short program, step by step.
+
+    `waits` tells for every step how many kinds of further blocks have run forward and wait for their backward pass: 0 none
+    (the first block), 1 the recomputed ones, 2 all (the last block, and what follows the blocks). `kept_B` is what one
+    more recomputed and one more plain block keep.
+    """
+
+    live_B: tuple[int, ...]
+    waits: tuple[int, ...]
+    kept_B: tuple[int, int]
+    buffers_B: int
+
+    def peak_B(self, plain: int, recomputed: int) -> int:
+        """The peak with so many further blocks of either kind."""
+        first = recomputed * self.kept_B[0]
+        more = (0, first, first + plain * self.kept_B[1])
+        return max(live + more[waits] for live, waits in zip(self.live_B, self.waits, strict=True))
+
+
+def _measure(program: Program, blocks: tuple[str, ...], recomputed: int) -> _Short:
+    """Measure a short program whose first `recomputed` blocks are recomputed."""
+    sizes = {i: t.size_B for i, t in enumerate(program.tensors)}
+    steps = program_steps(program)
+    alive = lives(steps, program.kept)
+    made_in = {t: n.block for n in program.nodes for t in n.outputs}
+    half = sum(not s.is_backward for s in steps)
+    kept: dict[str | None, int] = {}
+    for tensor, (first, last) in alive.items():
+        if first < half <= last:
+            kept[made_in[tensor]] = kept.get(made_in[tensor], 0) + sizes[tensor]
+    plain = blocks[recomputed:]
+    # What a block makes and the next one reads counts to its maker: the first of two is followed by its like.
+    waits = dict.fromkeys(blocks, 1)
+    waits[blocks[0]] = 0
+    waits[blocks[-1]] = 2
+    return _Short(
+        tuple(live_B(alive, sizes, len(steps))),
+        tuple(waits.get(n.block or "", 2) for n in program.nodes),
+        (kept.get(blocks[0], 0) if recomputed else 0, kept.get(plain[0], 0) if plain else 0),
+        buffers_B(program),
+    )

@@ -11,7 +11,7 @@ recomputed blocks as make its true peak fit. The gap is the distance between the
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.placement import OpStrategy
@@ -86,9 +86,11 @@ class _Setting:
         self.bound_s = 0.0
         self.solved = 0
         self._seen: set[tuple[int, ...]] = set()
+        self._known_s = math.inf
 
     def run(self, known_s: float) -> None:
         """Solve the dual; stop early once its bound exceeds `known_s`, the time of a plan that fits."""
+        self._known_s = known_s
         fast = self._least(0.0)
         self.bound_s = fast[0]
         if fast[1] <= self.limit_B and self._fits_plainly():
@@ -98,7 +100,7 @@ class _Setting:
             self.bound_s = math.inf
             return
         for _ in range(MAX_PRICES):
-            if fast[1] <= self.limit_B or self.bound_s >= known_s or slim[1] >= fast[1]:
+            if fast[1] <= self.limit_B or self.bound_s >= self._known_s or slim[1] >= fast[1]:
                 return
             price = max((slim[0] - fast[0]) / (fast[1] - slim[1]), 0.0)
             time, memory = self._least(price)
@@ -136,45 +138,42 @@ class _Setting:
         return any(c.memory_B <= self.limit_B and len(c.settings.recompute) == 0 for c in self.found) or blocks == 0
 
     def _add(self, choice: tuple[int, ...]) -> None:
-        if choice in self._seen:
+        """Note the candidate of `choice`, unless it was met before or cannot beat a plan that fits."""
+        if choice in self._seen or (self.found and self._time_s(choice, 0.0) >= self._known_s):
             return
         self._seen.add(choice)
         strategies = {
             name: self.of.known.items[number].strategies[choice[number]] for name, number in self.of.known.index.items()
         }  # fmt: skip
-        peaks = PeakMemory(self.of.shorts, strategies, self.settings)
-        self.found.extend(self._with_recompute(choice, strategies, peaks))
+        candidate = self._with_recompute(choice, strategies, PeakMemory(self.of.shorts, strategies, self.settings))
+        self.found.append(candidate)
+        if candidate.memory_B <= self.limit_B:
+            self._known_s = min(self._known_s, candidate.time_s)
+
+    def _time_s(self, choice: tuple[int, ...], recomputed: float) -> float:
+        return objective(self.of, self.parameters, recomputed, choice)[0]
 
     def _with_recompute(
         self, choice: tuple[int, ...], strategies: Mapping[str, OpStrategy], peaks: PeakMemory
-    ) -> Iterator[Candidate]:
+    ) -> Candidate:
         """The choice with as few recomputed blocks as fit, or with all where even those do not."""
-        plain_s, _ = objective(self.of, self.parameters, 0.0, choice)
-        again_s, _ = objective(self.of, self.parameters, 1.0, choice)
-        at_rest = self._at_rest_B(choice)
         blocks = self.of.blocks
-
-        def candidate(count: int) -> Candidate:
-            share = count / len(blocks) if blocks else 0.0
-            settings = replace(self.settings, recompute=dict.fromkeys(blocks[:count], Recompute()))
-            memory = at_rest + sum(peaks.of(count))
-            return Candidate(plain_s + share * (again_s - plain_s), memory, strategies, settings)
-
-        low, high = 0, len(blocks)
+        at_rest = sum(self.of.at_rest_B(self.settings, choice))
         kept_B = objective(self.of, self.parameters, 0.0, choice)[1]
-        if kept_B > self.limit_B and blocks:
-            low = 1  # what is kept alone is too much: no need to look for the peak
-        if candidate(high).memory_B > self.limit_B:
-            yield candidate(high)
-            return
-        while low < high:  # the peak falls with every recomputed block
-            middle = (low + high) // 2
-            if candidate(middle).memory_B <= self.limit_B:
-                high = middle
-            else:
-                low = middle + 1
-        yield candidate(high)
 
-    def _at_rest_B(self, choice: tuple[int, ...]) -> int:
-        """Weights, gradients and optimizer states; copies in use are counted among the activations."""
-        return sum(self.of.at_rest_B(self.settings, choice))
+        def memory_B(count: int) -> int:
+            return at_rest + sum(peaks.of(count))
+
+        # What is kept alone may be too much already: then there is no need to look for the peak without recomputation.
+        low, high = (1 if kept_B > self.limit_B and blocks else 0), len(blocks)
+        if memory_B(high) <= self.limit_B:
+            while low < high:  # the peak falls with every recomputed block
+                middle = (low + high) // 2
+                if memory_B(middle) <= self.limit_B:
+                    high = middle
+                else:
+                    low = middle + 1
+        share = high / len(blocks) if blocks else 0.0
+        plain_s, again_s = self._time_s(choice, 0.0), self._time_s(choice, 1.0)
+        settings = replace(self.settings, recompute=dict.fromkeys(blocks[:high], Recompute()))
+        return Candidate(plain_s + share * (again_s - plain_s), memory_B(high), strategies, settings)

@@ -1,0 +1,117 @@
+"""Random small networks: operators joined as transformers join them, few enough to try every combination of strategies."""
+
+import random
+from dataclasses import dataclass, field
+
+from model_zoo.emitter import Emitter, Value
+from ms_symtensor.tensor.graph import Constant, Graph, TensorType
+
+ROWS = (1024, 1536, 4096, 6144)
+WIDTHS = (512, 1026, 2048, 3074, 4096, 8192)
+HALF = "bfloat16"
+ORDER = ("layers", *(f"w{i}" for i in range(32)))
+"""How the cells define their weights, first to last."""
+
+
+@dataclass
+class Network:
+    """Writes one network: `matmul`, `norm`, … add an operator to the current cell and return its result."""
+
+    emit: Emitter = field(default_factory=Emitter)
+    weights: int = 0
+
+    def input(self, *shape: int, dtype: str = HALF) -> Value:
+        return self.emit.input(f"x{len(shape)}_{dtype}", shape, dtype)
+
+    def weight(self, *shape: int, dtype: str = HALF) -> Value:
+        self.weights += 1
+        return self.emit.parameter(f"w{self.weights - 1}", shape, dtype)
+
+    def matmul(self, x: Value, width: int, stored: str = HALF) -> Value:
+        """x [m, k] times a new weight [width, k] transposed, cast where it is stored in another element type."""
+        weight = self.weight(width, x.shape[1], dtype=stored)
+        return self.product(x, weight if stored == x.dtype else self.cast(weight, x.dtype))
+
+    def product(self, x: Value, weight: Value) -> Value:
+        kind = TensorType((x.shape[0], weight.shape[0]), x.dtype)
+        return self.emit.op("MatMul", "matmul", (x, weight, Constant(False), Constant(True)), kind)[0]
+
+    def norm(self, x: Value) -> Value:
+        statistic = TensorType((x.shape[0], 1), "float32")
+        gamma = self.weight(x.shape[1], dtype=x.dtype)
+        return self.emit.op("RmsNorm", "norm", (x, gamma, Constant(1e-6)), x.type, statistic)[0]
+
+    def unary(self, kind: str, x: Value) -> Value:
+        return self.emit.op(kind, kind.lower(), (x,), x.type)[0]
+
+    def binary(self, kind: str, x: Value, y: Value) -> Value:
+        return self.emit.op(kind, kind.lower(), (x, y), x.type)[0]
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        return self.emit.op("Cast", "cast", (x, Constant(0)), TensorType(x.shape, dtype))[0]
+
+    def reshape(self, x: Value, *shape: int) -> Value:
+        return self.emit.op("Reshape", "reshape", (x, Constant(shape)), TensorType(shape, x.dtype))[0]
+
+    def embedding(self, ids: Value, vocabulary: int, width: int) -> Value:
+        kind = TensorType((*ids.shape, width), HALF)
+        return self.emit.op("Gather", "gather", (self.weight(vocabulary, width), ids, Constant(0)), kind)[0]
+
+    def total(self, x: Value) -> Value:
+        axes = tuple(range(len(x.shape)))
+        kind = TensorType((), x.dtype)
+        return self.emit.op("ReduceSum", "sum", (x, Constant(axes), Constant(False), Constant(False)), kind)[0]
+
+    def graph(self, loss: Value) -> Graph:
+        return self.emit.graph("Small", loss, ORDER)
+
+
+def random_network(draw: random.Random, operators: int) -> Graph:
+    """A network of about so many operators with strategies: products, norms, residuals, tensors with several readers."""
+    net = Network()
+    rows = draw.choice(ROWS)
+    if draw.random() < 0.25:
+        values = [net.embedding(net.input(rows, dtype="int32"), draw.choice(WIDTHS), draw.choice(WIDTHS))]
+    else:
+        values = [net.input(rows, draw.choice(WIDTHS))]
+    values.append(net.matmul(values[-1], draw.choice(WIDTHS), draw.choice((HALF, "float32"))))
+    while net.weights < 1 or len(values) < operators:
+        values.append(_next(net, draw, values))
+    last = values[-1]
+    return net.graph(net.total(last) if draw.random() < 0.7 else last)
+
+
+def repeated_network(draw: random.Random, blocks: int) -> Graph:
+    """A residual network of equal blocks."""
+    net = Network()
+    rows, width, inner = draw.choice(ROWS), draw.choice(WIDTHS), draw.choice(WIDTHS)
+    kind, norm, stored = draw.choice(("SiLU", "Sigmoid")), draw.random() < 0.5, draw.choice((HALF, "float32"))
+    x = net.matmul(net.input(rows, width), width)
+    for number in range(blocks):
+        with net.emit.cell("layers", "CellList"), net.emit.cell(str(number), "Block"):
+            y = net.norm(x) if norm else x
+            y = net.unary(kind, net.matmul(y, inner, stored))
+            x = net.binary("Add", x, net.matmul(y, width, stored))
+    return net.graph(x)
+
+
+def _next(net: Network, draw: random.Random, values: list[Value]) -> Value:
+    x = values[-1] if draw.random() < 0.7 else draw.choice(values[1:])
+    like = [v for v in values[1:] if v.type == x.type and v != x]
+    match draw.choice(("matmul", "matmul", "norm", "unary", "add", "add", "mul", "cast", "reshape")):
+        case "matmul" if len(x.shape) == 2:
+            width = draw.choice([*(v.shape[-1] for v in values), *WIDTHS])
+            return net.matmul(x, width, draw.choice((x.dtype, "float32")))
+        case "norm" if len(x.shape) == 2:
+            return net.norm(x)
+        case "add" if like:
+            return net.binary("Add", x, draw.choice(like))
+        case "mul" if like:
+            return net.binary("Mul", x, draw.choice(like))
+        case "cast":
+            return net.unary("SiLU", net.cast(x, "float32" if x.dtype == HALF else HALF))
+        case "reshape" if len(x.shape) == 2:
+            parts = net.reshape(x, x.shape[0] // 512, 512, x.shape[1])
+            return net.reshape(net.unary("Tanh", parts), *x.shape)
+        case _:
+            return net.unary(draw.choice(("SiLU", "Sigmoid")), x)

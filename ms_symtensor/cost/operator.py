@@ -10,6 +10,7 @@ size per input with a gradient; that of other operators reads the incoming gradi
 gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +20,7 @@ import sympy
 from numpy.typing import NDArray
 
 from ms_symtensor.algebra import symbols as s
-from ms_symtensor.algebra.expression import compile_expression
+from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
 from ms_symtensor.program.backward import PASSED_ON
@@ -92,32 +93,63 @@ def _bytes(tensor: TensorType, dims: Dims, sig: Signature) -> sympy.Expr:
 
 @dataclass(frozen=True)
 class OperatorCosts:
-    """The formulas' values for a row of candidates, one entry each: seconds, FLOPs, bytes of every tensor's slice."""
+    """The formulas' values for a row of candidates, one entry each: seconds and FLOPs."""
 
     forward_s: Array
     backward_s: Array
     forward_flops: Array
 
 
-def evaluate(
-    formulas: OperatorFormulas, sig: Signature, cuts: Sequence[Mapping[str, int]], cluster: Cluster
-) -> OperatorCosts:
-    """Values of `formulas` for every candidate in `cuts` (slices per dim, missing: 1) on `cluster`."""
-    names = [dim_size(d) for d in sig.mesh] + [cut_degree(d) for d in sig.mesh]
-    names += sorted(cluster.values, key=lambda x: x.name)
-    function = _compiled(formulas, tuple(names))
-    arguments: dict[str, object] = dict(cluster.arguments)
-    for dim in sig.mesh:
-        arguments[dim_size(dim).name] = float(sig.sizes[dim])
-        arguments[cut_degree(dim).name] = np.array([c.get(dim, 1) for c in cuts], dtype=float)
-    values = function(**arguments)
-    full = {key: np.broadcast_to(np.asarray(v, dtype=float), (len(cuts),)) for key, v in values.items()}
-    return OperatorCosts(full["forward_s"], full["backward_s"], full["forward_flops"])
+_FLOPS = s.symbol("W", "FLOP", "floating-point operations on one device", "W")
+_BYTES = s.symbol("Q", "B", "bytes that an operator reads and writes", "Q", nonnegative=True)
+_DEVICE = (s.F_cube, s.F_cube32, s.eta_cube, s.B_hbm, s.eta_hbm, s.t_op)
 
 
-@lru_cache(maxsize=1024)
-def _compiled(formulas: OperatorFormulas, names: tuple[sympy.Symbol, ...]):  # type: ignore[no-untyped-def] # a compiled formula
-    wanted = {
-        "forward_s": formulas.forward_s, "backward_s": formulas.backward_s, "forward_flops": formulas.forward_flops,
-    }  # fmt: skip
-    return compile_expression(wanted, names)
+def evaluate(op: OpView, sig: Signature, products: int, cuts: Sequence[Mapping[str, int]], cluster: Cluster) -> OperatorCosts:
+    """Values of `operator_formulas(op, sig, products)` for every candidate in `cuts` (slices per dim, missing: 1).
+
+    The formulas are one roofline over FLOPs and bytes; these are products of sizes over cuts, so that the roofline is
+    compiled once for all operators, and only they are evaluated per operator.
+    """
+    degrees = {d: np.array([c.get(d, 1) for c in cuts], dtype=float) for d in sig.mesh}
+    inputs = [_slice_B(t, d, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True)]
+    outputs = [_slice_B(t, d, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False)]
+    nothing = np.zeros(len(cuts))
+    if sig.unit is Unit.NONE:
+        return OperatorCosts(nothing, nothing, nothing)
+    flops = nothing
+    if sig.unit is Unit.CUBE:
+        points = math.prod(sig.sizes[d] for d in sig.mesh) / np.prod([degrees[d] for d in sig.mesh], axis=0)
+        flops = sig.flops_per_point * points
+    forward = _roofline(flops, nothing + sum(inputs) + sum(outputs), op.inputs[0].dtype if op.inputs else "", cluster)
+    if sig.unit is Unit.CUBE:
+        return OperatorCosts(forward, products * forward, flops)
+    if not products or op.type in PASSED_ON:
+        return OperatorCosts(forward, nothing, nothing)
+    kept = [inputs[i] for i in sig.keeps_inputs] + [outputs[i] for i in sig.keeps_outputs if i < len(outputs)]
+    largest = np.max(np.broadcast_arrays(*inputs), axis=0) if inputs else nothing
+    back = nothing + sum(kept) + (outputs[0] if outputs else 0.0) + products * largest
+    return OperatorCosts(forward, _roofline(nothing, back, "", cluster), nothing)
+
+
+def _slice_B(tensor: TensorType, dims: Dims, degrees: Mapping[str, Array]) -> Array | float:
+    """Bytes of one device's slice of `tensor` for every candidate."""
+    size: Array | float = float(tensor.size_B)
+    for dim in dims:
+        if dim is not None:
+            size = size / degrees[dim]
+    return size
+
+
+def _roofline(flops: Array, bytes_: Array, dtype: str, cluster: Cluster) -> Array:
+    """Seconds of work of so many FLOPs and bytes."""
+    device = {symbol.name: cluster.values[symbol] for symbol in _DEVICE}
+    seconds: Array = _compiled_roofline(dtype == "float32")(W=flops, Q=bytes_, **device)
+    return seconds
+
+
+@lru_cache(maxsize=2)
+def _compiled_roofline(in_float32: bool) -> Compiled:
+    peak = s.F_cube32 if in_float32 else s.F_cube
+    expression = sympy.Max(_FLOPS / (s.eta_cube * peak), _BYTES / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
+    return compile_expression(expression, [_FLOPS, _BYTES, *_DEVICE])

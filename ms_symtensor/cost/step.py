@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import local_time_s, node_cost
-from ms_symtensor.cost.operator import evaluate, operator_formulas
+from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.registry import Rule, signature
@@ -123,7 +123,7 @@ def _work_s(
 
 
 def _operator_s(op: OpView, sig: Signature, cuts: Mapping[str, int], products: int, cluster: Cluster) -> tuple[float, float]:
-    costs = evaluate(operator_formulas(op, sig, products), sig, [cuts], cluster)
+    costs = evaluate(op, sig, products, [cuts], cluster)
     return float(costs.forward_s[0]), float(costs.backward_s[0]) if products else 0.0
 
 

@@ -95,6 +95,8 @@ class _Setting:
         self.bound_s = fast[0]
         if fast[1] <= self.limit_B and self._fits_plainly():
             return
+        if self.bound_s >= self._known_s:
+            return
         slim = self._least(1e6)  # memory alone: seconds per byte that outweigh any time
         if slim[1] > self.limit_B:
             self.bound_s = math.inf

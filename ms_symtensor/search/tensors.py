@@ -217,7 +217,7 @@ class Pairs:
         gathers, moves = np.zeros(forward.shape, bool), np.zeros(forward.shape, bool)
         for i, source in enumerate(rows):
             for j, target in enumerate(columns):
-                (there, back), moves[i, j], gathers[i, j] = self._one(source, target, element_B)
+                (there, back), moves[i, j], gathers[i, j] = self._one(plain_layout(source), plain_layout(target), element_B)
                 forward[i, j], backward[i, j] = there, back
         index = np.ix_(row_of, column_of)
         return PairCost(forward[index], backward[index], gathers[index], moves[index])

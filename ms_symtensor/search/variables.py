@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import local_time_s, node_cost
-from ms_symtensor.cost.operator import evaluate, operator_formulas
+from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
@@ -94,7 +94,7 @@ def _own_costs(
     device_num: int,
 ) -> tuple[Array, Array]:
     cuts = [cuts_of(op, sig, strategy, device_num) for strategy, _ in chosen]
-    own = evaluate(operator_formulas(op, sig, products), sig, cuts, cluster)
+    own = evaluate(op, sig, products, cuts, cluster)
     combine = np.array([_combine_s(op, placement, cluster) for _, placement in chosen])
     return own.forward_s + combine, (own.backward_s + combine if products else np.zeros(len(chosen)))
 

@@ -36,7 +36,10 @@ class Weight:
 
 @dataclass
 class Forward:
-    """What the forward half leaves for the backward half: which node of which operator, which tensor came from where."""
+    """What the forward half leaves for the backward half: which node of which operator, which tensor came from where.
+
+    `computed_again` holds the tensors that a gradient reads from a copy, computed again in the backward pass.
+    """
 
     builder: Builder
     signatures: dict[str, Signature]
@@ -44,6 +47,7 @@ class Forward:
     parameters: dict[str, ParameterPlacement] = field(default_factory=dict)
     weights: dict[int, Weight] = field(default_factory=dict)
     needs_gradient: set[int] = field(default_factory=set)
+    computed_again: set[int] = field(default_factory=set)
     loss: int = -1
 
 

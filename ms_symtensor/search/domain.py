@@ -7,6 +7,7 @@ from functools import lru_cache
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.signature import OpView, Signature, Unit
+from ms_symtensor.tensor.redistribution_groups import is_feasible
 
 FINEST_MESH_DEVICES = 16
 """Up to so many devices the finest mesh (prime axes) is searched, which contains all others; beyond, all meshes of two
@@ -50,7 +51,8 @@ def cut_vectors(sig: Signature, mesh: tuple[int, ...]) -> tuple[dict[str, int], 
             for i, dim in enumerate(sig.cuttable):
                 degree = vector[i] * axis
                 if sig.sizes[dim] % degree == 0:
-                    found[(*vector[:i], degree, *vector[i + 1 :])] = None
+                    longer = (*vector[:i], degree, *vector[i + 1 :])
+                    found[longer] = None
     ordered = sorted(found, reverse=True)
     return tuple({d: n for d, n in zip(sig.cuttable, vector, strict=True) if n > 1} for vector in ordered)
 
@@ -80,6 +82,8 @@ def _placed(
         for scatter in (False, True) if partial and sig.scatter is not None else (False,):
             strategy = strategy_of(sig, vector, scatter)
             try:
-                yield strategy, place(op, sig, strategy, device_num)
+                placement = place(op, sig, strategy, device_num)
             except InvalidStrategyError:
                 continue  # a rule of this operator (`exclusive`, `forbids`, a scatter that does not divide)
+            if placement.partial is None or is_feasible(placement.partial.group):
+                yield strategy, placement

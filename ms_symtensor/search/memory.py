@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.forward import Meanings
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
@@ -34,12 +33,12 @@ class ShortGraphs:
     by_length: Mapping[int, tuple[Graph, Meanings]]
 
 
-def short_graphs(graph: Graph, folded: Fold, rules: Mapping[str, Rule] | None = None) -> ShortGraphs:
-    """The short networks of `graph`; where it has few blocks, itself."""
+def short_graphs(graph: Graph, folded: Fold, known: Meanings) -> ShortGraphs:
+    """The short networks of `graph`, whose operators mean what `known` says; where it has few blocks, itself."""
     blocks = repeated_blocks(graph, folded)
     lengths = [len(blocks)] if len(blocks) <= 2 * EACH else range(EACH, 2 * EACH + 1)
     shorts = {n: shorten(graph, folded, n) for n in lengths}
-    return ShortGraphs(blocks, {n: (short, meanings(short, rules)) for n, short in shorts.items()})
+    return ShortGraphs(blocks, {n: (short, known) for n, short in shorts.items()})
 
 
 @dataclass

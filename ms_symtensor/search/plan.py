@@ -65,7 +65,7 @@ def plan(
     if best is None:
         raise _infeasible(graph, cluster, device_num, limit_B, smallest, rules)
     stage = StagePlan(best.strategies, best.settings)
-    program = partition(graph, stage, rules)
+    program = partition(graph, stage, known=one.known.meanings)
     cost = price(graph, stage, program, cluster, rules)
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
     summary: Degrees = degrees(graph, stage, rules)
@@ -116,7 +116,7 @@ def _infeasible(
             break
     over = (smallest.memory_B - limit_B) / GIB
     return InfeasibleError(
-        f"nothing fits {limit_B / GIB:.1f} GiB on {device_num} devices: the plan with the smallest peak (optimizer "
+        f"nothing found that fits {limit_B / GIB:.1f} GiB on {device_num} devices: the plan with the smallest peak (optimizer "
         f"sharding {smallest.settings.optimizer_level.name.lower()}, everything recomputed) needs "
         f"{smallest.memory_B / GIB:.1f} GiB, {over:.1f} GiB too much{needed}, or use a smaller batch"
     )

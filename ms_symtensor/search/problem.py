@@ -15,7 +15,7 @@ moves; M leaves out what lives only for a moment, so that it never exceeds the t
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,12 @@ from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
-from ms_symtensor.search.tensors import Pairs, Tensor, layouts_at, same_layout, tensors
+from ms_symtensor.search.tensors import Pairs, Reader, Tensor, layouts_at, maker_of, same_layout, tensors
 from ms_symtensor.search.variables import Variables, layout_B, transparent_s, variables
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
 from ms_symtensor.tensor.layout import Layout
+from ms_symtensor.tensor.redistribution_groups import is_feasible
 
 Array = NDArray[np.float64]
 
@@ -56,6 +57,22 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class ParameterUse:
+    """Parameters that the operators of variable `number` read as input `position`: `count` of them, all like `parameter`.
+
+    `layouts` are those of the candidates; `dtype` is the element type in use, through `casts` Cast operators.
+    """
+
+    number: int
+    position: int
+    parameter: Parameter
+    layouts: tuple[Layout, ...]
+    dtype: str
+    casts: int
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class Problem:
     """The tables of `graph` on `device_num` devices of `cluster`; parameters are added per setting by `parameter_terms`."""
 
@@ -66,7 +83,7 @@ class Problem:
     shorts: ShortGraphs
     terms: tuple[Terms, ...]
     order: tuple[int, ...]
-    parameters: tuple[tuple[int, Parameter, tuple[Layout, ...], str, tuple[str, ...]], ...]
+    parameters: tuple["ParameterUse", ...]
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -79,10 +96,10 @@ class Problem:
 
     def at_rest_B(self, settings: Settings, choice: tuple[int, ...]) -> Iterator[int]:
         """Bytes of every parameter with its gradient and optimizer states, under one choice of candidates."""
-        for number, parameter, layouts, used, _ in self.parameters:
-            placement = place_parameter(parameter, layouts[choice[number]], settings)
-            cost = parameter_cost(self.cluster, placement, settings, used)
-            yield cost.weight_B + cost.gradient_B + cost.states_B
+        for use in self.parameters:
+            placement = place_parameter(use.parameter, use.layouts[choice[use.number]], settings)
+            cost = parameter_cost(self.cluster, placement, settings, use.dtype)
+            yield use.count * (cost.weight_B + cost.gradient_B + cost.states_B)
 
     @property
     def candidates(self) -> int:
@@ -100,7 +117,7 @@ def problem(
     device_num = math.prod(mesh)
     folded = fold(graph)
     known = variables(graph, folded, cluster, mesh, rules)
-    shorts = short_graphs(graph, folded, rules)
+    shorts = short_graphs(graph, folded, known.meanings)
     again = _computed_again(known, shorts, device_num)
     pairs = Pairs(cluster, enable_alltoall=False)
     terms = [_own_terms(known, number, again) for number in range(len(known.items))]
@@ -111,7 +128,7 @@ def problem(
     terms += _tied(known, shared)
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in terms])
-    return Problem(graph, cluster, device_num, known, shorts, tuple(terms), order, tuple(_first(shared)))
+    return Problem(graph, cluster, device_num, known, shorts, tuple(terms), order, _counted(shared))
 
 
 def factors(of: Problem, parameters: list[Terms], recomputed: float, price_s_per_B: float) -> list[Factor]:
@@ -161,28 +178,26 @@ def _transparent_terms(
     graph: Graph, known: Variables, cluster: Cluster, device_num: int, again: frozenset[int]
 ) -> list[Terms]:
     """Casts of activations, in the layout of the tensor they cast; and the additions where gradients of several users meet."""
-    from ms_symtensor.search.tensors import _maker  # the same walk to the tensor's maker
-
     found: Counter[tuple] = Counter()
     for op in graph.ops:
         if op.name in known.index or op.type == "Reshape":
             continue
         source = graph.tensor_inputs(op)[0]
-        end = _maker(graph, known, source)
+        end = maker_of(graph, known, source)
         kind = graph.type_of(source)
         if end is not None and end[0] >= 0 and kind is not None:
             found[end, kind.shape, kind.dtype, op.outputs[0].dtype, OpOutput(op.name) in known.gradients, bool(op.block)] += 1
     terms = []
     for (end, shape, source_type, target_type, trains, in_block), count in found.items():
         layouts = layouts_at(known, end, shape, device_num)
-        one = np.array([transparent_s(cluster, x, source_type, target_type) for x in layouts]) * count
+        one = np.array([transparent_s(cluster, x, source_type, target_type) for x in layouts]) * float(count)
         zero = np.zeros(len(layouts))
         terms.append(Terms((end[0],), one, one if in_block and again else zero, one if trains else zero, zero, zero))
     for source in known.gradients:
         users = gradient_users(graph, known.signatures, known.gradients, source) if isinstance(source, OpOutput) else 0
         if users < 2:
             continue
-        end = _maker(graph, known, source)
+        end = maker_of(graph, known, source)
         kind = graph.type_of(source)
         if end is None or end[0] < 0 or kind is None:
             continue
@@ -212,15 +227,21 @@ def _tensor_terms(
             [layout_B(x, tensor.dtype) for x in layouts_at(known, tensor.maker, tensor.shape, device_num)], dtype=float
         )
         zero = np.zeros(len(size))
-        kept = size * count if tensor.maker_keeps else zero
-        again_kept = size * count if tensor.crosses else zero
+        kept = size * float(count) if tensor.maker_keeps else zero
+        again_kept = size * float(count) if tensor.crosses else zero
         inside = known.items[tensor.maker[0]].op.block is not None
         terms.append(Terms((tensor.maker[0],), zero, zero, zero, kept, again_kept if inside else kept))
     return terms
 
 
 def _group_terms(
-    known: Variables, tensor: Tensor, readers: tuple, count: int, pairs: Pairs, device_num: int, again: frozenset[int]
+    known: Variables,
+    tensor: Tensor,
+    readers: tuple[Reader, ...],
+    count: int,
+    pairs: Pairs,
+    device_num: int,
+    again: frozenset[int],
 ) -> Terms:
     """The table of one tensor and some of its readers: equal readers share a move and a kept copy.
 
@@ -237,7 +258,8 @@ def _group_terms(
         index: list = [None] * (k + 1)
         for axis in axes:
             index[axis] = slice(None)
-        return table[tuple(index)]
+        found: NDArray = table[tuple(index)]
+        return found
 
     same = {
         (j, i): spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1) for i in range(k) for j in range(i)
@@ -275,14 +297,14 @@ def _group_terms(
     backward = np.where(alike, together, apart)
     scope = [tensor.maker[0], *(r.end[0] for r in readers)]
     inside = all(r.inside for r in readers) and bool(again)
-    tables = [count * t for t in (forward, again_s, backward, kept)]
+    tables: list[Array] = [float(count) * t for t in (forward, again_s, backward, kept)]
     scope_out, reduced = _distinct_axes(scope, tables)
     zero = np.zeros(reduced[0].shape)
     recomputed = zero if inside or _in_block(known, readers) else reduced[3]
     return Terms(scope_out, reduced[0], reduced[1], reduced[2], reduced[3], recomputed)
 
 
-def _without(new: NDArray, j: int, i: int, readers: tuple, same: dict) -> NDArray:
+def _without(new: NDArray, j: int, i: int, readers: tuple[Reader, ...], same: dict) -> NDArray:
     """Where reader i is first among the *kept* readers: an equal reader j that is not kept does not count."""
     others = np.ones_like(new)
     for h in range(i):
@@ -291,7 +313,7 @@ def _without(new: NDArray, j: int, i: int, readers: tuple, same: dict) -> NDArra
     return others
 
 
-def _in_block(known: Variables, readers: tuple) -> bool:
+def _in_block(known: Variables, readers: tuple[Reader, ...]) -> bool:
     return all(known.items[r.end[0]].op.block is not None for r in readers)
 
 
@@ -303,77 +325,72 @@ def _elements(layout: Layout) -> int:
 
 
 def _distinct_axes(scope: list[int], tables: list[Array]) -> tuple[tuple[int, ...], list[Array]]:
-    """Drop the axis of the network's input, join axes of the same variable (a diagonal), and sort axes by variable."""
-    letters = {v: chr(ord("a") + k) for k, v in enumerate(sorted({v for v in scope if v >= 0}))}
-    source = "".join(letters.get(v, "z") for v in scope)
-    target = "".join(letters[v] for v in sorted(letters))
-    if "z" in source:
-        tables = [t.reshape(t.shape[1:]) if source[0] == "z" else t for t in tables]
-        source = source.replace("z", "")
-    with np.errstate(invalid="ignore"):
-        return tuple(sorted(letters)), [np.ascontiguousarray(np.einsum(f"{source}->{target}", t)) for t in tables]
+    """Drop the axes of the network's ends, join axes of the same variable (a diagonal), and sort axes by variable."""
+    ends = tuple(axis for axis, v in enumerate(scope) if v < 0)
+    inner = [v for v in scope if v >= 0]
+    letters = {v: chr(ord("a") + k) for k, v in enumerate(sorted(set(inner)))}
+    source, target = "".join(letters[v] for v in inner), "".join(letters.values())
+    plain = [np.ascontiguousarray(np.einsum(f"{source}->{target}", t.squeeze(ends))) for t in tables]
+    return tuple(letters), plain
 
 
 # -- parameters ------------------------------------------------------------------------------------------------------------
 
 
-def _parameters(graph: Graph, known: Variables):  # type: ignore[no-untyped-def] # an iterator of the tuples below
-    """(variable, parameter, layouts by candidate, element type in use, names of the Casts) for every use of a parameter."""
+def _parameters(graph: Graph, known: Variables) -> Iterator[ParameterUse]:
+    """Every use of a parameter by an operator with a strategy."""
     for op in graph.ops:
         if op.name not in known.index:
             continue
         number = known.index[op.name]
         for position, source in enumerate(graph.tensor_inputs(op)):
-            casts: list[str] = []
+            casts = 0
             root: Source = source
             while isinstance(root, OpOutput) and root.op not in known.index and graph.op_by_name[root.op].type != "Reshape":
-                casts.append(root.op)
+                casts += 1
                 root = graph.tensor_inputs(graph.op_by_name[root.op])[0]
-            if isinstance(root, ParameterRef):
+            kind = graph.type_of(source)
+            if isinstance(root, ParameterRef) and kind is not None:
                 layouts = tuple(p.inputs[position] for p in known.items[number].placements)
-                kind = graph.type_of(source)
-                assert kind is not None
-                yield number, graph.parameter_by_name[root.name], layouts, kind.dtype, tuple(casts)
+                yield ParameterUse(number, position, graph.parameter_by_name[root.name], layouts, kind.dtype, casts)
 
 
-def _first(uses: list) -> list:
-    """The first use of every parameter: where its layout and cost are counted."""
-    seen: dict[str, tuple] = {}
+def _counted(uses: list[ParameterUse]) -> tuple[ParameterUse, ...]:
+    """The first use of every parameter, where its layout and cost are counted; equal ones joined."""
+    first: dict[str, ParameterUse] = {}
     for use in uses:
-        seen.setdefault(use[1].name, use)
-    return list(seen.values())
+        first.setdefault(use.parameter.name, use)
+    joined: dict[tuple, ParameterUse] = {}
+    for use in first.values():
+        key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.dtype, use.casts)
+        joined[key] = replace(joined[key], count=joined[key].count + 1) if key in joined else use
+    return tuple(joined.values())
 
 
-def _tied(known: Variables, uses: list) -> list[Terms]:
+def _tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
     """Two operators that read one parameter must cut it alike: tables that forbid everything else."""
-    first: dict[str, tuple] = {}
+    first: dict[str, ParameterUse] = {}
     terms = []
     for use in uses:
-        other = first.setdefault(use[1].name, use)
-        if other is use or other[0] == use[0]:
+        other = first.setdefault(use.parameter.name, use)
+        if other.number == use.number:
             continue
-        a, b = sorted((other, use), key=lambda u: u[0])
+        a, b = sorted((other, use), key=lambda u: u.number)
         agree = np.array(
-            [[x.slice_shape == y.slice_shape and x.copies.ranks() == y.copies.ranks() for y in b[2]] for x in a[2]]
+            [[x.slice_shape == y.slice_shape and x.copies.ranks() == y.copies.ranks() for y in b.layouts] for x in a.layouts]
         )
         table = np.where(agree, 0.0, np.inf)
         zero = np.zeros(table.shape)
-        terms.append(Terms((a[0], b[0]), table, zero, zero, zero, zero))
+        terms.append(Terms((a.number, b.number), table, zero, zero, zero, zero))
     return terms
 
 
 def parameter_terms(of: Problem, settings: Settings) -> list[Terms]:
     """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use."""
-    cache: dict[tuple, tuple[float, float]] = {}
-    totals: dict[int, list[Array]] = {}
-    for number, parameter, layouts, used, casts in of.parameters:
-        pair = [
-            _priced(of, parameter, layout, used, bool(casts), settings, cache) for layout in layouts
-        ]
-        time, memory = (np.array(column) for column in zip(*pair, strict=True))
-        known = totals.setdefault(number, [np.zeros(len(layouts)), np.zeros(len(layouts))])
-        known[0] += time
-        known[1] += memory
+    totals: dict[int, Array] = {}
+    for use in of.parameters:
+        priced = np.array([_priced(of.cluster, use, layout, settings) for layout in use.layouts]).T
+        totals[use.number] = totals.get(use.number, 0.0) + use.count * priced
     found = []
     for number, (time, memory) in totals.items():
         zero = np.zeros(len(time))
@@ -381,26 +398,21 @@ def parameter_terms(of: Problem, settings: Settings) -> list[Terms]:
     return found
 
 
-def _priced(
-    of: Problem, parameter: Parameter, layout: Layout, used: str, is_cast: bool, settings: Settings, cache: dict
-) -> tuple[float, float]:
-    key = (layout, parameter.type, parameter.requires_grad, used)
-    if key not in cache:
-        try:
-            placement = place_parameter(parameter, layout, settings)
-        except InvalidStrategyError:
-            cache[key] = (np.inf, 0.0)
-            return cache[key]
-        if parameter.requires_grad and not is_synchronised(placement):
-            cache[key] = (np.inf, 0.0)  # MindSpore would sum the gradient over the wrong ranks
-            return cache[key]
-        cost = parameter_cost(of.cluster, placement, settings, used)
-        time = cost.synchronisation_s + cost.gather_s + cost.update_s
-        if is_cast:
-            share = cost.weight_B // size_B(placement.dtype)
-            time += local_time_s(of.cluster, "Cast", cost.weight_B + share * size_B(used))
-            if parameter.requires_grad:
-                whole = share * placement.shard
-                time += local_time_s(of.cluster, "Cast", whole * (size_B(used) + size_B(placement.dtype)))
-        cache[key] = (time, float(cost.weight_B + cost.gradient_B + cost.states_B + cost.used_B))
-    return cache[key]
+def _priced(cluster: Cluster, use: ParameterUse, layout: Layout, settings: Settings) -> tuple[float, float]:
+    """Seconds per step and bytes of one parameter in `layout`; infinite where MindSpore would not train it rightly."""
+    parameter = use.parameter
+    try:
+        placement = place_parameter(parameter, layout, settings)
+    except InvalidStrategyError:
+        return math.inf, 0.0
+    if parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
+        return math.inf, 0.0
+    cost = parameter_cost(cluster, placement, settings, use.dtype)
+    time = cost.synchronisation_s + cost.gather_s + cost.update_s
+    if use.casts:
+        share = cost.weight_B // size_B(placement.dtype)
+        time += local_time_s(cluster, "Cast", cost.weight_B + share * size_B(use.dtype))
+        if parameter.requires_grad:
+            whole = share * placement.shard
+            time += local_time_s(cluster, "Cast", whole * (size_B(use.dtype) + size_B(placement.dtype)))
+    return time, float(cost.weight_B + cost.gradient_B + cost.states_B + cost.used_B)

@@ -141,7 +141,7 @@ class _Setting:
 
     def _add(self, choice: tuple[int, ...]) -> None:
         """Note the candidate of `choice`, unless it was met before or cannot beat a plan that fits."""
-        if choice in self._seen or (self.found and self._time_s(choice, 0.0) >= self._known_s):
+        if choice in self._seen or (self.found and self._at_least_s(choice) >= self._known_s):
             return
         self._seen.add(choice)
         strategies = {
@@ -151,6 +151,15 @@ class _Setting:
         self.found.append(candidate)
         if candidate.memory_B <= self.limit_B:
             self._known_s = min(self._known_s, candidate.time_s)
+
+    def _at_least_s(self, choice: tuple[int, ...]) -> float:
+        """Seconds of `choice` with the share of recomputation that what is kept alone makes necessary."""
+        plain_s, kept_B = objective(self.of, self.parameters, 0.0, choice)
+        again_s, least_B = objective(self.of, self.parameters, 1.0, choice)
+        if kept_B <= self.limit_B or least_B >= kept_B:
+            return plain_s
+        share = (kept_B - self.limit_B) / (kept_B - least_B)
+        return math.inf if share > 1 else plain_s + share * (again_s - plain_s)
 
     def _time_s(self, choice: tuple[int, ...], recomputed: float) -> float:
         return objective(self.of, self.parameters, recomputed, choice)[0]

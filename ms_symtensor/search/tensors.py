@@ -22,7 +22,7 @@ from ms_symtensor.tensor.redistribution import collectives, redistribute
 Array = NDArray[np.float64]
 
 End = tuple[int, str, int]
-"""One end of a tensor: variable number (-1: the network's input), "in" or "out", and the position."""
+"""One end of a tensor: variable number (-1: the network's input or result), "in" or "out", and the position."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class Reader:
     kept: bool
     inside: bool
     """Maker and reader stand in the same block, so that recomputation of the block makes the tensor again."""
+
+
+NETWORK = Reader((-1, "in", 0), False, False)
+"""The network's end as the reader of a Reshape that no operator follows: it takes the tensor whole."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def tensors(graph: Graph, known: Variables) -> Counter[Tensor]:
 def _collect(collector: _Collector, source: Source) -> None:
     """Add the tensor `source`: its readers through no other operator, at their layouts."""
     graph, known = collector.graph, collector.known
-    maker = _maker(graph, known, source)
+    maker = maker_of(graph, known, source)
     if maker is None:
         return
     readers, reshaped = [], []
@@ -88,9 +92,8 @@ def _collect(collector: _Collector, source: Source) -> None:
         _add(collector, source, maker, [_reader(collector, source, u, p) for u, p in readers], kind.shape, kind.shape)
     for reshape in reshaped:
         target = reshape_target(graph, known, OpOutput(reshape.name))
-        if target is not None:
-            shape = reshape.outputs[0].shape
-            _add(collector, source, maker, [_reader(collector, source, *target)], kind.shape, shape)
+        reader = NETWORK if target is None else _reader(collector, source, *target)
+        _add(collector, source, maker, [reader], kind.shape, reshape.outputs[0].shape)
 
 
 def _add(
@@ -141,14 +144,14 @@ def _reader(collector: _Collector, source: Source, user: Op, position: int) -> R
     return Reader(end, kept, inside)
 
 
-def _maker(graph: Graph, known: Variables, source: Source) -> End | None:
+def maker_of(graph: Graph, known: Variables, source: Source) -> End | None:
     """The end at which `source` gets its layout, looking through operators that keep it; None for weights and constants."""
     while isinstance(source, OpOutput):
         op = graph.op_by_name[source.op]
         if op.name in known.index:
             return (known.index[op.name], "out", source.index)
         if op.type == "Reshape":
-            if _maker(graph, known, graph.tensor_inputs(op)[0]) is None:
+            if maker_of(graph, known, graph.tensor_inputs(op)[0]) is None:
                 return None
             target = reshape_target(graph, known, source)
             return None if target is None else (known.index[target[0].name], "in", target[1])
@@ -176,7 +179,7 @@ def reshape_target(graph: Graph, known: Variables, source: Source) -> tuple[Op, 
 
 
 def layouts_at(known: Variables, end: End, shape: tuple[int, ...], device_num: int) -> tuple[Layout, ...]:
-    """The layout at `end` for every candidate of its variable (one, uncut, for the network's inputs)."""
+    """The layout at `end` for every candidate of its variable (one, uncut, for the network's inputs and result)."""
     number, side, position = end
     if number < 0:
         return (Layout((device_num,), (-1,) * len(shape), shape),)

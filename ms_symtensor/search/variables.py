@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,20 +52,26 @@ class Variables:
 
     items: tuple[Variable, ...]
     index: Mapping[str, int]
-    signatures: Mapping[str, Signature]
+    meanings: Mapping[str, tuple[OpView, Signature]]
     gradients: frozenset[Source]
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The signature of every operator, by name."""
+        return {name: sig for name, (_, sig) in self.meanings.items()}
 
 
 def variables(
     graph: Graph, folded: Fold, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None
 ) -> Variables:
     """The variables of `graph`, each with all its candidates on `mesh`, priced on `cluster`."""
-    signatures: dict[str, Signature] = {}
+    meanings: dict[str, tuple[OpView, Signature]] = {}
     views: dict[int, tuple[OpView, Signature]] = {}
     for number, members in enumerate(folded.members):
         seen = view(graph, members[0])
         views[number] = (seen, signature(seen, rules))
-        signatures.update((op.name, views[number][1]) for op in members)
+        meanings.update((op.name, views[number]) for op in members)
+    signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
     items: list[Variable] = []
     index: dict[str, int] = {}
@@ -82,7 +89,7 @@ def variables(
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward))
-    return Variables(tuple(items), index, signatures, gradients)
+    return Variables(tuple(items), index, meanings, gradients)
 
 
 def _own_costs(

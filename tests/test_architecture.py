@@ -1,0 +1,69 @@
+"""The package is a row of rooms: each imports only rooms above it, and mindspore is imported by the bridge alone."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "ms_symtensor"
+ROOMS = (
+    "errors", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search", "bridge", "report", "models", "cli",
+)  # fmt: skip
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(file: Path) -> str:
+    part = file.relative_to(PACKAGE).parts[0]
+    return part.removesuffix(".py")
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Full names of the modules that `file` imports, inside functions too."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: a relative import"
+            yield node.module or ""
+
+
+def test_every_room_is_known() -> None:
+    assert {room_of(f) for f in FILES} - {"__init__", "__main__"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_rooms_import_only_rooms_above(file: Path) -> None:
+    room = room_of(file)
+    if room in ("__init__", "__main__"):
+        return
+    allowed = set(ROOMS[: ROOMS.index(room) + 1])
+    for module in imported(file):
+        if module == "ms_symtensor":
+            pytest.fail(f"{file} imports the package itself; import the module")
+        if module.startswith("ms_symtensor."):
+            assert module.split(".")[1] in allowed, f"{room} must not import {module}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_only_the_bridge_imports_mindspore(file: Path) -> None:
+    frameworks = [m for m in imported(file) if m.split(".")[0] == "mindspore"]
+    assert not frameworks or room_of(file) == "bridge"
+
+
+def test_planning_needs_no_mindspore() -> None:
+    code = (
+        "import sys; sys.modules['mindspore'] = None\n"
+        "import ms_symtensor\n"
+        "from ms_symtensor.cli import main\n"
+        "assert main(['plan', 'llama2_7b', '--num-layers', '1', '--device-num', '2', '--out', sys.argv[1]]) == 0\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "/dev/null/nowhere"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    # The directory cannot be written, which is the last thing that happens: everything before it went through.
+    assert "AssertionError" in done.stderr
+    assert "cannot write to" in done.stderr

@@ -1,0 +1,215 @@
+"""The command line as a user sees it: real runs on small networks of the zoo, and every mistake as one line."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from ms_symtensor.cli import main
+
+SMALL = ["--num-layers", "2", "--global-batch-size", "8", "--seq-length", "512"]
+PLAN_KEYS = {
+    "model", "cluster", "device_num", "data_parallel", "model_parallel", "sequence_parallel", "pipeline_stages",
+    "micro_batch_num", "optimizer_weight_shard_size", "recompute", "step_time_s", "time_breakdown_s", "peak_memory_B",
+    "memory_breakdown_B", "fits", "optimality_gap", "search_time_s", "candidates",
+}  # fmt: skip
+VERDICT_KEYS = {
+    "accepted", "gradients_synchronised", "collectives", "parameter_bytes", "activation_peak_B", "mindspore", "compile_time_s",
+}  # fmt: skip
+FILES = {
+    "plan.json", "timing.json", "graph.json", "operator_strategy.json", "parameter_layout.json", "parameter_layout.ckpt",
+    "shard.py", "report.txt",
+}  # fmt: skip
+NETWORKS = Path(__file__).parent / "bridge" / "hand_written.py"
+needs_mindspore = pytest.mark.skipif(not importlib.util.find_spec("mindspore"), reason="needs MindSpore")
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan of two layers of Llama-2 7B on 8 devices."""
+    directory = tmp_path_factory.mktemp("plan")
+    assert main(["plan", "llama2_7b", *SMALL, "--device-num", "8", "--out", str(directory)]) == 0
+    return directory
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line that a failing command prints."""
+    assert main([str(a) for a in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("symtensor: error: ")
+    return line
+
+
+def test_plan_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "gpt2_xl", *SMALL, "--device-num", "4", "--out", str(tmp_path / "p"), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data.keys() >= PLAN_KEYS
+    assert data["model"] == "gpt2_xl"
+    assert data["device_num"] == 4
+    assert data["fits"] is True
+    assert data["step_time_s"] == pytest.approx(sum(data["time_breakdown_s"].values()))
+    assert data["peak_memory_B"] == sum(data["memory_breakdown_B"].values()) <= data["memory_limit_B"]
+
+
+def test_plan_writes_all_its_files(planned: Path) -> None:
+    assert {f.name for f in planned.iterdir()} == FILES
+    report = (planned / "report.txt").read_text()
+    assert "llama2_7b: 8 devices of atlas_800t_a2" in report
+    assert "layers.0 … 1 (2 blocks alike)" in report
+    compile((planned / "shard.py").read_text(), "shard.py", "exec")
+
+
+def test_the_same_request_gives_the_same_plan(planned: Path, tmp_path: Path) -> None:
+    assert main(["plan", "llama2_7b", *SMALL, "--device-num", "8", "--out", str(tmp_path)]) == 0
+    for name in FILES - {"timing.json", "report.txt"}:
+        assert (tmp_path / name).read_bytes() == (planned / name).read_bytes(), name
+
+
+def test_a_saved_graph_is_planned_like_its_model(planned: Path, tmp_path: Path) -> None:
+    arguments = ["plan", str(planned / "graph.json"), "--device-num", "8", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    ours, theirs = (json.loads((d / "plan.json").read_text()) for d in (tmp_path, planned))
+    assert ours["strategies"] == theirs["strategies"]
+    assert ours["settings"] == theirs["settings"]
+
+
+def test_explain_prints_formulas(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(planned), "--operator", "query.matmul"]) == 0
+    text = capsys.readouterr().out
+    assert "m k, n k -> m n" in text
+    assert "T_forward [s] = " in text
+    assert "N_k" in text.partition("where")[2]
+    assert main(["explain", str(planned), "--operator", "MatMul", "--latex"]) == 0
+    assert r"T_\mathrm{forward} = " in capsys.readouterr().out
+
+
+@needs_mindspore
+def test_verify_accepts_the_plan(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(planned), "--json", "--rank", "3"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data.keys() >= VERDICT_KEYS
+    assert data["accepted"] is data["gradients_synchronised"] is data["collectives"]["equal"] is True
+    assert data["collectives"]["predicted"] == data["collectives"]["compiled"]
+    assert data["parameter_bytes"]["predicted"] == data["parameter_bytes"]["compiled"] > 0
+    assert data["activation_peak_B"]["predicted"] == pytest.approx(data["activation_peak_B"]["compiled"], rel=0.05)
+    assert main(["verify", str(planned)]) == 0
+    assert capsys.readouterr().out.endswith("  verified\n")
+
+
+@needs_mindspore
+def test_verify_fails_where_the_prediction_is_wrong(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that says it cuts what MindSpore cannot cut: rejected, exit code 1, with MindSpore's reason."""
+    data = json.loads((planned / "plan.json").read_text())
+    name = next(n for n in data["strategies"] if n.endswith("query-Linear/MatMul-op0"))
+    data["strategies"][name] = {"in": [[8, 1], [1, 1]], "out": [[1, 8]]}
+    (tmp_path / "plan.json").write_text(json.dumps(data))
+    assert main(["verify", str(tmp_path), "--json"]) == 1
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["accepted"] is False
+    assert verdict["gradients_synchronised"] is False
+    assert verdict["collectives"]["equal"] is False
+    assert "MatMul" in verdict["reason"] or "strategy" in verdict["reason"].lower()
+
+
+@needs_mindspore
+def test_audit_of_hand_written_strategies(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", f"{NETWORKS}:plain", "--device-num", "8", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data.keys() >= VERDICT_KEYS
+    assert data["collectives"]["predicted"] == data["collectives"]["compiled"] == sum(c["count"] for c in data["costs"])
+    times = [c["time_s"] for c in data["costs"]]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] > 0
+
+
+@needs_mindspore
+def test_audit_catches_a_gradient_that_is_not_summed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", f"{NETWORKS}:transposed_weight", "--device-num", "8", "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["accepted"] is True
+    assert data["gradients_synchronised"] is False
+    assert data["unsynchronised"] == ["second"]
+    assert main(["audit", f"{NETWORKS}:transposed_weight", "--device-num", "8"]) == 1
+    assert "NOT summed over the ranks of their slice: second" in capsys.readouterr().out
+
+
+@needs_mindspore
+def test_audit_names_operators_without_a_strategy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", f"{NETWORKS}:unsharded_sum", "--device-num", "8", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["without_strategy"] == ["Default/ReduceSum-op0"]
+
+
+@needs_mindspore
+def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", f"{NETWORKS}:unsharded", "--device-num", "8", "--out", str(tmp_path)]) == 0
+    assert main(["verify", str(tmp_path)]) == 0
+    assert "Default/MatMul-op0" in (tmp_path / "plan.json").read_text()
+    capsys.readouterr()
+    assert "8 devices" in failure(capsys, "verify", tmp_path, "--rank", "8")
+    assert "written by hand" not in failure(capsys, "plan", f"{NETWORKS}:missing", "--device-num", "8", "--out", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": "llama9"}, "unknown model 'llama9'"),
+        ({"--cluster": "moonbase"}, "moonbase"),
+        ({"--device-num": "7"}, "7"),
+        ({"--device-num": "0"}, "--device-num is 0"),
+        ({"--device-num": "eight"}, "eight"),
+        ({"--global-batch-size": "3"}, "3 samples cannot be cut for 8 devices"),
+        ({"--global-batch-size": "0"}, "0"),
+        ({"--seq-length": "-1"}, "-1"),
+        ({"--num-layers": "0"}, "num_layers"),
+        ({"--memory-limit": "0.001"}, "nothing fits"),
+        ({"--memory-limit": "-1"}, "--memory-limit is -1"),
+        ({"--attention": "linear"}, "linear"),
+    ],
+)
+def test_bad_requests_are_one_line(
+    change: dict[str, str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = {"model": "llama2_7b", "--device-num": "8", "--global-batch-size": "8", "--seq-length": "512", "--num-layers": "1"}
+    request |= change
+    options = [f"{name}={value}" for name, value in request.items() if name != "model"]
+    assert said in failure(capsys, "plan", request["model"], *options, "--out", tmp_path / "p")
+    assert not (tmp_path / "p").exists()
+
+
+def test_damaged_and_foreign_plans_are_one_line(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, graph = ((planned / name).read_text() for name in ("plan.json", "graph.json"))
+    (tmp_path / "graph.json").write_text(graph)
+    for text, said in (
+        (plan[: len(plan) // 2], "truncated"),
+        ('{"format": "something else"}', "is not a plan"),
+        (graph, "is not a plan"),
+    ):
+        (tmp_path / "plan.json").write_text(text)
+        for command in ("verify", "explain"):
+            assert said in failure(capsys, command, tmp_path)
+    assert "plan.json" in failure(capsys, "explain", tmp_path / "nowhere")
+
+
+def test_a_plan_for_another_graph_is_refused(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "llama2_7b", *SMALL[:-1], "256", "--device-num", "8", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    (tmp_path / "graph.json").write_text((planned / "graph.json").read_text())
+    assert "is for graph" in failure(capsys, "explain", tmp_path)
+
+
+def test_an_unknown_operator_is_named(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (planned / "graph.json").read_text().replace('"SiLU"', '"SiLV"')
+    (tmp_path / "graph.json").write_text(text)
+    line = failure(capsys, "plan", tmp_path / "graph.json", "--device-num", "8", "--out", tmp_path / "p")
+    assert "SiLV" in line
+    assert "has no signature" in line
+    assert "no operator is called 'Conv3D'" in failure(capsys, "explain", planned, "--operator", "Conv3D")
+
+
+def test_options_that_do_not_fit_a_graph(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["plan", planned / "graph.json", "--device-num", "8", "--out", tmp_path / "p"]
+    assert "--num-layers is for the model zoo" in failure(capsys, *common, "--num-layers", "3")
+    assert "--global-batch-size 16 does not fit" in failure(capsys, *common, "--global-batch-size", "16")

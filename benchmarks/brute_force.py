@@ -109,9 +109,7 @@ def disagreement(graph: Graph, cluster: Cluster, device_num: int) -> str | None:
     return None
 
 
-def disagreement_under_limits(
-    graph: Graph, cluster: Cluster, device_num: int, draw: random.Random
-) -> list[str]:
+def disagreement_under_limits(graph: Graph, cluster: Cluster, device_num: int, draw: random.Random) -> list[str]:
     """What `plan` does worse than it states under three memory limits between the smallest and the fastest plan's peak."""
     everything = list(all_priced(graph, cluster, device_num, recompute=True))
     fastest, smallest = min(everything, key=lambda p: p.time_s), min(p.memory_B for p in everything)

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from ms_symtensor.bridge.host import cell_graph_executor, import_mindspore
-from ms_symtensor.errors import CompilerError
+from ms_symtensor.errors import CompilerError, SymTensorError
 
 _FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failure; the current directory otherwise
 _CHATTER = ("[WARNING]", "[INFO]", "[DEBUG]")
@@ -54,7 +54,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
             model = mind_ir_pb2.ModelProto()
             model.ParseFromString(executor._graph_executor.get_func_graph_proto(full_phase, "mind_ir", False))
             layouts = dict(getattr(cell, "parameter_layout_dict", None) or {})
-        except CompilerError:
+        except SymTensorError:
             raise
         # MindSpore raises whatever fits its cause: Runtime-, Type-, Value-, Attribute-, NameError and more.
         except Exception as error:

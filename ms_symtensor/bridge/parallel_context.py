@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ms_symtensor.bridge import search_mode
 from ms_symtensor.errors import CompilerError
 
 
@@ -85,16 +86,21 @@ def stand_alone_context() -> Iterator[None]:
     handle = AutoParallelContext.get_instance()
     before = _settings(handle)
     layout = getattr(auto_parallel_context(), "_dataset_layout", None)
-    context.reset_auto_parallel_context()
-    try:
-        yield
-    finally:
+    with search_mode.kept():
         context.reset_auto_parallel_context()
-        defaults = _settings(handle)
-        for name, value in before.items():
-            if name not in defaults or defaults[name] != value:
-                getattr(handle, f"set_{name}")(value)
-        auto_parallel_context()._dataset_layout = layout
+        try:
+            yield
+        finally:
+            context.reset_auto_parallel_context()
+            _restore(handle, before)
+            auto_parallel_context()._dataset_layout = layout
+
+
+def _restore(handle: Any, before: Mapping[str, Any]) -> None:
+    defaults = _settings(handle)
+    for name, value in before.items():
+        if name not in defaults or defaults[name] != value:
+            getattr(handle, f"set_{name}")(value)
 
 
 def _settings(handle: Any) -> dict[str, Any]:

@@ -51,12 +51,11 @@ def gather(op: OpView) -> Signature:
 
 
 def gather_d(op: OpView) -> Signature:
-    """One element per index along an axis that stays whole."""
+    """One element per index along an axis; a cut of that axis leaves partial sums, as in Gather."""
     dims = dims_like(len(op.inputs[0].shape))
     axis = positive(op.argument(0, "dim", 0), len(dims))[0]
-    return named(
-        op, [dims, dims], [dims], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(0, 1), differentiable=(0,)
-    )
+    index = tuple(None if i == axis else d for i, d in enumerate(dims))
+    return named(op, [dims, index], [index], mesh=dims, keeps_inputs=(0, 1), differentiable=(0,))
 
 
 def one_hot(op: OpView) -> Signature:

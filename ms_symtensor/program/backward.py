@@ -7,7 +7,7 @@ communication, and every parameter's gradient is summed over the copies of its s
 
 from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
-from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.program.settings import Settings
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup
 
@@ -92,7 +92,7 @@ class _Differentiator:
         return [t for t in wanted if t not in passed]
 
     def _gradient_of(self, node: Node, wanted: tuple[int, ...], gradients: tuple[int, ...], kept: list[int]) -> None:
-        reads = tuple(self._again(t, node.block) for t in kept)
+        reads = tuple(self._again(t) for t in kept)
         kinds = tuple(self.builder.tensors[t] for t in wanted)
         found = self.builder.node(
             f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block
@@ -122,13 +122,13 @@ class _Differentiator:
 
     # -- recomputation -------------------------------------------------------------------------------------------------
 
-    def _again(self, tensor: int, block: str | None) -> int:
-        """The tensor that a gradient in `block` reads for the forward tensor: itself where it was kept, or computed again."""
-        node = self.producer.get(tensor)
-        if node is None or not self._is_recomputed(node, block):
+    def _again(self, tensor: int) -> int:
+        """The tensor that a gradient reads for the forward tensor: itself where it was kept, or its copy."""
+        if tensor not in self.builder.computed_again:
             return tensor
         if tensor not in self.copies:
-            inputs = tuple(self._again(t, block) for t in node.inputs)
+            node = self.producer[tensor]
+            inputs = tuple(self._again(t) for t in node.inputs)
             kinds = tuple(self.builder.tensors[t] for t in node.outputs)
             copies = self.builder.node(
                 node.kind, inputs, kinds, op=node.op, role=node.role, phase=Phase.RECOMPUTE, group=node.group,
@@ -136,13 +136,6 @@ class _Differentiator:
             )  # fmt: skip
             self.copies.update(zip(node.outputs, copies, strict=True))
         return self.copies[tensor]
-
-    def _is_recomputed(self, node: Node, block: str | None) -> bool:
-        if node.role is Role.WEIGHT:
-            return node.kind == "AllGather" and self.settings.optimizer_level is OptimizerLevel.LEVEL3
-        if node.block is None or node.block != block or node.block not in self.settings.recompute:
-            return False
-        return self.settings.recompute[node.block].communication or node.group is None or node.kind == "StridedSlice"
 
     # -- parameters ----------------------------------------------------------------------------------------------------
 

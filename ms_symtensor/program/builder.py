@@ -12,6 +12,7 @@ class Builder:
         self.tensors: list[TensorType] = []
         self.nodes: list[Node] = []
         self.kept: set[int] = set()
+        self.computed_again: set[int] = set()
         self._known: dict[tuple, tuple[int, ...]] = {}
 
     def tensor(self, kind: TensorType, kept: bool = False) -> int:
@@ -35,13 +36,19 @@ class Builder:
         block: str | None = None,
         attribute: tuple[int, ...] = (),
         once: bool = False,
+        again: bool = False,
     ) -> tuple[int, ...]:
-        """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared."""
+        """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
+
+        `again`: gradients read its outputs from a copy that is computed again in the backward pass.
+        """
         key = (kind, inputs, outputs, group and group.ranks(), attribute)
         if once and key in self._known:
             return self._known[key]
         numbers = tuple(self.tensor(o) for o in outputs)
         self.nodes.append(Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute))
+        if again:
+            self.computed_again.update(numbers)
         if once:
             self._known[key] = numbers
         return numbers

@@ -10,7 +10,8 @@ from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.parameters import place_parameter
 from ms_symtensor.program.program import ParameterPlacement, Role
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.recomputation import Again
+from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import redistribute
@@ -18,11 +19,15 @@ from ms_symtensor.tensor.redistribution import redistribute
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the graph on this rank: its local tensor, its layout, and whether a gradient flows back through it."""
+    """A tensor of the graph on this rank: its local tensor, its layout, whether a gradient flows back through it.
+
+    `block` is that of the operator that laid it out so.
+    """
 
     tensor: int
     layout: Layout
     needs_gradient: bool
+    block: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,7 @@ class Weight:
 
 @dataclass
 class Forward:
-    """What the forward half leaves for the backward half: which node of which operator, which tensor came from where.
-
-    `computed_again` holds the tensors that a gradient reads from a copy, computed again in the backward pass.
-    """
+    """What the forward half leaves for the backward half: which node of which operator, which tensor came from where."""
 
     builder: Builder
     signatures: dict[str, Signature]
@@ -47,7 +49,6 @@ class Forward:
     parameters: dict[str, ParameterPlacement] = field(default_factory=dict)
     weights: dict[int, Weight] = field(default_factory=dict)
     needs_gradient: set[int] = field(default_factory=set)
-    computed_again: set[int] = field(default_factory=set)
     loss: int = -1
 
 
@@ -85,6 +86,7 @@ class _Writer:
         }
         self.out = Forward(Builder(), {name: sig for name, (_, sig) in known.items()}, placements)
         self.values: dict[Source, Value] = {}
+        self.again = Again(graph, self.settings)
 
     def _strategy(self, name: str, sig: Signature) -> OpStrategy:
         given = self.plan.strategies.get(name)
@@ -166,7 +168,9 @@ class _Writer:
             needs = needs or (grad and differentiable)
         builder = self.out.builder
         types = tuple(TensorType(lay.slice_shape, t.dtype) for lay, t in zip(placement.computed, op.outputs, strict=False))
-        outputs = list(builder.node(op.type, tuple(inputs), types, op=op.name, block=op.block))
+        outputs = list(
+            builder.node(op.type, tuple(inputs), types, op=op.name, block=op.block, again=self.again.work(op))
+        )
         partial = placement.partial
         combined = -1 if partial is None else partial.output
         made = outputs[combined] if partial is not None else -1
@@ -174,7 +178,7 @@ class _Writer:
             outputs[combined] = self._combine(op, placement, partial, made)
         for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
             grad = needs and "float" in op.outputs[index].dtype and not op.attribute("stop_gradient", False)
-            self._define(OpOutput(op.name, index), Value(tensor, layout, grad))
+            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op.block))
             if grad and index == combined:
                 self.out.needs_gradient.add(made)
 
@@ -183,6 +187,7 @@ class _Writer:
         (combined,) = self.out.builder.node(
             "AllReduce" if partial.dim is None else "ReduceScatter",
             (tensor,), (kind,), op=op.name, role=Role.COMBINE, group=partial.group, block=op.block,
+            again=self.again.communication(op.block),
         )  # fmt: skip
         return combined
 
@@ -193,9 +198,11 @@ class _Writer:
             return
         value = self.values[source]
         kind = TensorType(value.layout.slice_shape, op.outputs[0].dtype)
-        (tensor,) = self.out.builder.node(op.type, (value.tensor,), (kind,), op=op.name, block=op.block)
+        (tensor,) = self.out.builder.node(
+            op.type, (value.tensor,), (kind,), op=op.name, block=op.block, again=self.again.work(op)
+        )
         grad = value.needs_gradient and "float" in kind.dtype
-        self._define(OpOutput(op.name), Value(tensor, value.layout, grad))
+        self._define(OpOutput(op.name), Value(tensor, value.layout, grad, value.block))
 
     def _reshape(self, op: Op) -> None:
         """Reshape takes its input as it lies and delivers what the next operator wants; MindSpore redistributes between."""
@@ -211,9 +218,10 @@ class _Writer:
         if self.out.builder.tensors[tensor].shape != target.slice_shape:
             kind = TensorType(target.slice_shape, op.outputs[0].dtype)
             (tensor,) = self.out.builder.node(
-                "Reshape", (tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True
-            )
-        self._define(OpOutput(op.name), Value(tensor, target, value.needs_gradient))
+                "Reshape", (tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True,
+                again=self.again.move(op.block, value.block),
+            )  # fmt: skip
+        self._define(OpOutput(op.name), Value(tensor, target, value.needs_gradient, op.block))
 
     def _define(self, source: Source, value: Value) -> None:
         self.values[source] = value
@@ -243,6 +251,7 @@ class _Writer:
             (tensor,) = self.out.builder.node(
                 step.kind, (tensor,), (TensorType(step.output_shape, dtype),),
                 op=op.name, role=Role.MOVE, group=step.group, block=op.block, attribute=attribute,
+                again=self.again.move(op.block, value.block),
             )  # fmt: skip
             if value.needs_gradient:
                 self.out.needs_gradient.add(tensor)
@@ -273,6 +282,7 @@ class _Writer:
             (tensor,) = builder.node(
                 "AllGather", (tensor,), (kind,), op=op.name, role=Role.WEIGHT, group=placement.gather,
                 parameter=root.name, block=op.block, once=True,
+                again=self.settings.optimizer_level is OptimizerLevel.LEVEL3,
             )  # fmt: skip
         self.out.weights[tensor] = Weight(root.name, stored.tensor, tensor)
         if source != root or placement.shard > 1:

@@ -9,7 +9,7 @@ from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.signature import OpView, Signature, Unit
 from ms_symtensor.tensor.redistribution_groups import is_feasible
 
-FINEST_MESH_DEVICES = 16
+FINEST_MESH_DEVICES = 8
 """Up to so many devices the finest mesh (prime axes) is searched, which contains all others; beyond, all meshes of two
 axes (empirical: the number of layouts grows with the power of the axes)."""
 

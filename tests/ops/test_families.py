@@ -29,7 +29,7 @@ from tests.ops.views import make
         (make("Tile", "float16[4, 1] -> float16[8, 6]", (2, 6)), ("copies0", "copies1")),
         (make("Squeeze", "float16[4, 1, 8] -> float16[4, 8]", (1,)), ("d0", "d2")),
         (make("BroadcastTo", "float16[8, 1] -> float16[2, 8, 4]", (2, 8, 4)), ("d0",)),
-        (make("GatherD", "float16[4, 8], int32[4, 2] -> float16[4, 2]", 1), ("d0",)),
+        (make("GatherD", "float16[4, 8], int32[4, 2] -> float16[4, 2]", 1), ("d0", "d1")),
         (make("TopK", "float16[4, 8] -> float16[4, 2], int32[4, 2]", 2), ("d0",)),
         (make("SoftmaxCrossEntropyWithLogits", "float32[4, 8], float32[4, 8] -> float32[4], float32[4, 8]"), ("b",)),
     ],

@@ -1,0 +1,109 @@
+"""The summands of a step's time and memory, as expressions with the numbers to put in."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import sympy
+
+from ms_symtensor.algebra import symbols as s
+from ms_symtensor.algebra.expression import compile_expression
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.move import VIEWS
+from ms_symtensor.cost.operator import OperatorFormulas, cut_degree, dim_size
+from ms_symtensor.cost.step import MEMORIES, TIMES
+from ms_symtensor.ops.placement import Placement
+from ms_symtensor.ops.signature import Dims, OpView, Signature
+
+z = s.symbol(
+    "z", "1", "ranks that share one slice of a parameter (optimizer sharding)", "z", positive=True, integer=True
+)
+
+PARTS = ("work", *TIMES, *MEMORIES)
+"""What terms are sorted by: operations, then the parts of a step's time and of its memory."""
+
+Values = tuple[tuple[sympy.Symbol, float], ...]
+
+
+@dataclass(frozen=True)
+class Term:
+    """`count` equal summands of the step's time (unit "s") or memory ("B"), or a count of operations ("FLOP").
+
+    `part` is one of PARTS; "activations" are those kept for the backward pass. `value` is one summand: `expression` at
+    `values`.
+    """
+
+    part: str
+    label: str
+    unit: str
+    expression: sympy.Expr
+    values: Values
+    count: int = 1
+
+    @cached_property
+    def value(self) -> float:
+        needed = [(symbol, number) for symbol, number in self.values if symbol in self.expression.free_symbols]
+        function = compile_expression(self.expression, [symbol for symbol, _ in needed])
+        return float(function(**{symbol.name: number for symbol, number in needed}))
+
+
+@dataclass(frozen=True)
+class KnownBytes:
+    """A tensor whose bytes are known in symbols: all others of its operator are written as fractions of it."""
+
+    expression: sympy.Expr
+    size_B: int
+
+    def of(self, bytes_: int) -> sympy.Expr:
+        return sympy.Rational(bytes_, self.size_B) * self.expression if self.size_B else sympy.Integer(bytes_)
+
+
+@dataclass(frozen=True)
+class PlacedOperator:
+    """An operator with its cuts and its formulas; `placement` is None where MindSpore takes no strategy."""
+
+    type: str
+    view: OpView
+    signature: Signature
+    cuts: Mapping[str, int]
+    placement: Placement | None
+    formulas: OperatorFormulas
+
+    def values(self, cluster: Cluster, shard: int = 1) -> Values:
+        """The numbers of all symbols that may occur."""
+        sizes = [(dim_size(d), float(self.signature.sizes[d])) for d in self.signature.mesh]
+        cuts = [(cut_degree(d), float(self.cuts.get(d, 1))) for d in self.signature.mesh]
+        return (*sizes, *cuts, (z, float(shard)), *sorted(cluster.values.items(), key=lambda pair: pair[0].name))
+
+    def work(self, cluster: Cluster, products: int, again: int) -> Iterator[Term]:
+        values = self.values(cluster)
+        yield Term("work", "forward", "FLOP", self.formulas.forward_flops, values)
+        yield Term("compute", "forward", "s", self.formulas.forward_s, values)
+        if again:
+            yield Term("compute", "recomputed", "s", self.formulas.forward_s, values, again)
+        if products:
+            yield Term("compute", "backward", "s", self.formulas.backward_s, values)
+
+    def pass_over(self, cluster: Cluster, label: str, count: int) -> Term:
+        """A pass over input and output, as a Cast makes it in either direction."""
+        traffic = self.formulas.inputs_B[0] + self.formulas.outputs_B[0]
+        expression = sympy.Integer(0) if self.type in VIEWS else traffic / (s.eta_hbm * s.B_hbm) + s.t_op
+        return Term("compute", label, "s", expression, self.values(cluster), count)
+
+    def input(self, position: int) -> KnownBytes:
+        return self._slice(
+            self.formulas.inputs_B[position], self.view.inputs[position].size_B, self.signature.inputs[position]
+        )
+
+    def output(self, position: int) -> KnownBytes:
+        dims = self.signature.outputs[position]
+        return self._slice(self.formulas.outputs_B[position], self.view.outputs[position].size_B, dims)
+
+    def whole_input(self, position: int) -> KnownBytes:
+        uncut = {cut_degree(d): sympy.Integer(1) for d in self.signature.mesh}
+        return KnownBytes(self.formulas.inputs_B[position].xreplace(uncut), self.view.inputs[position].size_B)
+
+    def _slice(self, expression: sympy.Expr, whole_B: int, dims: Dims) -> KnownBytes:
+        for dim in dims:
+            whole_B //= self.cuts.get(dim, 1) if dim is not None else 1
+        return KnownBytes(expression, whole_B)

@@ -36,18 +36,19 @@ def resolve(
 
     if name in PUBLISHED:
         return _zoo(name, global_batch_size, seq_length, dict(options or {}))
-    if options:
-        option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")
-        raise InputError(f"--{option} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}: leave it out")
     path, colon, _ = name.rpartition(":")
-    if colon and path.endswith(".py"):
-        graph, source, shown = _factory(name), {"factory": _absolute(name)}, name.rpartition("/")[2]
-    elif Path(name).is_file():
-        graph, source, shown = load_graph(name), {}, Path(name).stem
-    else:
+    is_factory = bool(colon) and path.endswith(".py")
+    if not is_factory and not Path(name).is_file():
         raise InputError(
             f"unknown model {name!r}: give a model of the zoo ({', '.join(PUBLISHED)}), a saved graph, or file.py:factory"
         )
+    if options:
+        option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")
+        raise InputError(f"--{option} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}: leave it out")
+    if is_factory:
+        graph, source, shown = _factory(name), {"factory": _absolute(name)}, name.rpartition("/")[2]
+    else:
+        graph, source, shown = load_graph(name), {}, Path(name).stem
     batch, sequence = _batch_and_sequence(graph)
     for option, wanted, found in (
         ("global-batch-size", global_batch_size, batch),

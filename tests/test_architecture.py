@@ -59,7 +59,7 @@ def test_planning_needs_no_mindspore() -> None:
         "import sys; sys.modules['mindspore'] = None\n"
         "import ms_symtensor\n"
         "from ms_symtensor.cli import main\n"
-        "assert main(['plan', 'llama2_7b', '--num-layers', '1', '--device-num', '2', '--out', sys.argv[1]]) == 0\n"
+        "assert main(['plan', 'llama2_7b', '--num-layers', '2', '--device-num', '2', '--out', sys.argv[1]]) == 0\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "/dev/null/nowhere"], cwd=ROOT, capture_output=True, text=True, timeout=120

@@ -16,7 +16,6 @@ from ms_symtensor.cluster.collective_time import group_formula
 from ms_symtensor.cluster.topology import Cluster, group_sizes
 from ms_symtensor.cost.move import VIEWS
 from ms_symtensor.cost.operator import operator_formulas
-from ms_symtensor.cost.parameter import STATES_B
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
 from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, Values, z
 from ms_symtensor.errors import InputError
@@ -27,7 +26,6 @@ from ms_symtensor.program.forward import Meanings, default_strategy, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef
 
 
@@ -200,7 +198,7 @@ class _Context:
                 terms.append(described.pass_over(self.cluster, phase.value, count))
         terms += self._node_terms(described, nodes)
         for parameter, position in self.parameters_of(op.name):
-            terms += self._at_rest(described, parameter, position)
+            terms += described.at_rest(self.cluster, self.program.parameters[parameter], position)
         for side, position in self.kept_by.get(op.name, ()):
             formula = (described.formulas.inputs_B if side == "in" else described.formulas.outputs_B)[position]
             terms.append(
@@ -302,22 +300,6 @@ class _Context:
             if other.role is Role.WORK and (found := [i for i, t in enumerate(other.inputs) if t in reached]):
                 return found[0]
         return None
-
-    def _at_rest(self, of: PlacedOperator, parameter: str, position: int) -> Iterator[Term]:
-        """Memory and update of a parameter."""
-        placement = self.program.parameters[parameter]
-        values = of.values(self.cluster, placement.shard)
-        stored = size_B(placement.dtype)
-        elements = of.formulas.inputs_B[position] / size_B(of.view.inputs[position].dtype)
-        share = elements / z if placement.shard > 1 else elements
-        name = f"input {position}"
-        yield Term("parameters", name, "B", stored * share, values)
-        if not placement.requires_grad:
-            return
-        yield Term("gradients", name, "B", stored * share, values)
-        yield Term("optimizer_states", name, "B", STATES_B * share, values)
-        traffic = (2 * (stored + STATES_B) + stored) * share
-        yield Term("optimizer", f"update of {name}", "s", traffic / (s.eta_hbm * s.B_hbm) + s.t_op, values)
 
 
 def signature_line(sig: Signature) -> str:

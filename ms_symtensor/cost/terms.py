@@ -11,9 +11,12 @@ from ms_symtensor.algebra.expression import compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import VIEWS
 from ms_symtensor.cost.operator import OperatorFormulas, cut_degree, dim_size
+from ms_symtensor.cost.parameter import STATES_B
 from ms_symtensor.cost.step import MEMORIES, TIMES
 from ms_symtensor.ops.placement import Placement
 from ms_symtensor.ops.signature import Dims, OpView, Signature
+from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.tensor.dtype import size_B
 
 z = s.symbol(
     "z", "1", "ranks that share one slice of a parameter (optimizer sharding)", "z", positive=True, integer=True
@@ -89,6 +92,21 @@ class PlacedOperator:
         traffic = self.formulas.inputs_B[0] + self.formulas.outputs_B[0]
         expression = sympy.Integer(0) if self.type in VIEWS else traffic / (s.eta_hbm * s.B_hbm) + s.t_op
         return Term("compute", label, "s", expression, self.values(cluster), count)
+
+    def at_rest(self, cluster: Cluster, placement: ParameterPlacement, position: int) -> Iterator[Term]:
+        """Memory and update of the parameter that is read as input number `position`."""
+        values = self.values(cluster, placement.shard)
+        stored = size_B(placement.dtype)
+        elements = self.formulas.inputs_B[position] / size_B(self.view.inputs[position].dtype)
+        share = elements / z if placement.shard > 1 else elements
+        name = f"input {position}"
+        yield Term("parameters", name, "B", stored * share, values)
+        if not placement.requires_grad:
+            return
+        yield Term("gradients", name, "B", stored * share, values)
+        yield Term("optimizer_states", name, "B", STATES_B * share, values)
+        traffic = (2 * (stored + STATES_B) + stored) * share
+        yield Term("optimizer", f"update of {name}", "s", traffic / (s.eta_hbm * s.B_hbm) + s.t_op, values)
 
     def input(self, position: int) -> KnownBytes:
         return self._slice(

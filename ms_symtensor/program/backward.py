@@ -142,34 +142,39 @@ class _Differentiator:
     def _synchronise(self) -> None:
         """Bring the gradients of every parameter together: AllReduce over its copies, or ReduceScatter and AllReduce."""
         arrived: dict[str, list[int]] = {}
+        blocks: dict[str, str | None] = {}
         for weight in self.half.weights.values():
+            blocks.setdefault(weight.parameter, weight.block)
             arrived.setdefault(weight.parameter, []).extend(self.incoming.pop(weight.used, []))
         for name, parts in arrived.items():
             placement = self.half.parameters[name]
             if parts and placement.requires_grad:
                 self.builder.kept.update(parts)
-                self._synchronise_one(name, parts, placement)
+                self._synchronise_one(name, parts, placement, blocks[name])
 
-    def _synchronise_one(self, name: str, parts: list[int], placement: ParameterPlacement) -> None:
+    def _synchronise_one(
+        self, name: str, parts: list[int], placement: ParameterPlacement, block: str | None
+    ) -> None:
         used = self.builder.tensors[parts[0]].dtype
         dtype = placement.dtype if self.settings.gradient_fp32_sync else used
         whole = TensorType(placement.layout.slice_shape, dtype)
         share = TensorType(placement.slice_shape, dtype)
         gradient = parts[0]
         if len(parts) > 1:
-            gradient = self._sync(name, "AddN", tuple(parts), TensorType(whole.shape, used))
+            gradient = self._sync(name, block, "AddN", tuple(parts), TensorType(whole.shape, used))
         if used != dtype:
-            gradient = self._sync(name, "Cast", (gradient,), whole)
+            gradient = self._sync(name, block, "Cast", (gradient,), whole)
         if placement.shard > 1:
-            gradient = self._sync(name, "ReduceScatter", (gradient,), share, placement.gather)
+            gradient = self._sync(name, block, "ReduceScatter", (gradient,), share, placement.gather)
         if placement.mirror is not None:
-            self._sync(name, "AllReduce", (gradient,), share, placement.mirror)
+            self._sync(name, block, "AllReduce", (gradient,), share, placement.mirror)
 
     def _sync(
-        self, name: str, kind: str, inputs: tuple[int, ...], result: TensorType, group: DeviceGroup | None = None
+        self, name: str, block: str | None, kind: str, inputs: tuple[int, ...], result: TensorType,
+        group: DeviceGroup | None = None,
     ) -> int:
         (gradient,) = self.builder.node(
-            kind, inputs, (result,), op=name, role=Role.SYNC, phase=Phase.BACKWARD, group=group, parameter=name
+            kind, inputs, (result,), op=name, role=Role.SYNC, phase=Phase.BACKWARD, group=group, parameter=name, block=block
         )
         self.builder.kept.add(gradient)
         return gradient

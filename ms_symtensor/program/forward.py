@@ -32,11 +32,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter as an operator reads it: sliced, cast (`casts`: the Cast operators on the way), gathered."""
+    """A parameter as an operator of `block` reads it: sliced, cast, gathered."""
 
     parameter: str
     stored: int
     used: int
+    block: str | None
 
 
 @dataclass
@@ -284,7 +285,7 @@ class _Writer:
                 parameter=root.name, block=op.block, once=True,
                 again=self.settings.optimizer_level is OptimizerLevel.LEVEL3,
             )  # fmt: skip
-        self.out.weights[tensor] = Weight(root.name, stored.tensor, tensor)
+        self.out.weights[tensor] = Weight(root.name, stored.tensor, tensor, op.block)
         if source != root or placement.shard > 1:
             self.values[source] = Value(tensor, placement.layout, trains)
         if trains:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ms_symtensor.program.program import Phase, Program
+from ms_symtensor.program.program import Node, Phase, Program
 
 VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "Depend", "TupleGetItem", "Load", "MakeTuple", "UpdateState"})
 """Kinds of node that move no data: their output is their first input under another shape."""
@@ -13,13 +13,17 @@ VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "Depend", "TupleGetItem",
 
 @dataclass(frozen=True)
 class Step:
-    """A node as far as memory is concerned: tensors by number, and in which part of the program it stands."""
+    """A node as far as memory is concerned: tensors by number, and in which part of the program it stands.
+
+    Steps of the backward pass with a lower `rank` go first where there is a choice.
+    """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     is_backward: bool
     is_view: bool = False
     is_recomputed: bool = False
+    rank: float = 0.0
 
 
 Lives = Mapping[int, tuple[int, int]]
@@ -28,7 +32,14 @@ Lives = Mapping[int, tuple[int, int]]
 
 def program_steps(program: Program) -> list[Step]:
     """The nodes of `program` as steps, in its order."""
-    return [Step(n.inputs, n.outputs, n.phase is not Phase.FORWARD, n.kind in VIEWS) for n in program.nodes]
+    return node_steps(program.nodes)
+
+
+def node_steps(nodes: Sequence[Node]) -> list[Step]:
+    """`nodes` as steps, in their order."""
+    return [
+        Step(n.inputs, n.outputs, n.phase is not Phase.FORWARD, n.kind in VIEWS, n.phase is Phase.RECOMPUTE) for n in nodes
+    ]
 
 
 def activation_peak_B(program: Program) -> int:
@@ -70,43 +81,48 @@ def live_B(of: Lives, sizes_B: Mapping[int, int], step_num: int) -> list[int]:
     return list(accumulate(change))[:step_num]
 
 
-def scheduled(steps: Sequence[Step], kept: Collection[int]) -> list[Step]:
-    """`steps` in an order that a runtime with memory in mind would take; a compiler's listing is only topological.
+def schedule(steps: Sequence[Step], kept: Collection[int]) -> list[int]:
+    """An order of `steps`, by number, that a runtime with memory in mind would take; a compiler's listing is only topological.
 
     The forward pass stays as listed. In the backward pass a step runs as soon as what it reads is there: first those whose
-    results are all in `kept` (weight gradients, which free what they read) and what is recomputed for them alone, then
-    the earliest listed.
+    results are all in `kept` (weight gradients, which free what they read), then by rank, then as listed. What is computed
+    again is computed right before its first reader.
     """
-    forward = [s for s in steps if not s.is_backward]
-    behind = [s for s in steps if s.is_backward]
-    made_behind = {t for s in behind for t in s.outputs}
+    behind = [i for i, s in enumerate(steps) if s.is_backward and not s.is_recomputed]
+    copies = {t: i for i, s in enumerate(steps) if s.is_recomputed for t in s.outputs}
+    made_behind = {t for i in behind for t in steps[i].outputs}
     readers: dict[int, list[int]] = {}
-    missing = []
-    for number, step in enumerate(behind):
-        needs = {t for t in step.inputs if t in made_behind}
-        missing.append(len(needs))
+    missing = {}
+    for number in behind:
+        needs = {t for t in steps[number].inputs if t in made_behind}
+        missing[number] = len(needs)
         for tensor in needs:
             readers.setdefault(tensor, []).append(number)
 
-    aside = [False] * len(behind)
-    for number in reversed(range(len(behind))):
-        step = behind[number]
-        aside[number] = all(t in kept for t in step.outputs) or (
-            step.is_recomputed and all(aside[r] for t in step.outputs for r in readers.get(t, ()))
-        )
+    def urgency(number: int) -> tuple[bool, float, int]:
+        step = steps[number]
+        return not all(t in kept for t in step.outputs), step.rank, number
 
-    def urgency(number: int) -> tuple[bool, int]:
-        return not aside[number], number
+    def copied(number: int) -> list[int]:
+        """The copies that a step needs and that were not made before, after those that they need."""
+        needed = []
+        for tensor in steps[number].inputs:
+            copy = copies.get(tensor)
+            if copy is not None:
+                for made in steps[copy].outputs:
+                    del copies[made]
+                needed += [*copied(copy), copy]
+        return needed
 
-    ready = [urgency(n) for n, count in enumerate(missing) if count == 0]
+    ready = [urgency(number) for number in behind if missing[number] == 0]
     heapq.heapify(ready)
-    ordered = []
+    ordered = [i for i, s in enumerate(steps) if not s.is_backward and not s.is_recomputed]
     while ready:
-        _, number = heapq.heappop(ready)
-        ordered.append(behind[number])
-        for tensor in behind[number].outputs:
+        number = heapq.heappop(ready)[-1]
+        ordered += [*copied(number), number]
+        for tensor in steps[number].outputs:
             for reader in readers.get(tensor, ()):
                 missing[reader] -= 1
                 if missing[reader] == 0:
                     heapq.heappush(ready, urgency(reader))
-    return forward + ordered
+    return ordered

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
 from ms_symtensor.program.forward import Meanings, forward, meanings
+from ms_symtensor.program.liveness import node_steps, schedule
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.sharing import merge_gathers, share_equal_moves
@@ -25,4 +26,5 @@ def partition(
     built.nodes = merge_gathers(built.nodes, built.tensors)
     backward(half, plan.settings)
     nodes = share_equal_moves(built.nodes, built.tensors)
-    return Program(plan.settings.device_num, tuple(built.tensors), nodes, half.parameters, frozenset(built.kept))
+    ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
+    return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, frozenset(built.kept))

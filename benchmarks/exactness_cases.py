@@ -19,7 +19,6 @@ from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
-from ms_symtensor.search.plan import plan
 from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, Source
 from ms_symtensor.tensor.layout import Layout
 
@@ -91,6 +90,8 @@ def case(model: str, graph: Graph, config: TransformerConfig, kind: Kind, number
 def _stage(graph: Graph, config: TransformerConfig, kind: Kind, device_num: int, rng: random.Random) -> StagePlan:
     settings = _settings(graph, device_num, rng)
     if kind == "planned":
+        from ms_symtensor.search.plan import plan
+
         cluster = load(CLUSTER)
         limit_B = int(cluster.device.hbm_usable_B * rng.choice((1.0, 0.6, 0.35, 0.2)))
         found = plan(
@@ -119,6 +120,7 @@ def _settings(graph: Graph, device_num: int, rng: random.Random) -> Settings:
         optimizer_level=rng.choice((OptimizerLevel.NONE, *OptimizerLevel)),
         optimizer_weight_shard_size=rng.choice([-1, -1, *[d for d in _divisors(device_num) if d > 1]]),
         parallel_optimizer_threshold_KB=rng.choice((64, 64, 0, 1024)),
+        gradient_fp32_sync=rng.random() < 0.8,
         recompute=again,
     )
 

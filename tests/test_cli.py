@@ -168,7 +168,7 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
         ({"--global-batch-size": "0"}, "0"),
         ({"--seq-length": "-1"}, "-1"),
         ({"--num-layers": "0"}, "num_layers"),
-        ({"--memory-limit": "0.001"}, "nothing found that fits"),
+        ({"--memory-limit": "1.8"}, "devices would do"),
         ({"--memory-limit": "-1"}, "--memory-limit is -1"),
         ({"--attention": "linear"}, "linear"),
     ],

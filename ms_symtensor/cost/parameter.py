@@ -17,8 +17,8 @@ STATES_B = 8
 class ParameterCost:
     """Seconds per step, bytes at rest on one rank.
 
-    `synchronisation_s`: gradient collectives; `gather_s`: AllGathers of the shares (level 3 gathers twice); `update_s`: the
-    optimizer's pass over weight, gradient and states. `used_B` is the copy in the operator's element type that the
+    `synchronisation_s`: gradient collectives; `gather_s`: AllGathers of the shares (twice at level 3);
+    `update_s`: the optimizer's pass over weight, gradient and states. `used_B` is the copy in the operator's element type that the
     backward pass keeps.
     """
 
@@ -32,9 +32,12 @@ class ParameterCost:
 
 
 def parameter_cost(
-    cluster: Cluster, placement: ParameterPlacement, settings: Settings, used_dtype: str
+    cluster: Cluster, placement: ParameterPlacement, settings: Settings, used_dtype: str, in_gradient: bool = True
 ) -> ParameterCost:
-    """The cost of a parameter in `placement` that operators read as `used_dtype`."""
+    """The cost of a parameter in `placement` that operators read as `used_dtype`.
+
+    `in_gradient`: the gradient of an operator reads it, so that it is kept or (level 3) gathered again; not so a looked-up table.
+    """
     elements = 1
     for n in placement.layout.slice_shape:
         elements *= n
@@ -49,11 +52,13 @@ def parameter_cost(
         synchronisation += _collective(cluster, "ReduceScatter", placement.gather, elements * gradient_size)
     if placement.mirror is not None:
         synchronisation += _collective(cluster, "AllReduce", placement.mirror, share * gradient_size)
-    gathers = 0 if placement.shard == 1 else 2 if settings.optimizer_level is OptimizerLevel.LEVEL3 else 1
+    again = in_gradient and settings.optimizer_level is OptimizerLevel.LEVEL3
+    gathers = 0 if placement.shard == 1 else 2 if again else 1
     gather = gathers * _collective(cluster, "AllGather", placement.gather, elements * used) if gathers else 0.0
     states_B = share * STATES_B
     update = node_cost(cluster, "AdamWeightDecay", None, 2 * (weight_B + states_B) + share * gradient_size, 0).time_s
-    kept = 0 if settings.optimizer_level is OptimizerLevel.LEVEL3 and placement.shard > 1 else elements * used
+    dropped = not in_gradient or (settings.optimizer_level is OptimizerLevel.LEVEL3 and placement.shard > 1)
+    kept = 0 if dropped else elements * used
     # Before an AllGather the cast copy of the share exists too; without a cast the stored weight itself is read.
     used_B = kept if used_dtype != placement.dtype or placement.shard > 1 else 0
     return ParameterCost(synchronisation, gather, update, weight_B, share * gradient_size, states_B, used_B)

@@ -156,18 +156,20 @@ class _Differentiator:
         self, name: str, parts: list[int], placement: ParameterPlacement, block: str | None
     ) -> None:
         used = self.builder.tensors[parts[0]].dtype
-        dtype = placement.dtype if self.settings.gradient_fp32_sync else used
-        whole = TensorType(placement.layout.slice_shape, dtype)
-        share = TensorType(placement.slice_shape, dtype)
+        whole, share = placement.layout.slice_shape, placement.slice_shape
         gradient = parts[0]
         if len(parts) > 1:
-            gradient = self._sync(name, block, "AddN", tuple(parts), TensorType(whole.shape, used))
-        if used != dtype:
-            gradient = self._sync(name, block, "Cast", (gradient,), whole)
+            gradient = self._sync(name, block, "AddN", tuple(parts), TensorType(whole, used))
+        summed_early = placement.mirror is not None and used != placement.dtype and not self.settings.gradient_fp32_sync
+        if summed_early:
+            gradient = self._sync(name, block, "AllReduce", (gradient,), TensorType(whole, used), placement.mirror)
+        if used != placement.dtype:
+            gradient = self._sync(name, block, "Cast", (gradient,), TensorType(whole, placement.dtype))
+        result = TensorType(share, placement.dtype)
         if placement.shard > 1:
-            gradient = self._sync(name, block, "ReduceScatter", (gradient,), share, placement.gather)
-        if placement.mirror is not None:
-            self._sync(name, block, "AllReduce", (gradient,), share, placement.mirror)
+            gradient = self._sync(name, block, "ReduceScatter", (gradient,), result, placement.gather)
+        if placement.mirror is not None and not summed_early:
+            self._sync(name, block, "AllReduce", (gradient,), result, placement.mirror)
 
     def _sync(
         self, name: str, block: str | None, kind: str, inputs: tuple[int, ...], result: TensorType,

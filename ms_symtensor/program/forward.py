@@ -11,7 +11,7 @@ from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.parameters import place_parameter
 from ms_symtensor.program.program import ParameterPlacement, Role
 from ms_symtensor.program.recomputation import Again
-from ms_symtensor.program.settings import OptimizerLevel, StagePlan
+from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import redistribute
@@ -283,7 +283,7 @@ class _Writer:
             (tensor,) = builder.node(
                 "AllGather", (tensor,), (kind,), op=op.name, role=Role.WEIGHT, group=placement.gather,
                 parameter=root.name, block=op.block, once=True,
-                again=self.settings.optimizer_level is OptimizerLevel.LEVEL3,
+                again=self.again.gather(placement, is_cast=dtype != placement.dtype),
             )  # fmt: skip
         self.out.weights[tensor] = Weight(root.name, stored.tensor, tensor, op.block)
         if source != root or placement.shard > 1:

@@ -43,9 +43,11 @@ def is_kept(graph: Graph, sig: Signature, found: frozenset[Source], op: Op, posi
 
 def gradient_users(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], source: Source) -> int:
     """How many users of `source` send a gradient back to it."""
-    count = 0
-    for user, position in graph.users.get(source, ()):
-        chosen = signatures[user.name].differentiable
-        arrives = any(OpOutput(user.name, i) in found for i in range(len(user.outputs)))
-        count += arrives and (chosen is None or position in chosen)
-    return count
+    return sum(sends_gradient(signatures, found, user, position) for user, position in graph.users.get(source, ()))
+
+
+def sends_gradient(signatures: Mapping[str, Signature], found: frozenset[Source], user: Op, position: int) -> bool:
+    """Whether operator `user` sends a gradient back to its tensor input number `position`."""
+    chosen = signatures[user.name].differentiable
+    arrives = any(OpOutput(user.name, i) in found for i in range(len(user.outputs)))
+    return arrives and (chosen is None or position in chosen)

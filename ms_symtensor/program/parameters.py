@@ -26,7 +26,7 @@ def place_parameter(parameter: Parameter, layout: Layout, settings: Settings) ->
     if local_B < settings.parallel_optimizer_threshold_KB * KIB:
         return plain
     wanted = settings.optimizer_weight_shard_size
-    shard = copies.size if wanted == -1 else wanted
+    shard = copies.size if wanted == -1 else min(wanted, copies.size)
     if copies.size % shard or layout.shape[0] % (layout.cut(0) * shard):
         return plain
     gather, mirror = _shard_groups(copies, shard, settings.device_num)
@@ -49,6 +49,8 @@ def _consecutive(copies: DeviceGroup, shard: int) -> DeviceGroup:
     matrix, axes, rest = list(copies.device_matrix), [], shard
     for axis in reversed(copies.axes):
         size = matrix[axis]
+        if size == 1:
+            continue
         part = math.gcd(size, rest)
         if part == 1:
             break

@@ -23,7 +23,7 @@ def partition(
     """
     half = forward(graph, plan, meanings(graph, rules) if known is None else known)
     built = half.builder
-    built.nodes = merge_gathers(built.nodes, built.tensors)
+    built.nodes = merge_gathers(built.nodes, built.tensors, half.loss)
     backward(half, plan.settings)
     nodes = share_equal_moves(built.nodes, built.tensors)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from ms_symtensor.program.settings import Settings
+from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput
 
 
@@ -32,6 +33,16 @@ class Again:
     def move(self, consumer: str | None, producer: str | None) -> bool:
         """Whether a tensor is moved again from an operator of block `producer` to one of block `consumer`."""
         return self.communication(consumer if consumer in self.settings.recompute else producer)
+
+    def gather(self, placement: ParameterPlacement, is_cast: bool) -> bool:
+        """Whether the weight of `placement`, sharded by the optimizer, is gathered again for the backward pass.
+
+        Level 3 does. But MindSpore does not copy a gather next to the operator that stands for the sum over the other shards
+        (its mirror): next to it are those of weights in use as they are stored, and all where sums are in the type in use.
+        """
+        if self.settings.optimizer_level is not OptimizerLevel.LEVEL3:
+            return False
+        return placement.mirror is None or (is_cast and self.settings.gradient_fp32_sync)
 
     @cached_property
     def _results(self) -> frozenset[str]:

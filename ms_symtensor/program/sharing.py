@@ -7,11 +7,12 @@ from ms_symtensor.program.program import Node, Role
 from ms_symtensor.tensor.graph import TensorType
 
 
-def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType]) -> list[Node]:
+def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType], result: int) -> list[Node]:
     """The forward nodes after MindSpore's pass that merges AllGathers, which runs before differentiation.
 
     All AllGathers of one tensor, seen through Reshapes, become one if all of them are alike: the same ranks, and the same
-    Reshape (or none) right before. One that differs keeps all of them apart, and so does each its own gradient.
+    Reshape (or none) right before. One that differs keeps all of them apart, and so does each its own gradient. `result` is
+    the tensor that the network returns.
     """
     producer = {t: n for n in nodes for t in n.outputs}
 
@@ -27,17 +28,17 @@ def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType]) -> list[
     for alike in gathers.values():
         keys = {(n.group and n.group.ranks(), _reshaped(producer.get(n.inputs[0]), tensors)) for n in alike}
         if len(keys) == 1:
-            same.update((n.outputs[0], alike[0].outputs[0]) for n in alike[1:])
+            same.update((n.outputs[0], alike[0].outputs[0]) for n in alike[1:] if n.outputs[0] != result)
     merged = [_renamed(n, same) for n in nodes if not (n.outputs and n.outputs[0] in same)]
-    return _without_idle_reshapes(merged)
+    return _without_idle_reshapes(merged, result)
 
 
 def _reshaped(node: Node | None, tensors: Sequence[TensorType]) -> tuple[int, ...] | None:
     return tensors[node.outputs[0]].shape if node is not None and node.kind == "Reshape" else None
 
 
-def _without_idle_reshapes(nodes: list[Node]) -> list[Node]:
-    read = {t for n in nodes for t in n.inputs}
+def _without_idle_reshapes(nodes: list[Node], result: int) -> list[Node]:
+    read = {t for n in nodes for t in n.inputs} | {result}
     return [n for n in nodes if n.kind != "Reshape" or n.role is not Role.MOVE or n.outputs[0] in read]
 
 

@@ -26,15 +26,17 @@ from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import strategy_of
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.gradients import gradient_users
+from ms_symtensor.program.gradients import gradient_users, is_kept
 from ms_symtensor.program.parameters import is_synchronised, place_parameter
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
+from ms_symtensor.search.fan_out import FanOut
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
-from ms_symtensor.search.tensors import Pairs, Reader, Tensor, layouts_at, maker_of, same_layout, tensors
+from ms_symtensor.search.moves import Pairs, same_layout
+from ms_symtensor.search.tensors import Reader, Tensor, is_moved, layouts_at, maker_of, tensors
 from ms_symtensor.search.variables import Variables, layout_B, transparent_s, variables
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
@@ -69,6 +71,7 @@ class ParameterUse:
     layouts: tuple[Layout, ...]
     dtype: str
     casts: int
+    in_gradient: bool
     count: int = 1
 
 
@@ -194,7 +197,9 @@ def _transparent_terms(
         zero = np.zeros(len(layouts))
         terms.append(Terms((end[0],), one, one if in_block and again else zero, one if trains else zero, zero, zero))
     for source in known.gradients:
-        users = gradient_users(graph, known.signatures, known.gradients, source) if isinstance(source, OpOutput) else 0
+        if not isinstance(source, OpOutput) or is_moved(graph, known, source):
+            continue  # of a tensor that is moved to its readers, the moves' table knows where gradients meet
+        users = gradient_users(graph, known.signatures, known.gradients, source)
         if users < 2:
             continue
         end = maker_of(graph, known, source)
@@ -221,7 +226,8 @@ def _tensor_terms(
     terms = []
     for start in range(0, len(tensor.readers), JOINT_READERS):
         readers = tensor.readers[start : start + JOINT_READERS]
-        terms.append(_group_terms(known, tensor, readers, count, pairs, device_num, again))
+        others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
+        terms.append(_group_terms(known, tensor, readers, others, count, pairs, cluster, device_num, again))
     if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
         size = np.array(
             [layout_B(x, tensor.dtype) for x in layouts_at(known, tensor.maker, tensor.shape, device_num)], dtype=float
@@ -238,79 +244,46 @@ def _group_terms(
     known: Variables,
     tensor: Tensor,
     readers: tuple[Reader, ...],
+    others: int | None,
     count: int,
     pairs: Pairs,
+    cluster: Cluster,
     device_num: int,
     again: frozenset[int],
 ) -> Terms:
-    """The table of one tensor and some of its readers: equal readers share a move and a kept copy.
+    """The table of one tensor and some of its readers: what their ways have in common is paid once.
 
-    Moves forward are shared by readers in equal layouts. Backward they are shared only if all gathers of the tensor are
-    alike (MindSpore merges all of them or none).
+    `others` more users send a gradient back (None: where these meet is counted elsewhere).
     """
     makers = layouts_at(known, tensor.maker, tensor.shape, device_num)
     wanted = [layouts_at(known, r.end, tensor.reader_shape, device_num) for r in readers]
-    costs = [pairs.cost(makers, layouts, tensor.dtype) for layouts in wanted]
-    k = len(readers)
-
-    def spread(table: NDArray, *axes: int) -> NDArray:
-        """`table` over (maker, reader i) or (reader i, reader j) as an array over (maker, reader 1, …, reader k)."""
-        index: list = [None] * (k + 1)
-        for axis in axes:
-            index[axis] = slice(None)
-        found: NDArray = table[tuple(index)]
-        return found
-
-    same = {
-        (j, i): spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1) for i in range(k) for j in range(i)
-    }  # fmt: skip
-    shape = (len(makers), *(len(w) for w in wanted))
-    forward, again_s, kept = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    apart, together = np.zeros(shape), np.zeros(shape)
-    alike = np.ones(shape, bool)
+    ways = FanOut(tuple(pairs.cost(makers, layouts, tensor.dtype) for layouts in wanted))
     size = size_B(tensor.dtype)
+    # What a recomputed operator reads, and what a gradient in the block reads, is moved again.
+    made_again = [r.end[0] in again or (bool(again) and r.kept and _in_block(known, (r,))) for r in readers]
+    forward, again_s = ways.forward_s([True] * len(readers)), ways.forward_s(made_again)
+    sends = [tensor.has_gradient and r.sends for r in readers]
+    maker_B = np.array([float(_elements(x) * size) for x in makers])
+    backward = ways.backward_s(sends, others, maker_B, cluster) if tensor.has_gradient else np.zeros(ways.shape)
+    kept = np.zeros(ways.shape)
     for i, reader in enumerate(readers):
-        first = np.ones((1,) * (k + 1), bool)
-        for j in range(i):
-            first = first & ~same[j, i]
-        there = spread(costs[i].forward_s, 0, i + 1)
-        move = np.where(first, there, np.where(np.isinf(there), np.inf, 0.0))
-        forward += move
-        if reader.end[0] in again:
-            again_s += np.where(np.isinf(move), 0.0, move)
-        if tensor.has_gradient:
-            back = spread(costs[i].backward_s, 0, i + 1)
-            apart += back
-            together += np.where(first, back, 0.0)
-            for j in range(i):
-                gather = spread(costs[j].gathers, 0, j + 1) & spread(costs[i].gathers, 0, i + 1)
-                alike = alike & (same[j, i] | ~gather)
         if reader.kept:
-            bytes_ = np.array([_elements(x) * size for x in wanted[i]], dtype=float)
-            new = first
+            bytes_ = ways.spread(np.array([float(_elements(x) * size) for x in wanted[i]]), i + 1)
+            new = np.ones((), bool)
             for j in range(i):
-                if not readers[j].kept:
-                    new = _without(new, j, i, readers, same)
+                if readers[j].kept:
+                    new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
             if tensor.maker_keeps:
-                new = new & spread(costs[i].moves, 0, i + 1)
-            kept += np.where(new, spread(bytes_, i + 1), 0.0)
-    backward = np.where(alike, together, apart)
+                new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
+            kept = kept + np.where(new, bytes_, 0.0)
     scope = [tensor.maker[0], *(r.end[0] for r in readers)]
     inside = all(r.inside for r in readers) and bool(again)
+    again_s = np.where(np.isinf(again_s), 0.0, again_s)
     tables: list[Array] = [float(count) * t for t in (forward, again_s, backward, kept)]
     scope_out, reduced = _distinct_axes(scope, tables)
     zero = np.zeros(reduced[0].shape)
     recomputed = zero if inside or _in_block(known, readers) else reduced[3]
     return Terms(scope_out, reduced[0], reduced[1], reduced[2], reduced[3], recomputed)
-
-
-def _without(new: NDArray, j: int, i: int, readers: tuple[Reader, ...], same: dict) -> NDArray:
-    """Where reader i is first among the *kept* readers: an equal reader j that is not kept does not count."""
-    others = np.ones_like(new)
-    for h in range(i):
-        if readers[h].kept:
-            others = others & ~same[h, i]
-    return others
 
 
 def _in_block(known: Variables, readers: tuple[Reader, ...]) -> bool:
@@ -352,17 +325,21 @@ def _parameters(graph: Graph, known: Variables) -> Iterator[ParameterUse]:
             kind = graph.type_of(source)
             if isinstance(root, ParameterRef) and kind is not None:
                 layouts = tuple(p.inputs[position] for p in known.items[number].placements)
-                yield ParameterUse(number, position, graph.parameter_by_name[root.name], layouts, kind.dtype, casts)
+                parameter = graph.parameter_by_name[root.name]
+                in_gradient = is_kept(graph, known.signatures[op.name], known.gradients, op, position)
+                yield ParameterUse(number, position, parameter, layouts, kind.dtype, casts, in_gradient)
 
 
 def _counted(uses: list[ParameterUse]) -> tuple[ParameterUse, ...]:
     """The first use of every parameter, where its layout and cost are counted; equal ones joined."""
     first: dict[str, ParameterUse] = {}
     for use in uses:
-        first.setdefault(use.parameter.name, use)
+        known = first.setdefault(use.parameter.name, use)
+        if use.in_gradient:
+            first[use.parameter.name] = replace(known, in_gradient=True)
     joined: dict[tuple, ParameterUse] = {}
     for use in first.values():
-        key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.dtype, use.casts)
+        key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.dtype, use.casts, use.in_gradient)
         joined[key] = replace(joined[key], count=joined[key].count + 1) if key in joined else use
     return tuple(joined.values())
 
@@ -407,7 +384,7 @@ def _priced(cluster: Cluster, use: ParameterUse, layout: Layout, settings: Setti
         return math.inf, 0.0
     if parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
         return math.inf, 0.0
-    cost = parameter_cost(cluster, placement, settings, use.dtype)
+    cost = parameter_cost(cluster, placement, settings, use.dtype, use.in_gradient)
     time = cost.synchronisation_s + cost.gather_s + cost.update_s
     if use.casts:
         share = cost.weight_B // size_B(placement.dtype)

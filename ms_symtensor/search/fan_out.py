@@ -1,0 +1,87 @@
+"""One tensor on its way to several readers: what they share is paid once.
+
+Forward, MindSpore makes equal nodes on one tensor one (common sub-expressions), so that the ways to the readers form a
+tree. Backward every reader sends its gradient along its own way. Only a first AllGather is shared there too, if all first
+AllGathers of the tensor are alike, since MindSpore merges those before it differentiates: the gradients of its readers meet
+at what it gathers, those of all others at the tensor itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.move import local_time_s
+from ms_symtensor.search.moves import Array, PairCost, common_s
+
+
+@dataclass(frozen=True)
+class FanOut:
+    """The ways from one maker to each of its readers; tables are over (maker, reader 1, …, reader k)."""
+
+    pairs: tuple[PairCost, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.pairs[0].forward_s.shape[0], *(p.forward_s.shape[1] for p in self.pairs))
+
+    def spread(self, table: NDArray, *axes: int) -> NDArray:
+        """`table` over some of the axes (maker 0, reader i at i + 1) as one that broadcasts over all."""
+        index = tuple(slice(None) if axis in axes else None for axis in range(len(self.pairs) + 1))
+        found: NDArray = table[index]
+        return found
+
+    def forward_s(self, chosen: Sequence[bool]) -> Array:
+        """Seconds of the ways to the `chosen` readers: each pays what no earlier one has in common with it."""
+        total = np.zeros(self.shape)
+        for i, pair in enumerate(self.pairs):
+            if not chosen[i]:
+                continue
+            total += self.spread(pair.forward_s, 0, i + 1)
+            shared = np.zeros(())
+            for j in range(i):
+                if chosen[j]:
+                    shared = np.maximum(shared, self.spread(common_s(self.pairs[j], pair), 0, j + 1, i + 1))
+            total -= shared
+        return total
+
+    def backward_s(self, sends: Sequence[bool], others: int | None, maker_B: Array, cluster: Cluster) -> Array:
+        """Seconds of the way back from the readers that send a gradient, and of the additions where gradients meet.
+
+        `others` more users send theirs without a move; None: additions at the maker are not counted.
+        """
+        total, through, gathered_B = np.zeros(self.shape), np.zeros(self.shape), np.zeros(self.shape)
+        once_s = np.zeros(self.shape)
+        merged = self._merged()
+        for i, pair in enumerate(self.pairs):
+            if not sends[i]:
+                continue
+            gather_s = self.spread(pair.gather_s, 0, i + 1)
+            total += self.spread(pair.backward_s, 0, i + 1) + np.where(merged, 0.0, gather_s)
+            through += merged & self.spread(pair.gather >= 0, 0, i + 1)
+            once_s = np.maximum(once_s, np.where(merged, gather_s, 0.0))
+            gathered_B = np.maximum(gathered_B, np.where(merged, self.spread(pair.gathered_B, 0, i + 1), 0.0))
+        total += once_s + _additions_s(cluster, through, gathered_B)
+        if others is None:
+            return total
+        at_maker = others + sum(sends) - through + np.minimum(through, 1)
+        return total + _additions_s(cluster, at_maker, self.spread(maker_B, 0))
+
+    def _merged(self) -> NDArray[np.bool_]:
+        """Whether all first AllGathers of the tensor are alike."""
+        merged = np.ones(self.shape, bool)
+        for i, pair in enumerate(self.pairs):
+            mine = self.spread(pair.gather, 0, i + 1)
+            for j in range(i):
+                other = self.spread(self.pairs[j].gather, 0, j + 1)
+                merged &= (mine < 0) | (other < 0) | (mine == other)
+        return merged
+
+
+def _additions_s(cluster: Cluster, terms: Array, bytes_: Array) -> Array:
+    """Seconds of adding so many tensors of `bytes_` each; one alone needs no addition."""
+    per_B = local_time_s(cluster, "AddN", 1.0) - local_time_s(cluster, "AddN", 0.0)
+    found: Array = np.where(terms >= 2, (terms + 1) * bytes_ * per_B + local_time_s(cluster, "AddN", 0.0), 0.0)
+    return found

@@ -18,13 +18,23 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GLOG_v", "4")
 
-from benchmarks.exactness_cases import MODELS, Case, case, cases, config_of, tolerance
+from benchmarks.exactness_cases import (
+    MODELS,
+    SAMPLE,
+    Case,
+    cases,
+    config_of,
+    name_of,
+    small_config_of,
+    tolerance,
+)
+from model_zoo.dimensions import TransformerConfig
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
@@ -145,22 +155,32 @@ def passed(results: Sequence[Result]) -> bool:
     return exact and sum(map(is_near, results)) >= PEAK_RATE * len(results)
 
 
-def run_model(model: str, numbers: range, out: Path, known: set[str], only: str | None = None) -> None:
-    """Run the cases `numbers` of one network, appending to `out`."""
+def run_model(model: str, config: TransformerConfig, numbers: Iterable[int]) -> Iterator[Result]:
+    """The results of the cases `numbers` of the network `config`, called `model`, one after the other."""
     from model_zoo.network import build
     from ms_symtensor.bridge.capture import capture
 
-    config = config_of(model)
     cell, inputs = build(config)
     graph = capture(cell, *inputs)
     for one in cases(model, graph, config, numbers):
-        if one.name in known or (only is not None and one.kind != only):
-            continue
-        result = run(cell, inputs, graph, one)
+        yield run(cell, inputs, graph, one)
+        gc.collect()
+
+
+def run_sample() -> Iterator[Result]:
+    """The results of the 20 cases of SAMPLE."""
+    for model, numbers in SAMPLE.items():
+        yield from run_model(model, small_config_of(model), numbers)
+
+
+def _append(model: str, numbers: range, out: Path) -> None:
+    """Run those of the cases `numbers` of one network that are not in `out`, and write them there."""
+    known = {r["case"] for r in read(out)}
+    missing = [n for n in numbers if name_of(model, n) not in known]
+    for result in run_model(model, config_of(model), missing) if missing else ():
         print(line(result), flush=True)
         with out.open("a") as file:
             file.write(json.dumps(result) + "\n")
-        gc.collect()
 
 
 def read(out: Path) -> list[Result]:
@@ -173,12 +193,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=45, help="cases per network")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--out", type=Path, default=Path("exactness.jsonl"))
+    parser.add_argument("--sample", action="store_true", help="the 20 small cases of the test suite instead")
     parser.add_argument("--in-process", action="store_true", help="one network, in this process")
     chosen = parser.parse_args(arguments)
     if chosen.in_process:
-        known = {r["case"] for r in read(chosen.out)}
-        run_model(chosen.models[0], range(chosen.first, chosen.first + chosen.cases), chosen.out, known)
+        _append(chosen.models[0], range(chosen.first, chosen.first + chosen.cases), chosen.out)
         return 0
+    if chosen.sample:
+        results = []
+        for result in run_sample():
+            results.append(result)
+            print(line(result), flush=True)
+        print(table(results))
+        return 0 if passed(results) else 1
     for model in chosen.models:  # a process each: MindSpore keeps about 1 MB of every compile
         command = [
             sys.executable, "-m", "benchmarks.exactness", "--in-process", "--models", model, "--cases", str(chosen.cases),

@@ -6,7 +6,7 @@ differs can be run again alone.
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,6 +30,12 @@ MODELS = (
 )  # fmt: skip
 """Networks of the zoo; `-self` ones with plain self-attention instead of FlashAttention."""
 
+SAMPLE: dict[str, tuple[int, ...]] = {
+    "llama2_7b": (0, 4, 5, 8), "llama2_7b-self": (3, 7, 2, 11), "llama3_8b": (6, 10, 14, 17), "gpt2_xl": (9, 1, 5, 8),
+    "bert_large": (12, 13, 2, 11),
+}  # fmt: skip
+"""The 20 cases of the test suite and of benchmarks/versions.py, on networks of small dims."""
+
 DEVICE_NUMS = (2, 4, 8, 16, 32, 64)
 LAYERS, BATCH = 2, 64
 CLUSTER = "atlas_800t_a2"
@@ -48,7 +54,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.model}/{self.kind}/{self.number}"
+        return name_of(self.model, self.number)
 
     def __str__(self) -> str:
         s = self.stage.settings
@@ -67,14 +73,30 @@ def config_of(model: str, num_layers: int = LAYERS, **changes: int) -> Transform
     return replace(config, **changes)
 
 
-def cases(model: str, graph: Graph, config: TransformerConfig, numbers: Iterator[int] | range) -> Iterator[Case]:
+def small_config_of(model: str) -> TransformerConfig:
+    """The structure of `model` with small dims."""
+    config = config_of(model)
+    kv_heads = 8 if config.n_kv_heads == config.num_heads else 4
+    return replace(
+        config, hidden_size=256, num_heads=8, n_kv_heads=kv_heads, head_dim=32, intermediate_size=512, vocab_size=1024,
+        seq_length=128,
+    )  # fmt: skip
+
+
+def name_of(model: str, number: int) -> str:
+    """The name of case `number` of `model`."""
+    return f"{model}/{KINDS[number % len(KINDS)]}/{number}"
+
+
+def cases(model: str, graph: Graph, config: TransformerConfig, numbers: Iterable[int]) -> Iterator[Case]:
     """The cases of `graph`, the network `config` called `model`: number n is of kind n mod 3."""
     for number in numbers:
-        yield case(model, graph, config, KINDS[number % len(KINDS)], number)
+        yield case(model, graph, config, number)
 
 
-def case(model: str, graph: Graph, config: TransformerConfig, kind: Kind, number: int) -> Case:
+def case(model: str, graph: Graph, config: TransformerConfig, number: int) -> Case:
     """One case; the first seeded attempt that MindSpore is predicted to accept."""
+    kind = KINDS[number % len(KINDS)]
     for attempt in range(_ATTEMPTS):
         rng = random.Random(f"{model}/{kind}/{number}/{attempt}")
         device_num = DEVICE_NUMS[(number // len(KINDS) + attempt) % len(DEVICE_NUMS)]

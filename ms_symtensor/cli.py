@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plan(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.report.alternatives import priced
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.search.plan import plan as search
@@ -58,7 +59,8 @@ def _plan(chosen: argparse.Namespace) -> int:
             progress=step,
         )
         step("report")
-        text = plan_text(found, model.graph)
+        others = priced(model.graph, model.by_hand(found.stage.settings), cluster)
+        text = plan_text(found, model.graph, others)
         step("write")
         written = write_plan(found, model.graph, text, chosen.out)
     _show(chosen, plan_json(found), f"{text}\n\nWritten to {chosen.out}: {', '.join(written)}")

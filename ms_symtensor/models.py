@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ms_symtensor.bridge.load_network import zoo_options
 from ms_symtensor.errors import InputError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph
 
@@ -19,6 +22,29 @@ class Model:
     global_batch_size: int
     seq_length: int
     source: Mapping[str, str] = field(default_factory=dict)
+
+    def by_hand(self, settings: Settings) -> dict[str, StagePlan]:
+        """Megatron's strategies on the devices of `settings`, whose optimizer sharding and recompute they share.
+
+        One for every split into data and tensor parallelism by powers of two; only networks of the zoo have any.
+        """
+        if "model" not in self.source:
+            return {}
+        from model_zoo import dimensions_of
+        from model_zoo.megatron import megatron_strategy
+
+        config = dimensions_of(self.source["model"], **zoo_options(self.source))
+        found = {}
+        for tensor in (2**i for i in range(settings.device_num.bit_length())):
+            data = settings.device_num // tensor
+            try:
+                cuts = megatron_strategy(self.graph, config, data, tensor, sequence_parallel=tensor > 1)
+            except InputError:
+                continue  # a size that this split does not divide
+            strategies = {name: OpStrategy(*strategy) for name, strategy in cuts.items()}
+            name = f"data {data} x tensor {tensor}" + (" with sequence parallelism" if tensor > 1 else "")
+            found[name] = StagePlan(strategies, settings)
+        return found
 
 
 def resolve(

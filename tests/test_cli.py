@@ -80,10 +80,12 @@ def test_explain_prints_formulas(planned: Path, capsys: pytest.CaptureFixture[st
     assert main(["explain", str(planned), "--operator", "query.matmul"]) == 0
     text = capsys.readouterr().out
     assert "m k, n k -> m n" in text
-    assert "T_forward [s] = " in text
+    assert "forward [FLOP] = 2.0·N_k·N_m·N_n/(c_k·c_m·c_n)" in text
     assert "N_k" in text.partition("where")[2]
     assert main(["explain", str(planned), "--operator", "MatMul", "--latex"]) == 0
-    assert r"T_\mathrm{forward} = " in capsys.readouterr().out
+    assert r"\[ T_\mathrm{compute} = " in capsys.readouterr().out
+    assert main(["explain", str(planned)]) == 0
+    assert "RmsNorm" in capsys.readouterr().out
 
 
 @needs_mindspore

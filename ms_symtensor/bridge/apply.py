@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ms_symtensor.bridge.capture import primitive_of
+from ms_symtensor.bridge.capture import primitives_of
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.recompute import is_recomputed, set_recompute, unset_recompute
 from ms_symtensor.errors import InputError, InvalidStrategyError
@@ -63,8 +63,9 @@ def _strategies(cell: Any, graph: Graph, plan: Plan) -> list[tuple[Any, OpStrate
             " them and use audit"
         )
     wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
+    found = primitives_of(cell, graph)
     for path, (op, strategy) in strategies_by_primitive(graph, plan.stage).items():
-        primitive = primitive_of(cell, op)
+        primitive = found[op.name]
         # One primitive object can stand under two attributes.
         _, first, its = wanted.setdefault(id(primitive), (primitive, op, strategy))
         require_same(first, its, op, strategy, path)
@@ -90,16 +91,13 @@ def strategies_of(cell: Any, graph: Graph) -> dict[str, OpStrategy]:
     InputError for a strategy given as `Layout` objects.
     """
     found = {}
-    for op in graph.ops:
-        primitive = primitive_of(cell, op)
-        if primitive is None:
-            continue
+    for name, primitive in primitives_of(cell, graph).items():
         if "in_layout" in primitive.attrs or "out_layout" in primitive.attrs:
             raise InputError(
-                f"{op.name}: shard() with Layout objects is not read yet; write the strategy as a tuple of tuples"
+                f"{name}: shard() with Layout objects is not read yet; write the strategy as a tuple of tuples"
             )
         if (given := primitive.attrs.get("in_strategy")) is not None:
-            found[op.name] = OpStrategy(given, primitive.attrs.get("out_strategy"))
+            found[name] = OpStrategy(given, primitive.attrs.get("out_strategy"))
     return found
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from ms_symtensor.bridge.collectives import CompiledCollective, collectives
 from ms_symtensor.bridge.compile import CompiledProgram
-from ms_symtensor.tensor.graph import OpOutput, Source, TupleInput
+from ms_symtensor.errors import CompilerError
+from ms_symtensor.tensor.graph import Constant, OpOutput, Source, TupleInput
 
 _SUMS = frozenset({"AllReduce", "ReduceScatter"})
 
@@ -20,25 +21,35 @@ def gradient_sums(program: CompiledProgram, trainable: Sequence[str]) -> dict[st
         return {}
     gradients = output.items[1]
     sources = gradients.items if isinstance(gradients, TupleInput) else (gradients,)
+    if len(sources) > len(trainable):  # parameters that the loss does not depend on have a constant for a gradient
+        sources = tuple(s for s in sources if not isinstance(s, Constant))
+    if len(sources) != len(trainable):
+        raise CompilerError(
+            f"MindSpore returns {len(sources)} gradients for the {len(trainable)} trainable parameters in use, so their sums "
+            "cannot be checked: freeze parameters that take no part in the loss (requires_grad=False)"
+        )
     by_name = {c.name: c for c in collectives(program)}
     return {name: _ranks_of(program, source, by_name) for name, source in zip(trainable, sources, strict=True)}
 
 
 def _ranks_of(program: CompiledProgram, source: Source, by_name: dict[str, CompiledCollective]) -> frozenset[int]:
-    """The ranks that the collectives at the end of the gradient's path join, this rank alone where there are none."""
-    sizes: list[tuple[int, ...]] = []
-    while isinstance(source, OpOutput):
-        node = program.node_by_name[source.op]
-        if node.type in _SUMS and _is_sync(by_name[node.name]):
-            sizes.append(by_name[node.name].ranks)
-        elif node.type not in ("Cast", "Mul", "RealDiv"):
-            break
-        source = node.inputs[0]
-    reached = frozenset({program.rank})
-    for ranks in reversed(sizes):
-        offsets = [r - program.rank for r in ranks]
-        reached = frozenset(r + o for r in reached for o in offsets)
-    return reached
+    """The ranks that the collectives at the end of the gradient's path join, this rank alone where there are none.
+
+    Where gradients of several uses meet, only what all of them were summed over counts.
+    """
+    if not isinstance(source, OpOutput):
+        return frozenset({program.rank})
+    node = program.node_by_name[source.op]
+    if node.type == "AddN":
+        parts = node.inputs[0].items if isinstance(node.inputs[0], TupleInput) else node.inputs
+        return frozenset.intersection(*(_ranks_of(program, part, by_name) for part in parts))
+    if node.type in _SUMS and _is_sync(by_name[node.name]):
+        offsets = [r - program.rank for r in by_name[node.name].ranks]
+        before = _ranks_of(program, node.inputs[0], by_name)
+        return frozenset(r + o for r in before for o in offsets)
+    if node.type in ("Cast", "Mul", "RealDiv"):
+        return _ranks_of(program, node.inputs[0], by_name)
+    return frozenset({program.rank})
 
 
 def _is_sync(collective: CompiledCollective) -> bool:

@@ -5,7 +5,7 @@ AllReduce's gradient is AllReduce, AllGather's ReduceScatter, ReduceScatter's Al
 communication, and every parameter's gradient is summed over the copies of its slice at the end.
 """
 
-from ms_symtensor.program.forward import Forward
+from ms_symtensor.program.forward import Forward, Weight
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.settings import Settings
 from ms_symtensor.tensor.graph import TensorType
@@ -141,35 +141,43 @@ class _Differentiator:
 
     def _synchronise(self) -> None:
         """Bring the gradients of every parameter together: AllReduce over its copies, or ReduceScatter and AllReduce."""
-        arrived: dict[str, list[int]] = {}
-        blocks: dict[str, str | None] = {}
+        uses: dict[str, list[Weight]] = {}
         for weight in self.half.weights.values():
-            blocks.setdefault(weight.parameter, weight.block)
-            arrived.setdefault(weight.parameter, []).extend(self.incoming.pop(weight.used, []))
-        for name, parts in arrived.items():
+            uses.setdefault(weight.parameter, []).append(weight)
+        for name, weights in uses.items():
             placement = self.half.parameters[name]
-            if parts and placement.requires_grad:
+            if not placement.requires_grad:
+                continue
+            found = []
+            for summed in (True, False):
+                parts = [g for w in weights if w.summed is summed for g in self.incoming.pop(w.used, [])]
                 self.builder.kept.update(parts)
-                self._synchronise_one(name, parts, placement, blocks[name])
+                if parts:
+                    found.append(self._synchronise_one(name, parts, placement, weights[0].block, summed))
+            if len(found) > 1:
+                whole = TensorType(placement.slice_shape, placement.dtype)
+                self._sync(name, weights[0].block, "AddN", tuple(found), whole)
 
     def _synchronise_one(
-        self, name: str, parts: list[int], placement: ParameterPlacement, block: str | None
-    ) -> None:
+        self, name: str, parts: list[int], placement: ParameterPlacement, block: str | None, summed: bool
+    ) -> int:
         used = self.builder.tensors[parts[0]].dtype
         whole, share = placement.layout.slice_shape, placement.slice_shape
+        mirror = placement.mirror if summed else None
         gradient = parts[0]
         if len(parts) > 1:
             gradient = self._sync(name, block, "AddN", tuple(parts), TensorType(whole, used))
-        summed_early = placement.mirror is not None and used != placement.dtype and not self.settings.gradient_fp32_sync
+        summed_early = mirror is not None and used != placement.dtype and not self.settings.gradient_fp32_sync
         if summed_early:
-            gradient = self._sync(name, block, "AllReduce", (gradient,), TensorType(whole, used), placement.mirror)
+            gradient = self._sync(name, block, "AllReduce", (gradient,), TensorType(whole, used), mirror)
         if used != placement.dtype:
             gradient = self._sync(name, block, "Cast", (gradient,), TensorType(whole, placement.dtype))
         result = TensorType(share, placement.dtype)
         if placement.shard > 1:
             gradient = self._sync(name, block, "ReduceScatter", (gradient,), result, placement.gather)
-        if placement.mirror is not None and not summed_early:
-            self._sync(name, block, "AllReduce", (gradient,), result, placement.mirror)
+        if mirror is not None and not summed_early:
+            gradient = self._sync(name, block, "AllReduce", (gradient,), result, mirror)
+        return gradient
 
     def _sync(
         self, name: str, block: str | None, kind: str, inputs: tuple[int, ...], result: TensorType,

@@ -8,10 +8,11 @@ from ms_symtensor.ops.placement import OpStrategy, PartialSum, Placement, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.builder import Builder
-from ms_symtensor.program.parameters import place_parameter
+from ms_symtensor.program.parameters import is_summed
 from ms_symtensor.program.program import ParameterPlacement, Role
 from ms_symtensor.program.recomputation import Again
 from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.weights import place_parameters, root_of
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import redistribute
@@ -32,12 +33,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter as an operator of `block` reads it: sliced, cast, gathered."""
+    """A parameter as an operator of `block` reads it: sliced, cast, gathered; whether its gradient is `summed`."""
 
     parameter: str
-    stored: int
     used: int
     block: str | None
+    summed: bool
 
 
 @dataclass
@@ -87,6 +88,8 @@ class _Writer:
         }
         self.out = Forward(Builder(), {name: sig for name, (_, sig) in known.items()}, placements)
         self.values: dict[Source, Value] = {}
+        self.stored: dict[tuple[ParameterRef, bool], int] = {}
+        self.weights: dict[tuple[Source, bool], int] = {}
         self.again = Again(graph, self.settings)
 
     def _strategy(self, name: str, sig: Signature) -> OpStrategy:
@@ -94,7 +97,7 @@ class _Writer:
         return given if given is not None else default_strategy(sig, self.settings.device_num)
 
     def write(self) -> Forward:
-        self._place_parameters()
+        self.out.parameters |= place_parameters(self.graph, self.out.signatures, self.out.placements, self.settings)
         whole = (self.settings.device_num,)
         for name, kind in self.graph.inputs:
             layout = Layout(whole, (-1,) * len(kind.shape), kind.shape)
@@ -113,34 +116,7 @@ class _Writer:
     # -- where things lie --------------------------------------------------------------------------------------------
 
     def _root(self, source: Source) -> Source:
-        """The source behind operators that MindSpore lets pass whatever layout comes (Cast)."""
-        while isinstance(source, OpOutput):
-            op = self.graph.op_by_name[source.op]
-            if op.type == "Reshape" or self.out.signatures[op.name].shardable:
-                break
-            source = self.graph.tensor_inputs(op)[0]
-        return source
-
-    def _place_parameters(self) -> None:
-        layouts: dict[str, tuple[Layout, str]] = {}
-        for op in self.graph.ops:
-            placement = self.out.placements.get(op.name)
-            if placement is None:
-                continue
-            for layout, source in zip(placement.inputs, self.graph.tensor_inputs(op), strict=True):
-                root = self._root(source)
-                if not isinstance(root, ParameterRef):
-                    continue
-                known, first = layouts.setdefault(root.name, (layout, op.name))
-                if known.slice_shape != layout.slice_shape or known.copies.ranks() != layout.copies.ranks():
-                    raise InvalidStrategyError(
-                        f"parameter {root.name}: {first} wants it cut {known.cuts}, {op.name} cut {layout.cuts}; MindSpore "
-                        "stores one layout per parameter, so give both operators the same cuts of it"
-                    )
-        for parameter in self.graph.parameters:
-            if parameter.name in layouts:
-                placed = place_parameter(parameter, layouts[parameter.name][0], self.settings)
-                self.out.parameters[parameter.name] = placed
+        return root_of(self.graph, self.out.signatures, source)
 
     def _next_layout(self, source: Source) -> Layout | None:
         """The layout that the operators downstream want, looking through transparent ones.
@@ -163,7 +139,7 @@ class _Writer:
         placement, sig = self.out.placements[op.name], self.out.signatures[op.name]
         inputs, needs = [], False
         for position, (source, layout) in enumerate(zip(self.graph.tensor_inputs(op), placement.inputs, strict=True)):
-            tensor, grad = self._input(op, source, layout)
+            tensor, grad = self._input(op, position, source, layout)
             inputs.append(tensor)
             differentiable = sig.differentiable is None or position in sig.differentiable
             needs = needs or (grad and differentiable)
@@ -207,10 +183,15 @@ class _Writer:
 
     def _reshape(self, op: Op) -> None:
         """Reshape takes its input as it lies and delivers what the next operator wants; MindSpore redistributes between."""
-        source = self.graph.tensor_inputs(op)[0]
-        if isinstance(self._root(source), ParameterRef | Constant):
+        source, shape = self.graph.tensor_inputs(op)[0], op.outputs[0].shape
+        root = self._root(source)
+        if isinstance(root, Constant):
             return
-        value, shape = self.values[source], op.outputs[0].shape
+        if isinstance(root, ParameterRef):
+            tensor, grad = self._weight(op, 0, source, root)
+            value = Value(tensor, self.out.parameters[root.name].layout, grad, op.block)
+        else:
+            value = self.values[source]
         target = self._next_layout(OpOutput(op.name))
         if target is None:
             whole = self.settings.device_num
@@ -231,11 +212,11 @@ class _Writer:
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
-    def _input(self, op: Op, source: Source, layout: Layout) -> tuple[int, bool]:
+    def _input(self, op: Op, position: int, source: Source, layout: Layout) -> tuple[int, bool]:
         """The local tensor that `op` reads for `source` in `layout`, and whether a gradient flows back through it."""
         root = self._root(source)
         if isinstance(root, ParameterRef):
-            return self._weight(op, source, root)
+            return self._weight(op, position, source, root)
         if isinstance(root, Constant):
             kind = self.graph.type_of(source)
             assert kind is not None
@@ -258,19 +239,19 @@ class _Writer:
                 self.out.needs_gradient.add(tensor)
         return tensor
 
-    def _weight(self, op: Op, source: Source, root: ParameterRef) -> tuple[int, bool]:
+    def _weight(self, op: Op, position: int, source: Source, root: ParameterRef) -> tuple[int, bool]:
         """A parameter, through the casts between it and `op`, gathered from its shares where the optimizer is sharded."""
         placement, builder = self.out.parameters[root.name], self.out.builder
         trains = placement.requires_grad
-        known = self.values.get(source)
+        # A gather's gradient sums whatever arrives; without one, uses that are summed and others are kept apart.
+        summed = placement.shard > 1 or is_summed(op.type, position)
+        known = self.weights.get((source, summed))
         if known is not None:
-            return known.tensor, trains
-        stored = self.values.get(root)
-        if stored is None:
+            return known, trains
+        if (root, summed) not in self.stored:
             kind = TensorType(placement.slice_shape, placement.dtype)
-            stored = Value(builder.tensor(kind, kept=True), placement.layout, trains)
-            self.values[root] = stored
-        tensor, dtype = stored.tensor, placement.dtype
+            self.stored[root, summed] = builder.tensor(kind, kept=True)
+        tensor, dtype = self.stored[root, summed], placement.dtype
         for cast in self._casts(source):
             dtype = self.graph.op_by_name[cast].outputs[0].dtype
             kind = TensorType(builder.tensors[tensor].shape, dtype)
@@ -285,9 +266,8 @@ class _Writer:
                 parameter=root.name, block=op.block, once=True,
                 again=self.again.gather(placement, is_cast=dtype != placement.dtype),
             )  # fmt: skip
-        self.out.weights[tensor] = Weight(root.name, stored.tensor, tensor, op.block)
-        if source != root or placement.shard > 1:
-            self.values[source] = Value(tensor, placement.layout, trains)
+        self.out.weights[tensor] = Weight(root.name, tensor, op.block, summed)
+        self.weights[source, summed] = tensor
         if trains:
             self.out.needs_gradient.add(tensor)
         return tensor, trains

@@ -6,6 +6,7 @@ it, the copies share the weight along dim 0: an AllGather before use, a ReduceSc
 """
 
 import math
+from dataclasses import replace
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.program import ParameterPlacement
@@ -16,10 +17,30 @@ from ms_symtensor.tensor.layout import DeviceGroup, Layout
 KIB = 1024
 
 
-def place_parameter(parameter: Parameter, layout: Layout, settings: Settings) -> ParameterPlacement:
-    """The placement of `parameter` whose first user wants it in `layout`."""
+_NOT_SUMMED = {"Transpose": (0,), "Embedding": (1,), "FlashAttentionScore": (1, 2)}
+"""Inputs (by operator type) that MindSpore takes never to be parameters, so that it sums no gradient for them. Found by
+compiling every operator with parameters as inputs."""
+
+
+def is_summed(op_type: str, position: int) -> bool:
+    """Whether MindSpore sums the gradient of a parameter that is tensor input `position` of an operator over its copies.
+
+    Where it does not, the gradient stays different on every copy without a word, unless the optimizer shards the parameter
+    over all of them (its gather has a gradient that sums).
+    """
+    return position not in _NOT_SUMMED.get(op_type, ())
+
+
+def place_parameter(
+    parameter: Parameter, layout: Layout, settings: Settings, summed: bool = True, unsummed: bool = False
+) -> ParameterPlacement:
+    """The placement of `parameter` whose users want it in `layout`.
+
+    `summed` and `unsummed` tell whether it has uses whose gradient MindSpore sums, and others (`is_summed`).
+    """
     copies = layout.copies
-    plain = ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, mirror=copies if copies.size > 1 else None)
+    mirror = copies if copies.size > 1 and summed else None
+    plain = ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, mirror=mirror, unsummed=unsummed)
     if settings.optimizer_level is OptimizerLevel.NONE or copies.size == 1 or not layout.shape:
         return plain
     local_B = math.prod(layout.slice_shape) * parameter.type.size_B / max(parameter.type.element_num, 1)
@@ -30,7 +51,7 @@ def place_parameter(parameter: Parameter, layout: Layout, settings: Settings) ->
     if copies.size % shard or layout.shape[0] % (layout.cut(0) * shard):
         return plain
     gather, mirror = _shard_groups(copies, shard, settings.device_num)
-    return ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, shard, gather, mirror)
+    return replace(plain, shard=shard, gather=gather, mirror=mirror if summed else None)
 
 
 def _shard_groups(copies: DeviceGroup, shard: int, device_num: int) -> tuple[DeviceGroup, DeviceGroup | None]:
@@ -73,9 +94,9 @@ def is_synchronised(placement: ParameterPlacement, rank: int = 0) -> bool:
     With a partial optimizer sharding, MindSpore's stride rule for the mirror group can name ranks of other slices.
     """
     copies = set(placement.layout.copies.ranks(rank))
-    if placement.gather is None:
-        return placement.mirror is None or set(placement.mirror.ranks(rank)) == copies
-    reached = set(placement.gather.ranks(rank))
-    if placement.mirror is not None:
-        reached = {r for g in placement.mirror.ranks(rank) for r in placement.gather.ranks(g)}
+    reached = set(placement.mirror.ranks(rank)) if placement.mirror is not None else {rank}
+    if placement.unsummed and (placement.gather is None or placement.mirror is not None):
+        return copies == {rank}
+    if placement.gather is not None:
+        reached = {r for g in reached for r in placement.gather.ranks(g)}
     return reached == copies

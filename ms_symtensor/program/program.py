@@ -52,7 +52,8 @@ class Node:
 class ParameterPlacement:
     """Where a parameter lives: its layout, and the optimizer sharding of the copies (None: not sharded).
 
-    `gather` holds the ranks that share one copy; `mirror` those over which the (scattered) gradient is summed.
+    `gather` holds the ranks that share one copy; `mirror` those over which the (scattered) gradient is summed. `unsummed`:
+    there is a use whose gradient MindSpore leaves out of that sum.
     """
 
     layout: Layout
@@ -61,6 +62,7 @@ class ParameterPlacement:
     shard: int = 1
     gather: DeviceGroup | None = None
     mirror: DeviceGroup | None = None
+    unsummed: bool = False
 
     @property
     def slice_shape(self) -> tuple[int, ...]:

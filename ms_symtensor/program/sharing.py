@@ -43,16 +43,17 @@ def _without_idle_reshapes(nodes: list[Node], result: int) -> list[Node]:
 
 
 def share_equal_moves(nodes: Sequence[Node], tensors: Sequence[TensorType]) -> tuple[Node, ...]:
-    """`nodes` without the moves that do again what an earlier one has done on the same tensor.
+    """`nodes` without the moves and sums that do again what an earlier one has done on the same tensor.
 
-    MindSpore eliminates common sub-expressions after differentiation.
+    MindSpore eliminates common sub-expressions after differentiation. Sums are equal where one gradient arrives, unchanged
+    through an addition, at two partial sums.
     """
     same: dict[int, int] = {}
     known: dict[tuple, tuple[int, ...]] = {}
     kept = []
     for node in nodes:
         node = _renamed(node, same)
-        if node.role is Role.MOVE:
+        if node.role in (Role.MOVE, Role.COMBINE):
             kinds = tuple(tensors[t] for t in node.outputs)
             key = (node.kind, node.inputs, kinds, node.group and node.group.ranks(), node.attribute, node.phase)
             earlier = known.setdefault(key, node.outputs)

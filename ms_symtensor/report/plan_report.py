@@ -6,6 +6,7 @@ from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.report.alternatives import Alternative, alternatives_text
 from ms_symtensor.report.operators import operators_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
 from ms_symtensor.strategy.plan import Plan
@@ -41,8 +42,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: Plan, graph: Graph) -> str:
-    """Everything about the plan on one page: degrees, time, memory, collectives, and who is cut how."""
+def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = ()) -> str:
+    """Everything about the plan on one page: degrees, time, memory, collectives, who is cut how, and `alternatives`."""
     program = partition(graph, plan.stage)
     costs = collective_costs(program, load_cluster(plan.cluster))
     return "\n\n".join(
@@ -51,6 +52,7 @@ def plan_text(plan: Plan, graph: Graph) -> str:
             beside(_times(plan), _memory(plan)),
             "Collectives of a step on rank 0, all blocks together\n" + _collectives(costs),
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.stage),
+            *([alternatives_text(plan, alternatives)] if alternatives else []),
             _search(plan),
         ]
     )

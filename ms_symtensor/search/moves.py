@@ -65,6 +65,8 @@ class Pairs:
         self._cache: dict[tuple, PairCost] = {}
         self._prefixes: dict[tuple, int] = {}
         self._gathers: dict[tuple, int] = {}
+        self._ways: dict[tuple, _Way] = {}
+        self._steps: dict[tuple[Step, float], tuple[tuple, float, float]] = {}
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str) -> PairCost:
         """The costs for every pair."""
@@ -106,6 +108,12 @@ class Pairs:
             scale = math.prod(source.shape) / max(math.prod(small), 1)
             source = Layout(source.device_matrix, source.tensor_map, small)
             target = Layout(target.device_matrix, target.tensor_map, small)
+        key = (source, target, element_B * scale)
+        if key not in self._ways:
+            self._ways[key] = self._priced(source, target, element_B * scale)
+        return self._ways[key]
+
+    def _priced(self, source: Layout, target: Layout, element_B: float) -> _Way:
         try:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
@@ -117,20 +125,30 @@ class Pairs:
         gather_s = gathered_B = 0.0
         reshaped: tuple[int, ...] | None = None
         for step in steps:
-            there, back = move_cost(self._cluster, (step,), element_B * scale)
-            forward += there.time_s
+            form, there_s, back_s = self._step(step, element_B)
+            forward += there_s
             parent = prefix[-1] if prefix else -1
-            prefix.append(self._prefixes.setdefault((parent, *_form(step)), len(self._prefixes)))
+            prefix.append(self._prefixes.setdefault((parent, form), len(self._prefixes)))
             sums.append(forward)
             only_views = len(prefix) == 1 or (len(prefix) == 2 and reshaped is not None)
             if step.kind == "AllGather" and only_views and step.group is not None:
                 gather = self._gathers.setdefault((step.group.ranks(), reshaped), len(self._gathers))
-                gather_s, gathered_B = back.time_s, math.prod(step.output_shape) * element_B * scale
+                gather_s, gathered_B = back_s, math.prod(step.output_shape) * element_B
             else:
-                backward += back.time_s
+                backward += back_s
             if step.kind == "Reshape" and len(prefix) == 1:
                 reshaped = step.output_shape
         return _Way(forward, backward, gather, gather_s, gathered_B, tuple(prefix), tuple(sums))
+
+    def _step(self, step: Step, element_B: float) -> tuple[tuple, float, float]:
+        """What makes two steps on one tensor the same node, and the seconds of one forward and back."""
+        key = (step, element_B)
+        if key not in self._steps:
+            ranks = step.group.ranks() if step.group is not None else None
+            form = (step.kind, step.input_shape, step.output_shape, ranks, step.dim, step.concat_dim, step.pieces)
+            there, back = move_cost(self._cluster, (step,), element_B)
+            self._steps[key] = form, there.time_s, back.time_s
+        return self._steps[key]
 
 
 def common_s(first: PairCost, second: PairCost) -> Array:
@@ -139,12 +157,6 @@ def common_s(first: PairCost, second: PairCost) -> Array:
     alike = first.prefix[:, :, None, :steps] == second.prefix[:, None, :, :steps]
     found: Array = np.max(np.where(alike, first.prefix_s[:, :, None, :steps], 0.0), axis=-1)
     return found
-
-
-def _form(step: Step) -> tuple:
-    """What makes two steps on one tensor the same node."""
-    ranks = step.group.ranks() if step.group is not None else None
-    return step.kind, step.input_shape, step.output_shape, ranks, step.dim, step.concat_dim, step.pieces
 
 
 def _small(size: int, device_num: int) -> int:

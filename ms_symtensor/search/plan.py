@@ -12,14 +12,14 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.domain import meshes
-from ms_symtensor.search.problem import Problem, problem
-from ms_symtensor.search.solve import Candidate, solve
+from ms_symtensor.search.problem import problem
+from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.search.summary import Degrees, degrees
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
 GIB = 1024**3
-MAX_DEVICES_NAMED = 4096
+MAX_DEVICES_NAMED = 1024
 """Where nothing fits, the smallest number of devices that would is sought up to here."""
 
 METHOD = (
@@ -111,7 +111,7 @@ def _infeasible(
     count = device_num
     while count < min(MAX_DEVICES_NAMED, cluster.max_ranks or MAX_DEVICES_NAMED):
         count *= 2
-        if any(_fits(problem(graph, cluster, mesh, rules), limit_B) for mesh in meshes(count)):
+        if any(fits(problem(graph, cluster, mesh, rules), limit_B) for mesh in meshes(count)[-1:]):
             needed = f"; {count} devices would do"
             break
     over = (smallest.memory_B - limit_B) / GIB
@@ -120,10 +120,6 @@ def _infeasible(
         f"sharding {smallest.settings.optimizer_level.name.lower()}, everything recomputed) needs "
         f"{smallest.memory_B / GIB:.1f} GiB, {over:.1f} GiB too much{needed}, or use a smaller batch"
     )
-
-
-def _fits(one: Problem, limit_B: int) -> bool:
-    return solve(one, limit_B).best is not None
 
 
 def with_source(found: Plan, source: Mapping[str, str]) -> Plan:

@@ -26,14 +26,14 @@ from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import strategy_of
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.gradients import gradient_users, is_kept
+from ms_symtensor.program.gradients import gradient_users, is_kept, sends_gradient
 from ms_symtensor.program.parameters import is_synchronised, place_parameter
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
 from ms_symtensor.search.fan_out import FanOut
-from ms_symtensor.search.folding import fold
+from ms_symtensor.search.folding import Fold, fold
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.moves import Pairs, same_layout
 from ms_symtensor.search.tensors import Reader, Tensor, is_moved, layouts_at, maker_of, tensors
@@ -59,19 +59,31 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class Read:
+    """A parameter in one element type, through `casts` Cast operators, as `users` operators that send a gradient read it.
+
+    `in_gradient`: the gradient of one of them reads it too.
+    """
+
+    dtype: str
+    casts: int
+    users: int
+    in_gradient: bool
+
+
+@dataclass(frozen=True)
 class ParameterUse:
     """Parameters that the operators of variable `number` read as input `position`: `count` of them, all like `parameter`.
 
-    `layouts` are those of the candidates; `dtype` is the element type in use, through `casts` Cast operators.
+    `layouts` are those of the candidates; `reads` has more than one entry where several operators share the parameter in
+    different element types.
     """
 
     number: int
     position: int
     parameter: Parameter
     layouts: tuple[Layout, ...]
-    dtype: str
-    casts: int
-    in_gradient: bool
+    reads: tuple[Read, ...]
     count: int = 1
 
 
@@ -101,7 +113,7 @@ class Problem:
         """Bytes of every parameter with its gradient and optimizer states, under one choice of candidates."""
         for use in self.parameters:
             placement = place_parameter(use.parameter, use.layouts[choice[use.number]], settings)
-            cost = parameter_cost(self.cluster, placement, settings, use.dtype)
+            cost = parameter_cost(self.cluster, placement, settings, use.reads[0].dtype)
             yield use.count * (cost.weight_B + cost.gradient_B + cost.states_B)
 
     @property
@@ -121,14 +133,14 @@ def problem(
     folded = fold(graph)
     known = variables(graph, folded, cluster, mesh, rules)
     shorts = short_graphs(graph, folded, known.meanings)
-    again = _computed_again(known, shorts, device_num)
+    again, cast_again = _computed_again(known, folded, shorts, device_num)
     pairs = Pairs(cluster, enable_alltoall=False)
     terms = [_own_terms(known, number, again) for number in range(len(known.items))]
-    terms += _transparent_terms(graph, known, cluster, device_num, again)
+    terms += _transparent_terms(graph, known, folded, cluster, device_num, cast_again)
     for tensor, count in tensors(graph, known).items():
         terms += _tensor_terms(known, tensor, count, pairs, cluster, device_num, again)
     shared = list(_parameters(graph, known))
-    terms += _tied(known, shared)
+    terms += _tied([use for _, use in shared])
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in terms])
     return Problem(graph, cluster, device_num, known, shorts, tuple(terms), order, _counted(shared))
@@ -158,16 +170,24 @@ def objective(of: Problem, parameters: list[Terms], recomputed: float, choice: t
 # -- operators -------------------------------------------------------------------------------------------------------------
 
 
-def _computed_again(known: Variables, shorts: ShortGraphs, device_num: int) -> frozenset[int]:
-    """The variables whose work is done again in a recomputed block: read off a small program, partitioned with no cuts."""
+def _computed_again(
+    known: Variables, folded: Fold, shorts: ShortGraphs, device_num: int
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The variables, and the classes of casts, whose work is done again in a recomputed block.
+
+    Read off a small program, partitioned with no cuts.
+    """
     if not shorts.blocks:
-        return frozenset()
+        return frozenset(), frozenset()
     small, meanings = min(shorts.by_length.items())[1]
     strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
     settings = Settings(device_num, recompute=dict.fromkeys(shorts.blocks, Recompute()))
     program = partition(small, StagePlan(strategies, settings), known=meanings)
-    nodes = (n for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
-    return frozenset(known.index[n.op] for n in nodes if n.op in known.index)
+    again = {n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK}
+    return (
+        frozenset(known.index[name] for name in again if name in known.index),
+        frozenset(folded.class_of[name] for name in again if name not in known.index),
+    )
 
 
 def _own_terms(known: Variables, number: int, again: frozenset[int]) -> Terms:
@@ -178,7 +198,7 @@ def _own_terms(known: Variables, number: int, again: frozenset[int]) -> Terms:
 
 
 def _transparent_terms(
-    graph: Graph, known: Variables, cluster: Cluster, device_num: int, again: frozenset[int]
+    graph: Graph, known: Variables, folded: Fold, cluster: Cluster, device_num: int, again: frozenset[int]
 ) -> list[Terms]:
     """Casts of activations, in the layout of the tensor they cast; and the additions where gradients of several users meet."""
     found: Counter[tuple] = Counter()
@@ -189,13 +209,14 @@ def _transparent_terms(
         end = maker_of(graph, known, source)
         kind = graph.type_of(source)
         if end is not None and end[0] >= 0 and kind is not None:
-            found[end, kind.shape, kind.dtype, op.outputs[0].dtype, OpOutput(op.name) in known.gradients, bool(op.block)] += 1
+            trains, repeats = OpOutput(op.name) in known.gradients, folded.class_of[op.name] in again
+            found[end, kind.shape, kind.dtype, op.outputs[0].dtype, trains, repeats] += 1
     terms = []
-    for (end, shape, source_type, target_type, trains, in_block), count in found.items():
+    for (end, shape, source_type, target_type, trains, repeats), count in found.items():
         layouts = layouts_at(known, end, shape, device_num)
         one = np.array([transparent_s(cluster, x, source_type, target_type) for x in layouts]) * float(count)
         zero = np.zeros(len(layouts))
-        terms.append(Terms((end[0],), one, one if in_block and again else zero, one if trains else zero, zero, zero))
+        terms.append(Terms((end[0],), one, one if repeats else zero, one if trains else zero, zero, zero))
     for source in known.gradients:
         if not isinstance(source, OpOutput) or is_moved(graph, known, source):
             continue  # of a tensor that is moved to its readers, the moves' table knows where gradients meet
@@ -259,8 +280,10 @@ def _group_terms(
     wanted = [layouts_at(known, r.end, tensor.reader_shape, device_num) for r in readers]
     ways = FanOut(tuple(pairs.cost(makers, layouts, tensor.dtype) for layouts in wanted))
     size = size_B(tensor.dtype)
-    # What a recomputed operator reads, and what a gradient in the block reads, is moved again.
-    made_again = [r.end[0] in again or (bool(again) and r.kept and _in_block(known, (r,))) for r in readers]
+    # What a recomputed operator reads, and what a gradient reads of what a block makes or moves, is moved again.
+    made_again = [
+        r.end[0] in again or (bool(again) and r.kept and (tensor.in_block or _in_block(known, (r,)))) for r in readers
+    ]
     forward, again_s = ways.forward_s([True] * len(readers)), ways.forward_s(made_again)
     sends = [tensor.has_gradient and r.sends for r in readers]
     maker_B = np.array([float(_elements(x) * size) for x in makers])
@@ -277,17 +300,16 @@ def _group_terms(
                 new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
             kept = kept + np.where(new, bytes_, 0.0)
     scope = [tensor.maker[0], *(r.end[0] for r in readers)]
-    inside = all(r.inside for r in readers) and bool(again)
     again_s = np.where(np.isinf(again_s), 0.0, again_s)
     tables: list[Array] = [float(count) * t for t in (forward, again_s, backward, kept)]
     scope_out, reduced = _distinct_axes(scope, tables)
     zero = np.zeros(reduced[0].shape)
-    recomputed = zero if inside or _in_block(known, readers) else reduced[3]
+    recomputed = zero if (tensor.in_block and again) or _in_block(known, readers) else reduced[3]
     return Terms(scope_out, reduced[0], reduced[1], reduced[2], reduced[3], recomputed)
 
 
 def _in_block(known: Variables, readers: tuple[Reader, ...]) -> bool:
-    return all(known.items[r.end[0]].op.block is not None for r in readers)
+    return all(r.end[0] >= 0 and known.items[r.end[0]].op.block is not None for r in readers)
 
 
 def _elements(layout: Layout) -> int:
@@ -310,8 +332,8 @@ def _distinct_axes(scope: list[int], tables: list[Array]) -> tuple[tuple[int, ..
 # -- parameters ------------------------------------------------------------------------------------------------------------
 
 
-def _parameters(graph: Graph, known: Variables) -> Iterator[ParameterUse]:
-    """Every use of a parameter by an operator with a strategy."""
+def _parameters(graph: Graph, known: Variables) -> Iterator[tuple[Source, ParameterUse]]:
+    """Every use of a parameter by an operator with a strategy, with the source that the operator reads."""
     for op in graph.ops:
         if op.name not in known.index:
             continue
@@ -325,26 +347,32 @@ def _parameters(graph: Graph, known: Variables) -> Iterator[ParameterUse]:
             kind = graph.type_of(source)
             if isinstance(root, ParameterRef) and kind is not None:
                 layouts = tuple(p.inputs[position] for p in known.items[number].placements)
-                parameter = graph.parameter_by_name[root.name]
+                sends = sends_gradient(known.signatures, known.gradients, op, position)
                 in_gradient = is_kept(graph, known.signatures[op.name], known.gradients, op, position)
-                yield ParameterUse(number, position, parameter, layouts, kind.dtype, casts, in_gradient)
+                read = Read(kind.dtype, casts, int(sends), in_gradient)
+                yield source, ParameterUse(number, position, graph.parameter_by_name[root.name], layouts, (read,))
 
 
-def _counted(uses: list[ParameterUse]) -> tuple[ParameterUse, ...]:
-    """The first use of every parameter, where its layout and cost are counted; equal ones joined."""
+def _counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]:
+    """The first use of every parameter, where its layout and cost are counted, with all its reads; equal ones joined."""
     first: dict[str, ParameterUse] = {}
-    for use in uses:
-        known = first.setdefault(use.parameter.name, use)
-        if use.in_gradient:
-            first[use.parameter.name] = replace(known, in_gradient=True)
+    reads: dict[str, dict[Source, Read]] = {}
+    for source, use in uses:
+        name, (new,) = use.parameter.name, use.reads
+        first.setdefault(name, use)
+        known = reads.setdefault(name, {}).setdefault(source, replace(new, users=0))
+        reads[name][source] = replace(
+            known, users=known.users + new.users, in_gradient=known.in_gradient or new.in_gradient
+        )
     joined: dict[tuple, ParameterUse] = {}
-    for use in first.values():
-        key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.dtype, use.casts, use.in_gradient)
+    for name, use in first.items():
+        use = replace(use, reads=tuple(reads[name].values()))
+        key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.reads)
         joined[key] = replace(joined[key], count=joined[key].count + 1) if key in joined else use
     return tuple(joined.values())
 
 
-def _tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
+def _tied(uses: list[ParameterUse]) -> list[Terms]:
     """Two operators that read one parameter must cut it alike: tables that forbid everything else."""
     first: dict[str, ParameterUse] = {}
     terms = []
@@ -384,12 +412,20 @@ def _priced(cluster: Cluster, use: ParameterUse, layout: Layout, settings: Setti
         return math.inf, 0.0
     if parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
         return math.inf, 0.0
-    cost = parameter_cost(cluster, placement, settings, use.dtype, use.in_gradient)
+    first, *more = use.reads
+    cost = parameter_cost(cluster, placement, settings, first.dtype, first.in_gradient)
     time = cost.synchronisation_s + cost.gather_s + cost.update_s
-    if use.casts:
-        share = cost.weight_B // size_B(placement.dtype)
-        time += local_time_s(cluster, "Cast", cost.weight_B + share * size_B(use.dtype))
-        if parameter.requires_grad:
-            whole = share * placement.shard
-            time += local_time_s(cluster, "Cast", whole * (size_B(use.dtype) + size_B(placement.dtype)))
-    return time, float(cost.weight_B + cost.gradient_B + cost.states_B + cost.used_B)
+    memory = cost.weight_B + cost.gradient_B + cost.states_B + cost.used_B
+    for read in more:
+        again = parameter_cost(cluster, placement, settings, read.dtype, read.in_gradient)
+        time, memory = time + again.gather_s, memory + again.used_B
+    share = cost.weight_B // size_B(placement.dtype)
+    whole = share * placement.shard
+    time += sum(local_time_s(cluster, "Cast", cost.weight_B + share * size_B(r.dtype)) for r in use.reads if r.casts)
+    if parameter.requires_grad:
+        if first.casts:
+            time += local_time_s(cluster, "Cast", whole * (size_B(first.dtype) + size_B(placement.dtype)))
+        if sum(r.users for r in use.reads) > 1:
+            added_B = whole * (size_B(first.dtype) + sum(r.users * size_B(r.dtype) for r in use.reads))
+            time += local_time_s(cluster, "AddN", added_B)
+    return time, float(memory)

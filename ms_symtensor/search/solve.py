@@ -24,6 +24,10 @@ MAX_PRICES = 12
 """Prices λ of memory tried per setting; Kelley's method ends by itself after three to five."""
 
 
+MEMORY_ALONE = 1e6
+"""A price of memory, in seconds per byte, that outweighs any time."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One complete choice with its modelled step time, and its peak memory by the true count."""
@@ -76,6 +80,16 @@ def solve(
     return Solution(best, smallest, bound, solved)
 
 
+def fits(of: Problem, limit_B: int) -> bool:
+    """Whether the choices that keep the least fit `limit_B`, everything recomputed: a quick look, no search."""
+    for level in (OptimizerLevel.LEVEL3, OptimizerLevel.LEVEL1):
+        search = _Setting(of, Settings(of.device_num, optimizer_level=level), limit_B)
+        search.least_memory()
+        if any(found.memory_B <= limit_B for found in search.found):
+            return True
+    return False
+
+
 class _Setting:
     """The dual of one setting of the optimizer sharding, and the candidates met while solving it."""
 
@@ -97,7 +111,7 @@ class _Setting:
             return
         if self.bound_s >= self._known_s:
             return
-        slim = self._least(1e6)  # memory alone: seconds per byte that outweigh any time
+        slim = self.least_memory()
         if slim[1] > self.limit_B:
             self.bound_s = math.inf
             return
@@ -115,6 +129,10 @@ class _Setting:
                 fast = (time, memory)
             else:
                 slim = (time, memory)
+
+    def least_memory(self) -> tuple[float, float]:
+        """(seconds, kept bytes) of the choice that keeps the least."""
+        return self._least(MEMORY_ALONE)
 
     def _least(self, price: float) -> tuple[float, float]:
         """(seconds, kept bytes) of the minimiser at memory price `price`, over both extremes of recomputation."""

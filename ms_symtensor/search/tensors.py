@@ -44,8 +44,10 @@ class Tensor:
     maker_keeps: bool
     others: int
     """How many other users send a gradient back: casts, reshapes, and the reader in whose layout it is."""
+    in_block: bool
+    """Whether the operator whose output it is stands in a block."""
     crosses: bool
-    """Some reader stands in another block than the maker: kept even where blocks are recomputed."""
+    """So it does, and some reader stands outside: kept even where blocks are recomputed."""
 
 
 @dataclass
@@ -111,10 +113,12 @@ def _add(
         and made.name == source.op
         and source.index in collector.known.signatures[made.name].keeps_outputs
     )
-    crosses = any(not r.inside for r in moving) and made is not None and made.block is not None
+    in_block = isinstance(source, OpOutput) and collector.graph.op_by_name[source.op].block is not None
+    crosses = in_block and any(not r.inside for r in moving)
     has_gradient = source in collector.known.gradients
     others = max(senders - sum(r.sends for r in moving), 0)
-    collector.found[Tensor(maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, crosses)] += 1
+    tensor = Tensor(maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses)
+    collector.found[tensor] += 1
 
 
 def _maker_op(collector: _Collector, source: Source) -> Op | None:

@@ -1,7 +1,6 @@
 """The tables' sum is the price of the partitioned program."""
 
 import random
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.program import Role
+from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.elimination import minimise
@@ -29,10 +28,11 @@ def choices(of, draw, count):
 
 
 def compared(graph, device_num, draw, count, recompute=False):
-    """(modelled, priced) seconds and (kept, peak) bytes of random choices that MindSpore accepts.
+    """Random choices whose modelled seconds are found to be those priced, and whose kept bytes no more than the peak.
 
-    Left out: choices in which one tensor is moved to several layouts, or one gradient to several. There MindSpore shares
-    part of the moves, and the tables charge the moves apart, or as one where the layouts are equal.
+    Two exceptions, where the tables charge more, since MindSpore shares some moves that they take apart: an Add whose inputs
+    are both moved or combined (their gradient is one tensor; to move its output instead is faster anyway), and a tensor that is
+    moved for a Reshape and for another operator.
     """
     for mesh in meshes(device_num):
         of = problem(graph, A2, mesh)
@@ -53,28 +53,37 @@ def compared(graph, device_num, draw, count, recompute=False):
                     continue  # a gradient would be summed over the wrong ranks
                 cost = price(graph, plan, program, A2)
                 assert kept_B <= cost.peak_memory_B
-                if not shares_moves(program):
+                assert modelled_s >= cost.step_time_s * (1 - 1e-9)
+                if not is_exception(graph, program):
                     assert modelled_s == pytest.approx(cost.step_time_s, rel=1e-9), (settings.optimizer_level, share)
                     yield choice
 
 
-def shares_moves(program):
-    """Whether some tensor has several readers of which one moves it."""
-    readers = defaultdict(list)
+def is_exception(graph, program):
+    """Whether both inputs of an Add are moved or combined, or a tensor is read through a Reshape and directly."""
+    made = {tensor: node for node in program.nodes for tensor in node.outputs}
     for node in program.nodes:
-        for tensor in set(node.inputs):
-            readers[tensor].append(node)
-    return any(len(r) > 1 and any(n.role is Role.MOVE for n in r) for r in readers.values())
+        if node.role is Role.WORK and node.kind == "Add" and node.phase is Phase.FORWARD:
+            moved = [t in made and made[t].role in (Role.MOVE, Role.COMBINE) for t in node.inputs]
+            if all(moved):
+                return True
+    return has_two_ways(graph)
 
 
-@pytest.mark.parametrize("seed", range(12))
+def has_two_ways(graph):
+    """Whether a tensor is read through a Reshape and by another operator."""
+    kinds = [[user.type == "Reshape" for user, _ in users] for users in graph.users.values()]
+    return any(len(k) > 1 and any(k) for k in kinds)
+
+
+@pytest.mark.parametrize("seed", range(30))
 def test_random_networks_cost_what_the_tables_say(seed):
     draw = random.Random(seed)
     graph, device_num = random_case(draw, 10**6)
-    assert list(compared(graph, device_num, draw, 10))
+    assert list(compared(graph, device_num, draw, 10)) or has_two_ways(graph)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_repeated_blocks_cost_what_the_tables_say(seed):
     draw = random.Random(seed)
     assert list(compared(repeated_network(draw, 4), 4, draw, 20, recompute=True))
@@ -97,5 +106,6 @@ def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
                     program = partition(graph, plan)
                     cost = price(graph, plan, program, A2)
                     modelled_s, kept_B = objective(of, terms, share, choice)
-                    assert modelled_s == pytest.approx(cost.step_time_s, rel=1e-9)
+                    assert modelled_s >= cost.step_time_s * (1 - 1e-9)
+                    assert modelled_s == pytest.approx(cost.step_time_s, rel=0.01 if is_exception(graph, program) else 1e-9)
                     assert kept_B <= cost.peak_memory_B

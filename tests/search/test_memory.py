@@ -1,0 +1,60 @@
+"""The peak of any depth, carried on from a short network, is that of the full one."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.small_networks import repeated_network
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.step import buffers_B
+from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.memory import PeakMemory
+from ms_symtensor.search.problem import factors, parameter_terms, problem
+from ms_symtensor.search.solve import settings_of
+from tests.strategy.plans import small_graph
+
+A2 = load("atlas_800t_a2")
+
+
+def found_and_true(of, settings, choice, recomputed):
+    """The peak that the search finds and the peak of the whole program, activations and buffers."""
+    strategies = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
+    found = PeakMemory(of.shorts, strategies, settings).of(recomputed)
+    again = dict.fromkeys(of.blocks[:recomputed], Recompute())
+    program = partition(of.graph, StagePlan(strategies, replace(settings, recompute=again)))
+    return found, (activation_peak_B(program), buffers_B(program))
+
+
+@pytest.mark.parametrize("model", ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large"))
+@pytest.mark.parametrize("attention", ("flash", "self"))
+def test_zoo_models(model, attention):
+    of = problem(small_graph(model, num_layers=7, attention=attention), A2, (2, 2, 2))
+    for settings in settings_of(8):
+        terms = parameter_terms(of, settings)
+        for price_s_per_B in (0.0, 1e-10):
+            choice = minimise(of.sizes, factors(of, terms, 0.0, price_s_per_B), of.order).assignment
+            for recomputed in (0, 1, 2, 3, 5, 6, 7):
+                found, true = found_and_true(of, settings, choice, recomputed)
+                assert found == true, (settings.optimizer_level, recomputed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_strategies(seed):
+    draw = random.Random(seed)
+    of = problem(repeated_network(draw, 7), A2, (2, 2))
+    settings = settings_of(4)[0]
+    for _ in range(4):
+        choice = tuple(draw.randrange(size) for size in of.sizes)
+        found, true = found_and_true(of, settings, choice, draw.randrange(8))
+        assert found == true
+
+
+def test_a_network_without_blocks():
+    of = problem(small_graph("llama2_7b", num_layers=1), A2, (2, 2, 2))
+    assert of.blocks == ()
+    found, true = found_and_true(of, settings_of(8)[0], (0,) * len(of.sizes), 0)
+    assert found == true

@@ -36,6 +36,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.search.plan import plan as search
+    from ms_symtensor.search.plan import require_devices
 
     cluster = load_cluster(chosen.cluster)
     _require_positive("--device-num", chosen.device_num)
@@ -46,6 +47,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     with progress() as step:
         step("graph")
         model = _model(chosen)
+        require_devices(cluster, chosen.device_num)
         _require_cut(model, chosen.device_num)
         found = search(
             model.graph,

@@ -48,7 +48,9 @@ def plan(
     Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InfeasibleError, naming how much
     is missing and the smallest number of devices that would do, where nothing fits; UnknownOperatorError.
     """
-    _check(cluster, device_num, global_batch_size)
+    require_devices(cluster, device_num)
+    if global_batch_size < 1:
+        raise InputError(f"global_batch_size is {global_batch_size}: give a positive number of samples")
     start = time.perf_counter()
     limit_B = int(cluster.device.hbm_usable_B) if memory_limit_B is None else memory_limit_B
     best: Candidate | None = None
@@ -85,7 +87,8 @@ def plan(
     )
 
 
-def _check(cluster: Cluster, device_num: int, global_batch_size: int) -> None:
+def require_devices(cluster: Cluster, device_num: int) -> None:
+    """InputError for a number of devices that `cluster` does not have, or of which MindSpore forms no groups."""
     if device_num < 1:
         raise InputError(f"device_num is {device_num}: give a positive number of devices")
     if cluster.max_ranks is not None and device_num > cluster.max_ranks:
@@ -94,8 +97,6 @@ def _check(cluster: Cluster, device_num: int, global_batch_size: int) -> None:
         raise InputError(
             f"device_num is {device_num}: MindSpore forms communication groups on 1, 2, 4 or a multiple of 8 devices"
         )
-    if global_batch_size < 1:
-        raise InputError(f"global_batch_size is {global_batch_size}: give a positive number of samples")
 
 
 def _infeasible(

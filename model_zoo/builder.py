@@ -49,6 +49,8 @@ class _Builder:
         return self.emit.op(op_type, primitive, (x, y), x.type)[0]
 
     def cast(self, primitive: str, x: Value, dtype: str) -> Value:
+        if x.type.dtype == dtype:
+            return x  # MindSpore drops a Cast that changes nothing
         return self.emit.op("Cast", primitive, (x, Constant(_TYPE_ID[dtype])), TensorType(x.shape, dtype))[0]
 
     def reshape(self, primitive: str, x: Value, shape: tuple[int, ...]) -> Value:

@@ -1,0 +1,68 @@
+"""Train the network of a plan on random tokens: one worker of `msrun`, started by launch/msrun.sh.
+
+    python launch/train.py PLAN_DIR [--steps 10] [--device-target Ascend]
+
+It shows how a plan is used: build the network, apply the plan, set the parallel context, train. Replace `batches` by a data set.
+With a plan for one device it runs without msrun.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import nn
+from mindspore.communication import get_group_size, init
+
+import ms_symtensor
+from model_zoo.network import optimizer
+from ms_symtensor.bridge.load_network import load_network
+from ms_symtensor.errors import InputError, SymTensorError
+from ms_symtensor.strategy.file import load
+
+
+def batches(inputs: tuple[Any, ...], vocabulary: int, steps: int) -> Iterator[list[ms.Tensor]]:
+    """Random batches like `inputs`: whole numbers below `vocabulary`, ones for weights. The same on every rank."""
+    random = np.random.default_rng(0)
+    for _ in range(steps):
+        yield [
+            ms.Tensor(random.integers(0, vocabulary, x.shape), ms.int32) if "Int" in str(x.dtype) else ms.ops.ones(x.shape, x.dtype)
+            for x in inputs
+        ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("plan", help="directory that `symtensor plan` wrote")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--vocabulary", type=int, default=1000, help="largest token + 1")
+    parser.add_argument("--device-target", default="Ascend")
+    chosen = parser.parse_args()
+    plan = load(chosen.plan)
+    ms.set_context(mode=ms.GRAPH_MODE, device_target=chosen.device_target)
+    if plan.device_num > 1:
+        init()
+        if get_group_size() != plan.device_num:
+            raise InputError(f"the plan is for {plan.device_num} devices, {get_group_size()} are running: start as many")
+    network, inputs = load_network(plan.source)
+    ms_symtensor.load_plan(chosen.plan).apply(network, *inputs)
+    if plan.device_num > 1:
+        ms.set_auto_parallel_context(device_num=plan.device_num, **ms_symtensor.context_settings(plan.stage.settings))
+    step = nn.TrainOneStepCell(network, optimizer(network.trainable_params()))
+    step.set_train()
+    for number, batch in enumerate(batches(inputs, chosen.vocabulary, chosen.steps)):
+        start = time.perf_counter()
+        loss = float(step(*batch).asnumpy())
+        print(f"step {number}: loss {loss:.4f}, {time.perf_counter() - start:.3f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except SymTensorError as error:
+        print(f"train: error: {error}", file=sys.stderr)
+        sys.exit(2)

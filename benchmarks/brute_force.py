@@ -143,7 +143,7 @@ def random_case(draw: random.Random, most: int) -> tuple[Graph, int]:
 def repeated_case(draw: random.Random, most: int) -> tuple[Graph, int]:
     """A network of equal blocks and a number of devices with at most `most` joint choices."""
     while True:
-        graph, device_num = repeated_network(draw, draw.randint(2, 5)), draw.choice((2, 2, 4))
+        graph, device_num = repeated_network(draw, draw.randint(2, 3), products=1), draw.choice((2, 2, 4))
         if 1 < size(graph, device_num) <= most:
             return graph, device_num
 

@@ -137,15 +137,16 @@ def table(results: Iterable[Result]) -> str:
     for result in results:
         for key in ((result["model"], result["kind"]), ("all", "")):
             rows.setdefault(key, []).append(result)
-    lines = [f"{'network':18s} {'strategies':10s} {'cases':>5s} {'collectives':>12s} {'parameters':>11s} {'sums':>7s} {'peak':>7s}"]
+    rates_of = ("collectives", "parameters", "sums", "peak")
+    lines = [f"{'network':18s} {'strategies':10s} {'cases':>5s} " + " ".join(f"{name:>11s}" for name in rates_of)]
     for (model, kind), found in sorted(rows.items(), key=lambda item: (item[0][0] == "all", item[0])):
         rates = [
             sum(bool(r["accepted"] and r[field]) for r in found) / len(found)
             for field in ("collectives_equal", "parameters_equal", "unsynchronised_equal")
         ]
         near = sum(map(is_near, found)) / len(found)
-        shown = [f"{100 * rate:.1f} %" for rate in (*rates, near)]
-        lines.append(f"{model:18s} {kind:10s} {len(found):5d} {shown[0]:>12s} {shown[1]:>11s} {shown[2]:>7s} {shown[3]:>7s}")
+        shown = " ".join(f"{100 * rate:9.1f} %" for rate in (*rates, near))
+        lines.append(f"{model:18s} {kind:10s} {len(found):5d} {shown}")
     return "\n".join(lines)
 
 

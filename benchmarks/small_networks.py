@@ -81,8 +81,8 @@ def random_network(draw: random.Random, operators: int) -> Graph:
     return net.graph(net.total(last) if draw.random() < 0.7 else last)
 
 
-def repeated_network(draw: random.Random, blocks: int) -> Graph:
-    """A residual network of equal blocks."""
+def repeated_network(draw: random.Random, blocks: int, products: int = 2) -> Graph:
+    """A residual network of equal blocks with so many products (one or two) each."""
     net = Network()
     rows, width, inner = draw.choice(ROWS), draw.choice(WIDTHS), draw.choice(WIDTHS)
     kind, norm, stored = draw.choice(("SiLU", "Sigmoid")), draw.random() < 0.5, draw.choice((HALF, "float32"))
@@ -90,7 +90,7 @@ def repeated_network(draw: random.Random, blocks: int) -> Graph:
     for number in range(blocks):
         with net.emit.cell("layers", "CellList"), net.emit.cell(str(number), "Block"):
             y = net.norm(x) if norm else x
-            y = net.unary(kind, net.matmul(y, inner, stored))
+            y = net.unary(kind, net.matmul(y, inner, stored) if products == 2 else y)
             x = net.binary("Add", x, net.matmul(y, width, stored))
     return net.graph(x)
 

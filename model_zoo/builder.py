@@ -237,7 +237,7 @@ class _Builder:
     def cross_entropy(self, logits: Value, labels: Value, loss_mask: Value) -> Value:
         scalar = self.table((), "float32")
         with self.emit.cell("loss", "CrossEntropy"):
-            maximum = self.reduce("ReduceMax", "max", logits, (-1,), True, stop_gradient=True)
+            maximum = self.unary("StopGradient", "stop_gradient", self.reduce("ReduceMax", "max", logits, (-1,), True))
             logits = self.binary("Sub", "sub_max", logits, maximum)
             total = self.sum("sum_exp", self.unary("Exp", "exp", logits), (-1,), True)
             log_sum = self.unary("Log", "log", total, base=-1.0, scale=1.0, shift=0.0, cust_aicpu="Log")

@@ -19,7 +19,7 @@ from ms_symtensor.tensor.graph import (
     TupleInput,
 )
 
-_TAKE_NO_STRATEGY = ("Cast", "Reshape")
+_TAKE_NO_STRATEGY = ("Cast", "Reshape", "StopGradient")
 """MindSpore may merge equal ones, so a captured graph does not tell whose primitive they are; nobody needs to know."""
 
 

@@ -74,8 +74,6 @@ class CrossEntropy(nn.Cell):
         self.sub_target, self.mul_mask = ops.Sub(), ops.Mul()
         self.sum_loss, self.sum_mask, self.div = ops.ReduceSum(), ops.ReduceSum(), ops.RealDiv()
         self.stop_gradient = ops.StopGradient()
-        # MindSpore takes StopGradient out of the captured graph; this tells the graph's readers that it was there.
-        self.max.add_prim_attr("stop_gradient", True)
 
     def construct(self, logits: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         # The maximum only guards exp against overflow: the loss does not depend on it.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ms_symtensor.bridge.planning import configure, load_plan, plan_network
     from ms_symtensor.bridge.verify import verify
     from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.ops.registry import register
     from ms_symtensor.search.plan import plan
     from ms_symtensor.strategy.file import save as save_plan
     from ms_symtensor.strategy.primitives import context_settings
@@ -32,6 +33,7 @@ __all__ = [
     "load_plan",
     "plan",
     "plan_network",
+    "register",
     "save_graph",
     "save_plan",
     "verify",
@@ -47,6 +49,7 @@ _HOME = {
     "load_plan": "bridge.planning:load_plan",
     "plan": "search.plan:plan",
     "plan_network": "bridge.planning:plan_network",
+    "register": "ops.registry:register",
     "save_graph": "tensor.graph_file:save",
     "save_plan": "strategy.file:save",
     "verify": "bridge.verify:verify",

@@ -1,16 +1,19 @@
 """A plan onto a network: `shard()` on its primitives, `recompute()` on its blocks, and the parallel settings."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from ms_symtensor.bridge.capture import primitives_of
+from ms_symtensor.bridge.morph import is_morph, layouts_of
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.recompute import is_recomputed, set_recompute, unset_recompute
 from ms_symtensor.errors import InputError, InvalidStrategyError
-from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.placement import LaidOut, OpStrategy
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings, require_same, strategies_by_primitive
+from ms_symtensor.tensor.extended_layout import ExtendedMap, cutting_axes
 from ms_symtensor.tensor.graph import Graph, Op
 
 _STRATEGY_ATTRIBUTES = ("in_strategy", "out_strategy", "in_layout", "out_layout")
@@ -40,7 +43,7 @@ def remove(cell: Any, by_hand: bool = False) -> None:
     """Take off `cell` what `apply` set; with `by_hand`, the strategies of the user's `shard()` too."""
     unset_recompute(cell)
     for _, primitive in _primitives(cell):
-        if by_hand or _OURS in primitive.__dict__:
+        if (by_hand and not is_morph(primitive)) or _OURS in primitive.__dict__:
             primitive.__dict__.pop(_OURS, None)
             for name in _STRATEGY_ATTRIBUTES:
                 if name in primitive.attrs:
@@ -88,21 +91,38 @@ def _block_cell(cell: Any, name: str) -> Any:
 def strategies_of(cell: Any, graph: Graph) -> dict[str, OpStrategy]:
     """The strategies that the primitives of `cell` carry, by the full names of `graph`, which was captured from it.
 
-    InputError for a strategy given as `Layout` objects.
+    Operators that are laid out by themselves (Morph) have none. InputError for Layout objects that say what ours cannot.
     """
     found = {}
     for name, primitive in primitives_of(cell, graph).items():
+        if is_morph(primitive):
+            continue
         if "in_layout" in primitive.attrs or "out_layout" in primitive.attrs:
-            raise InputError(
-                f"{name}: shard() with Layout objects is not read yet; write the strategy as a tuple of tuples"
-            )
-        if (given := primitive.attrs.get("in_strategy")) is not None:
+            found[name] = _laid_out(primitive, f"{name} ({primitive.name})")
+        elif (given := primitive.attrs.get("in_strategy")) is not None:
             found[name] = OpStrategy(given, primitive.attrs.get("out_strategy"))
     return found
 
 
+def _laid_out(primitive: Any, where: str) -> OpStrategy:
+    """The strategy of a primitive that was sharded with Layout objects."""
+    layouts = layouts_of(primitive, where)
+    inputs, outputs = layouts.get("in_layout"), layouts.get("out_layout")
+    if inputs is None or len({matrix for matrix, _ in (*inputs, *(outputs or ()))}) != 1:
+        raise InputError(f"{where}: give shard() a Layout for every input, all on one device matrix")
+    matrix = inputs[0][0]
+
+    def cuts(tensor_map: ExtendedMap) -> tuple[int, ...]:
+        return tuple(math.prod(matrix[-1 - a] for a in cutting_axes(entry, matrix)) for entry in tensor_map)
+
+    maps, out_maps = tuple(m for _, m in inputs), None if outputs is None else tuple(m for _, m in outputs)
+    return OpStrategy(
+        tuple(map(cuts, maps)), None if out_maps is None else tuple(map(cuts, out_maps)), LaidOut(matrix, maps, out_maps)
+    )
+
+
 def _is_sharded_by_hand(primitive: Any) -> bool:
-    return _OURS not in primitive.__dict__ and any(name in primitive.attrs for name in _STRATEGY_ATTRIBUTES)
+    return not is_morph(primitive) and _OURS not in primitive.__dict__ and any(name in primitive.attrs for name in _STRATEGY_ATTRIBUTES)
 
 
 def _primitives(cell: Any) -> Iterator[tuple[str, Any]]:

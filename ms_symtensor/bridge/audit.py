@@ -1,5 +1,6 @@
 """Audit: what the `shard()` calls that a user wrote cost, and whether MindSpore trains with them what was meant."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from ms_symtensor.bridge.user_settings import settings_of_user
 from ms_symtensor.bridge.verify import Verdict, judge, require_compiler, require_rank
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
+from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.primitives import context_settings
 
@@ -31,11 +33,19 @@ class Audit:
     without_strategy: tuple[str, ...]
 
 
-def audit(cell: Any, *inputs: Any, device_num: int, cluster: str = "atlas_800t_a2", rank: int = 0) -> Audit:
+def audit(
+    cell: Any,
+    *inputs: Any,
+    device_num: int,
+    cluster: str = "atlas_800t_a2",
+    rank: int = 0,
+    rules: Mapping[str, Rule] | None = None,
+) -> Audit:
     """Compile `cell(*inputs)`, a forward network with its loss and its own `shard()` calls, and tell what these cost.
 
     `inputs` have global shapes ("full_batch"); they may be without values. The optimizer's sharding, enable_alltoall and
-    gradient_fp32_sync are those of MindSpore's parallel context. Times are predicted for `cluster`.
+    gradient_fp32_sync are those of MindSpore's parallel context. Times are predicted for `cluster`. `rules` are signatures of
+    further operators, by primitive name; they come before our own.
     Errors: InputError; UnknownOperatorError; CompilerError if MindSpore cannot be driven here at all.
     """
     require_rank(rank, device_num)
@@ -47,8 +57,8 @@ def audit(cell: Any, *inputs: Any, device_num: int, cluster: str = "atlas_800t_a
     require_compiler(device_num, rank)
     settings = context_settings(stage.settings)
     parallel = ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings)
-    verdict, predicted = judge(cell, inputs, graph, stage, parallel, rank)
+    verdict, predicted = judge(cell, inputs, graph, stage, parallel, rank, rules)
     costs = collective_costs(predicted, described, rank) if predicted is not None else ()
     communicating = {c.operator for c in costs}
-    unasked = (op for op in graph.ops if op.name in communicating and op.name not in stage.strategies)
+    unasked = (op for op in graph.ops if op.name in communicating and op.name not in stage.strategies and op.body is None)
     return Audit(verdict, described.name, device_num, costs, tuple(op.name for op in unasked))

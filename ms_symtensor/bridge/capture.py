@@ -7,16 +7,18 @@ from typing import Any
 from ms_symtensor.bridge.blocks import block_of_ops
 from ms_symtensor.bridge.executor import front_end, without_lazy_inline
 from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.mindir import Node, read_graph
+from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
+from ms_symtensor.bridge.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.parallel_context import stand_alone_context
 from ms_symtensor.bridge.scopes import fresh_scopes
+from ms_symtensor.bridge.stop_gradient import STAND_IN, visible
 from ms_symtensor.errors import CompilerError
-from ms_symtensor.tensor.graph import Graph, Op, Parameter
+from ms_symtensor.tensor.graph import Attribute, Graph, Op, Parameter
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
 # MindSpore merges equal operators on equal inputs, and a tag would keep it from that: these take no strategy anyway.
-_UNTAGGED = {"Cast", "Reshape"}
+_UNTAGGED = {"Cast", "Reshape", STAND_IN}
 
 Owner = tuple[tuple[str, ...], str]  # path of the cell, attribute of the primitive
 
@@ -35,12 +37,16 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         stack.enter_context(_training_mode(cell))
         stack.enter_context(without_lazy_inline(cell))
         stack.enter_context(fresh_scopes(cell))  # names without the marks of recompute, which is a plan's to choose
+        stack.enter_context(opaque([p for _, _, p in _primitives(cell)]))
+        stack.enter_context(visible([c for _, c in _cells(cell)]))
         owners = stack.enter_context(_tagged_primitives(cell))
         model, _ = front_end(cell, inputs, "capture")
     graph = read_graph(model)
     types = dict(graph.parameters)
     by_node = {node.name: _owner(node, owners) for node in graph.nodes}
     blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
+    with visible([c for _, c in _cells(cell)]):
+        bodies = _bodies(cell, graph, by_node)
     return Graph(
         name=name or type(cell).__name__,
         inputs=graph.inputs,
@@ -53,10 +59,11 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
                 type=node.type,
                 inputs=node.inputs,
                 outputs=node.outputs,
-                attributes=tuple(sorted(a for a in node.attributes if a[0] not in _LEFT_OUT)),
+                attributes=_attributes(node, bodies),
                 cell=by_node[node.name][0],
                 primitive=by_node[node.name][1],
                 block=blocks[node.name],
+                body=bodies[node.name][1] if node.name in bodies else None,
             )
             for node in graph.nodes
         ),
@@ -91,21 +98,36 @@ def _owner(node: Node, owners: list[Owner]) -> Owner:
     return owners[tag] if isinstance(tag, int) and 0 <= tag < len(owners) else ((), "")
 
 
+def _attributes(node: Node, bodies: dict[str, Body]) -> tuple[tuple[str, Attribute], ...]:
+    layouts = bodies[node.name][0] if node.name in bodies else ()
+    return tuple(sorted([*(a for a in node.attributes if a[0] not in _LEFT_OUT), *layouts]))
+
+
+def _bodies(cell: Any, graph: NodeGraph, owners: dict[str, Owner]) -> dict[str, Body]:
+    """Layouts and body of every Morph in `graph`, by name."""
+    primitives = {(path, attribute): p for path, attribute, p in _primitives(cell) if is_morph(p)}
+    morphs = [n for n in graph.nodes if owners[n.name] in primitives]
+    known: dict[tuple, Body] = {}
+    found = {}
+    for node in morphs:
+        primitive, given = primitives[owners[node.name]], tuple(graph.type_of(s) for s in node.inputs)
+        key = (id(primitive), given, tuple(s for s, t in zip(node.inputs, given, strict=True) if t is None))
+        if key not in known:
+            known[key] = body_of(primitive, node, given)
+        found[node.name] = known[key]
+    return found
+
+
 @contextmanager
 def _tagged_primitives(cell: Any) -> Iterator[list[Owner]]:
     """Every primitive that a cell owns carries a number while this is open, and so do its operators in the graph."""
-    from mindspore.ops import Primitive
-
     owners: list[Owner] = []
     tagged: list[Any] = []
-    seen: set[int] = set()
-    for path, owner in _cells(cell):
-        for attribute, value in _members(owner).items():
-            if isinstance(value, Primitive) and value.name not in _UNTAGGED and id(value) not in seen:
-                seen.add(id(value))
-                value.add_prim_attr(_TAG, len(tagged))
-                owners.append((path, attribute))
-                tagged.append(value)
+    for path, attribute, value in _primitives(cell):
+        if value.name not in _UNTAGGED:
+            value.add_prim_attr(_TAG, len(tagged))
+            owners.append((path, attribute))
+            tagged.append(value)
     try:
         yield owners
     finally:
@@ -135,6 +157,18 @@ def _training_mode(cell: Any) -> Iterator[None]:
         for owner, training in before:  # parents come before their children, whose mode they set too
             if bool(owner.training) != training:
                 owner.set_train(training)
+
+
+def _primitives(cell: Any) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+    """The primitives that `cell` and its children own, each once: path of the owner, attribute, primitive."""
+    from mindspore.ops import Primitive
+
+    seen: set[int] = set()
+    for path, owner in _cells(cell):
+        for attribute, value in _members(owner).items():
+            if isinstance(value, Primitive) and id(value) not in seen:
+                seen.add(id(value))
+                yield path, attribute, value
 
 
 def _cells(cell: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

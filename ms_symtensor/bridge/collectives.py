@@ -7,6 +7,7 @@ from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.host import WORLD_GROUP
 from ms_symtensor.bridge.mindir import Node
 from ms_symtensor.errors import CompilerError
+from ms_symtensor.program.program import UNKNOWN_B
 from ms_symtensor.tensor.graph import TensorType, TupleInput
 
 KINDS = {
@@ -17,6 +18,7 @@ KINDS = {
     "AllToAll": "AlltoAll",
     "AlltoAllV": "AlltoAllV",
     "AllToAllv": "AlltoAllV",
+    "AlltoAllVC": "AlltoAllV",
     "AllGatherV": "AllGatherV",
     "ReduceScatterV": "ReduceScatterV",
     "NeighborExchange": "NeighborExchange",
@@ -36,7 +38,8 @@ class CompiledCollective:
     """One collective of one rank.
 
     `ranks` are the global ranks of its group, ascending (for Send and Receive: this rank and its peer). `input` and
-    `output` are the local tensors, `input_B` and `output_B` their bytes (of all, where there are several).
+    `output` are the local tensors, `input_B` and `output_B` their bytes (of all, where there are several), UNKNOWN_B
+    where they are known at run time only.
     `parameter` is the weight that it gathers or whose gradient it sums. `recomputed` marks the copy that recompute
     runs in the backward pass. `fusion` is MindSpore's bucket (0: none); `instance` MindSpore's name of the
     primitive, which tells why it is there.
@@ -80,8 +83,8 @@ def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:
         ranks=_ranks(program, node),
         input=tensors[0] if tensors else output,
         output=output,
-        input_B=sum(t.size_B for t in tensors),
-        output_B=sum(t.size_B for t in node.outputs),
+        input_B=_size_B(tensors),
+        output_B=_size_B(node.outputs),
         name=node.name,
         instance=node.instance,
         backward=is_backward(node),
@@ -90,6 +93,10 @@ def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:
         fusion=fusion if isinstance(fusion, int) else 0,
         reduction=reduction if isinstance(reduction, str) else None,
     )
+
+
+def _size_B(tensors: tuple[TensorType, ...]) -> int:
+    return sum(t.size_B for t in tensors) if all(t.is_known for t in tensors) else UNKNOWN_B
 
 
 def _flat(node: Node) -> tuple:

@@ -9,7 +9,7 @@ from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.compiled_memory import compiled_activation_peak_B
 from ms_symtensor.bridge.gradient_sums import gradient_sums
 from ms_symtensor.program.liveness import activation_peak_B
-from ms_symtensor.program.program import Phase, Program
+from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph
 
@@ -22,7 +22,8 @@ class Comparison:
     """What was predicted beside what MindSpore compiled, for one rank.
 
     `differences` are sentences; empty if every collective (kind, ranks, bytes, phase) and every parameter slice agrees.
-    `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice.
+    `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. Peaks of
+    activations are UNKNOWN_B where some tensor's size is known at run time only.
     """
 
     rank: int
@@ -46,7 +47,7 @@ def compare(graph: Graph, predicted: Program, compiled: CompiledProgram) -> Comp
     ours = predicted.collectives(rank)
     theirs = collectives(compiled)
     first = Counter((_phase(c.phase), c.kind, c.ranks, c.size_B) for c in ours)
-    second = Counter((_compiled_phase(c), c.kind, c.ranks, max(c.input_B, c.output_B)) for c in theirs)
+    second = Counter((_compiled_phase(c), c.kind, c.ranks, _size_B(c)) for c in theirs)
     parameters = list(_parameter_differences(predicted, compiled))
     return Comparison(
         rank,
@@ -55,8 +56,8 @@ def compare(graph: Graph, predicted: Program, compiled: CompiledProgram) -> Comp
         tuple([*_collective_differences(first, second), *parameters]),
         sum(_stored_B(p.slice_shape, p.dtype) for p in predicted.parameters.values()),
         sum(p.slice_type.size_B for p in compiled.layouts if p.name in predicted.parameters),
-        activation_peak_B(predicted),
-        compiled_activation_peak_B(compiled),
+        activation_peak_B(predicted) if predicted.is_known else UNKNOWN_B,
+        compiled_activation_peak_B(compiled) if predicted.is_known else UNKNOWN_B,
         unsynchronised(graph, compiled),
     )
 
@@ -74,6 +75,11 @@ def unsynchronised(graph: Graph, compiled: CompiledProgram) -> tuple[str, ...]:
         if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank)):
             wrong.append(name)
     return tuple(wrong)
+
+
+def _size_B(collective: CompiledCollective) -> int:
+    sizes = collective.input_B, collective.output_B
+    return UNKNOWN_B if UNKNOWN_B in sizes else max(sizes)
 
 
 def _phase(phase: Phase) -> str:
@@ -97,7 +103,8 @@ def _collective_differences(first: Counter[Key], second: Counter[Key]) -> Iterab
     for key in sorted((first | second).keys()):
         if first[key] != second[key]:
             phase, kind, ranks, size = key
-            yield f"{phase} {kind} of {size} B over ranks {list(ranks)}: predicted {first[key]}, compiled {second[key]}"
+            of = "unknown size" if size == UNKNOWN_B else f"{size} B"
+            yield f"{phase} {kind} of {of} over ranks {list(ranks)}: predicted {first[key]}, compiled {second[key]}"
 
 
 def _parameter_differences(predicted: Program, compiled: CompiledProgram) -> Iterable[str]:

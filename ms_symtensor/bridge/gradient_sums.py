@@ -11,10 +11,11 @@ _SUMS = frozenset({"AllReduce", "ReduceScatter"})
 
 
 def gradient_sums(program: CompiledProgram, trainable: Sequence[str]) -> dict[str, frozenset[int]]:
-    """For every trainable parameter: the ranks its gradient is summed over.
+    """For every trainable parameter that a gradient reaches: the ranks it is summed over.
 
     `program` must be that of `training_cell(network)`, whose results are the loss and the gradients of the parameters
-    `trainable`, in the network's order. Where several collectives follow each other (ReduceScatter, AllReduce) their groups multiply.
+    `trainable`, in the network's order. Where several collectives follow each other (ReduceScatter, AllReduce)
+    their groups multiply.
     """
     output = program.graph.output
     if not isinstance(output, TupleInput) or len(output.items) < 2:
@@ -29,7 +30,11 @@ def gradient_sums(program: CompiledProgram, trainable: Sequence[str]) -> dict[st
             "cannot be checked: freeze parameters that take no part in the loss (requires_grad=False)"
         )
     by_name = {c.name: c for c in collectives(program)}
-    return {name: _ranks_of(program, source, by_name) for name, source in zip(trainable, sources, strict=True)}
+    return {
+        name: _ranks_of(program, source, by_name)
+        for name, source in zip(trainable, sources, strict=True)
+        if not isinstance(source, Constant)  # no gradient reaches it: zero on every rank
+    }
 
 
 def _ranks_of(program: CompiledProgram, source: Source, by_name: dict[str, CompiledCollective]) -> frozenset[int]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.bridge.stop_gradient import STAND_IN
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import (
     Attribute,
@@ -67,6 +68,25 @@ class NodeGraph:
     inputs: tuple[tuple[str, TensorType], ...]
     parameters: tuple[tuple[str, TensorType], ...]
     output: Source
+
+    def type_of(self, source: Source) -> TensorType | None:
+        """The tensor type that `source` delivers, None where it is no single tensor."""
+        match source:
+            case OpOutput(op, index):
+                outputs = self._node_by_name[op].outputs
+                return outputs[index] if index < len(outputs) else None
+            case ParameterRef(name):
+                return dict(self.parameters).get(name)
+            case InputRef(name):
+                return dict(self.inputs).get(name)
+            case Constant(tensor=tensor):
+                return tensor
+            case _:
+                return None
+
+    @cached_property
+    def _node_by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
 
 
 def read_graph(model: Any) -> NodeGraph:
@@ -224,7 +244,10 @@ class _GraphReader:
         primitive = self._primitives.get(proto.op_type.removeprefix("REF::"))
         attributes = self._attributes[primitive.name] if primitive is not None else {}
         marks = {a.name: self.values.attribute(a) for source in (proto.primal_attr, proto.node_attr) for a in source}
-        name = self._unique(renaming.full_name(proto.domain or proto.name))
+        name = renaming.full_name(proto.domain or proto.name)
+        if kind == STAND_IN:
+            kind, name = "StopGradient", name.replace(STAND_IN, "StopGradient")
+        name = self._unique(name)
         types = next((self.values.types(a) for a in proto.attribute if a.name == "shape"), ())
         self.nodes[name] = Node(
             name=name,

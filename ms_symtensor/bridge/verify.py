@@ -1,7 +1,7 @@
 """Verify: let MindSpore's own compiler judge a plan."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
+from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
@@ -50,11 +51,13 @@ class Verdict:
         return self.synchronised and self.comparison is not None and self.comparison.equal
 
 
-def verify(plan: Plan, planned: Graph | None = None, rank: int = 0) -> Verdict:
+def verify(
+    plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mapping[str, Rule] | None = None
+) -> Verdict:
     """Build the network of `plan`, apply the plan, compile rank `rank` and compare with the prediction.
 
     `planned`, the graph that was saved with the plan, makes a mismatch easier to explain. InputError: the plan is for
-    another network, or there is no such rank. CompilerError: MindSpore cannot be driven here at all.
+    another network, or there is no such rank. `rules` are signatures of further operators. CompilerError: MindSpore cannot be driven here at all.
     """
     require_rank(rank, plan.device_num)
     require_compiler(plan.device_num, rank)
@@ -62,12 +65,18 @@ def verify(plan: Plan, planned: Graph | None = None, rank: int = 0) -> Verdict:
     with fresh_scopes(cell):
         graph = capture(cell, *inputs)
     apply(cell, graph, plan, planned)
-    verdict, _ = judge(cell, inputs, graph, plan.stage, parallel_config(plan), rank)
+    verdict, _ = judge(cell, inputs, graph, plan.stage, parallel_config(plan), rank, rules)
     return verdict
 
 
 def judge(
-    cell: Any, inputs: Sequence[Any], graph: Graph, stage: StagePlan, parallel: ParallelConfig, rank: int
+    cell: Any,
+    inputs: Sequence[Any],
+    graph: Graph,
+    stage: StagePlan,
+    parallel: ParallelConfig,
+    rank: int,
+    rules: Mapping[str, Rule] | None = None,
 ) -> tuple[Verdict, Program | None]:
     """The verdict on `cell`, whose primitives carry the strategies of `stage`, and the predicted program if there is one.
 
@@ -76,7 +85,7 @@ def judge(
     device_num = stage.settings.device_num
     compiled = _compile_step(cell, inputs, graph, device_num, rank, parallel)
     try:
-        predicted = partition(graph, stage)
+        predicted = partition(graph, stage, rules)
     except InvalidStrategyError as error:
         if isinstance(compiled, Verdict):
             return compiled, None

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.program.program import Program
+from ms_symtensor.cost.move import priced_as
+from ms_symtensor.program.program import UNKNOWN_B, Program
 
 
 @dataclass(frozen=True)
 class CollectiveCost:
-    """Equal collectives that one operator (or parameter) causes on a rank in a step: bytes of one, seconds of all."""
+    """Equal collectives that one operator (or parameter) causes on a rank in a step: bytes of one, seconds of all.
+
+    Where bytes are known at run time only, `size_B` is UNKNOWN_B and `time_s` 0.
+    """
 
     operator: str
     kind: str
@@ -26,8 +30,9 @@ def collective_costs(program: Program, cluster: Cluster, rank: int = 0) -> tuple
     counts = Counter((c.op, c.kind, c.phase.value, c.ranks, c.size_B) for c in program.collectives(rank))
     costs = [
         CollectiveCost(
-            operator, kind, phase, ranks, count, size_B, count * collective_time_s(cluster, kind, ranks, size_B)
-        )
+            operator, kind, phase, ranks, count, size_B,
+            0.0 if size_B == UNKNOWN_B else count * collective_time_s(cluster, priced_as(kind), ranks, size_B),
+        )  # fmt: skip
         for (operator, kind, phase, ranks, size_B), count in counts.items()
     ]
     return tuple(sorted(costs, key=lambda c: (-c.time_s, c.operator, c.phase, c.kind)))

@@ -8,7 +8,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.tensor.layout import DeviceGroup
 from ms_symtensor.tensor.redistribution import Step, backward
 
-VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze"})
+VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "StopGradient"})
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,15 @@ NOTHING = MoveCost(0.0, 0.0)
 
 def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: float, output_B: float) -> MoveCost:
     """One node of a redistribution, a partial sum or a gradient's synchronisation."""
-    if group is not None and kind in ("AllReduce", "AllGather", "ReduceScatter", "AlltoAll"):
-        seconds = collective_time_s(cluster, kind, group.ranks(), max(input_B, output_B))
+    if group is not None and kind in ("AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "AlltoAllV"):
+        seconds = collective_time_s(cluster, priced_as(kind), group.ranks(), max(input_B, output_B))
         return MoveCost(seconds + cluster.device.op_overhead_s, 0.0)
     return MoveCost(0.0, local_time_s(cluster, kind, input_B + output_B))
+
+
+def priced_as(kind: str) -> str:
+    """The kind of collective whose formulas price `kind`: AlltoAllV as if all sent alike."""
+    return "AlltoAll" if kind == "AlltoAllV" else kind
 
 
 def local_time_s(cluster: Cluster, kind: str, traffic_B: float) -> float:

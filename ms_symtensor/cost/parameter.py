@@ -17,8 +17,8 @@ STATES_B = 8
 class ParameterCost:
     """Seconds per step, bytes at rest on one rank.
 
-    `synchronisation_s`: gradient collectives; `gather_s`: AllGathers of the shares (twice at level 3);
-    `update_s`: the optimizer's pass over weight, gradient and states. `used_B` is the copy in the operator's element type that the
+    `synchronisation_s`: gradient collectives; `gather_s`: AllGathers of the shares (twice at level 3); `update_s`: the
+    optimizer's pass over weight, gradient and states. `used_B` is the copy in the operator's element type that the
     backward pass keeps.
     """
 

@@ -10,14 +10,15 @@ operator, and what of the gradients' is hidden depends on the run-time's schedul
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.inner import work_inside
 from ms_symtensor.cost.move import local_time_s, node_cost
 from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.cost.parameter import parameter_cost
-from ms_symtensor.ops.placement import cuts_of
+from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.forward import default_strategy
@@ -102,24 +103,35 @@ def _work_s(
         local.append(node)
     known: dict[tuple, tuple[float, float]] = {}
     transparent = set()
-    for op in graph.ops:
-        seen = view(graph, op)
-        sig = signature(seen, rules)
+    for name, seen, sig, strategy in _works(graph, plan, rules):
         if not sig.shardable:
-            transparent.add(op.name)
+            transparent.add(name)
             continue
-        strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
-        count = products[op.name]
-        key = (op.type, seen.inputs, seen.outputs, seen.arguments, strategy, count)
+        count = products[name]
+        key = (seen.type, seen.inputs, seen.outputs, seen.arguments, strategy, count)
         if key not in known:
-            cuts = cuts_of(seen, sig, strategy, plan.settings.device_num)
+            cuts = cuts_of(seen, sig, strategy, plan.settings.device_num) if strategy is not None else {}
             known[key] = _operator_s(seen, sig, cuts, count, cluster)
         forward, backward = known[key]
-        total += forward * (1 + recomputed[op.name]) + backward
+        total += forward * (1 + recomputed[name]) + backward
     for node in local:
         if node.op in transparent:
             total += local_time_s(cluster, node.kind, sum(_traffic(program, node)))
     return total
+
+
+def _works(
+    graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None
+) -> Iterator[tuple[str, OpView, Signature, OpStrategy | None]]:
+    """All that does work, by its name in the program; what is inside an operator has local shapes and no strategy."""
+    for op in graph.ops:
+        seen = view(graph, op)
+        sig = signature(seen, rules)
+        if op.body is not None:
+            yield from ((*inner, None) for inner in work_inside(op, sig))
+        else:
+            strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
+            yield op.name, seen, sig, strategy
 
 
 def _operator_s(op: OpView, sig: Signature, cuts: Mapping[str, int], products: int, cluster: Cluster) -> tuple[float, float]:

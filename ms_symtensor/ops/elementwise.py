@@ -40,7 +40,7 @@ def swiglu(op: OpView) -> Signature:
 
 RULES = {
     # sums, signs and constant factors: the gradient reads nothing
-    **dict.fromkeys(("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "Muls", "StopGradient"), elementwise()),
+    **dict.fromkeys(("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "Muls"), elementwise()),
     # products and quotients
     "Mul": elementwise(keeps_inputs=(0, 1), bilinear=True),
     **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,))),

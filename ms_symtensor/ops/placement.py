@@ -8,17 +8,31 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature
+from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.ops.signature import Combine, Dims, FixedLayouts, OpView, Signature
+from ms_symtensor.tensor.extended_layout import ExtendedMap, cutting_axes, extended_layout
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 
 @dataclass(frozen=True)
+class LaidOut:
+    """A strategy given as MindSpore's Layout objects: one device matrix, a tensor map per input, and per output or None."""
+
+    device_matrix: tuple[int, ...]
+    inputs: tuple[ExtendedMap, ...]
+    outputs: tuple[ExtendedMap, ...] | None = None
+
+
+@dataclass(frozen=True)
 class OpStrategy:
-    """What `primitive.shard(inputs, outputs)` is given: slices per dim of every tensor input, and of the outputs or None."""
+    """What `primitive.shard(inputs, outputs)` is given: slices per dim of every tensor input, and of the outputs or None.
+
+    `laid_out` tells on which axes of which device matrix the slices lie, where the user said so with Layout objects.
+    """
 
     inputs: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, ...], ...] | None = None
+    laid_out: LaidOut | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,8 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
 
     Errors: InvalidStrategyError naming the operator and the rule that is broken, as MindSpore would reject it.
     """
+    if signature.layouts is not None:
+        return {}
     where = f"{op.name} ({op.type}): strategy {strategy.inputs}"
     entries = signature.entries or signature.inputs
     if len(strategy.inputs) != len(entries):
@@ -97,7 +113,14 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
 
 def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: int) -> Placement:
     """Layouts of all tensors of `op` on `device_num` devices, and the partial sum its forward pass leaves."""
+    if signature.layouts is not None:
+        return _given(op, signature.layouts, device_num)
     cuts = cuts_of(op, signature, strategy, device_num)
+    if strategy.laid_out is not None:
+        try:
+            return _on_axes(op, signature, strategy.laid_out, device_num)
+        except InputError as error:
+            raise InvalidStrategyError(f"{op.name} ({op.type}): {error}") from error
     matrix, axis_of = _device_matrix(signature, cuts, device_num)
 
     def layout(dims: Dims, shape: tuple[int, ...]) -> Layout:
@@ -127,6 +150,61 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
             f"{op.name} ({op.type}): MindSpore offers no output strategy {strategy.outputs} here"
         )
     return _scattered(op, signature, whole)
+
+
+def _given(op: OpView, layouts: FixedLayouts, device_num: int) -> Placement:
+    """The placement of an operator that the user laid out."""
+    for layout in (*layouts.inputs, *layouts.outputs):
+        if layout.device_num != device_num:
+            raise InvalidStrategyError(
+                f"{op.name} ({op.type}): its layouts are for {layout.device_num} devices, not for {device_num}"
+            )
+    return Placement(layouts.inputs, layouts.outputs, layouts.outputs, None)
+
+
+def _on_axes(op: OpView, signature: Signature, given: LaidOut, device_num: int) -> Placement:
+    """The placement under Layout objects: the user's device matrix and axes in the place of MindSpore's own choice."""
+    matrix = given.device_matrix
+    if math.prod(matrix) != device_num:
+        raise InvalidStrategyError(f"{op.name} ({op.type}): its layouts on {matrix} are not for {device_num} devices")
+    axes_of: dict[str, tuple[int, ...]] = {}
+    for dims, tensor_map in zip(signature.inputs, given.inputs, strict=True):
+        for dim, entry in zip(dims, tensor_map, strict=True):
+            axes = cutting_axes(entry, matrix)
+            if dim is not None and axes_of.setdefault(dim, axes) != axes:
+                raise InvalidStrategyError(
+                    f"{op.name} ({op.type}): dim {dim!r} lies on different device axes in two layouts; give it the same"
+                )
+
+    def maps(dims: Dims) -> ExtendedMap:
+        return tuple(axes_of.get(d, ()) if d else () for d in dims)
+
+    inputs = tuple(extended_layout(matrix, m, t.shape) for m, t in zip(given.inputs, op.inputs, strict=True))
+    computed = tuple(
+        extended_layout(matrix, maps(d), t.shape) for d, t in zip(signature.outputs, op.outputs, strict=False)
+    )
+    reduced = tuple(axis for d in signature.reduced for axis in axes_of.get(d, ()))
+    group = DeviceGroup(matrix, tuple(sorted(len(matrix) - 1 - a for a in reduced)))
+    partial = (
+        PartialSum(group, signature.combine, None, signature.partial_output, signature.partial_dtype) if reduced else None
+    )
+    if given.outputs is None:
+        return Placement(inputs, computed, computed, partial)
+    wanted = tuple(tuple(cutting_axes(e, matrix) for e in m) for m in given.outputs)
+    plain = maps(signature.outputs[0])
+    if wanted[0] == plain:
+        return Placement(inputs, computed, computed, partial)
+    scattered = tuple(
+        axes + reduced if d is not None and d == signature.scatter else axes
+        for d, axes in zip(signature.outputs[0], plain, strict=True)
+    )
+    if partial is None or wanted[0] != scattered:
+        raise InvalidStrategyError(
+            f"{op.name} ({op.type}): MindSpore offers no output layout {given.outputs[0]} here: its inputs give {plain}"
+        )
+    dim = signature.outputs[0].index(signature.scatter)
+    outputs = (extended_layout(matrix, wanted[0], op.outputs[0].shape), *computed[1:])
+    return Placement(inputs, computed, outputs, replace(partial, dim=dim))
 
 
 def _device_matrix(

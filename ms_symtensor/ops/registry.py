@@ -1,11 +1,13 @@
 """All signatures, by MindSpore's primitive name: the one place that says which operators are known."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
-from ms_symtensor.ops import attention, contraction, elementwise, indexing, loss, normalization, reduction, shape
-from ms_symtensor.ops.signature import OpView, Signature
+from ms_symtensor.ops import attention, contraction, elementwise, fixed, indexing, loss, normalization, reduction, shape
+from ms_symtensor.ops.signature import OpView, Signature, bind
+from ms_symtensor.tensor.graph import TensorType
 
 Rule = Callable[[OpView], Signature]
 
@@ -24,8 +26,26 @@ def merge(*families: Mapping[str, Rule]) -> dict[str, Rule]:
 @lru_cache(maxsize=1)
 def rules() -> Mapping[str, Rule]:
     """The rules that ship with ms_symtensor."""
-    families = (attention, contraction, elementwise, indexing, loss, normalization, reduction, shape)
+    families = (attention, contraction, elementwise, fixed, indexing, loss, normalization, reduction, shape)
     return merge(*(family.RULES for family in families))
+
+
+_registered: dict[str, Rule] = {}
+
+
+def register(name: str, rule: Rule | str, **properties: Any) -> None:
+    """Make the operator with primitive name `name` known in this process, e.g. one that you wrote yourself.
+
+    `rule` is a signature line, `"b s h, h -> b s h"`, whose further properties (fields of `Signature`: keeps_inputs, unit, …)
+    follow by name, or a function from an `OpView` to a `Signature`. InputError where the operator is known already.
+    """
+    if name in rules() or name in _registered:
+        raise InputError(f"operator {name!r} has a signature already: pass another one as rules={{{name!r}: rule}}")
+    _registered[name] = partial(_bound, rule, properties) if isinstance(rule, str) else rule
+
+
+def _bound(line: str, properties: Mapping[str, Any], op: OpView) -> Signature:
+    return bind(line, op.inputs, op.outputs, f"{op.name} ({op.type})", **properties)
 
 
 def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
@@ -33,11 +53,24 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
 
     Errors: UnknownOperatorError naming the operator, its shapes and how to add its line.
     """
-    rule = (extra or {}).get(op.type) or rules().get(op.type)
+    if op.body is not None:
+        return fixed.fixed(op, lambda inner: signature(inner, extra))
+    rule = (extra or {}).get(op.type) or _registered.get(op.type) or rules().get(op.type)
     if rule is None:
         shapes = ", ".join(map(str, op.inputs)), ", ".join(map(str, op.outputs))
         raise UnknownOperatorError(
-            f"operator {op.type} ({op.name}) has no signature: {shapes[0]} -> {shapes[1]}. Add its line to a file of "
-            f'ms_symtensor/ops, e.g. "{op.type}": line("... d -> ... d"), and list it in registry.py'
+            f"operator {op.type} ({op.name}) has no signature: {shapes[0]} -> {shapes[1]}. Add one line before you plan:"
+            f' ms_symtensor.register("{op.type}", "{_example(op)}"), one name per dim, the same name where dims are cut alike'
         )
     return rule(op)
+
+
+def _example(op: OpView) -> str:
+    """A line of the right form for `op`: its leading tensor's dims, everything else whole."""
+    first = [f"d{i}" for i in range(len(op.inputs[0].shape))] if op.inputs else []
+
+    def dims(tensor: TensorType) -> str:
+        same = op.inputs and tensor.shape == op.inputs[0].shape
+        return " ".join(first) if same else " ".join("1" for _ in tensor.shape)
+
+    return f"{', '.join(map(dims, op.inputs))} -> {', '.join(map(dims, op.outputs))}"

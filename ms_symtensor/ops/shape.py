@@ -13,6 +13,12 @@ def cast(op: OpView) -> Signature:
     return named(op, [dims], [dims], mesh=dims, shardable=False)
 
 
+def stop_gradient(op: OpView) -> Signature:
+    """Its input as it is, through which no gradient flows back."""
+    dims = dims_like(len(op.inputs[0].shape))
+    return named(op, [dims], [dims], mesh=dims, unit=Unit.NONE, shardable=False, differentiable=())
+
+
 def reshape(op: OpView) -> Signature:
     """Dims that a cut passes through: the major dim of every group of dims that keeps its number of elements.
 
@@ -173,6 +179,7 @@ def tile(op: OpView) -> Signature:
 
 RULES = {
     "Cast": cast,
+    "StopGradient": stop_gradient,
     "Reshape": reshape,
     "Transpose": transpose,
     "ExpandDims": expand_dims,

@@ -20,6 +20,7 @@ from functools import cached_property
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, Source, TensorType, TupleInput
+from ms_symtensor.tensor.layout import Layout
 
 Dims = tuple[str | None, ...]
 """Dim names of one tensor; None where a dim takes no part (size one, or broadcast)."""
@@ -48,7 +49,8 @@ class OpView:
     """An operator with the types of its tensors at hand: all that a rule may look at.
 
     `arguments` are the compile-time values among its inputs, in order. `positions` tells for every tensor input which of
-    the operator's inputs it is, for operators with optional tensors; empty means 0, 1, 2, ...
+    the operator's inputs it is, for operators with optional tensors; empty means 0, 1, 2, ... `body` is what an operator
+    written by the user does on one device.
     """
 
     type: str
@@ -58,6 +60,7 @@ class OpView:
     arguments: tuple[Attribute, ...]
     attributes: Mapping[str, Attribute]
     positions: tuple[int, ...] = ()
+    body: Graph | None = None
 
     def argument(self, position: int, name: str, default: Attribute = None) -> Attribute:
         """A compile-time argument: number `position` among the constant inputs, or else attribute `name`."""
@@ -80,6 +83,7 @@ def view(graph: Graph, op: Op) -> OpView:
         arguments,
         dict(op.attributes),
         tuple(i for i, _ in tensors),
+        op.body,
     )
 
 
@@ -88,6 +92,14 @@ def opened(source: Source) -> tuple[Source, ...]:
     return (
         tuple(part for item in source.items for part in opened(item)) if isinstance(source, TupleInput) else (source,)
     )
+
+
+@dataclass(frozen=True)
+class FixedLayouts:
+    """The layouts of an operator's tensors, where they are given and not derived from cuts."""
+
+    inputs: tuple[Layout, ...]
+    outputs: tuple[Layout, ...]
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,8 @@ class Signature:
       be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form. With
       `scatters_unasked` they are scattered even without an out_strategy, where that dim is whole and divides; with
       `scatters_whole_only` they cannot be where that dim is cut.
+    - `layouts`: those of an operator that the user laid out (`Morph`): it takes no strategy; `body` are the signatures of
+      what it does on one device, by operator.
     - `inner`: dims that are summed inside the operator although outputs have them (the norm of a cut vector); the partial
       sum is of the shape of output number `partial_output`, and of element type `partial_dtype` where that is another one.
     - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads; where `bilinear`, the gradient of
@@ -138,6 +152,8 @@ class Signature:
     inner: tuple[str, ...] = ()
     partial_output: int = 0
     partial_dtype: str | None = None
+    layouts: FixedLayouts | None = None
+    body: Mapping[str, "Signature"] | None = None
 
     @cached_property
     def cuttable(self) -> tuple[str, ...]:

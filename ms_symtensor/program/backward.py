@@ -5,6 +5,7 @@ AllReduce's gradient is AllReduce, AllGather's ReduceScatter, ReduceScatter's Al
 communication, and every parameter's gradient is summed over the copies of its slice at the end.
 """
 
+from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.forward import Forward, Weight
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.settings import Settings
@@ -13,6 +14,7 @@ from ms_symtensor.tensor.layout import DeviceGroup
 
 _MOVE_GRADIENT = {
     "AllReduce": "AllReduce", "AllGather": "ReduceScatter", "ReduceScatter": "AllGather", "AlltoAll": "AlltoAll",
+    "AlltoAllV": "AlltoAllV",
     "StridedSlice": "StridedSliceGrad", "Split": "Concat", "Concat": "SplitWithSize", "Reshape": "Reshape",
 }  # fmt: skip
 
@@ -146,45 +148,60 @@ class _Differentiator:
             uses.setdefault(weight.parameter, []).append(weight)
         for name, weights in uses.items():
             placement = self.half.parameters[name]
-            if not placement.requires_grad:
-                continue
-            found = []
-            for summed in (True, False):
-                parts = [g for w in weights if w.summed is summed for g in self.incoming.pop(w.used, [])]
-                self.builder.kept.update(parts)
-                if parts:
-                    found.append(self._synchronise_one(name, parts, placement, weights[0].block, summed))
-            if len(found) > 1:
-                whole = TensorType(placement.slice_shape, placement.dtype)
-                self._sync(name, weights[0].block, "AddN", tuple(found), whole)
+            if placement.requires_grad:
+                sync = _Synchroniser(self.builder, name, placement, weights[0].block, self.settings.gradient_fp32_sync)
+                sync.run([(w.summed, self.incoming.pop(w.used, [])) for w in weights])
 
-    def _synchronise_one(
-        self, name: str, parts: list[int], placement: ParameterPlacement, block: str | None, summed: bool
-    ) -> int:
-        used = self.builder.tensors[parts[0]].dtype
-        whole, share = placement.layout.slice_shape, placement.slice_shape
-        mirror = placement.mirror if summed else None
-        gradient = parts[0]
-        if len(parts) > 1:
-            gradient = self._sync(name, block, "AddN", tuple(parts), TensorType(whole, used))
-        summed_early = mirror is not None and used != placement.dtype and not self.settings.gradient_fp32_sync
-        if summed_early:
-            gradient = self._sync(name, block, "AllReduce", (gradient,), TensorType(whole, used), mirror)
-        if used != placement.dtype:
-            gradient = self._sync(name, block, "Cast", (gradient,), TensorType(whole, placement.dtype))
-        result = TensorType(share, placement.dtype)
-        if placement.shard > 1:
-            gradient = self._sync(name, block, "ReduceScatter", (gradient,), result, placement.gather)
-        if mirror is not None and not summed_early:
-            gradient = self._sync(name, block, "AllReduce", (gradient,), result, mirror)
+
+class _Synchroniser:
+    """Writes what happens to the gradient of one parameter between its users and the optimizer."""
+
+    def __init__(
+        self, builder: Builder, name: str, placement: ParameterPlacement, block: str | None, gradient_fp32_sync: bool
+    ) -> None:
+        self.builder, self.name, self.placement, self.block = builder, name, placement, block
+        self.sums_early = not gradient_fp32_sync and not placement.shared
+        """Whether gradients are summed in the type in use, before they are cast to that of the parameter."""
+
+    def run(self, arrived: list[tuple[bool, list[int]]]) -> None:
+        """`arrived`: for every use whether MindSpore sums its gradient, and the gradients that came back."""
+        done = []
+        for summed in (True, False):
+            mirror = self.placement.mirror if summed else None
+            parts = [self._stored(gradients, mirror) for s, gradients in arrived if s is summed and gradients]
+            if parts:
+                done.append(self._together([g for g, _ in parts], None if any(early for _, early in parts) else mirror))
+        if len(done) > 1:
+            self._node("AddN", tuple(done), self.placement.slice_shape, self.placement.dtype)
+
+    def _stored(self, gradients: list[int], mirror: DeviceGroup | None) -> tuple[int, bool]:
+        """The gradient of one use in the parameter's own type, and whether it was summed before."""
+        self.builder.kept.update(gradients)
+        whole, used = self.placement.layout.slice_shape, self.builder.tensors[gradients[0]].dtype
+        gradient = gradients[0] if len(gradients) == 1 else self._node("AddN", tuple(gradients), whole, used)
+        if used == self.placement.dtype:
+            return gradient, False
+        early = mirror is not None and self.sums_early
+        if early:
+            gradient = self._node("AllReduce", (gradient,), whole, used, mirror)
+        return self._node("Cast", (gradient,), whole, self.placement.dtype), early
+
+    def _together(self, parts: list[int], mirror: DeviceGroup | None) -> int:
+        shape, dtype = self.placement.layout.slice_shape, self.placement.dtype
+        gradient = parts[0] if len(parts) == 1 else self._node("AddN", tuple(parts), shape, dtype)
+        if self.placement.shard > 1:
+            shape = self.placement.slice_shape
+            gradient = self._node("ReduceScatter", (gradient,), shape, dtype, self.placement.gather)
+        if mirror is not None:
+            gradient = self._node("AllReduce", (gradient,), shape, dtype, mirror)
         return gradient
 
-    def _sync(
-        self, name: str, block: str | None, kind: str, inputs: tuple[int, ...], result: TensorType,
-        group: DeviceGroup | None = None,
+    def _node(
+        self, kind: str, inputs: tuple[int, ...], shape: tuple[int, ...], dtype: str, group: DeviceGroup | None = None
     ) -> int:
         (gradient,) = self.builder.node(
-            kind, inputs, (result,), op=name, role=Role.SYNC, phase=Phase.BACKWARD, group=group, parameter=name, block=block
-        )
+            kind, inputs, (TensorType(shape, dtype),), op=self.name, role=Role.SYNC, phase=Phase.BACKWARD, group=group,
+            parameter=self.name, block=self.block,
+        )  # fmt: skip
         self.builder.kept.add(gradient)
         return gradient

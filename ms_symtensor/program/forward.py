@@ -8,6 +8,7 @@ from ms_symtensor.ops.placement import OpStrategy, PartialSum, Placement, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.builder import Builder
+from ms_symtensor.program.inner import write_inside
 from ms_symtensor.program.parameters import is_summed
 from ms_symtensor.program.program import ParameterPlacement, Role
 from ms_symtensor.program.recomputation import Again
@@ -105,6 +106,8 @@ class _Writer:
         for op in self.graph.ops:
             if op.type == "Reshape":
                 self._reshape(op)
+            elif op.body is not None:
+                self._written_by_hand(op)
             elif not self.out.signatures[op.name].shardable:
                 self._transparent(op)
             else:
@@ -159,6 +162,25 @@ class _Writer:
             if grad and index == combined:
                 self.out.needs_gradient.add(made)
 
+    def _written_by_hand(self, op: Op) -> None:
+        """An operator whose function on slices the user wrote: its body takes its place."""
+        placement, sources = self.out.placements[op.name], self.graph.tensor_inputs(op)
+        inputs = [self._input(op, p, s, lay) for p, (s, lay) in enumerate(zip(sources, placement.inputs, strict=True))]
+        outputs = write_inside(
+            self.out.builder, op, self.out.signatures, self.out.needs_gradient, inputs, self.settings.device_num,
+            self.again.work(op), self.again.communication(op.block),
+        )  # fmt: skip
+        if len(outputs) != len(placement.outputs):
+            raise InvalidStrategyError(f"{op.name} returns {len(outputs)} tensors, but has {len(placement.outputs)} layouts")
+        for index, ((tensor, grad), layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
+            made = self.out.builder.tensors[tensor].shape
+            if made != layout.slice_shape:
+                raise InvalidStrategyError(
+                    f"{op.name}: its function returns {list(made)} on a device as output {index}, but the out_strategy says"
+                    f" {list(layout.slice_shape)}"
+                )
+            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op.block))
+
     def _combine(self, op: Op, placement: Placement, partial: PartialSum, tensor: int) -> int:
         kind = TensorType(placement.outputs[partial.output].slice_shape, op.outputs[partial.output].dtype)
         (combined,) = self.out.builder.node(
@@ -178,7 +200,7 @@ class _Writer:
         (tensor,) = self.out.builder.node(
             op.type, (value.tensor,), (kind,), op=op.name, block=op.block, again=self.again.work(op)
         )
-        grad = value.needs_gradient and "float" in kind.dtype
+        grad = value.needs_gradient and "float" in kind.dtype and self.out.signatures[op.name].differentiable is None
         self._define(OpOutput(op.name), Value(tensor, value.layout, grad, value.block))
 
     def _reshape(self, op: Op) -> None:
@@ -242,7 +264,9 @@ class _Writer:
     def _weight(self, op: Op, position: int, source: Source, root: ParameterRef) -> tuple[int, bool]:
         """A parameter, through the casts between it and `op`, gathered from its shares where the optimizer is sharded."""
         placement, builder = self.out.parameters[root.name], self.out.builder
-        trains = placement.requires_grad
+        trains = placement.requires_grad and not any(
+            self.graph.op_by_name[name].type == "StopGradient" for name in self._casts(source)
+        )
         # A gather's gradient sums whatever arrives; without one, uses that are summed and others are kept apart.
         summed = placement.shard > 1 or is_summed(op.type, position)
         known = self.weights.get((source, summed))
@@ -251,26 +275,37 @@ class _Writer:
         if (root, summed) not in self.stored:
             kind = TensorType(placement.slice_shape, placement.dtype)
             self.stored[root, summed] = builder.tensor(kind, kept=True)
-        tensor, dtype = self.stored[root, summed], placement.dtype
-        for cast in self._casts(source):
-            dtype = self.graph.op_by_name[cast].outputs[0].dtype
-            kind = TensorType(builder.tensors[tensor].shape, dtype)
-            (tensor,) = builder.node(
-                "Cast", (tensor,), (kind,), op=cast, role=Role.WEIGHT, parameter=root.name, once=True,
-                block=self.graph.op_by_name[cast].block,
-            )  # fmt: skip
-        if placement.shard > 1:
-            kind = TensorType(placement.layout.slice_shape, dtype)
-            (tensor,) = builder.node(
-                "AllGather", (tensor,), (kind,), op=op.name, role=Role.WEIGHT, group=placement.gather,
-                parameter=root.name, block=op.block, once=True,
-                again=self.again.gather(placement, is_cast=dtype != placement.dtype),
-            )  # fmt: skip
+        tensor, casts = self.stored[root, summed], self._casts(source)
+        if placement.shared:
+            tensor = self._cast(self._gathered(op, tensor, placement, root.name), casts, root.name)
+        else:
+            tensor = self._gathered(op, self._cast(tensor, casts, root.name), placement, root.name)
         self.out.weights[tensor] = Weight(root.name, tensor, op.block, summed)
         self.weights[source, summed] = tensor
         if trains:
             self.out.needs_gradient.add(tensor)
         return tensor, trains
+
+    def _cast(self, tensor: int, casts: list[str], parameter: str) -> int:
+        builder = self.out.builder
+        for cast in casts:
+            op = self.graph.op_by_name[cast]
+            kind = TensorType(builder.tensors[tensor].shape, op.outputs[0].dtype)
+            (tensor,) = builder.node(
+                op.type, (tensor,), (kind,), op=cast, role=Role.WEIGHT, parameter=parameter, once=True, block=op.block
+            )
+        return tensor
+
+    def _gathered(self, op: Op, tensor: int, placement: ParameterPlacement, parameter: str) -> int:
+        if placement.shard == 1:
+            return tensor
+        dtype = self.out.builder.tensors[tensor].dtype
+        (tensor,) = self.out.builder.node(
+            "AllGather", (tensor,), (TensorType(placement.layout.slice_shape, dtype),), op=op.name, role=Role.WEIGHT,
+            group=placement.gather, parameter=parameter, block=op.block, once=True,
+            again=self.again.gather(placement, is_cast=dtype != placement.dtype),
+        )  # fmt: skip
+        return tensor
 
     def _casts(self, source: Source) -> list[str]:
         chain: list[str] = []

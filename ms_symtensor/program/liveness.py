@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from ms_symtensor.program.program import Node, Phase, Program
 
-VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "Depend", "TupleGetItem", "Load", "MakeTuple", "UpdateState"})
+VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "StopGradient", "Depend", "TupleGetItem", "Load", "MakeTuple", "UpdateState"})
 """Kinds of node that move no data: their output is their first input under another shape."""
 
 

@@ -6,6 +6,7 @@ it, the copies share the weight along dim 0: an AllGather before use, a ReduceSc
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ms_symtensor.errors import InvalidStrategyError
@@ -43,8 +44,7 @@ def place_parameter(
     plain = ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, mirror=mirror, unsummed=unsummed)
     if settings.optimizer_level is OptimizerLevel.NONE or copies.size == 1 or not layout.shape:
         return plain
-    local_B = math.prod(layout.slice_shape) * parameter.type.size_B / max(parameter.type.element_num, 1)
-    if local_B < settings.parallel_optimizer_threshold_KB * KIB:
+    if parameter.type.size_B < settings.parallel_optimizer_threshold_KB * KIB:  # the whole one, not its slice
         return plain
     wanted = settings.optimizer_weight_shard_size
     shard = copies.size if wanted == -1 else min(wanted, copies.size)
@@ -100,3 +100,18 @@ def is_synchronised(placement: ParameterPlacement, rank: int = 0) -> bool:
     if placement.gather is not None:
         reached = {r for g in reached for r in placement.gather.ranks(g)}
     return reached == copies
+
+
+def require_synchronised(parameters: Mapping[str, ParameterPlacement], device_num: int) -> None:
+    """InvalidStrategyError naming the first trainable parameter that would train wrongly without a word from MindSpore."""
+    for name, placement in parameters.items():
+        if placement.requires_grad and not all(is_synchronised(placement, rank) for rank in range(device_num)):
+            raise InvalidStrategyError(
+                f"parameter {name}: MindSpore would not sum its gradient over exactly the ranks that hold the same slice. "
+                + (
+                    "It never does for a weight that Transpose, Embedding or an attention's keys and values read: use the weight "
+                    "directly (MatMul with transpose_b=True), or let the optimizer shard it over all its copies"
+                    if placement.unsummed
+                    else "It places the shards of an optimizer_weight_shard_size by rank, whatever the layout: use -1, all copies"
+                )
+            )

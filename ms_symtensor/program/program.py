@@ -7,7 +7,11 @@ from enum import Enum
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
-COLLECTIVES = frozenset({"AllReduce", "AllGather", "ReduceScatter", "AlltoAll"})
+COLLECTIVES = frozenset({"AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "AlltoAllV"})
+
+
+UNKNOWN_B = -1
+"""In the place of bytes that are known at run time only (AlltoAllV with computed sizes)."""
 
 
 class Phase(Enum):
@@ -24,6 +28,7 @@ class Role(Enum):
     MOVE = "move"  # a tensor goes from its producer's layout to its consumer's
     WEIGHT = "weight"  # a parameter is cast or gathered before use
     SYNC = "sync"  # a parameter's gradient is brought together
+    INNER = "inner"  # a collective or Reshape that the user wrote inside an operator
     ADD = "add"  # gradients of several users of one tensor meet
 
 
@@ -53,7 +58,8 @@ class ParameterPlacement:
     """Where a parameter lives: its layout, and the optimizer sharding of the copies (None: not sharded).
 
     `gather` holds the ranks that share one copy; `mirror` those over which the (scattered) gradient is summed. `unsummed`:
-    there is a use whose gradient MindSpore leaves out of that sum.
+    there is a use whose gradient MindSpore leaves out of that sum. A `shared` parameter has several users: it is gathered, and
+    its gradient summed, once, in the type it is stored in; otherwise a Cast to the type in use comes before the gather.
     """
 
     layout: Layout
@@ -63,6 +69,7 @@ class ParameterPlacement:
     gather: DeviceGroup | None = None
     mirror: DeviceGroup | None = None
     unsummed: bool = False
+    shared: bool = False
 
     @property
     def slice_shape(self) -> tuple[int, ...]:
@@ -73,7 +80,10 @@ class ParameterPlacement:
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective as people and compilers count them: `size_B` is the larger of its local input and output."""
+    """A collective as people and compilers count them.
+
+    `size_B` is the larger of its local input and output, UNKNOWN_B where one of them is known at run time only.
+    """
 
     kind: str
     ranks: tuple[int, ...]
@@ -85,6 +95,8 @@ class Collective:
 
     @property
     def size_B(self) -> int:
+        if not (self.input_type.is_known and self.output_type.is_known):
+            return UNKNOWN_B
         return max(self.input_type.size_B, self.output_type.size_B)
 
 
@@ -101,6 +113,11 @@ class Program:
     nodes: tuple[Node, ...]
     parameters: Mapping[str, ParameterPlacement]
     kept: frozenset[int]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all sizes are known before the program runs."""
+        return all(t.is_known for t in self.tensors)
 
     def collectives(self, rank: int = 0) -> tuple[Collective, ...]:
         """The collectives that `rank` takes part in, in order."""

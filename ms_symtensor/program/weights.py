@@ -1,6 +1,7 @@
 """Which layout the operators want their parameters in."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import Placement
@@ -42,8 +43,15 @@ def place_parameters(
         if parameter.name in uses:
             summed = {is_summed(op.type, position) for op, position, _ in uses[parameter.name]}
             layout = uses[parameter.name][0][2]
-            placed[parameter.name] = place_parameter(parameter, layout, settings, True in summed, False in summed)
+            found = place_parameter(parameter, layout, settings, True in summed, False in summed)
+            placed[parameter.name] = replace(found, shared=_is_shared(graph, parameter.name))
     return placed
+
+
+def _is_shared(graph: Graph, name: str) -> bool:
+    """Whether a parameter has several users; Casts to the same type are one."""
+    users = graph.users.get(ParameterRef(name), ())
+    return len({op.outputs[0].dtype if op.type == "Cast" else op.name for op, _ in users}) > 1
 
 
 def _uses(

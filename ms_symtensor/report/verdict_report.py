@@ -3,7 +3,9 @@
 from typing import Any
 
 from ms_symtensor.bridge.audit import Audit
+from ms_symtensor.bridge.comparison import Comparison
 from ms_symtensor.bridge.verify import Verdict
+from ms_symtensor.program.program import UNKNOWN_B
 from ms_symtensor.report.text import seconds, share, size, table
 
 SHOWN = 20
@@ -29,8 +31,8 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
             "compiled": found and found.compiled_parameters_B,
         },
         "activation_peak_B": {
-            "predicted": found and found.predicted_activations_B,
-            "compiled": found and found.compiled_activations_B,
+            "predicted": found and _known(found.predicted_activations_B),
+            "compiled": found and _known(found.compiled_activations_B),
         },
         "rank": verdict.rank,
         "mindspore": verdict.mindspore,
@@ -49,16 +51,11 @@ def verdict_text(verdict: Verdict) -> str:
         rows = [("gradients", f"NOT summed over the ranks of their slice: {names}")]
     found = verdict.comparison
     if found is not None:
-        activations = found.predicted_activations_B - found.compiled_activations_B
         equal = "equal in kind, ranks and bytes" if found.equal else f"{len(found.differences)} differences"
         rows += [
             ("collectives", f"{found.predicted_collectives} predicted, {found.compiled_collectives} compiled: {equal}"),
             ("parameters", _pair(found.predicted_parameters_B, found.compiled_parameters_B)),
-            (
-                "activations",
-                _pair(found.predicted_activations_B, found.compiled_activations_B)
-                + f" ({share(abs(activations), found.compiled_activations_B) or '0 %'} apart)",
-            ),
+            ("activations", _activations(found)),
         ]
     lines = [head, table([("program", "accepted"), *rows])]
     if verdict.reason:
@@ -83,8 +80,8 @@ def audit_json(audit: Audit) -> dict[str, Any]:
                 "phase": c.phase,
                 "ranks": list(c.ranks),
                 "count": c.count,
-                "size_B": c.size_B,
-                "time_s": c.time_s,
+                "size_B": _known(c.size_B),
+                "time_s": None if c.size_B == UNKNOWN_B else c.time_s,
             }
             for c in audit.costs
         ],
@@ -105,8 +102,8 @@ def audit_text(audit: Audit) -> str:
             c.kind,
             str(len(c.ranks)),
             str(c.count),
-            size(c.size_B),
-            seconds(c.time_s),
+            "at run time" if c.size_B == UNKNOWN_B else size(c.size_B),
+            "unknown" if c.size_B == UNKNOWN_B else seconds(c.time_s),
             share(c.time_s, total_s),
         )
         for c in audit.costs[:SHOWN]
@@ -121,6 +118,18 @@ def audit_text(audit: Audit) -> str:
         lines += ["", "Without a strategy, so that MindSpore cuts their leading dim by all devices:"]
         lines += [f"  {name}" for name in audit.without_strategy[:SHOWN]]
     return "\n".join(lines)
+
+
+def _activations(found: Comparison) -> str:
+    if UNKNOWN_B in (found.predicted_activations_B, found.compiled_activations_B):
+        return "not compared: some sizes are known at run time only"
+    apart = abs(found.predicted_activations_B - found.compiled_activations_B)
+    pair = _pair(found.predicted_activations_B, found.compiled_activations_B)
+    return pair + f" ({share(apart, found.compiled_activations_B) or '0 %'} apart)"
+
+
+def _known(size_B: int) -> int | None:
+    return None if size_B == UNKNOWN_B else size_B
 
 
 def _pair(predicted_B: int, compiled_B: int) -> str:

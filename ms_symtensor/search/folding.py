@@ -53,7 +53,7 @@ def fold(graph: Graph) -> Fold:
 
 def _form(graph: Graph, op: Op) -> tuple:
     types = tuple(graph.type_of(s) for s in graph.tensor_inputs(op))
-    return (op.type, types, op.outputs, op.attributes, tuple(type(s).__name__ for s in op.inputs))
+    return (op.type, types, op.outputs, op.attributes, tuple(type(s).__name__ for s in op.inputs), op.body)
 
 
 def repeated_blocks(graph: Graph, folded: Fold) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """The true peak memory of a plan, found on a short network and carried on to the full depth.
 
-The live bytes of a chain of equal blocks are known everywhere from a program with two recomputed and three plain blocks: further
-blocks of either kind, put before the last of their kind, only add what each of them keeps until the backward pass, and only
-while they wait for it. (Three plain ones: the first does not keep what it moves of the recomputed block before it.)
+The live bytes of a chain of equal blocks are known everywhere from a program with three recomputed and three plain blocks:
+further blocks of either kind, put before the last of their kind, only add what the middle one keeps until the backward pass,
+and only while they wait for it. (The first and the last of a kind may keep other tensors, since what a block moves or casts
+for the next one is kept or not with either of the two.)
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,8 @@ from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.folding import Fold, repeated_blocks, shorten
 from ms_symtensor.tensor.graph import Graph
 
-RECOMPUTED, PLAIN = 2, 3
-"""Blocks of either kind in the longest short program."""
+EACH = 3
+"""Blocks of either kind (plain, recomputed) in the longest short program."""
 
 Peak = tuple[int, int]
 """Bytes of activations at the peak, and of communication buffers."""
@@ -27,7 +28,7 @@ Peak = tuple[int, int]
 
 @dataclass(frozen=True)
 class ShortGraphs:
-    """A network with up to RECOMPUTED + PLAIN of its repeated blocks, and what its operators mean."""
+    """A network with up to 2 EACH of its repeated blocks, and what its operators mean."""
 
     blocks: tuple[str, ...]
     by_length: Mapping[int, tuple[Graph, Meanings]]
@@ -36,8 +37,7 @@ class ShortGraphs:
 def short_graphs(graph: Graph, folded: Fold, known: Meanings) -> ShortGraphs:
     """The short networks of `graph`, whose operators mean what `known` says; where it has few blocks, itself."""
     blocks = repeated_blocks(graph, folded)
-    longest = RECOMPUTED + PLAIN
-    lengths = [len(blocks)] if len(blocks) <= longest else range(RECOMPUTED, longest + 1)
+    lengths = [len(blocks)] if len(blocks) <= 2 * EACH else range(EACH, 2 * EACH + 1)
     shorts = {n: shorten(graph, folded, n) for n in lengths}
     return ShortGraphs(blocks, {n: (short, known) for n, short in shorts.items()})
 
@@ -54,11 +54,11 @@ class PeakMemory:
     def of(self, recomputed: int) -> Peak:
         """The peak with the first `recomputed` blocks recomputed."""
         blocks = len(self.shorts.blocks)
-        if blocks <= RECOMPUTED + PLAIN:
+        if blocks <= 2 * EACH:
             short = self._short(blocks - recomputed, recomputed)
             return max(short.live_B, default=0), short.buffers_B
         plain = blocks - recomputed
-        first, second = min(plain, PLAIN), min(recomputed, RECOMPUTED)
+        first, second = min(plain, EACH), min(recomputed, EACH)
         short = self._short(first, second)
         return short.peak_B(plain - first, recomputed - second), short.buffers_B
 
@@ -112,6 +112,6 @@ def _measure(program: Program, blocks: tuple[str, ...], recomputed: int) -> _Sho
     return _Short(
         tuple(live_B(alive, sizes, len(steps))),
         tuple(waits.get(n.block or "", 2) for n in program.nodes),
-        (kept.get(again[-1], 0) if again else 0, kept.get(plain[1], 0) if len(plain) > 1 else 0),
+        (kept.get(again[1], 0) if len(again) > 1 else 0, kept.get(plain[1], 0) if len(plain) > 1 else 0),
         buffers_B(program),
     )

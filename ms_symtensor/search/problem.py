@@ -29,7 +29,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.gradients import gradient_users, is_kept, sends_gradient
 from ms_symtensor.program.parameters import is_synchronised, place_parameter
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.program import ParameterPlacement, Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
 from ms_symtensor.search.fan_out import FanOut
@@ -203,7 +203,7 @@ def _transparent_terms(
     """Casts of activations, in the layout of the tensor they cast; and the additions where gradients of several users meet."""
     found: Counter[tuple] = Counter()
     for op in graph.ops:
-        if op.name in known.index or op.type == "Reshape":
+        if op.name in known.index or op.type in ("Reshape", "StopGradient"):
             continue
         source = graph.tensor_inputs(op)[0]
         end = maker_of(graph, known, source)
@@ -412,20 +412,38 @@ def _priced(cluster: Cluster, use: ParameterUse, layout: Layout, settings: Setti
         return math.inf, 0.0
     if parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
         return math.inf, 0.0
-    first, *more = use.reads
-    cost = parameter_cost(cluster, placement, settings, first.dtype, first.in_gradient)
+    if len(use.reads) > 1:
+        return _shared(cluster, use, placement, settings)
+    (read,) = use.reads
+    cost = parameter_cost(cluster, placement, settings, read.dtype, read.in_gradient)
     time = cost.synchronisation_s + cost.gather_s + cost.update_s
-    memory = cost.weight_B + cost.gradient_B + cost.states_B + cost.used_B
-    for read in more:
-        again = parameter_cost(cluster, placement, settings, read.dtype, read.in_gradient)
-        time, memory = time + again.gather_s, memory + again.used_B
     share = cost.weight_B // size_B(placement.dtype)
-    whole = share * placement.shard
-    time += sum(local_time_s(cluster, "Cast", cost.weight_B + share * size_B(r.dtype)) for r in use.reads if r.casts)
-    if parameter.requires_grad:
-        if first.casts:
-            time += local_time_s(cluster, "Cast", whole * (size_B(first.dtype) + size_B(placement.dtype)))
-        if sum(r.users for r in use.reads) > 1:
-            added_B = whole * (size_B(first.dtype) + sum(r.users * size_B(r.dtype) for r in use.reads))
-            time += local_time_s(cluster, "AddN", added_B)
+    whole, stored, used = share * placement.shard, size_B(placement.dtype), size_B(read.dtype)
+    if read.casts:
+        time += local_time_s(cluster, "Cast", share * (stored + used))
+        if parameter.requires_grad:
+            time += local_time_s(cluster, "Cast", whole * (used + stored))
+    if parameter.requires_grad and read.users > 1:
+        time += local_time_s(cluster, "AddN", (read.users + 1) * whole * used)
+    return time, float(cost.weight_B + cost.gradient_B + cost.states_B + cost.used_B)
+
+
+def _shared(
+    cluster: Cluster, use: ParameterUse, placement: ParameterPlacement, settings: Settings
+) -> tuple[float, float]:
+    """As `_priced`, of a parameter in use in several element types: gathered, and its gradients summed, as it is stored."""
+    cost = parameter_cost(cluster, placement, settings, placement.dtype, in_gradient=False)
+    time = cost.synchronisation_s + cost.gather_s + cost.update_s
+    memory = cost.weight_B + cost.gradient_B + cost.states_B
+    whole, stored = cost.weight_B // size_B(placement.dtype) * placement.shard, size_B(placement.dtype)
+    for read in use.reads:
+        used = size_B(read.dtype)
+        if read.casts:
+            directions = 1 + (use.parameter.requires_grad and read.users > 0)
+            time += directions * local_time_s(cluster, "Cast", whole * (stored + used))
+        if read.in_gradient and (read.casts or placement.shard > 1):
+            memory += whole * used
+    users = sum(read.users for read in use.reads)
+    if use.parameter.requires_grad and users > 1:
+        time += local_time_s(cluster, "AddN", (users + 1) * whole * stored)
     return time, float(memory)

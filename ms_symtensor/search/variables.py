@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.inner import inner_seconds
 from ms_symtensor.cost.move import local_time_s, node_cost
 from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of
@@ -81,10 +82,15 @@ def variables(
         if not sig.shardable:
             continue
         products = gradient_inputs(graph, signatures, gradients, members[0].name)
-        key = (seen.type, seen.inputs, seen.outputs, seen.arguments, tuple(seen.attributes.items()), products)
+        key = (seen.type, seen.inputs, seen.outputs, seen.arguments, tuple(seen.attributes.items()), products, seen.body)
         if key not in same:
             chosen = candidates(seen, sig, mesh)
-            same[key] = (chosen, _own_costs(seen, sig, chosen, products, cluster, math.prod(mesh)))
+            if sig.body is None:
+                same[key] = (chosen, _own_costs(seen, sig, chosen, products, cluster, math.prod(mesh)))
+            else:
+                trains = [s in gradients for s in graph.tensor_inputs(members[0])]
+                seconds = inner_seconds(members[0], sig, trains, cluster, math.prod(mesh))
+                same[key] = (chosen, tuple(np.array([t]) for t in seconds))
         chosen, (forward, backward) = same[key]
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)

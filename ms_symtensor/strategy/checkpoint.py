@@ -96,7 +96,7 @@ def _strategies(graph: Graph, plan: StagePlan) -> dict[str, Any]:
     for op in graph.ops:
         seen = view(graph, op)
         sig = signature(seen)
-        if not sig.shardable:
+        if not sig.shardable or op.body is not None:
             continue
         read = [root.name for s in graph.tensor_inputs(op) if isinstance(root := _root(graph, s), ParameterRef)]
         if read:

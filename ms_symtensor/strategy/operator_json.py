@@ -49,7 +49,7 @@ def operator_strategy(graph: Graph, plan: StagePlan, scope: str | None = None) -
         if op.type == "Reshape":
             # MindSpore wants an entry, and then takes the layouts of a Reshape from its neighbours.
             strategy = OpStrategy(tuple((1,) * len(t.shape) for t in seen.inputs))
-        elif sig.shardable:
+        elif sig.shardable and op.body is None:
             strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
         else:
             continue

@@ -20,6 +20,8 @@ def strategies_by_primitive(graph: Graph, plan: StagePlan) -> dict[tuple[str, ..
     """
     users: dict[tuple[str, ...], list[Op]] = {}
     for op in graph.ops:
+        if op.body is not None:
+            continue  # it keeps the layouts that it was given
         if op.primitive:
             users.setdefault((*op.cell, op.primitive), []).append(op)
         elif op.name in plan.strategies:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.dtype import size_B
 
 Attribute = bool | int | float | str | None | tuple["Attribute", ...]
@@ -19,7 +20,7 @@ Attribute = bool | int | float | str | None | tuple["Attribute", ...]
 
 @dataclass(frozen=True)
 class TensorType:
-    """Shape and element type of a tensor, e.g. `TensorType((4096, 11008), "float16")`."""
+    """Shape and element type of a tensor, e.g. `TensorType((4096, 11008), "float16")`; -1 for what is known at run time only."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -29,7 +30,15 @@ class TensorType:
         return math.prod(self.shape)
 
     @property
+    def is_known(self) -> bool:
+        """Whether the shape is known before the network runs."""
+        return all(n >= 0 for n in self.shape)
+
+    @property
     def size_B(self) -> int:
+        """Bytes; InputError where they are known at run time only."""
+        if not self.is_known:
+            raise InputError(f"the size of a tensor {self} is known at run time only: it cannot be priced or planned")
         return self.element_num * size_B(self.dtype)
 
     def __str__(self) -> str:
@@ -92,6 +101,9 @@ class Op:
     `cell` is the path of attribute names from the network to the Python object that owns the primitive and
     `primitive` the attribute under which it stands there; both empty for an operator made on the fly (`x + y`), which
     cannot be given a strategy. `block` names the instance of a repeated block it belongs to (`"layers.3"`), or is None.
+
+    `body` is what an operator that the user wrote in pieces (`Morph`) does on one device: local shapes, its inputs the
+    operator's tensors in order, its collectives with the `ranks` of the group.
     """
 
     name: str
@@ -102,6 +114,7 @@ class Op:
     cell: tuple[str, ...] = ()
     primitive: str = ""
     block: str | None = None
+    body: "Graph | None" = None
 
     def attribute(self, name: str, default: Attribute = None) -> Attribute:
         return dict(self.attributes).get(name, default)

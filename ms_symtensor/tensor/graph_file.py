@@ -123,6 +123,8 @@ def _op_to_json(op: Op) -> dict[str, Any]:
         data["primitive"] = op.primitive
     if op.block is not None:
         data["block"] = op.block
+    if op.body is not None:
+        data["body"] = to_json(op.body)
     return data
 
 
@@ -137,6 +139,7 @@ def _op_from_json(data: dict[str, Any]) -> Op:
         cell=tuple(_text(part) for part in data.get("cell", ())),
         primitive=_text(data.get("primitive", "")),
         block=None if block is None else _text(block),
+        body=from_json(data["body"], f"the body of {data['name']}") if "body" in data else None,
     )
 
 

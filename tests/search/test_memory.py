@@ -30,26 +30,24 @@ def found_and_true(of, settings, choice, recomputed):
 
 
 @pytest.mark.parametrize("model", ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large"))
-@pytest.mark.parametrize("attention", ("flash", "self"))
-def test_zoo_models(model, attention):
-    of = problem(small_graph(model, num_layers=7, attention=attention), A2, (2, 2, 2))
-    for settings in settings_of(8):
-        terms = parameter_terms(of, settings)
-        for price_s_per_B in (0.0, 1e-10):
-            choice = minimise(of.sizes, factors(of, terms, 0.0, price_s_per_B), of.order).assignment
-            for recomputed in (0, 1, 2, 3, 5, 6, 7):
-                found, true = found_and_true(of, settings, choice, recomputed)
-                assert found == true, (settings.optimizer_level, recomputed)
+@pytest.mark.parametrize("level, price_s_per_B, attention", ((0, 0.0, "flash"), (1, 1e-10, "self"), (2, 0.0, "flash")))
+def test_zoo_models(model, level, price_s_per_B, attention):
+    of = problem(small_graph(model, num_layers=9, attention=attention), A2, (2, 2, 2))
+    settings = settings_of(8)[level]
+    choice = minimise(of.sizes, factors(of, parameter_terms(of, settings), 0.0, price_s_per_B), of.order).assignment
+    for recomputed in (0, 1, 4, 8, 9):
+        found, true = found_and_true(of, settings, choice, recomputed)
+        assert found == true, recomputed
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_strategies(seed):
     draw = random.Random(seed)
-    of = problem(repeated_network(draw, 7), A2, (2, 2))
+    of = problem(repeated_network(draw, 9), A2, (2, 2))
     settings = settings_of(4)[0]
     for _ in range(4):
         choice = tuple(draw.randrange(size) for size in of.sizes)
-        found, true = found_and_true(of, settings, choice, draw.randrange(8))
+        found, true = found_and_true(of, settings, choice, draw.randrange(10))
         assert found == true
 
 

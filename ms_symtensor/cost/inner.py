@@ -1,0 +1,52 @@
+"""What an operator that the user wrote (`Morph`) costs: the operators and collectives inside it, at the shapes of one device."""
+
+from collections.abc import Iterator, Sequence
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.move import node_cost
+from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.ops.signature import OpView, Signature, view
+from ms_symtensor.program.builder import Builder
+from ms_symtensor.program.inner import inner_name, write_inside
+from ms_symtensor.program.program import Role
+from ms_symtensor.tensor.graph import Op, TensorType
+
+
+def work_inside(op: Op, sig: Signature) -> Iterator[tuple[str, OpView, Signature]]:
+    """The operators inside `op` that do work: name in the program, view and signature, whose dims are not cut any more."""
+    assert op.body is not None and sig.body is not None
+    for inner in op.body.ops:
+        if inner.name in sig.body:
+            yield inner_name(op, inner), view(op.body, inner), sig.body[inner.name]
+
+
+def inner_seconds(
+    op: Op, sig: Signature, trains: Sequence[bool], cluster: Cluster, device_num: int
+) -> tuple[float, float]:
+    """Seconds forward and backward of all that is inside `op`; `trains` tells of its inputs which have a gradient."""
+    assert sig.layouts is not None
+    builder, needs = Builder(), set[int]()
+    seen = {name: (of, its) for name, of, its in work_inside(op, sig)}
+    given = []
+    for kind, layout, grad in zip(op.body.inputs if op.body else (), sig.layouts.inputs, trains, strict=True):
+        tensor = builder.tensor(TensorType(layout.slice_shape, kind[1].dtype))
+        given.append((tensor, grad))
+        if grad:
+            needs.add(tensor)
+    write_inside(builder, op, {op.name: sig}, needs, given, device_num, False, False)
+    forward = backward = 0.0
+    for node in builder.nodes:
+        has_gradient = any(t in needs for t in node.outputs)
+        if node.role is Role.WORK:
+            of, its = seen[node.op]
+            chosen = range(len(node.inputs)) if its.differentiable is None else its.differentiable
+            products = len({node.inputs[p] for p in chosen if node.inputs[p] in needs}) if has_gradient else 0
+            cost = evaluate(of, its, products, [{}], cluster)
+            forward += float(cost.forward_s[0])
+            backward += float(cost.backward_s[0]) if products else 0.0
+            continue
+        sizes = [sum(builder.tensors[t].size_B for t in tensors) for tensors in (node.inputs, node.outputs)]
+        seconds = node_cost(cluster, node.kind, node.group, *sizes).time_s
+        forward += seconds
+        backward += seconds if has_gradient else 0.0
+    return forward, backward

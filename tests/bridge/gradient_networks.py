@@ -1,0 +1,56 @@
+"""Networks that use a weight in ways in which its gradient may go unsummed. MindSpore reads their source."""
+
+import mindspore as ms
+from mindspore import Parameter, nn, ops
+from mindspore.common.initializer import initializer
+
+ROWS, IN, OUT = 32, 128, 64
+
+
+class Weights(nn.Cell):
+    """x [ROWS, IN] -> scalar, with a weight [OUT, IN] and one that takes no part."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = Parameter(initializer("normal", (8, 8), ms.float32), name="unused")
+        self.w = Parameter(initializer("normal", (OUT, IN), ms.float32), name="w")
+        self.b = Parameter(initializer("normal", (8, 8), ms.float32), name="b")
+        self.plain, self.matmul = ops.MatMul(), ops.MatMul(transpose_b=True)
+        self.transpose, self.cast, self.reshape = ops.Transpose(), ops.Cast(), ops.Reshape()
+        self.relu, self.add, self.sum, self.gather = ops.ReLU(), ops.Add(), ops.ReduceSum(), ops.Gather()
+
+
+class Direct(Weights):
+    def construct(self, x):
+        return self.sum(self.matmul(x, self.w))
+
+
+class Transposed(Weights):
+    def construct(self, x):
+        return self.sum(self.plain(x, self.transpose(self.w, (1, 0))))
+
+
+class Both(Weights):
+    def construct(self, x):
+        return self.sum(self.add(self.plain(x, self.transpose(self.w, (1, 0))), self.matmul(x, self.w)))
+
+
+class ThroughAnOperator(Weights):
+    def construct(self, x):
+        return self.sum(self.plain(x, self.transpose(self.relu(self.w), (1, 0))))
+
+
+class Twice(Weights):
+    def construct(self, x):
+        return self.sum(self.add(self.matmul(x, self.w), self.matmul(self.relu(x), self.w)))
+
+
+class Reshaped(Weights):
+    def construct(self, x):
+        return self.sum(self.add(self.matmul(x, self.w), self.reshape(self.b, (OUT,))))
+
+
+class Tied(Weights):
+    def construct(self, x):
+        rows = self.cast(self.gather(self.w, self.cast(self.sum(x, 1), ms.int32), 0), ms.float16)
+        return self.sum(self.cast(self.matmul(rows, self.cast(self.w, ms.float16)), ms.float32))

@@ -1,0 +1,19 @@
+"""Predicted programs equal compiled ones: the 20 sample cases of benchmarks/exactness.py."""
+
+import pytest
+
+from benchmarks.exactness import is_near, line, run_model
+from benchmarks.exactness_cases import SAMPLE, small_config_of
+
+
+def test_there_are_twenty():
+    assert sum(map(len, SAMPLE.values())) == 20
+
+
+@pytest.mark.parametrize("model", SAMPLE)
+def test_prediction_equals_program(model):
+    for result in run_model(model, small_config_of(model), SAMPLE[model]):
+        assert result["accepted"], line(result)
+        assert result["differences"] == [], line(result)
+        assert result["parameters_equal"] and result["unsynchronised_equal"], line(result)
+        assert is_near(result), line(result)

@@ -1,0 +1,174 @@
+"""The plan: optimal where brute force can tell, within its limits, the same in every process."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.brute_force import disagreement, disagreement_under_limits, random_case, repeated_case
+from benchmarks.small_networks import Network
+from model_zoo.builder import build_graph
+from model_zoo.dimensions import dimensions_of
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.step import price
+from ms_symtensor.errors import InfeasibleError, InputError, UnknownOperatorError
+from ms_symtensor.ops.placement import cuts_of
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import view
+from ms_symtensor.program.partition import partition
+from ms_symtensor.search.plan import plan
+from tests.strategy.plans import small_graph
+
+A2 = load("atlas_800t_a2")
+ROOT = Path(__file__).parents[2]
+
+
+def planned(graph, device_num=8, **more):
+    return plan(graph, A2, device_num=device_num, global_batch_size=8, seq_length=128, **more)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_combination_of_strategies_is_faster(seed):
+    graph, device_num = random_case(random.Random(seed), 150)
+    assert disagreement(graph, A2, device_num) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_combination_is_faster_in_repeated_blocks(seed):
+    graph, device_num = repeated_case(random.Random(seed), 150)
+    assert disagreement(graph, A2, device_num) is None
+
+
+@pytest.mark.parametrize("device_num", (2,))
+def test_three_readers_of_one_tensor(device_num):
+    net = Network()
+    x = net.matmul(net.input(2048, 1026), 514)
+    q, k, v = net.matmul(x, 514), net.unary("SiLU", x), net.unary("Tanh", x)
+    graph = net.graph(net.binary("Add", net.binary("Mul", q, k), v))
+    assert disagreement(graph, A2, device_num) is None
+
+
+def test_an_embedding_tied_to_the_head():
+    net = Network()
+    ids = net.input(4096, dtype="int32")
+    x = net.embedding(ids, 8192, 1026)
+    table = net.emit.parameter("w0", (8192, 1026), "bfloat16")
+    graph = net.graph(net.product(net.unary("SiLU", x), table))
+    assert disagreement(graph, A2, 2) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_under_memory_limits_the_gap_holds(seed):
+    draw = random.Random(seed)
+    graph, device_num = repeated_case(draw, 150)
+    wrong = disagreement_under_limits(graph, A2, device_num, draw)
+    assert [w for w in wrong if "nothing found" not in w] == []
+
+
+@pytest.mark.parametrize("model", ("llama2_7b", "gpt2_xl", "bert_large"))
+def test_the_prediction_is_the_price_of_the_partitioned_program(model):
+    graph = small_graph(model, num_layers=4)
+    found = planned(graph)
+    cost = price(graph, found.stage, partition(graph, found.stage), A2)
+    assert found.prediction.time_s == cost.time_s
+    assert found.prediction.memory_B == cost.memory_B
+    assert found.prediction.fits
+    assert set(found.stage.strategies) == {op.name for op in graph.ops if signature(view(graph, op)).shardable}
+
+
+@pytest.mark.parametrize("model", ("llama2_7b", "bert_large"))
+def test_the_memory_limit_is_kept(model):
+    graph = build_graph(dimensions_of(model, num_layers=8, seq_length=512, batch_size=64))
+    free = planned(graph)
+    previous_s = free.prediction.step_time_s
+    for share in (0.9, 0.7, 0.5):
+        limit = int(free.prediction.peak_memory_B * share)
+        found = planned(graph, memory_limit_B=limit)
+        assert found.prediction.peak_memory_B <= limit
+        assert found.prediction.fits
+        assert found.prediction.step_time_s >= previous_s * (1 - 1e-9)
+        previous_s = found.prediction.step_time_s / (1 + found.search.optimality_gap)
+
+
+def test_what_does_not_fit_names_the_devices_that_would():
+    graph = build_graph(dimensions_of("llama2_7b", num_layers=4, seq_length=2048, batch_size=64))
+    with pytest.raises(InfeasibleError, match=r"nothing found that fits 5\.0 GiB on 2 devices.*(4|8|16|32) devices would do"):
+        planned(graph, 2, memory_limit_B=5 << 30)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    (
+        ({"device_num": 0}, "device_num is 0"),
+        ({"device_num": -8}, "device_num is -8"),
+        ({"device_num": 6}, "1, 2, 4 or a multiple of 8"),
+        ({"device_num": 12}, "1, 2, 4 or a multiple of 8"),
+        ({"global_batch_size": 0}, "global_batch_size is 0"),
+    ),
+)
+def test_bad_requests(wrong, message):
+    request = {"device_num": 8, "global_batch_size": 8, "seq_length": 128} | wrong
+    with pytest.raises(InputError, match=message):
+        plan(small_graph("llama2_7b"), A2, **request)
+
+
+def test_more_devices_than_the_cluster_has():
+    cluster = load("cloudmatrix384")
+    with pytest.raises(InputError, match=r"cluster .* has 384 devices"):
+        plan(small_graph("llama2_7b"), cluster, device_num=512, global_batch_size=8, seq_length=128)
+
+
+def test_an_unknown_operator_is_named():
+    net = Network()
+    x = net.matmul(net.input(64, 64), 64)
+    graph = net.graph(net.unary("Frobnicate", x))
+    with pytest.raises(UnknownOperatorError, match=r"operator Frobnicate \(Default/Frobnicate-op0\) has no signature"):
+        planned(graph)
+
+
+def test_sequence_parallelism_emerges():
+    """Two samples on eight devices: data parallelism alone leaves six idle."""
+    graph = build_graph(dimensions_of("llama2_7b", num_layers=2, batch_size=2))
+    found = plan(graph, A2, device_num=8, global_batch_size=2, seq_length=4096)
+    assert (found.model_parallel, found.sequence_parallel) == (8, True)
+    cuts, scattered = {}, set()
+    for op in graph.ops:
+        if op.name in found.stage.strategies:
+            seen, strategy = view(graph, op), found.stage.strategies[op.name]
+            cuts[op.name] = {d: n for d, n in cuts_of(seen, signature(seen), strategy, 8).items() if n > 1}
+            if op.type == "MatMul" and strategy.outputs is not None:
+                scattered.add(op.cell[-1])
+    norms = [cuts[op.name] for op in graph.ops if op.type == "RmsNorm" and op.block]
+    assert norms == [{"d0": 8}] * 4  # along the tokens, of which there are only two samples
+    assert scattered == {"output", "down"}
+    kinds = {c.kind for c in partition(graph, found.stage).collectives() if c.op.startswith("Default/layers")}
+    assert "ReduceScatter" in kinds and "AllGather" in kinds
+
+
+def test_data_parallelism_where_the_batch_is_large():
+    graph = build_graph(dimensions_of("gpt2_xl", num_layers=2, batch_size=64))
+    found = plan(graph, A2, device_num=8, global_batch_size=64, seq_length=1024)
+    assert (found.data_parallel, found.model_parallel, found.sequence_parallel) == (8, 1, False)
+    assert found.search.optimality_gap == 0.0
+
+
+PRINT_PLAN = """
+from ms_symtensor.cluster.load import load
+from ms_symtensor.search.plan import plan
+from tests.strategy.plans import small_graph
+found = plan(small_graph("llama3_8b", num_layers=3), load("atlas_800t_a2"), device_num=8, global_batch_size=8, seq_length=128)
+print(sorted(found.stage.strategies.items()), found.stage.settings, found.prediction)
+"""
+
+
+def test_every_process_comes_to_the_same_plan():
+    outputs = set()
+    for seed in ("0", "1", "4242"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        found = subprocess.run([sys.executable, "-c", PRINT_PLAN], env=environment, capture_output=True, check=True)
+        outputs.add(found.stdout)
+    assert len(outputs) == 1
+    assert b"OpStrategy" in outputs.pop()

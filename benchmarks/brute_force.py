@@ -1,6 +1,6 @@
 """The search against brute force: random small networks, every combination of strategies, settings and recomputation.
 
-Usage: python benchmarks/brute_force.py [--cases 200] [--seed 0] [--most 3000]
+    python -m benchmarks.brute_force [--cases 200] [--seed 0] [--most 300]
 
 Every combination of every operator's candidates is partitioned and priced as a whole. `plan` must find a plan as fast as
 the fastest; under a memory limit, one within the gap that it states.
@@ -152,7 +152,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most", type=int, default=1000, help="joint choices of a case")
+    parser.add_argument("--most", type=int, default=300, help="joint choices of a case")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
     for number in range(chosen.cases):

@@ -66,16 +66,15 @@ class Case:
         )
 
 
-def config_of(model: str, num_layers: int = LAYERS, **changes: int) -> TransformerConfig:
+def config_of(model: str, num_layers: int = LAYERS) -> TransformerConfig:
     """The dimensions of `model`, a zoo name with `-self` behind it for plain self-attention, at its published width."""
     name, _, attention = model.partition("-")
-    config = dimensions_of(name, num_layers=num_layers, batch_size=BATCH, attention=attention or "flash")
-    return replace(config, **changes)
+    return dimensions_of(name, num_layers=num_layers, batch_size=BATCH, attention="self" if attention else "flash")
 
 
 def small_config_of(model: str) -> TransformerConfig:
-    """The structure of `model` with small dims."""
-    config = config_of(model)
+    """The structure of `model` with small dims: two layers of the Llamas, one of the others."""
+    config = config_of(model, LAYERS if model in ("llama2_7b", "llama3_8b") else 1)
     kv_heads = 8 if config.n_kv_heads == config.num_heads else 4
     return replace(
         config, hidden_size=256, num_heads=8, n_kv_heads=kv_heads, head_dim=32, intermediate_size=512, vocab_size=1024,

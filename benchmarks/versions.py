@@ -41,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--versions", nargs="+", default=list(VERSIONS))
     parser.add_argument("--environments", type=Path, default=ROOT / ".environments")
-    parser.add_argument("--python", nargs="+", default=[], metavar="VERSION=PATH", help="interpreters to use as they are")
+    parser.add_argument(
+        "--python", nargs="+", default=[], metavar="VERSION=PATH", help="interpreters to use as they are"
+    )
     chosen = parser.parse_args(arguments)
     given = dict(pair.split("=", 1) for pair in chosen.python)
     agrees = {}

@@ -16,7 +16,7 @@ Cuts = tuple[tuple[int, ...], ...]
 
 _COLUMN_CUT = ("query", "key", "value", "gate", "up")
 _ROW_CUT = ("output", "down")
-_UNSHARDED = ("Cast", "Reshape")  # MindSpore derives their layouts from the neighbours
+_UNSHARDED = ("Cast", "Reshape", "StopGradient")  # MindSpore derives their layouts from the neighbours
 
 
 def megatron_strategy(

@@ -14,7 +14,7 @@ import sympy
 from ms_symtensor.algebra import symbols as s
 from ms_symtensor.cluster.collective_time import group_formula
 from ms_symtensor.cluster.topology import Cluster, group_sizes
-from ms_symtensor.cost.move import VIEWS
+from ms_symtensor.cost.move import VIEWS, priced_as
 from ms_symtensor.cost.operator import operator_formulas
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
 from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, Values, z
@@ -246,7 +246,7 @@ class _Context:
         label = f"{node.phase.value} {node.kind}, {verb.get(node.role, 'gradient')}"
         if node.group is not None and node.kind in COLLECTIVES:
             ranks = node.group.ranks()
-            formula = group_formula(self.cluster, node.kind, ranks)
+            formula = group_formula(self.cluster, priced_as(node.kind), ranks)
             expression = formula.expression.xreplace({s.n: self._in_bytes(base, node, max(sum(inputs), sum(outputs)))})
             levels = zip(self.cluster.levels, group_sizes(self.cluster, ranks), strict=True)
             members = tuple((s.group_size(level.name), float(size)) for level, size in levels)

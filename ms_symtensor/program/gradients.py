@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from ms_symtensor.ops.signature import Signature
+from ms_symtensor.ops.signature import Signature, opened
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source
 
 
 def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
-    """Sources (operator outputs and parameters) through which a gradient flows back."""
+    """Sources (operator outputs and parameters) through which a gradient flows back: from the result to a parameter."""
     found: set[Source] = {ParameterRef(p.name) for p in graph.parameters if p.requires_grad}
     for op in graph.ops:
         chosen = signatures[op.name].differentiable
@@ -15,7 +15,13 @@ def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) ->
         wanted = inputs if chosen is None else tuple(inputs[i] for i in chosen)
         if any(s in found for s in wanted) and not op.attribute("stop_gradient", False):
             found.update(OpOutput(op.name, i) for i, t in enumerate(op.outputs) if "float" in t.dtype)
-    return frozenset(found)
+    reached: set[Source] = set(opened(graph.output))
+    for op in reversed(graph.ops):
+        if any(OpOutput(op.name, i) in reached and OpOutput(op.name, i) in found for i in range(len(op.outputs))):
+            chosen = signatures[op.name].differentiable
+            inputs = graph.tensor_inputs(op)
+            reached.update(inputs if chosen is None else tuple(inputs[i] for i in chosen))
+    return frozenset(found & reached)
 
 
 def gradient_inputs(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], name: str) -> int:

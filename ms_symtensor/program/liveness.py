@@ -7,7 +7,9 @@ from itertools import accumulate
 
 from ms_symtensor.program.program import Node, Phase, Program
 
-VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "StopGradient", "Depend", "TupleGetItem", "Load", "MakeTuple", "UpdateState"})
+VIEWS = frozenset(
+    {"Reshape", "ExpandDims", "Squeeze", "StopGradient", "Depend", "TupleGetItem", "Load", "MakeTuple", "UpdateState"}
+)
 """Kinds of node that move no data: their output is their first input under another shape."""
 
 
@@ -38,7 +40,8 @@ def program_steps(program: Program) -> list[Step]:
 def node_steps(nodes: Sequence[Node]) -> list[Step]:
     """`nodes` as steps, in their order."""
     return [
-        Step(n.inputs, n.outputs, n.phase is not Phase.FORWARD, n.kind in VIEWS, n.phase is Phase.RECOMPUTE) for n in nodes
+        Step(n.inputs, n.outputs, n.phase is not Phase.FORWARD, n.kind in VIEWS, n.phase is Phase.RECOMPUTE)
+        for n in nodes
     ]
 
 

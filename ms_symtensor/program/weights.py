@@ -63,7 +63,10 @@ def _uses(
         root = root_of(graph, signatures, source)
         if isinstance(root, ParameterRef):
             shape = graph.parameter_by_name[root.name].type.shape
-            yield root.name, (op, position, _reshaped(shape, device_num) if placement is None else placement.inputs[position])
+            yield (
+                root.name,
+                (op, position, _reshaped(shape, device_num) if placement is None else placement.inputs[position]),
+            )
 
 
 def _reshaped(shape: tuple[int, ...], device_num: int) -> Layout:

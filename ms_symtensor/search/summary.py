@@ -14,7 +14,7 @@ from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 @dataclass(frozen=True)
 class Degrees:
-    """`data_parallel` x `model_parallel` of the heaviest products; `sequence_parallel`: norms cut finer than the rows."""
+    """`data_parallel` x `model_parallel` of the heaviest products; `sequence_parallel`: most norms are cut finer than the rows."""
 
     data_parallel: int
     model_parallel: int
@@ -39,7 +39,8 @@ def degrees(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = No
             columns = math.prod(n for d, n in cuts.items() if d in weight)
             found[rows, columns] += int(sum(t.element_num for t in seen.outputs))
     rows, columns = max(found, key=lambda k: (found[k], k)) if found else (1, 1)
-    return Degrees(rows, columns, columns > 1 and bool(norm_cuts) and min(norm_cuts) > rows)
+    finer = sum(cut > rows for cut in norm_cuts)
+    return Degrees(rows, columns, columns > 1 and 2 * finer > len(norm_cuts))
 
 
 def _is_weight(graph: Graph, source: object) -> bool:

@@ -163,7 +163,11 @@ class Graph:
 
     def tensor_inputs(self, op: Op) -> tuple[Source, ...]:
         """The sources of `op` that are tensors, tuples opened: what a MindSpore strategy lists, in its order."""
-        return tuple(s for s in _flat(op.inputs) if self.type_of(s) is not None)
+        return self._tensor_inputs[op.name]
+
+    @cached_property
+    def _tensor_inputs(self) -> dict[str, tuple[Source, ...]]:
+        return {op.name: tuple(s for s in _flat(op.inputs) if self.type_of(s) is not None) for op in self.ops}
 
     @cached_property
     def users(self) -> dict[Source, tuple[tuple[Op, int], ...]]:

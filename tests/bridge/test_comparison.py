@@ -87,7 +87,9 @@ def test_differences_are_named():
     predicted, compiled, _ = compared("Direct")
     without = replace(predicted, nodes=tuple(n for n in predicted.nodes if n.parameter != "w"))
     with no_init_parameters():
-        graph = capture(networks.Direct(), ms.Tensor(shape=(32, 128), dtype=ms.float32, init=ms.common.initializer.Zero()))
+        graph = capture(
+            networks.Direct(), ms.Tensor(shape=(32, 128), dtype=ms.float32, init=ms.common.initializer.Zero())
+        )
     found = compare(graph, without, compiled)
     assert found.differences == ("backward AllReduce of 32768 B over ranks [0, 1, 2, 3]: predicted 0, compiled 1",)
     assert not found.equal

@@ -78,7 +78,10 @@ def test_level3_gathers_weights_again_but_no_embedding():
 def test_a_tied_weight_is_gathered_and_summed_once():
     found = program("gpt2_xl", 8, 1, optimizer_level=OptimizerLevel.LEVEL1)
     table = [n for n in found.nodes if n.parameter == "word_embedding.table" and n.kind in COLLECTIVES]
-    assert [(n.kind, found.tensors[n.inputs[0]].dtype) for n in table] == [("AllGather", "float32"), ("ReduceScatter", "float32")]
+    assert [(n.kind, found.tensors[n.inputs[0]].dtype) for n in table] == [
+        ("AllGather", "float32"),
+        ("ReduceScatter", "float32"),
+    ]
 
 
 def test_sums_in_the_type_in_use_come_before_the_cast():
@@ -99,7 +102,13 @@ def product(weight_first: tuple[Op, ...], read: OpOutput | ParameterRef, transpo
     )  # fmt: skip
     total = Op("ReduceSum-op0", "ReduceSum", (OpOutput("MatMul-op0"),), (TensorType((), "float32"),))
     weight = Parameter("w", TensorType((64, 16), "float32"))
-    return Graph("Net", (("x", TensorType((32, 16), "float32")),), (weight,), (*weight_first, matmul, total), OpOutput(total.name))
+    return Graph(
+        "Net",
+        (("x", TensorType((32, 16), "float32")),),
+        (weight,),
+        (*weight_first, matmul, total),
+        OpOutput(total.name),
+    )
 
 
 TRANSPOSE = Op(
@@ -115,7 +124,10 @@ def placed(graph: Graph, **settings):
 
 
 def test_the_gradient_of_a_transposed_weight_is_not_summed():
-    right, wrong = placed(product((), ParameterRef("w"), False)), placed(product((TRANSPOSE,), OpOutput(TRANSPOSE.name), True))
+    right, wrong = (
+        placed(product((), ParameterRef("w"), False)),
+        placed(product((TRANSPOSE,), OpOutput(TRANSPOSE.name), True)),
+    )
     assert [n.kind for n in right.nodes if n.role is Role.SYNC] == ["AllReduce"]
     assert not any(n.role is Role.SYNC for n in wrong.nodes)
 

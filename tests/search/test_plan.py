@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,12 @@ def test_no_combination_is_faster_in_repeated_blocks(seed):
     assert disagreement(graph, A2, device_num) is None
 
 
-@pytest.mark.parametrize("device_num", (2,))
-def test_three_readers_of_one_tensor(device_num):
+def test_three_readers_of_one_tensor():
     net = Network()
-    x = net.matmul(net.input(2048, 1026), 514)
-    q, k, v = net.matmul(x, 514), net.unary("SiLU", x), net.unary("Tanh", x)
-    graph = net.graph(net.binary("Add", net.binary("Mul", q, k), v))
-    assert disagreement(graph, A2, device_num) is None
+    x = net.matmul(net.input(2048, 1025), 513)
+    q, k, v = net.matmul(x, 513), net.unary("SiLU", x), net.unary("Tanh", x)
+    graph = net.graph(net.binary("AddExt", net.binary("Mul", q, k), v))
+    assert disagreement(graph, A2, 2) is None
 
 
 def test_an_embedding_tied_to_the_head():
@@ -60,7 +60,7 @@ def test_an_embedding_tied_to_the_head():
     assert disagreement(graph, A2, 2) is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_under_memory_limits_the_gap_holds(seed):
     draw = random.Random(seed)
     graph, device_num = repeated_case(draw, 150)
@@ -81,10 +81,10 @@ def test_the_prediction_is_the_price_of_the_partitioned_program(model):
 
 @pytest.mark.parametrize("model", ("llama2_7b", "bert_large"))
 def test_the_memory_limit_is_kept(model):
-    graph = build_graph(dimensions_of(model, num_layers=8, seq_length=512, batch_size=64))
+    graph = build_graph(dimensions_of(model, num_layers=6, seq_length=512, batch_size=32))
     free = planned(graph)
     previous_s = free.prediction.step_time_s
-    for share in (0.9, 0.7, 0.5):
+    for share in (0.95, 0.85):
         limit = int(free.prediction.peak_memory_B * share)
         found = planned(graph, memory_limit_B=limit)
         assert found.prediction.peak_memory_B <= limit
@@ -116,9 +116,9 @@ def test_bad_requests(wrong, message):
 
 
 def test_more_devices_than_the_cluster_has():
-    cluster = load("cloudmatrix384")
-    with pytest.raises(InputError, match=r"cluster .* has 384 devices"):
-        plan(small_graph("llama2_7b"), cluster, device_num=512, global_batch_size=8, seq_length=128)
+    levels = (*A2.levels[:-1], replace(A2.levels[-1], ranks=16))
+    with pytest.raises(InputError, match="cluster atlas_800t_a2 has 16 devices"):
+        plan(small_graph("llama2_7b"), replace(A2, levels=levels), device_num=32, global_batch_size=8, seq_length=128)
 
 
 def test_an_unknown_operator_is_named():
@@ -166,7 +166,7 @@ print(sorted(found.stage.strategies.items()), found.stage.settings, found.predic
 
 def test_every_process_comes_to_the_same_plan():
     outputs = set()
-    for seed in ("0", "1", "4242"):
+    for seed in ("1", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         found = subprocess.run([sys.executable, "-c", PRINT_PLAN], env=environment, capture_output=True, check=True)
         outputs.add(found.stdout)

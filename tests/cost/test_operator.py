@@ -1,0 +1,67 @@
+"""An operator's formulas: their text, their values, and that both ways of evaluating them agree."""
+
+import numpy as np
+import pytest
+
+from ms_symtensor.algebra.expression import compile_expression
+from ms_symtensor.algebra.text import plain
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.operator import cut_degree, dim_size, evaluate, operator_formulas
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import Unit, view
+from ms_symtensor.search.domain import cut_vectors
+from tests.ops.views import make
+from tests.strategy.plans import small_graph
+
+A2 = load("atlas_800t_a2")
+MATMUL = make("MatMul", "bfloat16[4096, 1024], bfloat16[2048, 1024] -> bfloat16[4096, 2048]", False, True)
+
+
+def test_formulas_of_a_product_read_like_the_roofline():
+    found = operator_formulas(MATMUL, signature(MATMUL), 2)
+    assert plain(found.forward_flops) == "2.0·N_k·N_m·N_n/(c_k·c_m·c_n)"
+    assert [plain(e) for e in found.inputs_B] == ["2·N_k·N_m/(c_k·c_m)", "2·N_k·N_n/(c_k·c_n)"]
+    assert plain(found.forward_s) == (
+        "t_op + max((2·N_k·N_m/(c_k·c_m) + 2·N_k·N_n/(c_k·c_n) + 2·N_m·N_n/(c_m·c_n))/(B_hbm·eta_hbm), "
+        "2.0·N_k·N_m·N_n/(F_cube·c_k·c_m·c_n·eta_cube))"
+    )
+    assert found.backward_s == 2 * found.forward_s
+
+
+def test_float32_products_use_the_slower_peak():
+    op = make("MatMul", "float32[64, 64], float32[64, 64] -> float32[64, 64]", False, True)
+    names = {s.name for s in operator_formulas(op, signature(op), 2).forward_s.free_symbols}
+    assert "F_cube32" in names and "F_cube" not in names
+
+
+@pytest.mark.parametrize("model", ("llama2_7b", "gpt2_xl", "bert_large"))
+@pytest.mark.parametrize("products", (0, 1, 2))
+def test_the_fast_evaluation_is_the_formula(model, products):
+    graph = small_graph(model, attention="self" if products == 1 else "flash")
+    for op in {o.type: o for o in graph.ops}.values():
+        seen = view(graph, op)
+        sig = signature(seen)
+        cuts = cut_vectors(sig, (2, 2))
+        fast = evaluate(seen, sig, products, cuts, A2)
+        formulas = operator_formulas(seen, sig, products)
+        symbols = [*map(dim_size, sig.mesh), *map(cut_degree, sig.mesh), *A2.values]
+        numbers = {dim_size(d).name: float(sig.sizes[d]) for d in sig.mesh} | A2.arguments
+        numbers |= {cut_degree(d).name: np.array([c.get(d, 1) for c in cuts], float) for d in sig.mesh}
+        for name in ("forward_s", "backward_s", "forward_flops"):
+            exact = compile_expression(getattr(formulas, name), symbols)(**numbers)
+            np.testing.assert_allclose(getattr(fast, name), np.broadcast_to(exact, len(cuts)), rtol=1e-12, err_msg=op.type)
+
+
+def test_cutting_never_makes_an_operator_slower():
+    cuts = ({}, {"m": 2}, {"m": 2, "n": 2}, {"m": 2, "n": 2, "k": 2})
+    found = evaluate(MATMUL, signature(MATMUL), 2, cuts, A2)
+    for times in (found.forward_s, found.backward_s, found.forward_flops):
+        assert all(np.diff(times) < 0)
+    assert found.forward_flops[0] == 2 * 4096 * 1024 * 2048
+
+
+def test_views_cost_nothing():
+    op = make("ExpandDims", "float16[8, 4] -> float16[8, 1, 4]", 1)
+    sig = signature(op)
+    assert sig.unit is Unit.NONE
+    assert evaluate(op, sig, 1, ({},), A2).forward_s.tolist() == [0.0]

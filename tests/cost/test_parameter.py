@@ -1,0 +1,42 @@
+"""What parameters cost at rest and per step."""
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.parameter import STATES_B, parameter_cost
+from ms_symtensor.program.parameters import place_parameter
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.tensor.graph import Parameter, TensorType
+from ms_symtensor.tensor.layout import Layout
+
+A2 = load("atlas_800t_a2")
+WEIGHT = Parameter("weight", TensorType((1024, 512), "float32"))
+COPIED = Layout((4, 2), (0, -1), (1024, 512))  # cut in two, four copies
+
+
+def cost(level, in_gradient=True, parameter=WEIGHT):
+    settings = Settings(8, optimizer_level=OptimizerLevel(level))
+    return parameter_cost(A2, place_parameter(parameter, COPIED, settings), settings, "bfloat16", in_gradient)
+
+
+def test_bytes_at_rest():
+    whole, shared = cost(0), cost(1)
+    assert whole.weight_B == whole.gradient_B == 512 * 512 * 4
+    assert whole.states_B == 512 * 512 * STATES_B
+    assert (shared.weight_B, shared.states_B) == (whole.weight_B // 4, whole.states_B // 4)
+
+
+def test_copies_in_use_are_dropped_at_level_3():
+    assert cost(0).used_B == cost(1).used_B == 512 * 512 * 2
+    assert cost(3).used_B == 0
+
+
+def test_level_3_gathers_again_only_what_a_gradient_reads():
+    assert cost(0).gather_s == 0.0
+    assert cost(3).gather_s == 2 * cost(1).gather_s
+    assert cost(3, in_gradient=False).gather_s == cost(1).gather_s
+    assert cost(1, in_gradient=False).used_B == 0
+
+
+def test_a_frozen_parameter_costs_only_its_weight():
+    found = cost(0, parameter=Parameter("weight", WEIGHT.type, requires_grad=False))
+    assert (found.synchronisation_s, found.update_s, found.gradient_B, found.states_B) == (0.0, 0.0, 0, 0)
+    assert found.weight_B == 512 * 512 * 4

@@ -117,12 +117,18 @@ def _laid_out(primitive: Any, where: str) -> OpStrategy:
 
     maps, out_maps = tuple(m for _, m in inputs), None if outputs is None else tuple(m for _, m in outputs)
     return OpStrategy(
-        tuple(map(cuts, maps)), None if out_maps is None else tuple(map(cuts, out_maps)), LaidOut(matrix, maps, out_maps)
+        tuple(map(cuts, maps)),
+        None if out_maps is None else tuple(map(cuts, out_maps)),
+        LaidOut(matrix, maps, out_maps),
     )
 
 
 def _is_sharded_by_hand(primitive: Any) -> bool:
-    return not is_morph(primitive) and _OURS not in primitive.__dict__ and any(name in primitive.attrs for name in _STRATEGY_ATTRIBUTES)
+    return (
+        not is_morph(primitive)
+        and _OURS not in primitive.__dict__
+        and any(name in primitive.attrs for name in _STRATEGY_ATTRIBUTES)
+    )
 
 
 def _primitives(cell: Any) -> Iterator[tuple[str, Any]]:

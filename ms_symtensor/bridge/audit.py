@@ -60,5 +60,7 @@ def audit(
     verdict, predicted = judge(cell, inputs, graph, stage, parallel, rank, rules)
     costs = collective_costs(predicted, described, rank) if predicted is not None else ()
     communicating = {c.operator for c in costs}
-    unasked = (op for op in graph.ops if op.name in communicating and op.name not in stage.strategies and op.body is None)
+    unasked = (
+        op for op in graph.ops if op.name in communicating and op.name not in stage.strategies and op.body is None
+    )
     return Audit(verdict, described.name, device_num, costs, tuple(op.name for op in unasked))

@@ -78,7 +78,9 @@ def _layout(given: Any, where: str) -> Given:
     ranks = given.get("rank_list")
     if ranks is not None and list(ranks) != sorted(ranks):
         raise InputError(f"{where}: a Layout with its own rank_list is not read: give the ranks in their order")
-    return tuple(given["device_matrix"]), tuple(tuple(e) if isinstance(e, tuple | list) else e for e in given["tensor_map"])
+    return tuple(given["device_matrix"]), tuple(
+        tuple(e) if isinstance(e, tuple | list) else e for e in given["tensor_map"]
+    )
 
 
 def body_of(primitive: Any, node: Node, types: tuple[TensorType | None, ...]) -> Body:
@@ -89,7 +91,9 @@ def body_of(primitive: Any, node: Node, types: tuple[TensorType | None, ...]) ->
     """
     where = f"{node.name} (Morph)"
     if getattr(primitive, "__morph_bprop_fn__", None) is not None:
-        raise InputError(f"{where} has a bprop_fn, which is not read: leave it to MindSpore to differentiate the function")
+        raise InputError(
+            f"{where} has a bprop_fn, which is not read: leave it to MindSpore to differentiate the function"
+        )
     layouts = layouts_of(primitive, where)
     tensors = [t for t in types if t is not None]
     if "in_layout" not in layouts or "out_layout" not in layouts or len(layouts["in_layout"]) != len(tensors):
@@ -165,4 +169,3 @@ def _shape_only(kind: TensorType) -> Any:
 
     dtype = getattr(mindspore, "bool_" if kind.dtype == "bool" else kind.dtype)
     return mindspore.Tensor(shape=kind.shape, dtype=dtype, init=Zero()) if kind.shape else mindspore.Tensor(0, dtype)
-

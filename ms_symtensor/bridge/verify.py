@@ -51,13 +51,12 @@ class Verdict:
         return self.synchronised and self.comparison is not None and self.comparison.equal
 
 
-def verify(
-    plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mapping[str, Rule] | None = None
-) -> Verdict:
+def verify(plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mapping[str, Rule] | None = None) -> Verdict:
     """Build the network of `plan`, apply the plan, compile rank `rank` and compare with the prediction.
 
     `planned`, the graph that was saved with the plan, makes a mismatch easier to explain. InputError: the plan is for
-    another network, or there is no such rank. `rules` are signatures of further operators. CompilerError: MindSpore cannot be driven here at all.
+    another network, or there is no such rank. `rules` are signatures of further operators.
+    CompilerError: MindSpore cannot be driven here at all.
     """
     require_rank(rank, plan.device_num)
     require_compiler(plan.device_num, rank)

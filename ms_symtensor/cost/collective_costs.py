@@ -28,11 +28,8 @@ class CollectiveCost:
 def collective_costs(program: Program, cluster: Cluster, rank: int = 0) -> tuple[CollectiveCost, ...]:
     """The collectives of `rank`, equal ones of one operator together, the most expensive first."""
     counts = Counter((c.op, c.kind, c.phase.value, c.ranks, c.size_B) for c in program.collectives(rank))
-    costs = [
-        CollectiveCost(
-            operator, kind, phase, ranks, count, size_B,
-            0.0 if size_B == UNKNOWN_B else count * collective_time_s(cluster, priced_as(kind), ranks, size_B),
-        )  # fmt: skip
-        for (operator, kind, phase, ranks, size_B), count in counts.items()
-    ]
+    costs = []
+    for (operator, kind, phase, ranks, size_B), count in counts.items():
+        one_s = 0.0 if size_B == UNKNOWN_B else collective_time_s(cluster, priced_as(kind), ranks, size_B)
+        costs.append(CollectiveCost(operator, kind, phase, ranks, count, size_B, count * one_s))
     return tuple(sorted(costs, key=lambda c: (-c.time_s, c.operator, c.phase, c.kind)))

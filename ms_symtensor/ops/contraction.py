@@ -1,6 +1,7 @@
 """Products that sum over a dim: the cube unit's work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named
 
@@ -41,22 +42,27 @@ def dense(op: OpView) -> Signature:
     """
     rows = dims_like(len(op.inputs[0].shape) - 1)
     weights = [("n", "k"), ("n",)][: len(op.inputs) - 1]
-    return named(
-        op, [(*rows, "k"), *weights], [(*rows, "n")], mesh=(*rows, "k", "n"), forbids=_batch_only(op, rows),
-        fixed=frozenset((*rows[1:], "k", "n")), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True,
+    whole = named(
+        op, [(*rows, "k"), *weights], [(*rows, "n")], mesh=(*rows, "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1),
+        bilinear=True,
     )  # fmt: skip
+    return cut_along_batch(op, whole)
 
 
-def _batch_only(op: OpView, rows: tuple[str, ...]) -> Callable[[Mapping[str, int], int], str | None]:
-    size = op.inputs[0].shape[0] if rows else 1
+def cut_along_batch(op: OpView, signature: Signature) -> Signature:
+    """`signature` for an operator of which MindSpore has no distributed form: it always cuts the first dim of the first input
+    by all devices, if that divides.
+    """
+    batch = signature.inputs[0][0] if signature.inputs and signature.inputs[0] else None
+    size = 1 if batch is None else signature.sizes[batch]
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
         forced = 1 if size % device_num else device_num
-        if (cuts.get(rows[0], 1) if rows else 1) != forced:
+        if (1 if batch is None else cuts.get(batch, 1)) != forced:
             return f"MindSpore always cuts the first dim of {op.type} by {forced} on {device_num} devices"
         return None
 
-    return forbids
+    return replace(signature, fixed=frozenset(signature.sizes) - {batch}, forbids=forbids)
 
 
 def outer(op: OpView) -> Signature:

@@ -66,7 +66,7 @@ def _layouts(op: OpView, name: str, tensors: tuple[TensorType, ...]) -> tuple[La
     found = []
     for position, (layout, tensor) in enumerate(zip(given, tensors, strict=True)):
         try:
-            matrix, tensor_map = layout  # type: ignore[misc]
+            matrix, tensor_map = layout  # type: ignore[misc, str-unpack]
             found.append(extended_layout(matrix, tensor_map, tensor.shape))  # type: ignore[arg-type]
         except InputError as error:
             raise InputError(f"{op.name} ({op.type}), {name} {position}: {error}") from error

@@ -176,22 +176,24 @@ def _on_axes(op: OpView, signature: Signature, given: LaidOut, device_num: int) 
                     f"{op.name} ({op.type}): dim {dim!r} lies on different device axes in two layouts; give it the same"
                 )
 
-    def maps(dims: Dims) -> ExtendedMap:
+    def axes_per_dim(dims: Dims) -> tuple[tuple[int, ...], ...]:
         return tuple(axes_of.get(d, ()) if d else () for d in dims)
 
     inputs = tuple(extended_layout(matrix, m, t.shape) for m, t in zip(given.inputs, op.inputs, strict=True))
     computed = tuple(
-        extended_layout(matrix, maps(d), t.shape) for d, t in zip(signature.outputs, op.outputs, strict=False)
+        extended_layout(matrix, axes_per_dim(d), t.shape) for d, t in zip(signature.outputs, op.outputs, strict=False)
     )
     reduced = tuple(axis for d in signature.reduced for axis in axes_of.get(d, ()))
     group = DeviceGroup(matrix, tuple(sorted(len(matrix) - 1 - a for a in reduced)))
     partial = (
-        PartialSum(group, signature.combine, None, signature.partial_output, signature.partial_dtype) if reduced else None
+        PartialSum(group, signature.combine, None, signature.partial_output, signature.partial_dtype)
+        if reduced
+        else None
     )
     if given.outputs is None:
         return Placement(inputs, computed, computed, partial)
     wanted = tuple(tuple(cutting_axes(e, matrix) for e in m) for m in given.outputs)
-    plain = maps(signature.outputs[0])
+    plain = axes_per_dim(signature.outputs[0])
     if wanted[0] == plain:
         return Placement(inputs, computed, computed, partial)
     scattered = tuple(
@@ -202,9 +204,9 @@ def _on_axes(op: OpView, signature: Signature, given: LaidOut, device_num: int) 
         raise InvalidStrategyError(
             f"{op.name} ({op.type}): MindSpore offers no output layout {given.outputs[0]} here: its inputs give {plain}"
         )
-    dim = signature.outputs[0].index(signature.scatter)
+    position = signature.outputs[0].index(signature.scatter)
     outputs = (extended_layout(matrix, wanted[0], op.outputs[0].shape), *computed[1:])
-    return Placement(inputs, computed, outputs, replace(partial, dim=dim))
+    return Placement(inputs, computed, outputs, replace(partial, dim=position))
 
 
 def _device_matrix(

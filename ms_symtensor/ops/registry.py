@@ -33,19 +33,22 @@ def rules() -> Mapping[str, Rule]:
 _registered: dict[str, Rule] = {}
 
 
-def register(name: str, rule: Rule | str, **properties: Any) -> None:
+def register(name: str, rule: Rule | str, batch_only: bool = False, **properties: Any) -> None:
     """Make the operator with primitive name `name` known in this process, e.g. one that you wrote yourself.
 
     `rule` is a signature line, `"b s h, h -> b s h"`, whose further properties (fields of `Signature`: keeps_inputs, unit, …)
-    follow by name, or a function from an `OpView` to a `Signature`. InputError where the operator is known already.
+    follow by name, or a function from an `OpView` to a `Signature`. `batch_only` belongs to a line: MindSpore has no
+    distributed form of the operator (it has none of primitives written in Python), ignores strategies and cuts the first dim
+    of the first input by all devices. InputError where the operator is known already.
     """
     if name in rules() or name in _registered:
         raise InputError(f"operator {name!r} has a signature already: pass another one as rules={{{name!r}: rule}}")
-    _registered[name] = partial(_bound, rule, properties) if isinstance(rule, str) else rule
+    _registered[name] = partial(_bound, rule, batch_only, properties) if isinstance(rule, str) else rule
 
 
-def _bound(line: str, properties: Mapping[str, Any], op: OpView) -> Signature:
-    return bind(line, op.inputs, op.outputs, f"{op.name} ({op.type})", **properties)
+def _bound(line: str, batch_only: bool, properties: Mapping[str, Any], op: OpView) -> Signature:
+    found = bind(line, op.inputs, op.outputs, f"{op.name} ({op.type})", **properties)
+    return contraction.cut_along_batch(op, found) if batch_only else found
 
 
 def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:

@@ -44,6 +44,8 @@ class Builder:
         """
         key = (kind, inputs, outputs, group and group.ranks(), attribute)
         if once and key in self._known:
+            if again:
+                self.computed_again.update(self._known[key])
             return self._known[key]
         numbers = tuple(self.tensor(o) for o in outputs)
         self.nodes.append(Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute))

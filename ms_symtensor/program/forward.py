@@ -56,8 +56,12 @@ class Forward:
 
 
 def default_strategy(sig: Signature, device_num: int) -> OpStrategy:
-    """What MindSpore does with an operator that was given no strategy: the leading dim of every input cut by all devices."""
-    return OpStrategy(tuple(tuple(device_num if i == 0 else 1 for i in range(len(dims))) for dims in sig.inputs))
+    """What MindSpore does with an operator that was given no strategy: the leading dim of every input cut by all devices,
+    except a dim that it never cuts.
+    """
+    return OpStrategy(
+        tuple(tuple(device_num if i == 0 and d not in sig.fixed else 1 for i, d in enumerate(dims)) for dims in sig.inputs)
+    )
 
 
 Meanings = Mapping[str, tuple[OpView, Signature]]
@@ -303,7 +307,7 @@ class _Writer:
         (tensor,) = self.out.builder.node(
             "AllGather", (tensor,), (TensorType(placement.layout.slice_shape, dtype),), op=op.name, role=Role.WEIGHT,
             group=placement.gather, parameter=parameter, block=op.block, once=True,
-            again=self.again.gather(placement, is_cast=dtype != placement.dtype),
+            again=self.again.gather(op, placement, is_cast=dtype != placement.dtype),
         )  # fmt: skip
         return tensor
 

@@ -28,15 +28,13 @@ def write_inside(
 
     `signatures` gets those of the operators inside, by their names in the program, `needs_gradient` the tensors through which
     a gradient flows back. `again`: the work has a copy in the
-    backward pass, `again_communication`: collectives and Reshapes have. Errors: InputError for a group of ranks that
+    backward pass, `again_communication`: collectives have. Errors: InputError for a group of ranks that
     lie irregularly.
     """
     body = op.body
     sig = signatures[op.name]
     assert body is not None and sig.body is not None
-    values: dict[Source, Local] = {
-        InputRef(name): value for (name, _), value in zip(body.inputs, given, strict=True)
-    }
+    values: dict[Source, Local] = {InputRef(name): value for (name, _), value in zip(body.inputs, given, strict=True)}
 
     def value_of(source: Source) -> Local:
         if isinstance(source, Constant):
@@ -53,7 +51,7 @@ def write_inside(
             numbers = builder.node(
                 kind, tuple(t for t, _ in inputs), inner.outputs, op=name, role=Role.INNER, block=op.block,
                 group=_group(op, inner, device_num) if inner.type in COLLECTIVES else None, attribute=_attribute(inner),
-                again=again_communication,
+                again=again_communication if inner.type in COLLECTIVES else again,
             )  # fmt: skip
         else:
             signatures[name] = sig.body[inner.name]
@@ -77,7 +75,9 @@ def _results(body: Graph) -> tuple[Source, ...]:
 def _group(op: Op, inner: Op, device_num: int) -> DeviceGroup:
     ranks = inner.attribute("ranks")
     if not isinstance(ranks, tuple):
-        raise InputError(f"{op.name}: the ranks of the collective {inner.name} are not known: capture the network again")
+        raise InputError(
+            f"{op.name}: the ranks of the collective {inner.name} are not known: capture the network again"
+        )
     try:
         return group_on([int(r) for r in ranks if isinstance(r, int)], device_num)
     except InputError as error:

@@ -34,15 +34,18 @@ class Again:
         """Whether a tensor is moved again from an operator of block `producer` to one of block `consumer`."""
         return self.communication(consumer if consumer in self.settings.recompute else producer)
 
-    def gather(self, placement: ParameterPlacement, is_cast: bool) -> bool:
-        """Whether the weight of `placement`, sharded by the optimizer, is gathered again for the backward pass.
+    def gather(self, op: Op, placement: ParameterPlacement, is_cast: bool) -> bool:
+        """Whether the weight of `placement`, which `op` reads sharded by the optimizer, is gathered again.
 
-        Level 3 does. But MindSpore does not copy a gather next to the operator that stands for the sum over the other shards
-        (its mirror): next to it are those of weights in use as they are stored, and all where sums are in the type in use.
+        Level 3 does. But MindSpore does not start to copy at a gather that stands next to the operator for the sum over the
+        other shards (its mirror). Those are the gathers of weights in use as they are stored, which are copied with an
+        operator that is; and all where sums are in the type in use.
         """
         if self.settings.optimizer_level is not OptimizerLevel.LEVEL3:
             return False
-        return placement.mirror is None or (is_cast and self.settings.gradient_fp32_sync)
+        if placement.mirror is None:
+            return True
+        return self.settings.gradient_fp32_sync if is_cast else self.work(op)
 
     @cached_property
     def _results(self) -> frozenset[str]:

@@ -71,8 +71,9 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
         remaining = [f for f in remaining if variable not in f.scope]
         scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}))
         joint = _sum(mine, (*scope, variable), sizes)
-        choices.append((variable, scope, np.argmin(joint, axis=-1)))
-        least = np.min(joint, axis=-1)
+        best = np.argmin(joint, axis=-1)
+        choices.append((variable, scope, best))
+        least = np.take_along_axis(joint, np.expand_dims(best, -1), axis=-1)[..., 0]
         if scope:
             remaining.append(Factor(scope, least))
         else:
@@ -91,10 +92,11 @@ def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int]
         raise InputError(
             f"the search would need a table of {math.prod(shape)} entries; this graph joins too many operators at one tensor"
         )
-    total = np.zeros(shape)
-    for factor in factors:
+    total: Table | None = None
+    for factor in sorted(factors, key=lambda f: f.table.size):  # small ones first: the large sum is formed once
         axes = [scope.index(v) for v in factor.scope]
         table = np.moveaxis(factor.table, range(len(axes)), np.argsort(np.argsort(axes)))
         index = [slice(None) if i in axes else None for i in range(len(scope))]
-        total += table[tuple(index)]
-    return total
+        part = table[tuple(index)]
+        total = part if total is None else total + part
+    return np.broadcast_to(0.0 if total is None else total, shape)

@@ -66,6 +66,7 @@ def plan(
     assert smallest is not None
     if best is None:
         raise _infeasible(graph, cluster, device_num, limit_B, smallest, rules)
+    search_time_s = time.perf_counter() - start
     stage = StagePlan(best.strategies, best.settings)
     program = partition(graph, stage, known=one.known.meanings)
     cost = price(graph, stage, program, cluster, rules)
@@ -82,7 +83,7 @@ def plan(
         model_parallel=summary.model_parallel,
         sequence_parallel=summary.sequence_parallel,
         prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= limit_B, limit_B),
-        search=SearchReport(priced, time.perf_counter() - start, gap, METHOD),
+        search=SearchReport(priced, search_time_s, gap, METHOD),
         source=dict(source or {}),
     )
 

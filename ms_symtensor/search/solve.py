@@ -140,6 +140,8 @@ class _Setting:
         for recomputed in (0.0, 1.0) if self.of.blocks else (0.0,):
             if price == 0.0 and recomputed == 1.0:
                 continue  # recomputation never saves time
+            if price == MEMORY_ALONE and recomputed == 0.0 and self.of.blocks:
+                continue  # nor does it keep more
             tables = factors(self.of, self.parameters, recomputed, price)
             least = minimise(self.of.sizes, tables, self.of.order)
             self.solved += 1

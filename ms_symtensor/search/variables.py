@@ -12,6 +12,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.inner import inner_seconds
 from ms_symtensor.cost.move import local_time_s, node_cost
 from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
@@ -89,7 +90,10 @@ def variables(
                 same[key] = (chosen, _own_costs(seen, sig, chosen, products, cluster, math.prod(mesh)))
             else:
                 trains = [s in gradients for s in graph.tensor_inputs(members[0])]
-                seconds = inner_seconds(members[0], sig, trains, cluster, math.prod(mesh))
+                try:
+                    seconds = inner_seconds(members[0], sig, trains, cluster, math.prod(mesh))
+                except InputError as error:
+                    raise InputError(f"{members[0].name}: {error}") from error
                 same[key] = (chosen, tuple(np.array([t]) for t in seconds))
         chosen, (forward, backward) = same[key]
         index.update((op.name, len(items)) for op in members)

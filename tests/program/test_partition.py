@@ -147,3 +147,15 @@ def test_two_users_must_agree():
                   "Transpose-op0": OpStrategy(((4, 1),))}  # fmt: skip
     with pytest.raises(InvalidStrategyError, match="parameter w: Transpose-op0 wants it cut"):
         partition(both, StagePlan(strategies, Settings(4)))
+
+
+def test_level3_with_partial_shards_gathers_norms_again_only_where_they_are_recomputed():
+    partial = {
+        "optimizer_level": OptimizerLevel.LEVEL3,
+        "optimizer_weight_shard_size": 2,
+        "parallel_optimizer_threshold_KB": 0,
+    }
+    found = program("llama2_7b", 8, 1, recompute={"layers.1": Recompute()}, **partial)
+    again = {n.parameter for n in found.nodes if n.phase is Phase.RECOMPUTE and n.kind == "AllGather"}
+    assert "layers.1.attention_norm.gamma" in again and "layers.0.attention.query.weight" in again
+    assert "layers.0.attention_norm.gamma" not in again

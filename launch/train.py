@@ -28,10 +28,13 @@ def batches(inputs: tuple[Any, ...], vocabulary: int, steps: int) -> Iterator[li
     """Random batches like `inputs`: whole numbers below `vocabulary`, ones for weights. The same on every rank."""
     random = np.random.default_rng(0)
     for _ in range(steps):
-        yield [
-            ms.Tensor(random.integers(0, vocabulary, x.shape), ms.int32) if "Int" in str(x.dtype) else ms.ops.ones(x.shape, x.dtype)
-            for x in inputs
-        ]
+        yield [_like(x, random, vocabulary) for x in inputs]
+
+
+def _like(x: Any, random: np.random.Generator, vocabulary: int) -> ms.Tensor:
+    if "Int" in str(x.dtype):
+        return ms.Tensor(random.integers(0, vocabulary, x.shape), ms.int32)
+    return ms.ops.ones(x.shape, x.dtype)
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """A plan onto a network: `shard()` on its primitives, `recompute()` on its blocks, and the parallel settings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ms_symtensor.bridge.capture import primitives_of
@@ -10,6 +10,7 @@ from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.recompute import is_recomputed, set_recompute, unset_recompute
 from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import LaidOut, OpStrategy
+from ms_symtensor.ops.registry import Rule
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings, require_same, strategies_by_primitive
@@ -20,7 +21,9 @@ _STRATEGY_ATTRIBUTES = ("in_strategy", "out_strategy", "in_layout", "out_layout"
 _OURS = "_symtensor_strategy"  # set on a primitive that was given its strategy here, not by the user's shard()
 
 
-def apply(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None) -> None:
+def apply(
+    cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, rules: Mapping[str, Rule] | None = None
+) -> None:
     """Give `cell`, from which `graph` was captured, the strategies and the recompute blocks of `plan`.
 
     `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything
@@ -29,7 +32,7 @@ def apply(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None) -> 
     serves operators with different strategies, or a recompute block is no cell.
     """
     check(plan, graph, planned)
-    wanted = _strategies(cell, graph, plan)
+    wanted = _strategies(cell, graph, plan, rules)
     blocks = {name: _block_cell(cell, name) for name in plan.stage.settings.recompute}
     remove(cell)
     for primitive, strategy in wanted:
@@ -56,7 +59,9 @@ def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
     return ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings, **others)
 
 
-def _strategies(cell: Any, graph: Graph, plan: Plan) -> list[tuple[Any, OpStrategy]]:
+def _strategies(
+    cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] | None
+) -> list[tuple[Any, OpStrategy]]:
     """What each primitive is to be given, in graph order."""
     by_hand = sorted({path for path, primitive in _primitives(cell) if _is_sharded_by_hand(primitive)})
     if by_hand:
@@ -67,7 +72,7 @@ def _strategies(cell: Any, graph: Graph, plan: Plan) -> list[tuple[Any, OpStrate
         )
     wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
     found = primitives_of(cell, graph)
-    for path, (op, strategy) in strategies_by_primitive(graph, plan.stage).items():
+    for path, (op, strategy) in strategies_by_primitive(graph, plan.stage, rules).items():
         primitive = found[op.name]
         # One primitive object can stand under two attributes.
         _, first, its = wanted.setdefault(id(primitive), (primitive, op, strategy))

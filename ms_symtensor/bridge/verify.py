@@ -63,7 +63,7 @@ def verify(plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mappi
     cell, inputs = load_network(plan.source)
     with fresh_scopes(cell):
         graph = capture(cell, *inputs)
-    apply(cell, graph, plan, planned)
+    apply(cell, graph, plan, planned, rules)
     verdict, _ = judge(cell, inputs, graph, plan.stage, parallel_config(plan), rank, rules)
     return verdict
 

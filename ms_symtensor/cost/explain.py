@@ -6,7 +6,7 @@ numbers to put in, and what comes out. Summed by part over all operators, the ti
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import sympy
@@ -14,6 +14,7 @@ import sympy
 from ms_symtensor.algebra import symbols as s
 from ms_symtensor.cluster.collective_time import group_formula
 from ms_symtensor.cluster.topology import Cluster, group_sizes
+from ms_symtensor.cost.inner import work_inside
 from ms_symtensor.cost.move import VIEWS, priced_as
 from ms_symtensor.cost.operator import operator_formulas
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
@@ -21,12 +22,14 @@ from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, Val
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.ops.signature import Dims, OpView, Signature
+from ms_symtensor.ops.signature import Dims, FixedLayouts, OpView, Signature
 from ms_symtensor.program.forward import Meanings, default_strategy, meanings
+from ms_symtensor.program.inner import inner_name
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, TensorType
+from ms_symtensor.tensor.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,10 @@ class _Context:
     def nodes(self) -> dict[str, list[Node]]:
         """The nodes of the program by the operator that causes them."""
         found: dict[str, list[Node]] = {}
+        outer = {inner_name(op, i): op.name for op in self.graph.ops if op.body is not None for i in op.body.ops}
         for node in self.program.nodes:
             owner = node.op if node.parameter is None else self.first_reader[node.parameter][0]
-            found.setdefault(owner, []).append(node)
+            found.setdefault(outer.get(owner, owner), []).append(node)
         return found
 
     @cached_property
@@ -189,9 +193,13 @@ class _Context:
         products = sum(len(n.outputs) for n in work if n.phase is Phase.BACKWARD)
         again = sum(n.phase is Phase.RECOMPUTE for n in work)
         cuts, placement = self._cuts(op, seen, sig)
+        if sig.layouts is not None:
+            seen = _on_one_device(seen, sig.layouts)
         described = PlacedOperator(op.type, seen, sig, cuts, placement, operator_formulas(seen, sig, products))
         terms: list[Term] = []
-        if sig.shardable:
+        if op.body is not None:
+            terms += self._work_inside(op, sig, nodes)
+        elif sig.shardable:
             terms += described.work(self.cluster, products, again)
         else:
             for phase, count in Counter(n.phase for n in work).items():
@@ -209,6 +217,15 @@ class _Context:
             tuple((d, n) for d, n in cuts.items() if n > 1),
             tuple(sorted((t for t in terms if t.expression != 0), key=lambda t: PARTS.index(t.part))),
         )  # fmt: skip
+
+    def _work_inside(self, op: Op, sig: Signature, nodes: list[Node]) -> Iterator[Term]:
+        """What the operators inside `op` do, at the shapes of one device."""
+        for name, seen, inner in work_inside(op, sig):
+            work = [n for n in nodes if n.role is Role.WORK and n.op == name]
+            products = sum(len(n.outputs) for n in work if n.phase is Phase.BACKWARD)
+            described = PlacedOperator(seen.type, seen, inner, {}, None, operator_formulas(seen, inner, products))
+            terms = described.work(self.cluster, products, sum(n.phase is Phase.RECOMPUTE for n in work))
+            yield from (replace(term, label=f"{term.label}, {seen.type} inside") for term in terms)
 
     def _cuts(self, op: Op, seen: OpView, sig: Signature) -> tuple[dict[str, int], Placement | None]:
         if sig.shardable:
@@ -300,6 +317,15 @@ class _Context:
             if other.role is Role.WORK and (found := [i for i, t in enumerate(other.inputs) if t in reached]):
                 return found[0]
         return None
+
+
+def _on_one_device(op: OpView, layouts: FixedLayouts) -> OpView:
+    """`op` with the slices of its tensors."""
+
+    def slices(given: tuple[Layout, ...], tensors: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+        return tuple(TensorType(x.slice_shape, t.dtype) for x, t in zip(given, tensors, strict=True))
+
+    return replace(op, inputs=slices(layouts.inputs, op.inputs), outputs=slices(layouts.outputs, op.outputs))
 
 
 def signature_line(sig: Signature) -> str:

@@ -19,7 +19,7 @@ from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
 GIB = 1024**3
-MAX_DEVICES_NAMED = 1024
+MAX_DEVICES_NAMED = 256
 """Where nothing fits, the smallest number of devices that would is sought up to here."""
 
 METHOD = (
@@ -113,7 +113,7 @@ def _infeasible(
     count = device_num
     while count < min(MAX_DEVICES_NAMED, cluster.max_ranks or MAX_DEVICES_NAMED):
         count *= 2
-        if any(fits(problem(graph, cluster, mesh, rules), limit_B) for mesh in meshes(count)[-1:]):
+        if any(fits(problem(graph, cluster, mesh, rules), limit_B) for mesh in meshes(count)):
             needed = f"; {count} devices would do"
             break
     over = (smallest.memory_B - limit_B) / GIB

@@ -1,17 +1,20 @@
 """What a plan says to a network: a strategy for each primitive, and MindSpore's parallel settings."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op
 
 
-def strategies_by_primitive(graph: Graph, plan: StagePlan) -> dict[tuple[str, ...], tuple[Op, OpStrategy]]:
+def strategies_by_primitive(
+    graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = None
+) -> dict[tuple[str, ...], tuple[Op, OpStrategy]]:
     """The strategy of every primitive, by its path of attributes from the network, in graph order, with its first
     operator.
 
@@ -25,7 +28,7 @@ def strategies_by_primitive(graph: Graph, plan: StagePlan) -> dict[tuple[str, ..
         if op.primitive:
             users.setdefault((*op.cell, op.primitive), []).append(op)
         elif op.name in plan.strategies:
-            _require_default(graph, op, plan)
+            _require_default(graph, op, plan, rules)
     found = {}
     for path, ops in users.items():
         given = [plan.strategies.get(op.name) for op in ops]
@@ -65,9 +68,9 @@ def context_settings(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _require_default(graph: Graph, op: Op, plan: StagePlan) -> None:
+def _require_default(graph: Graph, op: Op, plan: StagePlan, rules: Mapping[str, Rule] | None) -> None:
     strategy = plan.strategies[op.name]
-    if strategy != default_strategy(signature(view(graph, op)), plan.settings.device_num):
+    if strategy != default_strategy(signature(view(graph, op), rules), plan.settings.device_num):
         raise InvalidStrategyError(
             f"{op.name} ({op.type}) is made on the fly and cannot be given the strategy {_shown(strategy)}: make it a"
             f" primitive of its cell (in __init__: self.{op.type.lower()} = ops.{op.type}()), or plan again without it"

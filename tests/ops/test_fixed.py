@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.explain import explain_step
 from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.registry import register, signature
@@ -61,6 +62,16 @@ def test_a_planner_has_no_choice_and_the_neighbours_follow():
         found.prediction.step_time_s
     )
     assert found.search.optimality_gap == 0.0
+
+
+def test_the_explanation_sums_up_to_the_price():
+    graph, cluster = row_linear(), load("atlas_800t_a2")
+    found = explain_step(graph, StagePlan({}, Settings(8)), cluster)
+    for part in ("compute", "communication", "synchronisation", "optimizer"):
+        summed = sum(o.total(part) * len(o.names) for o in found.operators)
+        assert summed == pytest.approx(found.cost.time_s[part]), part
+    morph = next(o for o in found.operators if o.type == "Morph")
+    assert morph.total("parameters") == 4 * 8 * 4
 
 
 def test_layouts_for_other_devices_are_refused():

@@ -41,7 +41,9 @@ def programs(config: TransformerConfig, device_num: int):  # type: ignore[no-unt
     mindspore = import_mindspore()
     graph = build_graph(config)
     cluster = load("atlas_800t_a2")
-    chosen = plan(graph, cluster, device_num=device_num, global_batch_size=config.batch_size, seq_length=config.seq_length)
+    chosen = plan(
+        graph, cluster, device_num=device_num, global_batch_size=config.batch_size, seq_length=config.seq_length
+    )
     plans = {"symtensor": chosen}
     for name, degrees in (
         ("data parallel", (device_num, 1, False)),
@@ -79,7 +81,15 @@ def _by_hand(graph: Graph, config: TransformerConfig, degrees: tuple[int, int, b
     nothing = Prediction({}, {}, True, 0)
     report = SearchReport(0, 0.0, 0.0, "by hand")
     return Plan(
-        graph.name, graph.hash, "", stage, config.batch_size, config.seq_length, *degrees, prediction=nothing, search=report
+        graph.name,
+        graph.hash,
+        "",
+        stage,
+        config.batch_size,
+        config.seq_length,
+        *degrees,
+        prediction=nothing,
+        search=report,
     )
 
 
@@ -92,11 +102,11 @@ def main() -> int:
     chosen = parser.parse_args()
     cluster = load("atlas_800t_a2")
     slower = 0
-    print(f"{'model':12s} {'strategy':24s} {'step':>9s} {'ratio':>6s}  compute  communication  synchronisation  optimizer")
+    print(
+        f"{'model':12s} {'strategy':24s} {'step':>9s} {'ratio':>6s}  compute  communication  synchronisation  optimizer"
+    )
     for model in chosen.models:
-        config = dimensions_of(
-            model, num_layers=chosen.layers, batch_size=chosen.batch_per_device * chosen.device_num
-        )
+        config = dimensions_of(model, num_layers=chosen.layers, batch_size=chosen.batch_per_device * chosen.device_num)
         ours = None
         for name, program in programs(config, chosen.device_num):
             if isinstance(program, str):

@@ -49,7 +49,9 @@ def main() -> int:
     if plan.device_num > 1:
         init()
         if get_group_size() != plan.device_num:
-            raise InputError(f"the plan is for {plan.device_num} devices, {get_group_size()} are running: start as many")
+            raise InputError(
+                f"the plan is for {plan.device_num} devices, {get_group_size()} are running: start as many"
+            )
     network, inputs = load_network(plan.source)
     ms_symtensor.load_plan(chosen.plan).apply(network, *inputs)
     if plan.device_num > 1:

@@ -10,7 +10,7 @@ class InputError(SymTensorError):
 
 
 class UnknownOperatorError(SymTensorError):
-    """An operator without a signature. It never costs nothing: add its line, with ms_symtensor.register or in ms_symtensor/ops."""
+    """An operator without a signature. It never costs nothing: add its line (ms_symtensor.register, ms_symtensor/ops)."""
 
 
 class InvalidStrategyError(SymTensorError):

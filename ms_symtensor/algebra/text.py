@@ -82,7 +82,7 @@ def _broken(head: str, expression: sympy.Expr, width: int) -> list[str]:
     return [*lines, current.rstrip()]
 
 
-class _PlainPrinter(StrPrinter):  # type: ignore[misc]  # sympy has no types
+class _PlainPrinter(StrPrinter):
     """sympy's one-line printer with · for products, ^ for powers, and ⌈ ⌉."""
 
     def ordered_terms(self, expression: sympy.Add) -> list[sympy.Expr]:

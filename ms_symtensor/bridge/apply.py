@@ -59,9 +59,7 @@ def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
     return ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings, **others)
 
 
-def _strategies(
-    cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] | None
-) -> list[tuple[Any, OpStrategy]]:
+def _strategies(cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] | None) -> list[tuple[Any, OpStrategy]]:
     """What each primitive is to be given, in graph order."""
     by_hand = sorted({path for path, primitive in _primitives(cell) if _is_sharded_by_hand(primitive)})
     if by_hand:

@@ -34,7 +34,7 @@ class ValueReader:
 
     def types(self, proto: Any) -> tuple[TensorType, ...]:
         """The tensors of a `shape` attribute: one, the elements of a tuple (nested ones flat), or none for a scalar."""
-        kind = self._kinds[proto.type]
+        kind: str = self._kinds[proto.type]
         if kind in ("TENSORS", "TENSOR"):
             return tuple(self.tensor(tensor) for tensor in proto.tensors)
         if kind in ("TUPLE", "LIST"):
@@ -42,7 +42,7 @@ class ValueReader:
         return ()
 
     def constant(self, proto: Any) -> Source:
-        kind = self._kinds[proto.type]
+        kind: str = self._kinds[proto.type]
         if kind in ("TENSORS", "TENSOR"):
             return Constant(tensor=self.tensor(proto.tensors[0]))
         if kind in ("TUPLE", "LIST") and any(self._kinds[v.type] in ("TENSORS", "TENSOR") for v in proto.values):
@@ -50,7 +50,7 @@ class ValueReader:
         return Constant(self.attribute(proto))
 
     def attribute(self, proto: Any) -> Attribute:
-        kind = self._kinds[proto.type]
+        kind: str = self._kinds[proto.type]
         if kind in ("TUPLE", "LIST"):
             return tuple(self.attribute(value) for value in proto.values)
         if kind == "BOOL":
@@ -62,7 +62,8 @@ class ValueReader:
         if kind == "DOUBLE":
             return float(proto.doubles[0] if len(proto.doubles) else proto.d)
         if kind == "STRING":
-            return (proto.strings[0] if len(proto.strings) else proto.s).decode("utf-8", "replace")
+            text: bytes = proto.strings[0] if len(proto.strings) else proto.s
+            return text.decode("utf-8", "replace")
         if kind in ("TENSORS", "TENSOR"):
             return ", ".join(str(self.tensor(tensor)) for tensor in proto.tensors)
         if kind in ("NONE", "UMONAD", "IOMONAD", "UNDEFINED"):

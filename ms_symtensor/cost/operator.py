@@ -105,7 +105,9 @@ _BYTES = s.symbol("Q", "B", "bytes that an operator reads and writes", "Q", nonn
 _DEVICE = (s.F_cube, s.F_cube32, s.eta_cube, s.B_hbm, s.eta_hbm, s.t_op)
 
 
-def evaluate(op: OpView, sig: Signature, products: int, cuts: Sequence[Mapping[str, int]], cluster: Cluster) -> OperatorCosts:
+def evaluate(
+    op: OpView, sig: Signature, products: int, cuts: Sequence[Mapping[str, int]], cluster: Cluster
+) -> OperatorCosts:
     """Values of `operator_formulas(op, sig, products)` for every candidate in `cuts` (slices per dim, missing: 1).
 
     The formulas are one roofline over FLOPs and bytes; these are products of sizes over cuts, so that the roofline is

@@ -134,7 +134,9 @@ def _works(
             yield op.name, seen, sig, strategy
 
 
-def _operator_s(op: OpView, sig: Signature, cuts: Mapping[str, int], products: int, cluster: Cluster) -> tuple[float, float]:
+def _operator_s(
+    op: OpView, sig: Signature, cuts: Mapping[str, int], products: int, cluster: Cluster
+) -> tuple[float, float]:
     costs = evaluate(op, sig, products, [cuts], cluster)
     return float(costs.forward_s[0]), float(costs.backward_s[0]) if products else 0.0
 

@@ -60,7 +60,9 @@ def default_strategy(sig: Signature, device_num: int) -> OpStrategy:
     except a dim that it never cuts.
     """
     return OpStrategy(
-        tuple(tuple(device_num if i == 0 and d not in sig.fixed else 1 for i, d in enumerate(dims)) for dims in sig.inputs)
+        tuple(
+            tuple(device_num if i == 0 and d not in sig.fixed else 1 for i, d in enumerate(dims)) for dims in sig.inputs
+        )
     )
 
 
@@ -151,7 +153,9 @@ class _Writer:
             differentiable = sig.differentiable is None or position in sig.differentiable
             needs = needs or (grad and differentiable)
         builder = self.out.builder
-        types = tuple(TensorType(lay.slice_shape, t.dtype) for lay, t in zip(placement.computed, op.outputs, strict=False))
+        types = tuple(
+            TensorType(lay.slice_shape, t.dtype) for lay, t in zip(placement.computed, op.outputs, strict=False)
+        )
         outputs = list(
             builder.node(op.type, tuple(inputs), types, op=op.name, block=op.block, again=self.again.work(op))
         )
@@ -175,7 +179,9 @@ class _Writer:
             self.again.work(op), self.again.communication(op.block),
         )  # fmt: skip
         if len(outputs) != len(placement.outputs):
-            raise InvalidStrategyError(f"{op.name} returns {len(outputs)} tensors, but has {len(placement.outputs)} layouts")
+            raise InvalidStrategyError(
+                f"{op.name} returns {len(outputs)} tensors, but has {len(placement.outputs)} layouts"
+            )
         for index, ((tensor, grad), layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
             made = self.out.builder.tensors[tensor].shape
             if made != layout.slice_shape:

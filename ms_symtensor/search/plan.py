@@ -23,7 +23,8 @@ MAX_DEVICES_NAMED = 256
 """Where nothing fits, the smallest number of devices that would is sought up to here."""
 
 METHOD = (
-    "exact variable elimination inside a block for every mesh, Lagrangian dual over memory, recomputation and optimizer sharding"
+    "exact variable elimination inside a block for every mesh, Lagrangian dual over memory, recomputation and optimizer"
+    " sharding"
 )
 
 

@@ -122,9 +122,7 @@ class Problem:
         return sum(self.sizes)
 
 
-def problem(
-    graph: Graph, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None
-) -> Problem:
+def problem(graph: Graph, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None) -> Problem:
     """Write down the problem of `graph` on the devices of `mesh`.
 
     Errors: UnknownOperatorError.
@@ -341,7 +339,11 @@ def _parameters(graph: Graph, known: Variables) -> Iterator[tuple[Source, Parame
         for position, source in enumerate(graph.tensor_inputs(op)):
             casts = 0
             root: Source = source
-            while isinstance(root, OpOutput) and root.op not in known.index and graph.op_by_name[root.op].type != "Reshape":
+            while (
+                isinstance(root, OpOutput)
+                and root.op not in known.index
+                and graph.op_by_name[root.op].type != "Reshape"
+            ):
                 casts += 1
                 root = graph.tensor_inputs(graph.op_by_name[root.op])[0]
             kind = graph.type_of(source)
@@ -382,7 +384,10 @@ def _tied(uses: list[ParameterUse]) -> list[Terms]:
             continue
         a, b = sorted((other, use), key=lambda u: u.number)
         agree = np.array(
-            [[x.slice_shape == y.slice_shape and x.copies.ranks() == y.copies.ranks() for y in b.layouts] for x in a.layouts]
+            [
+                [x.slice_shape == y.slice_shape and x.copies.ranks() == y.copies.ranks() for y in b.layouts]
+                for x in a.layouts
+            ]
         )
         table = np.where(agree, 0.0, np.inf)
         zero = np.zeros(table.shape)

@@ -14,7 +14,7 @@ from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 @dataclass(frozen=True)
 class Degrees:
-    """`data_parallel` x `model_parallel` of the heaviest products; `sequence_parallel`: most norms are cut finer than the rows."""
+    """`data_parallel` x `model_parallel` of the heaviest products; `sequence_parallel`: most norms are cut finer."""
 
     data_parallel: int
     model_parallel: int

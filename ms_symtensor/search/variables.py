@@ -83,7 +83,15 @@ def variables(
         if not sig.shardable:
             continue
         products = gradient_inputs(graph, signatures, gradients, members[0].name)
-        key = (seen.type, seen.inputs, seen.outputs, seen.arguments, tuple(seen.attributes.items()), products, seen.body)
+        key = (
+            seen.type,
+            seen.inputs,
+            seen.outputs,
+            seen.arguments,
+            tuple(seen.attributes.items()),
+            products,
+            seen.body,
+        )
         if key not in same:
             chosen = candidates(seen, sig, mesh)
             if sig.body is None:

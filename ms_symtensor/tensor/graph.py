@@ -69,7 +69,7 @@ class InputRef:
 
 @dataclass(frozen=True)
 class Constant:
-    """A value known at compile time: a scalar, None, a tuple of such, or (`tensor` set) a tensor of which only the type is kept."""
+    """A value known at compile time: a scalar, None, a tuple of such; with `tensor`, a tensor of which only the type is kept."""
 
     value: Attribute = None
     tensor: TensorType | None = None

@@ -9,12 +9,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
 
-from plans import data_times_tensor, plan_of, small  # noqa: E402
+from plans import data_times_tensor, plan_of, small
 
-from model_zoo.network import build  # noqa: E402
-from ms_symtensor.bridge.capture import capture  # noqa: E402
-from ms_symtensor.bridge.collectives import collectives  # noqa: E402
-from ms_symtensor.bridge.training_step import GradientStep  # noqa: E402
+from model_zoo.network import build
+from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.collectives import collectives
+from ms_symtensor.bridge.training_step import GradientStep
 
 SENS = ms.Tensor(np.float32(1))
 

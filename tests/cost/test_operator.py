@@ -49,7 +49,9 @@ def test_the_fast_evaluation_is_the_formula(model, products):
         numbers |= {cut_degree(d).name: np.array([c.get(d, 1) for c in cuts], float) for d in sig.mesh}
         for name in ("forward_s", "backward_s", "forward_flops"):
             exact = compile_expression(getattr(formulas, name), symbols)(**numbers)
-            np.testing.assert_allclose(getattr(fast, name), np.broadcast_to(exact, len(cuts)), rtol=1e-12, err_msg=op.type)
+            np.testing.assert_allclose(
+                getattr(fast, name), np.broadcast_to(exact, len(cuts)), rtol=1e-12, err_msg=op.type
+            )
 
 
 def test_cutting_never_makes_an_operator_slower():

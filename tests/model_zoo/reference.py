@@ -27,10 +27,8 @@ class Reference:
         x = x if c.causal else self._norm("norm", x)
         for layer in range(c.num_layers):
             x = self._layer(f"layers.{layer}", x)
-        if c.causal:
-            x = self._norm("norm", x)
-        else:
-            x = self._norm("transform.norm", _gelu(self._linear("transform.dense", x)))
+        last = ("norm", x) if c.causal else ("transform.norm", _gelu(self._linear("transform.dense", x)))
+        x = self._norm(*last)
         table = w["word_embedding.table"] if c.tied_embeddings else w["output_table"]
         logits = x @ table.T + w.get("head.bias", 0.0)
         picked = np.take_along_axis(_log_softmax(logits), labels[..., None], axis=-1)[..., 0]

@@ -57,7 +57,5 @@ def nameless(graph):
     def renamed(source):
         return OpOutput(number[source.op], source.index) if isinstance(source, OpOutput) else source
 
-    ops = tuple(
-        replace(op, name=number[op.name], inputs=tuple(map(renamed, op.inputs))) for op in graph.ops
-    )
+    ops = tuple(replace(op, name=number[op.name], inputs=tuple(map(renamed, op.inputs))) for op in graph.ops)
     return replace(graph, ops=ops, output=renamed(graph.output))

@@ -107,5 +107,7 @@ def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
                     cost = price(graph, plan, program, A2)
                     modelled_s, kept_B = objective(of, terms, share, choice)
                     assert modelled_s >= cost.step_time_s * (1 - 1e-9)
-                    assert modelled_s == pytest.approx(cost.step_time_s, rel=0.01 if is_exception(graph, program) else 1e-9)
+                    assert modelled_s == pytest.approx(
+                        cost.step_time_s, rel=0.01 if is_exception(graph, program) else 1e-9
+                    )
                     assert kept_B <= cost.peak_memory_B

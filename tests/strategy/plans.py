@@ -61,12 +61,8 @@ def _strategy(op: Op, shapes: list[tuple[int, ...]], d: int, t: int, sequence: b
             strategies.append((d, 1, t, 1) if op.primitive in SPLIT_HEADS else (d, t, 1, 1))
         elif len(shape) == 3:
             strategies.append((d, 1, 1))
-        elif (
-            len(shape) == 2
-            and op.type in ("Mul", "FlashAttentionScore")
-            and len(shapes[0]) == 4
-            or len(shape) == 2
-            and len(shapes[0]) == 4
+        elif (len(shape) == 2 and op.type in ("Mul", "FlashAttentionScore") and len(shapes[0]) == 4) or (
+            len(shape) == 2 and len(shapes[0]) == 4
         ):
             strategies.append((1, 1))
         elif len(shape) == 2:

@@ -310,10 +310,13 @@ class _Writer:
         if placement.shard == 1:
             return tensor
         dtype = self.out.builder.tensors[tensor].dtype
+        again = self.again.gather(op, placement, is_cast=dtype != placement.dtype)
+        if again and dtype != placement.dtype:
+            self.out.builder.computed_again.add(tensor)  # the Cast before it goes along
         (tensor,) = self.out.builder.node(
             "AllGather", (tensor,), (TensorType(placement.layout.slice_shape, dtype),), op=op.name, role=Role.WEIGHT,
             group=placement.gather, parameter=parameter, block=op.block, once=True,
-            again=self.again.gather(op, placement, is_cast=dtype != placement.dtype),
+            again=again,
         )  # fmt: skip
         return tensor
 

@@ -37,15 +37,12 @@ class Again:
     def gather(self, op: Op, placement: ParameterPlacement, is_cast: bool) -> bool:
         """Whether the weight of `placement`, which `op` reads sharded by the optimizer, is gathered again.
 
-        Level 3 does. But MindSpore does not start to copy at a gather that stands next to the operator for the sum over the
-        other shards (its mirror). Those are the gathers of weights in use as they are stored, which are copied with an
-        operator that is; and all where sums are in the type in use.
+        Level 3 does. But where a sum over the other shards follows (a mirror), MindSpore starts to copy only at the gathers of
+        weights that are cast before use and summed in their own type; the others are copied with an operator that is.
         """
         if self.settings.optimizer_level is not OptimizerLevel.LEVEL3:
             return False
-        if placement.mirror is None:
-            return True
-        return self.settings.gradient_fp32_sync if is_cast else self.work(op)
+        return placement.mirror is None or (is_cast and self.settings.gradient_fp32_sync) or self.work(op)
 
     @cached_property
     def _results(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.parameters import require_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.domain import meshes
@@ -46,7 +47,8 @@ def plan(
     `memory_limit_B` bounds the memory of one device (default: what the framework can use of it). `progress` is told what
     is being searched.
 
-    Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InfeasibleError, naming how much
+    Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
+    would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
     is missing and the smallest number of devices that would do, where nothing fits; UnknownOperatorError.
     """
     require_devices(cluster, device_num)
@@ -70,6 +72,7 @@ def plan(
     search_time_s = time.perf_counter() - start
     stage = StagePlan(best.strategies, best.settings)
     program = partition(graph, stage, known=one.known.meanings)
+    require_synchronised(program.parameters, device_num)
     cost = price(graph, stage, program, cluster, rules)
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
     summary: Degrees = degrees(graph, stage, rules)

@@ -27,10 +27,10 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import strategy_of
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.gradients import gradient_users, is_kept, sends_gradient
-from ms_symtensor.program.parameters import is_synchronised, place_parameter
+from ms_symtensor.program.parameters import is_summed, is_synchronised, place_parameter
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import ParameterPlacement, Phase, Role
-from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
 from ms_symtensor.search.fan_out import FanOut
 from ms_symtensor.search.folding import Fold, fold
@@ -399,7 +399,8 @@ def parameter_terms(of: Problem, settings: Settings) -> list[Terms]:
     """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use."""
     totals: dict[int, Array] = {}
     for use in of.parameters:
-        priced = np.array([_priced(of.cluster, use, layout, settings) for layout in use.layouts]).T
+        summed = is_summed(of.known.items[use.number].op.type, use.position)
+        priced = np.array([_priced(of.cluster, use, layout, settings, summed) for layout in use.layouts]).T
         totals[use.number] = totals.get(use.number, 0.0) + use.count * priced
     found = []
     for number, (time, memory) in totals.items():
@@ -408,11 +409,13 @@ def parameter_terms(of: Problem, settings: Settings) -> list[Terms]:
     return found
 
 
-def _priced(cluster: Cluster, use: ParameterUse, layout: Layout, settings: Settings) -> tuple[float, float]:
+def _priced(
+    cluster: Cluster, use: ParameterUse, layout: Layout, settings: Settings, summed: bool
+) -> tuple[float, float]:
     """Seconds per step and bytes of one parameter in `layout`; infinite where MindSpore would not train it rightly."""
     parameter = use.parameter
     try:
-        placement = place_parameter(parameter, layout, settings)
+        placement = place_parameter(parameter, layout, settings, summed, not summed)
     except InvalidStrategyError:
         return math.inf, 0.0
     if parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
@@ -425,7 +428,8 @@ def _priced(cluster: Cluster, use: ParameterUse, layout: Layout, settings: Setti
     share = cost.weight_B // size_B(placement.dtype)
     whole, stored, used = share * placement.shard, size_B(placement.dtype), size_B(read.dtype)
     if read.casts:
-        time += local_time_s(cluster, "Cast", share * (stored + used))
+        again = settings.optimizer_level is OptimizerLevel.LEVEL3 and placement.shard > 1 and read.in_gradient
+        time += (1 + again) * local_time_s(cluster, "Cast", share * (stored + used))
         if parameter.requires_grad:
             time += local_time_s(cluster, "Cast", whole * (used + stored))
     if parameter.requires_grad and read.users > 1:

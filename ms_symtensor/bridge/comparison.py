@@ -57,7 +57,7 @@ def compare(graph: Graph, predicted: Program, compiled: CompiledProgram) -> Comp
         sum(_stored_B(p.slice_shape, p.dtype) for p in predicted.parameters.values()),
         sum(p.slice_type.size_B for p in compiled.layouts if p.name in predicted.parameters),
         activation_peak_B(predicted) if predicted.is_known else UNKNOWN_B,
-        compiled_activation_peak_B(compiled, graph) if predicted.is_known else UNKNOWN_B,
+        compiled_activation_peak_B(compiled) if predicted.is_known else UNKNOWN_B,
         unsynchronised(graph, compiled),
     )
 

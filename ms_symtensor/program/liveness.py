@@ -17,7 +17,7 @@ VIEWS = frozenset(
 class Step:
     """A node as far as memory is concerned: tensors by number, and in which part of the program it stands.
 
-    Steps of a lower `rank` go first where there is a choice.
+    Steps of the backward pass with a lower `rank` go first where there is a choice.
     """
 
     inputs: tuple[int, ...]
@@ -87,13 +87,24 @@ def live_B(of: Lives, sizes_B: Mapping[int, int], step_num: int) -> list[int]:
 def schedule(steps: Sequence[Step], kept: Collection[int]) -> list[int]:
     """An order of `steps`, by number, that a runtime with memory in mind would take; a compiler's listing is only topological.
 
-    A step runs as soon as what it reads is there, in the backward pass first those whose results are all in `kept` (weight
-    gradients, which free what they read); then by rank, then as listed. What is computed again is computed right before its
-    first reader.
+    The forward pass stays as listed. In the backward pass a step runs as soon as what it reads is there: first those whose
+    results are all in `kept` (weight gradients, which free what they read), then by rank, then as listed. What is computed
+    again is computed right before its first reader.
     """
-    ahead = [i for i, s in enumerate(steps) if not s.is_backward and not s.is_recomputed]
     behind = [i for i, s in enumerate(steps) if s.is_backward and not s.is_recomputed]
     copies = {t: i for i, s in enumerate(steps) if s.is_recomputed for t in s.outputs}
+    made_behind = {t for i in behind for t in steps[i].outputs}
+    readers: dict[int, list[int]] = {}
+    missing = {}
+    for number in behind:
+        needs = {t for t in steps[number].inputs if t in made_behind}
+        missing[number] = len(needs)
+        for tensor in needs:
+            readers.setdefault(tensor, []).append(number)
+
+    def urgency(number: int) -> tuple[bool, float, int]:
+        step = steps[number]
+        return not all(t in kept for t in step.outputs), step.rank, number
 
     def copied(number: int) -> list[int]:
         """The copies that a step needs and that were not made before, after those that they need."""
@@ -106,33 +117,12 @@ def schedule(steps: Sequence[Step], kept: Collection[int]) -> list[int]:
                 needed += [*copied(copy), copy]
         return needed
 
-    ordered = ahead if all(steps[i].rank == 0 for i in ahead) else _by_rank(steps, ahead, ())
-    for number in _by_rank(steps, behind, kept):
-        ordered += [*copied(number), number]
-    return ordered
-
-
-def _by_rank(steps: Sequence[Step], chosen: Sequence[int], first: Collection[int]) -> list[int]:
-    """The steps numbered `chosen`, each after those it needs; those that make nothing but `first` as early as possible."""
-    made = {t for number in chosen for t in steps[number].outputs}
-    readers: dict[int, list[int]] = {}
-    missing = {}
-    for number in chosen:
-        needs = {t for t in steps[number].inputs if t in made}
-        missing[number] = len(needs)
-        for tensor in needs:
-            readers.setdefault(tensor, []).append(number)
-
-    def urgency(number: int) -> tuple[bool, float, int]:
-        step = steps[number]
-        return not all(t in first for t in step.outputs), step.rank, number
-
-    ready = [urgency(number) for number in chosen if missing[number] == 0]
+    ready = [urgency(number) for number in behind if missing[number] == 0]
     heapq.heapify(ready)
-    ordered = []
+    ordered = [i for i, s in enumerate(steps) if not s.is_backward and not s.is_recomputed]
     while ready:
         number = heapq.heappop(ready)[-1]
-        ordered.append(number)
+        ordered += [*copied(number), number]
         for tensor in steps[number].outputs:
             for reader in readers.get(tensor, ()):
                 missing[reader] -= 1

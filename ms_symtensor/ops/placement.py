@@ -103,9 +103,6 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
     used = math.prod(cuts.values())
     if device_num % used:
         raise InvalidStrategyError(f"{where} needs {used} devices, which does not divide {device_num}")
-    for group in signature.exclusive:
-        if sum(cuts.get(d, 1) > 1 for d in group) > 1:
-            raise InvalidStrategyError(f"{where}: only one of the dims {', '.join(sorted(group))} may be cut")
     if signature.forbids is not None and (reason := signature.forbids(cuts, device_num)):
         raise InvalidStrategyError(f"{where}: {reason}")
     return cuts
@@ -216,7 +213,7 @@ def _device_matrix(
     degrees = [cuts.get(d, 1) for d in signature.mesh]
     repeat = device_num // math.prod(degrees)
     extra = [] if repeat == 1 else [repeat]
-    left = signature.repeat_left or any(cuts.get(d, 1) > 1 for d in signature.repeat_left_when)
+    left = any(cuts.get(d, 1) > 1 for d in signature.repeat_left_when)
     shift = len(extra) if left else 0
     matrix = tuple(extra + degrees if left else degrees + extra)
     return matrix or (1,), {d: i + shift for i, d in enumerate(signature.mesh)}

@@ -108,11 +108,10 @@ class Signature:
 
     - `inputs`, `outputs`: dims of every tensor; `sizes`: their global sizes.
     - `entries`: the dims that the entries of MindSpore's strategy list, where these are not the dims of the inputs.
-    - `mesh`: the dims in the order in which MindSpore lays them on the device matrix, major first; `repeat_left` tells on
-      which side it puts the devices that no cut uses (they repeat the work); a cut of one of the dims `repeat_left_when`
-      moves them to the left too.
-    - `fixed`: dims that stay whole; `exclusive`: sets of dims of which at most one may be cut; `forbids` tells why the
-      slices per dim (on so many devices) are not accepted, or None, for rules that depend on several of them.
+    - `mesh`: the dims in the order in which MindSpore lays them on the device matrix, major first. Devices that no cut uses
+      repeat the work on one more axis, the minor one, or the major one where a dim of `repeat_left_when` is cut.
+    - `fixed`: dims that stay whole; `forbids` tells why the slices per dim (on so many devices) are not accepted, or
+      None, for rules that depend on several of them.
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
       be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form. With
@@ -132,9 +131,7 @@ class Signature:
     outputs: tuple[Dims, ...]
     sizes: Mapping[str, int]
     mesh: tuple[str, ...]
-    repeat_left: bool = False
     fixed: frozenset[str] = frozenset()
-    exclusive: tuple[frozenset[str], ...] = ()
     unit: Unit = Unit.VECTOR
     flops_per_point: float = 2.0
     combine: Combine = Combine.SUM

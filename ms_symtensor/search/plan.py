@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.step import price
@@ -126,8 +125,3 @@ def _infeasible(
         f"sharding {smallest.settings.optimizer_level.name.lower()}, everything recomputed) needs "
         f"{smallest.memory_B / GIB:.1f} GiB, {over:.1f} GiB too much{needed}, or use a smaller batch"
     )
-
-
-def with_source(found: Plan, source: Mapping[str, str]) -> Plan:
-    """`found` with the note of how its network is rebuilt."""
-    return replace(found, source=dict(source))

@@ -65,8 +65,6 @@ def compile_case(cell: Any, inputs: Sequence[Any], graph: Graph, one: Case) -> A
     remove(cell, by_hand=True)
     for op, strategy in strategies_by_primitive(graph, one.stage).values():
         primitive_of(cell, op).shard(strategy.inputs, strategy.outputs)
-    for parameter in cell.get_parameters():
-        parameter.parallel_optimizer = True  # MindSpore switches it off for good where a compile's threshold is larger
     blocks = dict(cell.cells_and_names())
     for name, again in one.stage.settings.recompute.items():
         set_recompute(blocks[name], again.communication)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
+from ms_symtensor.bridge.constants import shared_slices
 from ms_symtensor.bridge.host import cell_graph_executor, import_mindspore
 from ms_symtensor.errors import CompilerError, SymTensorError
 
@@ -45,6 +46,8 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
         stack.enter_context(_environment(_PRECOMPILE_ONLY, "1"))
         stack.enter_context(_environment(_FAILURE_DUMPS, scratch))
         stack.enter_context(_no_weights(cell))
+        stack.enter_context(_parameter_flags(cell))
+        stack.enter_context(shared_slices())
         stack.enter_context(_cell_state(cell))
         stack.enter_context(_fresh_scopes(cell))
         log = stack.enter_context(_Log(scratch))
@@ -155,6 +158,17 @@ def _no_weights(cell: Any) -> Iterator[None]:
             if hasattr(parallel_utils, name):
                 stack.enter_context(_replaced(vars(parallel_utils), name, lambda *_: None))
         yield
+
+
+@contextmanager
+def _parameter_flags(cell: Any) -> Iterator[None]:
+    """A compile marks parameters below `parallel_optimizer_threshold` as never to be sharded by the optimizer."""
+    before = [(parameter, parameter.parallel_optimizer) for parameter in cell.get_parameters()]
+    try:
+        yield
+    finally:
+        for parameter, sharded in before:
+            parameter.parallel_optimizer = sharded
 
 
 @contextmanager

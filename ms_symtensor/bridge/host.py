@@ -40,7 +40,7 @@ def import_mindspore() -> Any:
         # MindSpore asks for protobuf's Python implementation; what was imported before it stays with the compiled one,
         # which reads a graph of a large network ten times faster.
         with suppress(ImportError):
-            importlib.import_module("google.protobuf.message")
+            importlib.import_module("google.protobuf.descriptor")
     try:
         return importlib.import_module("mindspore")
     except ImportError as error:

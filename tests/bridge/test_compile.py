@@ -122,6 +122,12 @@ def test_optimizer_sharding(net):
     assert scattered[("ReduceScatter", DATA_GROUP, (INNER // 8, HIDDEN))] == 2 * LAYERS  # of up and down: equal slices
 
 
+def test_a_threshold_does_not_outlive_its_compile(net):
+    sharded = {**OPTIMIZER_SHARD, "parallel_optimizer_threshold": 1 << 20}
+    assert not any(layout.optimizer_shard_ranks for layout in program_of(net, **sharded).layouts)
+    assert all(parameter.parallel_optimizer for parameter in net.get_parameters())
+
+
 def test_optimizer_states_lie_like_their_weights(net):
     with no_init_parameters():
         optimizer = nn.AdamWeightDecay(net.trainable_params())

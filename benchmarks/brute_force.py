@@ -28,6 +28,7 @@ from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.domain import candidates, meshes
+from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import Fold, fold, repeated_blocks
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.solve import settings_of
@@ -52,7 +53,7 @@ def combinations(graph: Graph, device_num: int, known: Meanings, folded: Fold) -
     found: dict[tuple, dict[str, OpStrategy]] = {}
     for mesh in meshes(device_num):
         classes = [members for members in folded.members if known[members[0].name][1].shardable]
-        rows = [[s for s, _ in candidates(*known[members[0].name], mesh)] for members in classes]
+        rows = [[s for s, _ in candidates(*known[members[0].name], Single(mesh))] for members in classes]
         for chosen in itertools.product(*rows):
             named = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
             found[tuple(chosen)] = named
@@ -65,7 +66,7 @@ def size(graph: Graph, device_num: int) -> int:
     firsts = [members[0].name for members in fold(graph).members]
     return sum(
         math.prod(
-            len(candidates(views[n], sig, mesh)) for n in firsts if (sig := signature(views[n])).shardable
+            len(candidates(views[n], sig, Single(mesh))) for n in firsts if (sig := signature(views[n])).shardable
         )
         for mesh in meshes(device_num)
     )  # fmt: skip

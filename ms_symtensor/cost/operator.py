@@ -114,23 +114,40 @@ def evaluate(
     compiled once for all operators, and only they are evaluated per operator.
     """
     degrees = {d: np.array([c.get(d, 1) for c in cuts], dtype=float) for d in sig.mesh}
-    inputs = [_slice_B(t, d, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True)]
-    outputs = [_slice_B(t, d, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False)]
     nothing = np.zeros(len(cuts))
+    points = nothing + math.prod(sig.sizes[d] for d in sig.mesh)
+    for d in sig.mesh:
+        points = points / degrees[d]
+    inputs = [nothing + _slice_B(t, d, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True)]
+    outputs = [nothing + _slice_B(t, d, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False)]
+    return work(op, sig, products, points, inputs, outputs, cluster)
+
+
+def work(
+    op: OpView,
+    sig: Signature,
+    products: int,
+    points: Array,
+    inputs_B: Sequence[Array],
+    outputs_B: Sequence[Array],
+    cluster: Cluster,
+) -> OperatorCosts:
+    """As `evaluate`, from what one device works on: points of the index space (`points`, the product of the dims' slices)
+    and bytes of every tensor's slice, all arrays of one shape.
+    """
+    nothing = np.zeros(points.shape)
     if sig.unit is Unit.NONE:
         return OperatorCosts(nothing, nothing, nothing)
-    flops = nothing
-    if sig.unit is Unit.CUBE:
-        points = math.prod(sig.sizes[d] for d in sig.mesh) / np.prod([degrees[d] for d in sig.mesh], axis=0)
-        flops = sig.flops_per_point * points
-    forward = _roofline(flops, nothing + sum(inputs) + sum(outputs), op.inputs[0].dtype if op.inputs else "", cluster)
+    flops = sig.flops_per_point * points if sig.unit is Unit.CUBE else nothing
+    traffic = nothing + sum(inputs_B) + sum(outputs_B)
+    forward = _roofline(flops, traffic, op.inputs[0].dtype if op.inputs else "", cluster)
     if sig.unit is Unit.CUBE:
         return OperatorCosts(forward, products * forward, flops)
     if not products or op.type in PASSED_ON:
         return OperatorCosts(forward, nothing, nothing)
-    kept = [inputs[i] for i in sig.keeps_inputs] + [outputs[i] for i in sig.keeps_outputs if i < len(outputs)]
-    largest = np.max(np.broadcast_arrays(*inputs), axis=0) if inputs else nothing
-    back = nothing + sum(kept) + (outputs[0] if outputs else 0.0) + products * largest
+    kept = [inputs_B[i] for i in sig.keeps_inputs] + [outputs_B[i] for i in sig.keeps_outputs if i < len(outputs_B)]
+    largest = np.max(np.broadcast_arrays(*inputs_B), axis=0) if inputs_B else nothing
+    back = nothing + sum(kept) + (outputs_B[0] if outputs_B else 0.0) + products * largest
     return OperatorCosts(forward, _roofline(nothing, back, "", cluster), nothing)
 
 

@@ -1,6 +1,8 @@
 """What a parameter costs: bringing its gradient together, gathering its shares, and the memory of it and its states."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import node_cost
@@ -30,6 +32,11 @@ class ParameterCost:
     states_B: int
     used_B: int
 
+    @property
+    def at_rest_B(self) -> int:
+        """Bytes that stay from step to step."""
+        return self.weight_B + self.gradient_B + self.states_B
+
 
 def parameter_cost(
     cluster: Cluster, placement: ParameterPlacement, settings: Settings, used_dtype: str, in_gradient: bool = True
@@ -41,28 +48,45 @@ def parameter_cost(
     elements = 1
     for n in placement.layout.slice_shape:
         elements *= n
-    share = elements // placement.shard
+
+    def seconds(kind: str, group: DeviceGroup | None, size_B: float) -> float:
+        return node_cost(cluster, kind, group, size_B, 0).time_s
+
+    return price_slice(seconds, placement, placement.shard, elements, settings, used_dtype, in_gradient)
+
+
+def price_slice(
+    seconds: Callable[[str, DeviceGroup | None, Any], Any],
+    placement: ParameterPlacement,
+    shard: Any,
+    elements: Any,
+    settings: Settings,
+    used_dtype: str,
+    in_gradient: bool = True,
+) -> ParameterCost:
+    """As `parameter_cost`, of a slice of `elements` that `shard` ranks share: numbers, or arrays with one entry per mesh.
+
+    `seconds(kind, group, bytes)` prices a node.
+    """
+    share = elements // shard
     stored, used = size_B(placement.dtype), size_B(used_dtype)
     weight_B = share * stored
+    is_cast = used_dtype != placement.dtype
     if not placement.requires_grad:
-        return ParameterCost(0.0, 0.0, 0.0, weight_B, 0, 0, elements * used if used_dtype != placement.dtype else 0)
+        return ParameterCost(0.0, 0.0, 0.0, weight_B, 0, 0, elements * used if is_cast else 0)
+    is_shared = placement.gather is not None
     gradient_size = stored if settings.gradient_fp32_sync else used
     synchronisation = 0.0
-    if placement.shard > 1:
-        synchronisation += _collective(cluster, "ReduceScatter", placement.gather, elements * gradient_size)
+    if is_shared:
+        synchronisation += seconds("ReduceScatter", placement.gather, elements * gradient_size)
     if placement.mirror is not None:
-        synchronisation += _collective(cluster, "AllReduce", placement.mirror, share * gradient_size)
+        synchronisation += seconds("AllReduce", placement.mirror, share * gradient_size)
     again = in_gradient and settings.optimizer_level is OptimizerLevel.LEVEL3
-    gathers = 0 if placement.shard == 1 else 2 if again else 1
-    gather = gathers * _collective(cluster, "AllGather", placement.gather, elements * used) if gathers else 0.0
+    gathers = 0 if not is_shared else 2 if again else 1
+    gather = gathers * seconds("AllGather", placement.gather, elements * used) if gathers else 0.0
     states_B = share * STATES_B
-    update = node_cost(cluster, "AdamWeightDecay", None, 2 * (weight_B + states_B) + share * gradient_size, 0).time_s
-    dropped = not in_gradient or (settings.optimizer_level is OptimizerLevel.LEVEL3 and placement.shard > 1)
-    kept = 0 if dropped else elements * used
+    update = seconds("AdamWeightDecay", None, 2 * (weight_B + states_B) + share * gradient_size)
+    dropped = not in_gradient or (settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared)
     # Before an AllGather the cast copy of the share exists too; without a cast the stored weight itself is read.
-    used_B = kept if used_dtype != placement.dtype or placement.shard > 1 else 0
+    used_B = elements * used if not dropped and (is_cast or is_shared) else 0
     return ParameterCost(synchronisation, gather, update, weight_B, share * gradient_size, states_B, used_B)
-
-
-def _collective(cluster: Cluster, kind: str, group: DeviceGroup | None, bytes_: float) -> float:
-    return node_cost(cluster, kind, group, bytes_, 0).time_s

@@ -42,9 +42,7 @@ def place_parameter(
     copies = layout.copies
     mirror = copies if copies.size > 1 and summed else None
     plain = ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, mirror=mirror, unsummed=unsummed)
-    if settings.optimizer_level is OptimizerLevel.NONE or copies.size == 1 or not layout.shape:
-        return plain
-    if parameter.type.size_B < settings.parallel_optimizer_threshold_KB * KIB:  # the whole one, not its slice
+    if copies.size == 1 or not may_be_shared(parameter, settings):
         return plain
     wanted = settings.optimizer_weight_shard_size
     shard = copies.size if wanted == -1 else min(wanted, copies.size)
@@ -52,6 +50,19 @@ def place_parameter(
         return plain
     gather, mirror = _shard_groups(copies, shard, settings.device_num)
     return replace(plain, shard=shard, gather=gather, mirror=mirror if summed else None)
+
+
+def share_over_all(plain: ParameterPlacement) -> ParameterPlacement:
+    """`plain`, whose copies all share the parameter along dim 0."""
+    copies = plain.layout.copies
+    return replace(plain, shard=copies.size, gather=copies, mirror=None)
+
+
+def may_be_shared(parameter: Parameter, settings: Settings) -> bool:
+    """Whether the optimizer shards `parameter` under `settings`, provided that its copies divide it."""
+    level = settings.optimizer_level is not OptimizerLevel.NONE
+    large = parameter.type.size_B >= settings.parallel_optimizer_threshold_KB * KIB  # the whole one, not its slice
+    return level and large and bool(parameter.type.shape)
 
 
 def _shard_groups(copies: DeviceGroup, shard: int, device_num: int) -> tuple[DeviceGroup, DeviceGroup | None]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.signature import OpView, Signature, Unit
+from ms_symtensor.search.family import Family
 from ms_symtensor.tensor.redistribution_groups import is_feasible
 
 FINEST_MESH_DEVICES = 8
@@ -57,33 +58,33 @@ def cut_vectors(sig: Signature, mesh: tuple[int, ...]) -> tuple[dict[str, int], 
     return tuple({d: n for d, n in zip(sig.cuttable, vector, strict=True) if n > 1} for vector in ordered)
 
 
-def candidates(op: OpView, sig: Signature, mesh: tuple[int, ...]) -> tuple[tuple[OpStrategy, Placement], ...]:
-    """The strategies of `op` on `mesh` worth pricing, with their placements, in a fixed order.
+def candidates(op: OpView, sig: Signature, of: Family) -> tuple[tuple[OpStrategy, Placement], ...]:
+    """The strategies of `op` on the meshes of `of` worth pricing, with their placements, in a fixed order.
 
     Products, and operators with more than REPEATING_DIMS dims to cut, use as many devices as their dims allow. Operators
     whose partial sums can be scattered appear in both forms.
     """
-    vectors = cut_vectors(sig, mesh)
+    vectors = cut_vectors(sig, of.mesh)
     most = max(math.prod(v.values()) for v in vectors)
     busy = sig.unit is Unit.CUBE or len(sig.cuttable) > REPEATING_DIMS
-    device_num = math.prod(mesh)
     for chosen in ([v for v in vectors if not busy or math.prod(v.values()) == most], vectors):
-        found = tuple(_placed(op, sig, chosen, device_num))
+        found = tuple(_placed(op, sig, chosen, of))
         if found:
             return found
-    raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore accepts no strategy on {device_num} devices")
+    raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore accepts no strategy on {of.device_num} devices")
 
 
 def _placed(
-    op: OpView, sig: Signature, vectors: Sequence[dict[str, int]], device_num: int
+    op: OpView, sig: Signature, vectors: Sequence[dict[str, int]], of: Family
 ) -> Iterator[tuple[OpStrategy, Placement]]:
     for vector in vectors:
         partial = math.prod(vector.get(d, 1) for d in sig.reduced) > 1
         for scatter in (False, True) if partial and sig.scatter is not None else (False,):
             strategy = strategy_of(sig, vector, scatter)
             try:
-                placement = place(op, sig, strategy, device_num)
+                placement = place(op, sig, strategy, of.device_num)
             except InvalidStrategyError:
-                continue  # a rule of this operator (`exclusive`, `forbids`, a scatter that does not divide)
-            if placement.partial is None or is_feasible(placement.partial.group):
+                continue  # a rule of this operator (`forbids`, a scatter that does not divide)
+            layouts = (*placement.inputs, *placement.computed, *placement.outputs)
+            if all(map(of.is_regular, layouts)) and (placement.partial is None or is_feasible(placement.partial.group)):
                 yield strategy, placement

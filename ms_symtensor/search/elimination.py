@@ -23,7 +23,7 @@ MAX_ENTRIES = 1 << 27
 
 @dataclass(frozen=True)
 class Factor:
-    """A table over the variables `scope` (ascending); axis k of `table` runs over the values of variable `scope[k]`."""
+    """A table over the variables `scope` (ascending), for many problems at once: [problems, values of scope[0], …]."""
 
     scope: tuple[int, ...]
     table: Table
@@ -31,10 +31,13 @@ class Factor:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The least value of the sum, and the value of every variable there (the first one of equals)."""
+    """Per problem the least value of the sum, and the value of every variable there (the first one of equals).
 
-    value: float
-    assignment: tuple[int, ...]
+    `value` [problems], `assignment` [problems, variables].
+    """
+
+    value: Table
+    assignment: NDArray[np.intp]
 
 
 def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -57,37 +60,41 @@ def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -
 
 
 def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[int] | None = None) -> Minimum:
-    """The minimum of Σ `factors` over variables with `sizes` values each.
+    """The minimum of Σ `factors` over variables with `sizes` values each, in every problem.
 
     Errors: InputError if an intermediate table would exceed MAX_ENTRIES. An infeasible sum has the value inf.
     """
     if order is None:
         order = elimination_order(sizes, [f.scope for f in factors])
+    problems = factors[0].table.shape[0] if factors else 1
     remaining = list(factors)
     choices: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = []
-    constant = 0.0
+    value = np.zeros(problems)
     for variable in order:
         mine = [f for f in remaining if variable in f.scope]
         remaining = [f for f in remaining if variable not in f.scope]
         scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}))
-        joint = _sum(mine, (*scope, variable), sizes)
+        joint = _sum(mine, (*scope, variable), sizes, problems)
         best = np.argmin(joint, axis=-1)
         choices.append((variable, scope, best))
         least = np.take_along_axis(joint, np.expand_dims(best, -1), axis=-1)[..., 0]
         if scope:
             remaining.append(Factor(scope, least))
         else:
-            constant += float(least)
-    value = constant + sum(float(f.table) for f in remaining)
-    found = [0] * len(sizes)
+            value = value + least
+    for factor in remaining:
+        value = value + factor.table
+    found = np.zeros((problems, len(sizes)), dtype=np.intp)
+    rows = np.arange(problems)
     for variable, scope, argument in reversed(choices):
-        found[variable] = int(argument[tuple(found[v] for v in scope)])
-    return Minimum(value, tuple(found))
+        at = (rows, *(found[:, v] for v in scope))
+        found[:, variable] = argument[at]
+    return Minimum(value, found)
 
 
-def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int]) -> Table:
-    """The sum of `factors` as one table whose axes are `scope`."""
-    shape = tuple(sizes[v] for v in scope)
+def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int], problems: int) -> Table:
+    """The sum of `factors` as one table whose axes are the problems and `scope`."""
+    shape = (problems, *(sizes[v] for v in scope))
     if math.prod(shape) > MAX_ENTRIES:
         raise InputError(
             f"the search would need a table of {math.prod(shape)} entries; this graph joins too many operators at one tensor"
@@ -95,8 +102,8 @@ def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int]
     total: Table | None = None
     for factor in sorted(factors, key=lambda f: f.table.size):  # small ones first: the large sum is formed once
         axes = [scope.index(v) for v in factor.scope]
-        table = np.moveaxis(factor.table, range(len(axes)), np.argsort(np.argsort(axes)))
-        index = [slice(None) if i in axes else None for i in range(len(scope))]
-        part = table[tuple(index)]
+        table = np.moveaxis(factor.table, range(1, len(axes) + 1), np.argsort(np.argsort(axes)) + 1)
+        index = (slice(None), *(slice(None) if i in axes else None for i in range(len(scope))))
+        part = table[index]
         total = part if total is None else total + part
     return np.broadcast_to(0.0 if total is None else total, shape)

@@ -12,24 +12,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.move import local_time_s
 from ms_symtensor.search.moves import Array, PairCost, common_s
+from ms_symtensor.search.pricing import Pricer
 
 
 @dataclass(frozen=True)
 class FanOut:
-    """The ways from one maker to each of its readers; tables are over (maker, reader 1, …, reader k)."""
+    """The ways from one maker to each of its readers; tables are over (member, maker, reader 1, …, reader k)."""
 
     pairs: tuple[PairCost, ...]
+    pricer: Pricer
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.pairs[0].forward_s.shape[0], *(p.forward_s.shape[1] for p in self.pairs))
+        return (*self.pairs[0].forward_s.shape[:2], *(p.forward_s.shape[2] for p in self.pairs))
 
     def spread(self, table: NDArray, *axes: int) -> NDArray:
-        """`table` over some of the axes (maker 0, reader i at i + 1) as one that broadcasts over all."""
-        index = tuple(slice(None) if axis in axes else None for axis in range(len(self.pairs) + 1))
+        """`table` over some of the axes (maker 0, reader i at i + 1), with or without members, as one that broadcasts."""
+        members = slice(None) if table.ndim > len(axes) else None
+        index = (members, *(slice(None) if axis in axes else None for axis in range(len(self.pairs) + 1)))
         found: NDArray = table[index]
         return found
 
@@ -47,31 +48,32 @@ class FanOut:
             total -= shared
         return total
 
-    def backward_s(self, sends: Sequence[bool], others: int | None, maker_B: Array, cluster: Cluster) -> Array:
+    def backward_s(self, sends: Sequence[bool], others: int | None, maker_B: Array) -> Array:
         """Seconds of the way back from the readers that send a gradient, and of the additions where gradients meet.
 
-        `others` more users send theirs without a move; None: additions at the maker are not counted.
+        `others` more users send theirs without a move; None: additions at the maker are not counted. `maker_B` [members,
+        maker]: bytes of the tensor as it is made.
         """
-        total, through, gathered_B = np.zeros(self.shape), np.zeros(self.shape), np.zeros(self.shape)
-        once_s = np.zeros(self.shape)
+        total, gathered_B, once_s = np.zeros(self.shape), np.zeros(self.shape), np.zeros(self.shape)
         merged = self._merged()
+        through = np.zeros((1, *self.shape[1:]))
         for i, pair in enumerate(self.pairs):
             if not sends[i]:
                 continue
             gather_s = self.spread(pair.gather_s, 0, i + 1)
             total += self.spread(pair.backward_s, 0, i + 1) + np.where(merged, 0.0, gather_s)
-            through += merged & self.spread(pair.gather >= 0, 0, i + 1)
+            through = through + (merged & self.spread(pair.gather >= 0, 0, i + 1))
             once_s = np.maximum(once_s, np.where(merged, gather_s, 0.0))
             gathered_B = np.maximum(gathered_B, np.where(merged, self.spread(pair.gathered_B, 0, i + 1), 0.0))
-        total += once_s + _additions_s(cluster, through, gathered_B)
+        total += once_s + self._additions_s(through, gathered_B)
         if others is None:
             return total
         at_maker = others + sum(sends) - through + np.minimum(through, 1)
-        return total + _additions_s(cluster, at_maker, self.spread(maker_B, 0))
+        return total + self._additions_s(at_maker, self.spread(maker_B, 0))
 
     def _merged(self) -> NDArray[np.bool_]:
         """Whether all first AllGathers of the tensor are alike."""
-        merged = np.ones(self.shape, bool)
+        merged = np.ones((1, *self.shape[1:]), bool)
         for i, pair in enumerate(self.pairs):
             mine = self.spread(pair.gather, 0, i + 1)
             for j in range(i):
@@ -79,9 +81,7 @@ class FanOut:
                 merged &= (mine < 0) | (other < 0) | (mine == other)
         return merged
 
-
-def _additions_s(cluster: Cluster, terms: Array, bytes_: Array) -> Array:
-    """Seconds of adding so many tensors of `bytes_` each; one alone needs no addition."""
-    per_B = local_time_s(cluster, "AddN", 1.0) - local_time_s(cluster, "AddN", 0.0)
-    found: Array = np.where(terms >= 2, (terms + 1) * bytes_ * per_B + local_time_s(cluster, "AddN", 0.0), 0.0)
-    return found
+    def _additions_s(self, terms: Array, bytes_: Array) -> Array:
+        """Seconds of adding so many tensors of `bytes_` each; one alone needs no addition."""
+        found: Array = np.where(terms >= 2, self.pricer.local_s("AddN", (terms + 1) * bytes_), 0.0)
+        return found

@@ -1,19 +1,18 @@
 """Carrying tensors between lists of layouts: what every way costs, and what two ways have in common."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.move import move_cost
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
-from ms_symtensor.tensor.redistribution import Step, redistribute
+from ms_symtensor.tensor.redistribution import Step, backward, redistribute
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -23,10 +22,10 @@ Numbers = NDArray[np.intp]
 class PairCost:
     """Carrying a tensor from every layout of its maker (rows) to every layout of a reader (columns).
 
-    `forward_s` is inf where MindSpore finds no way; `backward_s` leaves out the way back of a first AllGather, which
-    `gather_s` holds, with the bytes of what it gathers in `gathered_B`; `gather` numbers the different first AllGathers (-1:
-    none). `prefix` numbers the beginnings of the ways, step by step (last axis): two ways share those steps whose numbers are
-    equal; `prefix_s` is their time.
+    Seconds and bytes are [members, rows, columns]. `forward_s` is inf where MindSpore finds no way; `backward_s` leaves out
+    the way back of a first AllGather, which `gather_s` holds, with the bytes of what it gathers in `gathered_B`; `gather`
+    [rows, columns] numbers the different first AllGathers (-1: none). `prefix` [rows, columns, steps] numbers the beginnings
+    of the ways, step by step: two ways share those steps whose numbers are equal; `prefix_s` is their time.
     """
 
     forward_s: Array
@@ -46,116 +45,152 @@ class PairCost:
 
 @dataclass(frozen=True)
 class _Way:
-    """One redistribution, priced."""
+    """One redistribution of a small tensor: its steps, the numbers of their beginnings and of a first AllGather.
 
-    forward_s: float
-    backward_s: float = 0.0
-    gather: int = -1
-    gather_s: float = 0.0
-    gathered_B: float = 0.0
+    `first` is the position of that AllGather; `exists` is False where MindSpore finds no way.
+    """
+
+    steps: tuple[Step, ...] = ()
     prefix: tuple[int, ...] = ()
-    prefix_s: tuple[float, ...] = ()
+    gather: int = -1
+    first: int = -1
+    exists: bool = True
 
 
 class Pairs:
     """Move costs between lists of layouts, computed once per pair of distinct layouts."""
 
-    def __init__(self, cluster: Cluster, enable_alltoall: bool) -> None:
-        self._cluster, self._enable_alltoall = cluster, enable_alltoall
+    def __init__(self, pricer: Pricer, enable_alltoall: bool) -> None:
+        self._pricer, self._enable_alltoall = pricer, enable_alltoall
         self._cache: dict[tuple, PairCost] = {}
         self._prefixes: dict[tuple, int] = {}
         self._gathers: dict[tuple, int] = {}
-        self._ways: dict[tuple, _Way] = {}
-        self._steps: dict[tuple[Step, float], tuple[tuple, float, float]] = {}
+        self._ways: dict[tuple, tuple[_Way, int]] = {}
+        self._seconds: dict[tuple, tuple[Array, Array, Array]] = {}
 
-    def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str) -> PairCost:
-        """The costs for every pair."""
-        key = (makers, readers, size_B(dtype))
+    def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
+        """The costs for every pair, of a tensor whose size goes with the batch to the `power` 0 or 1."""
+        key = (makers, readers, size_B(dtype), power)
         if key not in self._cache:
-            self._cache[key] = self._compute(makers, readers, size_B(dtype))
+            self._cache[key] = self._compute(makers, readers, size_B(dtype), power)
         return self._cache[key]
 
-    def _compute(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int) -> PairCost:
+    def _compute(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, power: int) -> PairCost:
         rows, row_of = _distinct(makers)
         columns, column_of = _distinct(readers)
-        ways = [[self._way(plain_layout(a), plain_layout(b), element_B) for b in columns] for a in rows]
-        index = np.ix_(row_of, column_of)
+        whole_B = float(math.prod(makers[0].shape)) * element_B
+        found = [self._way(plain_layout(a), plain_layout(b)) for a in rows for b in columns]
+        ways = [way for way, _ in found]
+        longest = max(1, max(len(way.prefix) for way in ways))
 
-        longest = max(1, max(len(way.prefix) for row in ways for way in row))
+        # Every different step once; a last row of zeros stands for no step.
+        index: dict[tuple, int] = {}
+        there: list[Array] = []
+        back: list[Array] = []
+        after: list[Array] = []
+        numbers = np.full((len(ways), longest), -1)
+        for i, (way, small) in enumerate(found):
+            for k, step in enumerate(way.steps):
+                key = (step, small, whole_B, power)
+                if key not in index:
+                    index[key] = len(there)
+                    if key not in self._seconds:
+                        self._seconds[key] = self._step(step, small, whole_B, power)
+                    for part, value in zip((there, back, after), self._seconds[key], strict=True):
+                        part.append(value)
+                numbers[i, k] = index[key]
+        nothing = np.zeros(self._pricer.family.members)
+        there_s, back_s, after_B = (np.stack([*part, nothing]) for part in (there, back, after))
 
-        def table(of: Callable[[_Way], object], kind: type) -> NDArray:
-            found: NDArray = np.array([[of(way) for way in row] for row in ways], dtype=kind)[index]
-            return found
+        prefix_s = np.cumsum(there_s[numbers], axis=1)
+        missing = np.array([not way.exists for way in ways])
+        forward = np.where(missing[:, None], np.inf, prefix_s[:, -1])
+        first = np.array([numbers[i, way.first] if way.first >= 0 else -1 for i, way in enumerate(ways)])
+        gather_s = back_s[first]
+        backward = back_s[numbers].sum(axis=1) - gather_s
+        grid = np.ix_(row_of, column_of)
 
-        def padded(values: tuple, filler: float) -> tuple:
-            return (*values, *(filler,) * (longest - len(values)))
+        def table(values: NDArray) -> NDArray:
+            """[ways, …, members] as [members, rows, columns, …]."""
+            shaped: NDArray = values.reshape(len(rows), len(columns), *values.shape[1:])[grid]
+            return np.ascontiguousarray(np.moveaxis(shaped, -1, 0))
+
+        def numbered(values: Sequence[object]) -> Numbers:
+            laid: Numbers = np.array(values, dtype=np.intp).reshape(len(rows), len(columns), -1)[grid]
+            return laid
 
         return PairCost(
-            table(lambda w: w.forward_s, float), table(lambda w: w.backward_s, float), table(lambda w: w.gather, np.intp),
-            table(lambda w: w.gather_s, float), table(lambda w: w.gathered_B, float),
-            table(lambda w: padded(w.prefix, -1), np.intp), table(lambda w: padded(w.prefix_s, 0.0), float),
+            table(forward), table(backward), numbered([w.gather for w in ways])[..., 0], table(gather_s),
+            table(np.where(first[:, None] >= 0, after_B[first], 0.0)),
+            numbered([(*w.prefix, *(-1,) * (longest - len(w.prefix))) for w in ways]),
+            table(np.where(numbers[..., None] >= 0, prefix_s, 0.0)),
         )  # fmt: skip
 
-    def _way(self, source: Layout, target: Layout, element_B: int) -> _Way:
-        """The way from `source` to `target`.
+    def _way(self, source: Layout, target: Layout) -> tuple[_Way, int]:
+        """The way from `source` to `target`, and the elements of the tensor that it is found on.
 
         The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same
-        kind (shared by all tensors of that kind) and priced for the bytes of the real one.
+        kind (shared by all tensors of that kind).
         """
-        scale = 1.0
         if source.shape == target.shape:
             small = tuple(_small(n, source.device_num) for n in source.shape)
-            scale = math.prod(source.shape) / max(math.prod(small), 1)
             source = Layout(source.device_matrix, source.tensor_map, small)
             target = Layout(target.device_matrix, target.tensor_map, small)
-        key = (source, target, element_B * scale)
+        key = (source, target)
         if key not in self._ways:
-            self._ways[key] = self._priced(source, target, element_B * scale)
+            self._ways[key] = self._found(source, target), math.prod(source.shape)
         return self._ways[key]
 
-    def _priced(self, source: Layout, target: Layout, element_B: float) -> _Way:
+    def _found(self, source: Layout, target: Layout) -> _Way:
         try:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
-            return _Way(math.inf)
-        forward = backward = 0.0
-        prefix: list[int] = []
-        sums: list[float] = []
-        gather = -1
-        gather_s = gathered_B = 0.0
-        reshaped: tuple[int, ...] | None = None
+            return _Way(exists=False)
+        family, whole = self._pricer.family, math.prod(source.shape)
         for step in steps:
-            form, there_s, back_s = self._step(step, element_B)
-            forward += there_s
-            parent = prefix[-1] if prefix else -1
-            prefix.append(self._prefixes.setdefault((parent, form), len(self._prefixes)))
-            sums.append(forward)
-            only_views = len(prefix) == 1 or (len(prefix) == 2 and reshaped is not None)
-            if step.kind == "AllGather" and only_views and step.group is not None:
-                gather = self._gathers.setdefault((step.group.ranks(), reshaped), len(self._gathers))
-                gather_s, gathered_B = back_s, math.prod(step.output_shape) * element_B
-            else:
-                backward += back_s
-            if step.kind == "Reshape" and len(prefix) == 1:
-                reshaped = step.output_shape
-        return _Way(forward, backward, gather, gather_s, gathered_B, tuple(prefix), tuple(sums))
-
-    def _step(self, step: Step, element_B: float) -> tuple[tuple, float, float]:
-        """What makes two steps on one tensor the same node, and the seconds of one forward and back."""
-        key = (step, element_B)
-        if key not in self._steps:
+            parts = (whole // math.prod(shape) for shape in (step.input_shape, step.output_shape))
+            if any(family.degree(n) is None for n in (*parts, step.pieces)):
+                return _Way(exists=False)
+            if step.group is not None and family.shape_of(step.group) is None:
+                return _Way(exists=False)
+        prefix: list[int] = []
+        gather = first = -1
+        reshaped: tuple[int, ...] | None = None
+        for place, step in enumerate(steps):
             ranks = step.group.ranks() if step.group is not None else None
             form = (step.kind, step.input_shape, step.output_shape, ranks, step.dim, step.concat_dim, step.pieces)
-            there, back = move_cost(self._cluster, (step,), element_B)
-            self._steps[key] = form, there.time_s, back.time_s
-        return self._steps[key]
+            parent = prefix[-1] if prefix else -1
+            prefix.append(self._prefixes.setdefault((parent, form), len(self._prefixes)))
+            only_views = place == 0 or (place == 1 and reshaped is not None)
+            if step.kind == "AllGather" and only_views and step.group is not None:
+                gather = self._gathers.setdefault((step.group.ranks(), reshaped), len(self._gathers))
+                first = place
+            if step.kind == "Reshape" and place == 0:
+                reshaped = step.output_shape
+        return _Way(steps, tuple(prefix), gather, first)
+
+    def _step(self, step: Step, small: int, whole_B: float, power: int) -> tuple[Array, Array, Array]:
+        """Seconds of a step forward and back, and bytes of its output, where the tensor of `small` elements has `whole_B`."""
+        pricer = self._pricer
+        grown = whole_B * pricer.family.grown(power)
+        first, second = (
+            grown / pricer.degree(small // math.prod(shape)) for shape in (step.input_shape, step.output_shape)
+        )
+        (opposite,) = backward((step,))
+        there = pricer.node_s(step.kind, step.group if step.communicates else None, first, second)
+        back = pricer.node_s(opposite.kind, opposite.group if opposite.communicates else None, second, first)
+        if not step.communicates and step.kind != "Reshape":
+            parts = pricer.degree(step.group.size if step.group is not None else step.pieces)
+            there, back = np.where(parts > 1, there, 0.0), np.where(parts > 1, back, 0.0)
+        return there, back, second
 
 
 def common_s(first: PairCost, second: PairCost) -> Array:
-    """Seconds of the steps that the ways to reader i and to reader j begin with alike, over (maker, i, j)."""
-    steps = min(first.prefix.shape[-1], second.prefix.shape[-1])
-    alike = first.prefix[:, :, None, :steps] == second.prefix[:, None, :, :steps]
-    found: Array = np.max(np.where(alike, first.prefix_s[:, :, None, :steps], 0.0), axis=-1)
+    """Seconds of the steps that the ways to reader i and to reader j begin with alike, over (member, maker, i, j)."""
+    found: Array = np.zeros((*first.forward_s.shape, second.forward_s.shape[2]))
+    for step in range(min(first.prefix.shape[-1], second.prefix.shape[-1])):
+        alike = first.prefix[:, :, None, step] == second.prefix[:, None, :, step]
+        found = np.where(alike & (first.prefix[:, :, None, step] >= 0), first.prefix_s[:, :, :, None, step], found)
     return found
 
 

@@ -18,7 +18,9 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.memory import PeakMemory
-from ms_symtensor.search.problem import Problem, Terms, factors, objective, parameter_terms
+from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.problem import Problem, at_rest_B, factors, objective
+from ms_symtensor.search.terms import Terms
 
 MAX_PRICES = 12
 """Prices λ of memory tried per setting; Kelley's method ends by itself after three to five."""
@@ -95,7 +97,7 @@ class _Setting:
 
     def __init__(self, of: Problem, settings: Settings, limit_B: int) -> None:
         self.of, self.settings, self.limit_B = of, settings, limit_B
-        self.parameters: list[Terms] = parameter_terms(of, settings)
+        self.parameters: list[Terms] = parameter_terms(of.known, of.parameters, settings)
         self.found: list[Candidate] = []
         self.bound_s = 0.0
         self.solved = 0
@@ -145,9 +147,9 @@ class _Setting:
             tables = factors(self.of, self.parameters, recomputed, price)
             least = minimise(self.of.sizes, tables, self.of.order)
             self.solved += 1
-            if math.isinf(least.value):
+            if math.isinf(least.value[0]):
                 continue
-            results.append((least.value, recomputed, least.assignment))
+            results.append((float(least.value[0]), recomputed, tuple(least.assignment[0].tolist())))
         if not results:
             return math.inf, math.inf
         _, recomputed, choice = min(results)
@@ -189,7 +191,7 @@ class _Setting:
     ) -> Candidate:
         """The choice with as few recomputed blocks as fit, or with all where even those do not."""
         blocks = self.of.blocks
-        at_rest = sum(self.of.at_rest_B(self.settings, choice))
+        at_rest = at_rest_B(self.parameters, choice)
         kept_B = objective(self.of, self.parameters, 0.0, choice)[1]
 
         def memory_B(count: int) -> int:

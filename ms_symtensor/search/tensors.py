@@ -48,6 +48,8 @@ class Tensor:
     """Whether the operator whose output it is stands in a block."""
     crosses: bool
     """So it does, and some reader stands outside: kept even where blocks are recomputed."""
+    power: int
+    """Whether its size goes with the batch (1) or not (0)."""
 
 
 @dataclass
@@ -117,7 +119,10 @@ def _add(
     crosses = in_block and any(not r.inside for r in moving)
     has_gradient = source in collector.known.gradients
     others = max(senders - sum(r.sends for r in moving), 0)
-    tensor = Tensor(maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses)
+    power = collector.known.power_of(source)
+    tensor = Tensor(
+        maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses, power
+    )
     collector.found[tensor] += 1
 
 
@@ -178,11 +183,11 @@ def is_moved(graph: Graph, known: Variables, source: Source) -> bool:
     return maker is not None and any(maker[1] == "out" or end != maker for end in ends)
 
 
-def layouts_at(known: Variables, end: End, shape: tuple[int, ...], device_num: int) -> tuple[Layout, ...]:
+def layouts_at(known: Variables, end: End, shape: tuple[int, ...]) -> tuple[Layout, ...]:
     """The layout at `end` for every candidate of its variable (one, uncut, for the network's inputs and result)."""
     number, side, position = end
     if number < 0:
-        return (Layout((device_num,), (-1,) * len(shape), shape),)
+        return (Layout((known.pricer.family.device_num,), (-1,) * len(shape), shape),)
     variable: Variable = known.items[number]
     if side == "out":
         return tuple(p.outputs[position] for p in variable.placements)

@@ -1,26 +1,25 @@
 """The unknowns of the search: one per class of operators, with what each choice costs by itself."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.inner import inner_seconds
-from ms_symtensor.cost.move import local_time_s, node_cost
-from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.cost.operator import work
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of
 from ms_symtensor.ops.registry import Rule, signature
-from ms_symtensor.ops.signature import OpView, Signature, view
+from ms_symtensor.ops.signature import Dims, OpView, Signature, view
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs
 from ms_symtensor.search.domain import candidates
 from ms_symtensor.search.folding import Fold
+from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Graph, Op, Source
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 
 Array = NDArray[np.float64]
@@ -28,10 +27,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Variable:
-    """A class of operators that takes one strategy; arrays have one entry per candidate.
+    """A class of operators that takes one strategy; arrays are [members of the family, candidates].
 
-    `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums. `members` are the
-    operators, `op` the first of them.
+    `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums; forward is infinite
+    where a mesh does not divide the operator's dims. `members` are the operators, `op` the first of them.
     """
 
     op: Op
@@ -56,6 +55,12 @@ class Variables:
     index: Mapping[str, int]
     meanings: Mapping[str, tuple[OpView, Signature]]
     gradients: frozenset[Source]
+    pricer: Pricer
+    powers: Mapping[Source, tuple[int, ...]]
+
+    def power_of(self, source: Source) -> int:
+        """1 if the tensor grows with the batch, else 0."""
+        return max(self.powers.get(source, ()), default=0)
 
     @cached_property
     def signatures(self) -> Mapping[str, Signature]:
@@ -64,9 +69,16 @@ class Variables:
 
 
 def variables(
-    graph: Graph, folded: Fold, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None
+    graph: Graph,
+    folded: Fold,
+    pricer: Pricer,
+    rules: Mapping[str, Rule] | None = None,
+    powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
 ) -> Variables:
-    """The variables of `graph`, each with all its candidates on `mesh`, priced on `cluster`."""
+    """The variables of `graph`, each with all its candidates, priced on every member of the pricer's family.
+
+    `powers`: per tensor, which dims grow with the batch (`graph_growth`).
+    """
     meanings: dict[str, tuple[OpView, Signature]] = {}
     views: dict[int, tuple[OpView, Signature]] = {}
     for number, members in enumerate(folded.members):
@@ -83,6 +95,7 @@ def variables(
         if not sig.shardable:
             continue
         products = gradient_inputs(graph, signatures, gradients, members[0].name)
+        growing = _growing(graph, members[0], powers)
         key = (
             seen.type,
             seen.inputs,
@@ -91,23 +104,35 @@ def variables(
             tuple(seen.attributes.items()),
             products,
             seen.body,
+            growing,
         )
         if key not in same:
-            chosen = candidates(seen, sig, mesh)
+            chosen = candidates(seen, sig, pricer.family)
             if sig.body is None:
-                same[key] = (chosen, _own_costs(seen, sig, chosen, products, cluster, math.prod(mesh)))
+                same[key] = (chosen, _own_costs(seen, sig, chosen, products, pricer, growing))
             else:
                 trains = [s in gradients for s in graph.tensor_inputs(members[0])]
                 try:
-                    seconds = inner_seconds(members[0], sig, trains, cluster, math.prod(mesh))
+                    seconds = inner_seconds(members[0], sig, trains, pricer.cluster, pricer.family.device_num)
                 except InputError as error:
                     raise InputError(f"{members[0].name}: {error}") from error
-                same[key] = (chosen, tuple(np.array([t]) for t in seconds))
+                same[key] = (chosen, tuple(np.full((pricer.family.members, 1), t) for t in seconds))
         chosen, (forward, backward) = same[key]
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward))
-    return Variables(tuple(items), index, meanings, gradients)
+    return Variables(tuple(items), index, meanings, gradients, pricer, powers)
+
+
+Growing = tuple[tuple[int, ...], ...]
+"""Per tensor of an operator, inputs first: which of its dims grow with the batch."""
+
+
+def _growing(graph: Graph, op: Op, powers: Mapping[Source, tuple[int, ...]]) -> Growing:
+    if not powers:
+        return ()
+    sources = [*graph.tensor_inputs(op), *(OpOutput(op.name, i) for i in range(len(op.outputs)))]
+    return tuple(powers.get(s, ()) for s in sources)
 
 
 def _own_costs(
@@ -115,30 +140,59 @@ def _own_costs(
     sig: Signature,
     chosen: tuple[tuple[OpStrategy, Placement], ...],
     products: int,
-    cluster: Cluster,
-    device_num: int,
+    pricer: Pricer,
+    growing: Growing,
 ) -> tuple[Array, Array]:
-    cuts = [cuts_of(op, sig, strategy, device_num) for strategy, _ in chosen]
-    own = evaluate(op, sig, products, cuts, cluster)
-    combine = np.array([_combine_s(op, placement, cluster) for _, placement in chosen])
-    return own.forward_s + combine, (own.backward_s + combine if products else np.zeros(len(chosen)))
+    cuts = [cuts_of(op, sig, strategy, pricer.family.device_num) for strategy, _ in chosen]
+    degrees = {d: np.stack([pricer.degree(c.get(d, 1)) for c in cuts], axis=1) for d in sig.mesh}
+    grows = _growing_dims(op, sig, growing)
+    sizes = {d: sig.sizes[d] * pricer.family.grown(int(d in grows))[:, None] for d in sig.mesh}
+    points = np.ones((pricer.family.members, len(chosen)))
+    divides = np.ones(points.shape, bool)
+    for d in sig.mesh:
+        points = points * (sizes[d] / degrees[d])
+        divides &= sizes[d] % degrees[d] == 0
+
+    def bytes_of(number: int, tensor: TensorType, dims: Dims) -> Array:
+        power = max(growing[number], default=0) if growing else 0
+        size: Array = np.full(points.shape, float(tensor.size_B)) * pricer.family.grown(power)[:, None]
+        for d in dims:
+            if d is not None:
+                size = size / degrees[d]
+        return size
+
+    inputs = [bytes_of(i, t, d) for i, (t, d) in enumerate(zip(op.inputs, sig.inputs, strict=True))]
+    outputs = [
+        bytes_of(len(op.inputs) + i, t, d) for i, (t, d) in enumerate(zip(op.outputs, sig.outputs, strict=False))
+    ]
+    own = work(op, sig, products, points, inputs, outputs, pricer.cluster)
+    combine = np.stack(
+        [_combine_s(op, placement, pricer, outputs, i) for i, (_, placement) in enumerate(chosen)], axis=1
+    )
+    forward = np.where(divides, own.forward_s + combine, np.inf)
+    return forward, (own.backward_s + combine if products else np.zeros(points.shape))
 
 
-def _combine_s(op: OpView, placement: Placement, cluster: Cluster) -> float:
+def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:
+    """The dims of `sig` whose size goes with the batch."""
+    found: set[str] = set()
+    for powers, dims in zip(
+        growing, (*sig.inputs, *(() for _ in op.inputs[len(sig.inputs) :]), *sig.outputs), strict=False
+    ):
+        found.update(d for d, power in zip(dims, powers, strict=False) if d is not None and power)
+    return frozenset(found)
+
+
+def _combine_s(op: OpView, placement: Placement, pricer: Pricer, outputs_B: Sequence[Array], candidate: int) -> Array:
     """Seconds of combining partial sums; the gradient's collective moves as many bytes the other way."""
     partial = placement.partial
     if partial is None:
-        return 0.0
-    whole = layout_B(placement.computed[partial.output], op.outputs[partial.output].dtype)
+        return np.zeros(pricer.family.members)
+    whole = outputs_B[partial.output][:, candidate]
     kind = "AllReduce" if partial.dim is None else "ReduceScatter"
-    return node_cost(cluster, kind, partial.group, whole, whole).time_s
+    return pricer.node_s(kind, partial.group, whole, whole)
 
 
-def layout_B(layout: Layout, dtype: str) -> int:
-    """Bytes of one device's slice."""
-    return math.prod(layout.slice_shape) * size_B(dtype)
-
-
-def transparent_s(cluster: Cluster, layout: Layout, source: str, target: str) -> float:
+def transparent_s(pricer: Pricer, layout: Layout, source: str, target: str, power: int) -> Array:
     """Seconds of a Cast from element type `source` to `target` on one device's slice."""
-    return local_time_s(cluster, "Cast", layout_B(layout, source) + layout_B(layout, target))
+    return pricer.local_s("Cast", pricer.slice_B(layout, size_B(source) + size_B(target), power))

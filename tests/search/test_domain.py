@@ -13,6 +13,7 @@ from ms_symtensor.ops.placement import place, strategy_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import Unit, view
 from ms_symtensor.search.domain import candidates, cut_vectors, divisors, meshes, prime_factors
+from ms_symtensor.search.family import Single
 from tests.ops.views import make
 from tests.strategy.plans import small_graph
 
@@ -46,7 +47,7 @@ def test_every_way_to_cut_a_product_on_the_finest_mesh():
 
 
 def test_products_use_all_devices_and_scatter_their_partial_sums():
-    found = candidates(MATMUL, signature(MATMUL), (2, 2))
+    found = candidates(MATMUL, signature(MATMUL), Single((2, 2)))
     assert {s.inputs[0][0] * s.inputs[0][1] * s.inputs[1][0] for s, _ in found} == {4}
     scattered = [s for s, placement in found if placement.partial is not None and placement.partial.dim is not None]
     assert {(s.inputs[0], s.outputs[0]) for s in scattered} == {((1, 4), (4, 1)), ((2, 2), (4, 1)), ((1, 2), (2, 2))}
@@ -54,7 +55,7 @@ def test_products_use_all_devices_and_scatter_their_partial_sums():
 
 def test_a_norm_may_repeat_its_work():
     norm = make("RmsNorm", "bfloat16[64, 32], bfloat16[32] -> bfloat16[64, 32], float32[64, 1]", 1e-6)
-    assert [s.inputs[0] for s, _ in candidates(norm, signature(norm), (2, 2))] == [(4, 1), (2, 1), (1, 1)]
+    assert [s.inputs[0] for s, _ in candidates(norm, signature(norm), Single((2, 2)))] == [(4, 1), (2, 1), (1, 1)]
 
 
 @pytest.mark.parametrize("model", ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large"))
@@ -67,7 +68,7 @@ def test_every_candidate_is_accepted(model, device_num):
         if not sig.shardable:
             continue
         for mesh in meshes(device_num):
-            found = candidates(seen, sig, mesh)
+            found = candidates(seen, sig, Single(mesh))
             assert found
             assert len({s for s, _ in found}) == len(found)
             for strategy, placement in found:
@@ -83,7 +84,7 @@ def test_no_accepted_cut_of_a_small_network_is_left_out(seed):
         sig = signature(seen)
         if not sig.shardable:
             continue
-        chosen = {s for s, _ in candidates(seen, sig, (2, 2))}
+        chosen = {s for s, _ in candidates(seen, sig, Single((2, 2)))}
         busy = sig.unit is Unit.CUBE or len(sig.cuttable) > 2
         degrees = [{d: n for d, n in zip(sig.cuttable, vector)} for vector in _vectors(len(sig.cuttable), 4)]
         valid = [v for v in degrees if all(sig.sizes[d] % n == 0 for d, n in v.items())]
@@ -107,4 +108,4 @@ def _vectors(length: int, device_num: int) -> list[tuple[int, ...]]:
 
 def test_an_operator_that_accepts_nothing_is_named():
     dense = make("Dense", "float16[3, 32], float16[64, 32] -> float16[3, 64]")
-    assert [s.inputs for s, _ in candidates(dense, signature(dense), (2,))] == [((1, 1), (1, 1))]
+    assert [s.inputs for s, _ in candidates(dense, signature(dense), Single((2,)))] == [((1, 1), (1, 1))]

@@ -13,7 +13,8 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.memory import PeakMemory
-from ms_symtensor.search.problem import factors, parameter_terms, problem
+from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.problem import factors, problem
 from ms_symtensor.search.solve import settings_of
 from tests.strategy.plans import small_graph
 
@@ -34,7 +35,8 @@ def found_and_true(of, settings, choice, recomputed):
 def test_zoo_models(model, level, price_s_per_B, attention):
     of = problem(small_graph(model, num_layers=9, attention=attention), A2, (2, 2, 2))
     settings = settings_of(8)[level]
-    choice = minimise(of.sizes, factors(of, parameter_terms(of, settings), 0.0, price_s_per_B), of.order).assignment
+    terms = parameter_terms(of.known, of.parameters, settings)
+    (choice,) = minimise(of.sizes, factors(of, terms, 0.0, price_s_per_B), of.order).assignment
     for recomputed in (0, 1, 4, 8, 9):
         found, true = found_and_true(of, settings, choice, recomputed)
         assert found == true, recomputed

@@ -15,7 +15,8 @@ from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.elimination import minimise
-from ms_symtensor.search.problem import factors, objective, parameter_terms, problem
+from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.problem import factors, objective, problem
 from ms_symtensor.search.solve import settings_of
 from tests.strategy.plans import small_graph
 
@@ -37,7 +38,7 @@ def compared(graph, device_num, draw, count, recompute=False):
     for mesh in meshes(device_num):
         of = problem(graph, A2, mesh)
         for settings in settings_of(device_num):
-            terms = parameter_terms(of, settings)
+            terms = parameter_terms(of.known, of.parameters, settings)
             for choice in choices(of, draw, count):
                 share = draw.randint(0, 1) if recompute and of.blocks else 0
                 blocks = dict.fromkeys(of.blocks if share else (), Recompute())
@@ -96,10 +97,10 @@ def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
     for mesh in meshes(8):
         of = problem(graph, A2, mesh)
         for settings in settings_of(8):
-            terms = parameter_terms(of, settings)
+            terms = parameter_terms(of.known, of.parameters, settings)
             for share in (0.0, 1.0):
                 for price_s_per_B in (0.0, 1e-12, 1e-10):
-                    choice = minimise(of.sizes, factors(of, terms, share, price_s_per_B), of.order).assignment
+                    (choice,) = minimise(of.sizes, factors(of, terms, share, price_s_per_B), of.order).assignment
                     blocks = dict.fromkeys(of.blocks if share else (), Recompute())
                     named = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
                     plan = StagePlan(named, replace(settings, recompute=blocks))

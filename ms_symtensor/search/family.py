@@ -1,0 +1,131 @@
+"""Many meshes of one form at once: what is found on one of them is priced on all.
+
+The layouts of a network depend on the sizes of the mesh's axes only through which axis cuts which dim. So candidates, moves
+and groups are found once, on the representative mesh, whose axes have sizes with different products (4 x 2: a dim in 8
+slices is cut by both axes, in 4 by the major one). A number of slices, or the size and stride of a group, then stands for a
+product of axes, and is read as that product on every member of the family. A family of one mesh is the mesh itself.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Meshes with as many axes as `mesh`, the representative, major to minor.
+
+    `sizes` [axes, members] are the sizes of every member's axes; `growth` [members] how many times larger than the
+    representative's its batch is.
+    """
+
+    mesh: tuple[int, ...]
+    sizes: Array
+    growth: Array
+
+    def __post_init__(self) -> None:
+        if len(self._axes_of) != 2 ** len(self.mesh):
+            raise InputError(
+                f"the axes of {self.mesh} do not tell apart which of them cut a dim: choose 4, 2 or 16, 4, 2"
+            )
+
+    @property
+    def members(self) -> int:
+        return self.sizes.shape[1]
+
+    @property
+    def device_num(self) -> int:
+        """Devices of the representative."""
+        return math.prod(self.mesh)
+
+    @cached_property
+    def device_nums(self) -> Array:
+        """Devices of every member."""
+        found: Array = np.prod(self.sizes, axis=0)
+        return found
+
+    def degree(self, n: int) -> Array | None:
+        """What `n` slices (or ranks) of the representative are on every member; None if they are no product of axes."""
+        axes = self._axes_of.get(n)
+        if axes is None:
+            return None
+        found: Array = np.prod(self.sizes[list(axes)], axis=0) if axes else np.ones(self.members)
+        return found
+
+    def grown(self, power: int) -> Array:
+        """growth ** power: how a size that goes with the batch (power 1), or does not (0), differs from the representative's."""
+        return self.growth**power
+
+    def is_regular(self, layout: Layout) -> bool:
+        """Whether every axis of `layout` is a run of the mesh's axes in their order.
+
+        Only such layouts are the same on all members; where axes are swapped, MindSpore's moves depend on their sizes.
+        """
+        matrix = layout.device_matrix
+        used = {len(matrix) - 1 - a for a in layout.tensor_map if a >= 0}
+        return all(matrix[a] == 1 or (matrix[a], math.prod(matrix[a + 1 :])) in self._runs for a in used)
+
+    def shape_of(self, group: DeviceGroup) -> tuple[tuple[Array, Array], ...] | None:
+        """(ranks, stride) of every axis of `group` on every member; None if it is not regular."""
+        found = []
+        for axis in group.axes:
+            count = group.device_matrix[axis]
+            if count > 1:
+                stride = math.prod(group.device_matrix[axis + 1 :])
+                if (count, stride) not in self._runs:
+                    return None
+                pair = self.degree(count), self.degree(stride)
+                assert pair[0] is not None and pair[1] is not None
+                found.append((pair[0], pair[1]))
+        return tuple(found)
+
+    @cached_property
+    def _axes_of(self) -> dict[int, tuple[int, ...]]:
+        axes = range(len(self.mesh))
+        chosen = [c for k in range(len(self.mesh) + 1) for c in combinations(axes, k)]
+        return {math.prod(self.mesh[a] for a in c): c for c in chosen}
+
+    @cached_property
+    def _runs(self) -> frozenset[tuple[int, int]]:
+        """(size, stride) of every run of neighbouring axes."""
+        n = len(self.mesh)
+        return frozenset(
+            (math.prod(self.mesh[i:j]), math.prod(self.mesh[j:])) for i in range(n) for j in range(i + 1, n + 1)
+        )
+
+
+class Single(Family):
+    """The family of one mesh: every number stands for itself, every layout is regular."""
+
+    def __init__(self, mesh: tuple[int, ...]) -> None:
+        super().__init__(mesh, np.array(mesh, dtype=float)[:, None], np.ones(1))
+
+    def __post_init__(self) -> None:
+        pass
+
+    def degree(self, n: int) -> Array:
+        return np.array([float(n)])
+
+    def is_regular(self, layout: Layout) -> bool:
+        return True
+
+    def shape_of(self, group: DeviceGroup) -> tuple[tuple[Array, Array], ...]:
+        matrix = group.device_matrix
+        pairs = ((matrix[a], math.prod(matrix[a + 1 :])) for a in group.axes if matrix[a] > 1)
+        return tuple((np.array([float(n)]), np.array([float(s)])) for n, s in pairs)
+
+
+def family(meshes: Sequence[tuple[int, ...]], growth: Sequence[float]) -> Family:
+    """The family of `meshes`, all with two or all with three axes, each with its growth of the batch."""
+    representative = {1: (2,), 2: (4, 2), 3: (16, 4, 2)}[len(meshes[0])]
+    return Family(representative, np.array(meshes, dtype=float).T, np.array(growth, dtype=float))

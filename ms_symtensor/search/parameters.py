@@ -1,0 +1,202 @@
+"""The parameters in the search: who reads them in which layout, and what their gradients, gathers and update cost.
+
+On a family of meshes whether the optimizer can share a parameter differs from member to member: it does where all copies
+divide its first dim. So both cases are priced, and every member takes its own.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cost.parameter import price_slice
+from ms_symtensor.program.gradients import is_kept, sends_gradient
+from ms_symtensor.program.parameters import is_summed, is_synchronised, may_be_shared, place_parameter, share_over_all
+from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.search.pricing import Pricer
+from ms_symtensor.search.terms import Terms, terms
+from ms_symtensor.search.variables import Variables
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.redistribution_groups import is_feasible
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A parameter in one element type, through `casts` Cast operators, as `users` operators that send a gradient read it.
+
+    `in_gradient`: the gradient of one of them reads it too.
+    """
+
+    dtype: str
+    casts: int
+    users: int
+    in_gradient: bool
+
+
+@dataclass(frozen=True)
+class ParameterUse:
+    """Parameters that the operators of variable `number` read as input `position`: `count` of them, all like `parameter`.
+
+    `layouts` are those of the candidates; `reads` has more than one entry where several operators share the parameter in
+    different element types.
+    """
+
+    number: int
+    position: int
+    parameter: Parameter
+    layouts: tuple[Layout, ...]
+    reads: tuple[Read, ...]
+    count: int = 1
+
+
+def parameter_uses(graph: Graph, known: Variables) -> Iterator[tuple[Source, ParameterUse]]:
+    """Every use of a parameter by an operator with a strategy, with the source that the operator reads."""
+    for op in graph.ops:
+        if op.name not in known.index:
+            continue
+        number = known.index[op.name]
+        for position, source in enumerate(graph.tensor_inputs(op)):
+            casts = 0
+            root: Source = source
+            while (
+                isinstance(root, OpOutput)
+                and root.op not in known.index
+                and graph.op_by_name[root.op].type != "Reshape"
+            ):
+                casts += 1
+                root = graph.tensor_inputs(graph.op_by_name[root.op])[0]
+            kind = graph.type_of(source)
+            if isinstance(root, ParameterRef) and kind is not None:
+                layouts = tuple(p.inputs[position] for p in known.items[number].placements)
+                sends = sends_gradient(known.signatures, known.gradients, op, position)
+                in_gradient = is_kept(graph, known.signatures[op.name], known.gradients, op, position)
+                read = Read(kind.dtype, casts, int(sends), in_gradient)
+                yield source, ParameterUse(number, position, graph.parameter_by_name[root.name], layouts, (read,))
+
+
+def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]:
+    """The first use of every parameter, where its layout and cost are counted, with all its reads; equal ones joined."""
+    first: dict[str, ParameterUse] = {}
+    reads: dict[str, dict[Source, Read]] = {}
+    for source, use in uses:
+        name, (new,) = use.parameter.name, use.reads
+        first.setdefault(name, use)
+        known = reads.setdefault(name, {}).setdefault(source, replace(new, users=0))
+        reads[name][source] = replace(
+            known, users=known.users + new.users, in_gradient=known.in_gradient or new.in_gradient
+        )
+    joined: dict[tuple, ParameterUse] = {}
+    for name, use in first.items():
+        use = replace(use, reads=tuple(reads[name].values()))
+        key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.reads)
+        joined[key] = replace(joined[key], count=joined[key].count + 1) if key in joined else use
+    return tuple(joined.values())
+
+
+def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
+    """Two operators that read one parameter must cut it alike: tables that forbid everything else."""
+    first: dict[str, ParameterUse] = {}
+    found = []
+    for use in uses:
+        other = first.setdefault(use.parameter.name, use)
+        if other.number == use.number:
+            continue
+        a, b = sorted((other, use), key=lambda u: u.number)
+        agree = np.array(
+            [
+                [x.slice_shape == y.slice_shape and x.copies.ranks() == y.copies.ranks() for y in b.layouts]
+                for x in a.layouts
+            ]
+        )
+        table = np.where(agree, 0.0, np.inf)[None]
+        members = known.pricer.family.members
+        found.append(terms((a.number, b.number), (members, *agree.shape), forward_s=table))
+    return found
+
+
+def parameter_terms(known: Variables, uses: tuple[ParameterUse, ...], settings: Settings) -> list[Terms]:
+    """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use."""
+    totals: dict[int, list[Array]] = {}
+    for use in uses:
+        summed = is_summed(known.items[use.number].op.type, use.position)
+        priced = [_priced(known.pricer, use, layout, settings, summed) for layout in use.layouts]
+        tables = [use.count * np.stack(part, axis=1) for part in zip(*priced, strict=True)]
+        if use.number in totals:
+            tables = [a + b for a, b in zip(totals[use.number], tables, strict=True)]
+        totals[use.number] = tables
+    return [
+        terms(
+            (n,), use_s.shape, forward_s=use_s, once_s=once_s, kept_B=used_B, kept_recomputed_B=used_B, at_rest_B=rest_B
+        )
+        for n, (use_s, once_s, used_B, rest_B) in totals.items()
+    ]
+
+
+Priced = tuple[Array, Array, Array, Array]
+"""Seconds per micro-batch and per step, bytes of the copies in use and at rest; each [members]."""
+
+
+def _priced(pricer: Pricer, use: ParameterUse, layout: Layout, settings: Settings, summed: bool) -> Priced:
+    """One parameter in `layout`; infinite where MindSpore would not train it rightly."""
+    parameter, family = use.parameter, pricer.family
+    plain = place_parameter(
+        parameter, layout, replace(settings, optimizer_level=OptimizerLevel.NONE), summed, unsummed=not summed
+    )
+    copies = family.device_nums / pricer.degree(math.prod(layout.cuts))
+    found = _placed(pricer, use, plain, np.ones(family.members), settings)
+    if layout.copies.size > 1 and may_be_shared(parameter, settings):
+        rows = layout.shape[0] / pricer.degree(layout.cut(0))
+        shared = _placed(pricer, use, share_over_all(plain), copies, settings)
+        divides = (copies > 1) & (rows % copies == 0)
+        found = tuple(np.where(divides, a, b) for a, b in zip(shared, found, strict=True))  # type: ignore[assignment]
+    return found
+
+
+def _placed(
+    pricer: Pricer, use: ParameterUse, placement: ParameterPlacement, shard: Array, settings: Settings
+) -> Priced:
+    layout, family = placement.layout, pricer.family
+    elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts))
+    nothing = np.zeros(family.members)
+    if use.parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
+        return np.full(family.members, np.inf), nothing, nothing, nothing
+
+    def seconds(kind: str, group: DeviceGroup | None, size_B: Array) -> Array:
+        return pricer.node_s(kind, group, size_B, nothing)
+
+    tied = len(use.reads) > 1
+    first = use.reads[0]
+    dtype, in_gradient = (placement.dtype, False) if tied else (first.dtype, first.in_gradient)
+    cost = price_slice(seconds, placement, shard, elements, settings, dtype, in_gradient)
+    use_s, kept_B = cost.gather_s + nothing, cost.used_B + nothing
+    is_shared = placement.gather is not None
+    share, stored = elements / shard, size_B(placement.dtype)
+    trains = use.parameter.requires_grad
+    if tied:
+        # In several element types: gathered, and its gradients summed, as it is stored.
+        kept_B = nothing
+        for read in use.reads:
+            used = size_B(read.dtype)
+            if read.casts:
+                directions = 1 + (trains and read.users > 0)
+                use_s = use_s + directions * pricer.local_s("Cast", elements * (stored + used))
+            if read.in_gradient and (read.casts or is_shared):
+                kept_B = kept_B + elements * used
+        users, used = sum(read.users for read in use.reads), stored
+    else:
+        users, used = first.users, size_B(first.dtype)
+        if first.casts:
+            again = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
+            use_s = use_s + (1 + again) * pricer.local_s("Cast", share * (stored + used))
+            if trains:
+                use_s = use_s + pricer.local_s("Cast", elements * (used + stored))
+    if trains and users > 1:
+        use_s = use_s + pricer.local_s("AddN", (users + 1) * elements * used)
+    return use_s, cost.synchronisation_s + cost.update_s + nothing, kept_B, cost.at_rest_B + nothing

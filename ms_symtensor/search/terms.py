@@ -1,0 +1,42 @@
+"""Tables of the search: what a choice of candidates costs, over the variables that it depends on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Tables over one scope: [members of the family, candidates of scope[0], …].
+
+    Seconds of one micro-batch: `forward_s`, `again_s` (where the blocks are recomputed), `backward_s`; seconds once per step
+    `once_s`; bytes kept for the backward pass, without and with recomputation, and bytes at rest.
+    """
+
+    scope: tuple[int, ...]
+    forward_s: Array
+    again_s: Array
+    backward_s: Array
+    once_s: Array
+    kept_B: Array
+    kept_recomputed_B: Array
+    at_rest_B: Array
+
+
+def terms(
+    scope: tuple[int, ...],
+    shape: tuple[int, ...],
+    forward_s: Array | None = None,
+    again_s: Array | None = None,
+    backward_s: Array | None = None,
+    once_s: Array | None = None,
+    kept_B: Array | None = None,
+    kept_recomputed_B: Array | None = None,
+    at_rest_B: Array | None = None,
+) -> Terms:
+    """Tables of `shape`; those that are not given are zero."""
+    given = (forward_s, again_s, backward_s, once_s, kept_B, kept_recomputed_B, at_rest_B)
+    return Terms(scope, *(np.broadcast_to(0.0 if t is None else t, shape) for t in given))

@@ -58,8 +58,12 @@ def cut_vectors(sig: Signature, mesh: tuple[int, ...]) -> tuple[dict[str, int], 
     return tuple({d: n for d, n in zip(sig.cuttable, vector, strict=True) if n > 1} for vector in ordered)
 
 
-def candidates(op: OpView, sig: Signature, of: Family) -> tuple[tuple[OpStrategy, Placement], ...]:
+def candidates(
+    op: OpView, sig: Signature, of: Family, regular: bool = False
+) -> tuple[tuple[OpStrategy, Placement], ...]:
     """The strategies of `op` on the meshes of `of` worth pricing, with their placements, in a fixed order.
+
+    `regular`: only those whose layouts are alike on all meshes of a family.
 
     Products, and operators with more than REPEATING_DIMS dims to cut, use as many devices as their dims allow. Operators
     whose partial sums can be scattered appear in both forms.
@@ -68,14 +72,14 @@ def candidates(op: OpView, sig: Signature, of: Family) -> tuple[tuple[OpStrategy
     most = max(math.prod(v.values()) for v in vectors)
     busy = sig.unit is Unit.CUBE or len(sig.cuttable) > REPEATING_DIMS
     for chosen in ([v for v in vectors if not busy or math.prod(v.values()) == most], vectors):
-        found = tuple(_placed(op, sig, chosen, of))
+        found = tuple(_placed(op, sig, chosen, of, regular))
         if found:
             return found
     raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore accepts no strategy on {of.device_num} devices")
 
 
 def _placed(
-    op: OpView, sig: Signature, vectors: Sequence[dict[str, int]], of: Family
+    op: OpView, sig: Signature, vectors: Sequence[dict[str, int]], of: Family, regular: bool
 ) -> Iterator[tuple[OpStrategy, Placement]]:
     for vector in vectors:
         partial = math.prod(vector.get(d, 1) for d in sig.reduced) > 1
@@ -86,5 +90,7 @@ def _placed(
             except InvalidStrategyError:
                 continue  # a rule of this operator (`forbids`, a scatter that does not divide)
             layouts = (*placement.inputs, *placement.computed, *placement.outputs)
-            if all(map(of.is_regular, layouts)) and (placement.partial is None or is_feasible(placement.partial.group)):
+            if regular and not all(map(of.is_regular, layouts)):
+                continue
+            if placement.partial is None or is_feasible(placement.partial.group):
                 yield strategy, placement

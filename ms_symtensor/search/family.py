@@ -56,11 +56,7 @@ class Family:
 
     def degree(self, n: int) -> Array | None:
         """What `n` slices (or ranks) of the representative are on every member; None if they are no product of axes."""
-        axes = self._axes_of.get(n)
-        if axes is None:
-            return None
-        found: Array = np.prod(self.sizes[list(axes)], axis=0) if axes else np.ones(self.members)
-        return found
+        return self._degrees.get(n)
 
     def grown(self, power: int) -> Array:
         """growth ** power: how a size that goes with the batch (power 1), or does not (0), differs from the representative's."""
@@ -69,7 +65,8 @@ class Family:
     def is_regular(self, layout: Layout) -> bool:
         """Whether every axis of `layout` is a run of the mesh's axes in their order.
 
-        Only such layouts are the same on all members; where axes are swapped, MindSpore's moves depend on their sizes.
+        Such layouts are alike on all members. Where axes are swapped, MindSpore's moves depend on their sizes, and the
+        family takes those of its representative.
         """
         matrix = layout.device_matrix
         used = {len(matrix) - 1 - a for a in layout.tensor_map if a >= 0}
@@ -82,11 +79,10 @@ class Family:
             count = group.device_matrix[axis]
             if count > 1:
                 stride = math.prod(group.device_matrix[axis + 1 :])
-                if (count, stride) not in self._runs:
+                ranks, apart = self.degree(count), self.degree(stride)
+                if ranks is None or apart is None:
                     return None
-                pair = self.degree(count), self.degree(stride)
-                assert pair[0] is not None and pair[1] is not None
-                found.append((pair[0], pair[1]))
+                found.append((ranks, apart))
         return tuple(found)
 
     @cached_property
@@ -94,6 +90,10 @@ class Family:
         axes = range(len(self.mesh))
         chosen = [c for k in range(len(self.mesh) + 1) for c in combinations(axes, k)]
         return {math.prod(self.mesh[a] for a in c): c for c in chosen}
+
+    @cached_property
+    def _degrees(self) -> dict[int, Array]:
+        return {n: np.prod(self.sizes[list(axes)], axis=0) for n, axes in self._axes_of.items()}
 
     @cached_property
     def _runs(self) -> frozenset[tuple[int, int]]:

@@ -105,9 +105,11 @@ def variables(
             products,
             seen.body,
             growing,
+            members[0].block is not None,
         )
         if key not in same:
-            chosen = candidates(seen, sig, pricer.family)
+            # Many blocks alike decide little by little: there, fewer candidates make the search fast.
+            chosen = candidates(seen, sig, pricer.family, regular=members[0].block is not None)
             if sig.body is None:
                 same[key] = (chosen, _own_costs(seen, sig, chosen, products, pricer, growing))
             else:

@@ -16,8 +16,7 @@ def batch_powers(graph: Graph, other: Graph) -> Mapping[Source, tuple[int, ...]]
     ratio: tuple[int, int] | None = None
     found: dict[Source, tuple[int, ...]] = {}
     pairs: list[tuple[Source, TensorType, TensorType]] = [
-        (InputRef(name), first, second)
-        for (name, first), (_, second) in zip(graph.inputs, other.inputs, strict=True)
+        (InputRef(name), first, second) for (name, first), (_, second) in zip(graph.inputs, other.inputs, strict=True)
     ]
     for one, two in zip(graph.ops, other.ops, strict=True):
         outputs = zip(one.outputs, two.outputs, strict=True)

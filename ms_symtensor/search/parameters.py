@@ -16,6 +16,7 @@ from ms_symtensor.program.gradients import is_kept, sends_gradient
 from ms_symtensor.program.parameters import is_summed, is_synchronised, may_be_shared, place_parameter, share_over_all
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.search.places import Counts, Places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.terms import Terms, terms
 from ms_symtensor.search.variables import Variables
@@ -42,7 +43,7 @@ class Read:
 
 @dataclass(frozen=True)
 class ParameterUse:
-    """Parameters that the operators of variable `number` read as input `position`: `count` of them, all like `parameter`.
+    """Parameters that the operators of variable `number` read as input `position`: all like `parameter`, so many at every place.
 
     `layouts` are those of the candidates; `reads` has more than one entry where several operators share the parameter in
     different element types.
@@ -53,10 +54,10 @@ class ParameterUse:
     parameter: Parameter
     layouts: tuple[Layout, ...]
     reads: tuple[Read, ...]
-    count: int = 1
+    counts: Counts
 
 
-def parameter_uses(graph: Graph, known: Variables) -> Iterator[tuple[Source, ParameterUse]]:
+def parameter_uses(graph: Graph, known: Variables, where: Places) -> Iterator[tuple[Source, ParameterUse]]:
     """Every use of a parameter by an operator with a strategy, with the source that the operator reads."""
     for op in graph.ops:
         if op.name not in known.index:
@@ -78,7 +79,12 @@ def parameter_uses(graph: Graph, known: Variables) -> Iterator[tuple[Source, Par
                 sends = sends_gradient(known.signatures, known.gradients, op, position)
                 in_gradient = is_kept(graph, known.signatures[op.name], known.gradients, op, position)
                 read = Read(kind.dtype, casts, int(sends), in_gradient)
-                yield source, ParameterUse(number, position, graph.parameter_by_name[root.name], layouts, (read,))
+                yield (
+                    source,
+                    ParameterUse(
+                        number, position, graph.parameter_by_name[root.name], layouts, (read,), where.counts({op: 1})
+                    ),
+                )
 
 
 def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]:
@@ -96,8 +102,12 @@ def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]
     for name, use in first.items():
         use = replace(use, reads=tuple(reads[name].values()))
         key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.reads)
-        joined[key] = replace(joined[key], count=joined[key].count + 1) if key in joined else use
+        joined[key] = replace(joined[key], counts=_sum(joined[key].counts, use.counts)) if key in joined else use
     return tuple(joined.values())
+
+
+def _sum(first: Counts, second: Counts) -> Counts:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
 def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
@@ -117,26 +127,24 @@ def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
         )
         table = np.where(agree, 0.0, np.inf)[None]
         members = known.pricer.family.members
-        found.append(terms((a.number, b.number), (members, *agree.shape), forward_s=table))
+        found.append(terms((a.number, b.number), use.counts, (members, *agree.shape), forward_s=table))
     return found
 
 
 def parameter_terms(known: Variables, uses: tuple[ParameterUse, ...], settings: Settings) -> list[Terms]:
     """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use."""
-    totals: dict[int, list[Array]] = {}
+    found = []
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
         priced = [_priced(known.pricer, use, layout, settings, summed) for layout in use.layouts]
-        tables = [use.count * np.stack(part, axis=1) for part in zip(*priced, strict=True)]
-        if use.number in totals:
-            tables = [a + b for a, b in zip(totals[use.number], tables, strict=True)]
-        totals[use.number] = tables
-    return [
-        terms(
-            (n,), use_s.shape, forward_s=use_s, once_s=once_s, kept_B=used_B, kept_recomputed_B=used_B, at_rest_B=rest_B
-        )
-        for n, (use_s, once_s, used_B, rest_B) in totals.items()
-    ]
+        use_s, once_s, used_B, rest_B = (np.stack(part, axis=1) for part in zip(*priced, strict=True))
+        found.append(
+            terms(
+                (use.number,), use.counts, use_s.shape, forward_s=use_s, once_s=once_s, kept_B=used_B,
+                kept_recomputed_B=used_B, at_rest_B=rest_B,
+            )
+        )  # fmt: skip
+    return found
 
 
 Priced = tuple[Array, Array, Array, Array]

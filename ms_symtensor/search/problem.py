@@ -35,12 +35,13 @@ from ms_symtensor.search.folding import Fold, fold
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.moves import Pairs, same_layout
 from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses, tied
+from ms_symtensor.search.places import Counts, Places, places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.tensors import Reader, Tensor, is_moved, layouts_at, maker_of, tensors
-from ms_symtensor.search.terms import Terms, terms
+from ms_symtensor.search.terms import Terms, Weights, terms, weighted
 from ms_symtensor.search.variables import Variables, transparent_s, variables
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Graph, OpOutput, Source
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
 from ms_symtensor.tensor.layout import Layout
 
 Array = NDArray[np.float64]
@@ -53,6 +54,7 @@ class Problem:
     graph: Graph
     known: Variables
     shorts: ShortGraphs
+    places: Places
     terms: tuple[Terms, ...]
     order: tuple[int, ...]
     parameters: tuple[ParameterUse, ...]
@@ -97,27 +99,36 @@ def problem_of_family(
     pricer = Pricer(cluster, of)
     known = variables(graph, folded, pricer, rules, powers)
     shorts = short_graphs(graph, folded, known.meanings)
+    where = places(graph, folded)
     again, cast_again = _computed_again(known, folded, shorts, of.device_num)
     pairs = Pairs(pricer, enable_alltoall=False)
-    found = [_own_terms(known, number, again) for number in range(len(known.items))]
-    found += _transparent_terms(graph, known, folded, cast_again)
-    for tensor, count in tensors(graph, known).items():
-        found += _tensor_terms(known, tensor, count, pairs, again)
-    uses = list(parameter_uses(graph, known))
+    found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
+    found += _transparent_terms(graph, known, folded, cast_again, where)
+    for tensor, occurrences in tensors(graph, known).items():
+        found += _tensor_terms(known, tensor, where.counts(occurrences), pairs, again)
+    uses = list(parameter_uses(graph, known, where))
     found += tied(known, [use for _, use in uses])
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in found])
-    return Problem(graph, known, shorts, tuple(found), order, counted(uses))
+    return Problem(graph, known, shorts, where, tuple(found), order, counted(uses))
 
 
-def factors(of: Problem, parameters: list[Terms], recomputed: float, price_s_per_B: float) -> list[Factor]:
-    """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope."""
+def factors(
+    of: Problem, parameters: list[Terms], recomputed: float, price_s_per_B: float, weights: Weights | None = None
+) -> list[Factor]:
+    """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope.
+
+    `weights` defaults to one micro-batch of the whole network.
+    """
+    of_place = weights or Weights.plain(of.places.depths)
     joint: dict[tuple[int, ...], Array] = {}
     for t in (*of.terms, *parameters):
-        table = t.forward_s + recomputed * t.again_s + t.backward_s + t.once_s
+        table = weighted(t, of_place.each_s) * (t.forward_s + recomputed * t.again_s + t.backward_s)
+        table = table + weighted(t, of_place.once_s) * t.once_s
         if price_s_per_B:
             kept_B = (1 - recomputed) * t.kept_B + recomputed * t.kept_recomputed_B
-            table = table + price_s_per_B * (kept_B + t.at_rest_B)
+            memory_B = weighted(t, of_place.kept_B) * kept_B + weighted(t, of_place.at_rest_B) * t.at_rest_B
+            table = table + price_s_per_B * memory_B
         joint[t.scope] = joint[t.scope] + table if t.scope in joint else table
     return [Factor(scope, table) for scope, table in joint.items()]
 
@@ -127,15 +138,19 @@ def objective(of: Problem, parameters: list[Terms], recomputed: float, choice: S
     time = memory = 0.0
     for t in (*of.terms, *parameters):
         at = (0, *(choice[v] for v in t.scope))
-        time += t.forward_s[at] + recomputed * t.again_s[at] + t.backward_s[at] + t.once_s[at]
-        memory += (1 - recomputed) * t.kept_B[at] + recomputed * t.kept_recomputed_B[at] + t.at_rest_B[at]
+        count = sum(c * n for c, n in zip(t.counts, of.places.depths, strict=True))
+        time += count * (t.forward_s[at] + recomputed * t.again_s[at] + t.backward_s[at] + t.once_s[at])
+        memory += count * ((1 - recomputed) * t.kept_B[at] + recomputed * t.kept_recomputed_B[at] + t.at_rest_B[at])
     return float(time), float(memory)
 
 
-def at_rest_B(parameters: list[Terms], choice: Sequence[int]) -> int:
+def at_rest_B(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> int:
     """Bytes of all parameters with their gradients and optimizer states, on the first mesh of the family."""
-    places = [(0, *(choice[v] for v in t.scope)) for t in parameters]
-    return int(sum(t.at_rest_B[at] for t, at in zip(parameters, places, strict=True)))
+    total = 0.0
+    for t in parameters:
+        at = (0, *(choice[v] for v in t.scope))
+        total += sum(c * n for c, n in zip(t.counts, of.places.depths, strict=True)) * t.at_rest_B[at]
+    return int(total)
 
 
 # -- operators -------------------------------------------------------------------------------------------------------------
@@ -161,17 +176,19 @@ def _computed_again(
     )
 
 
-def _own_terms(known: Variables, number: int, again: frozenset[int]) -> Terms:
+def _own_terms(known: Variables, number: int, again: frozenset[int], where: Places) -> Terms:
     v = known.items[number]
-    forward = v.count * v.forward_s
-    repeated = np.where(np.isinf(forward), 0.0, forward) if number in again else None
-    return terms((number,), forward.shape, forward_s=forward, again_s=repeated, backward_s=v.count * v.backward_s)
+    counts = where.counts(dict.fromkeys(v.members, 1))
+    repeated = np.where(np.isinf(v.forward_s), 0.0, v.forward_s) if number in again else None
+    return terms((number,), counts, v.forward_s.shape, v.forward_s, repeated, v.backward_s)
 
 
-def _transparent_terms(graph: Graph, known: Variables, folded: Fold, again: frozenset[int]) -> list[Terms]:
+def _transparent_terms(
+    graph: Graph, known: Variables, folded: Fold, again: frozenset[int], where: Places
+) -> list[Terms]:
     """Casts of activations, in the layout of the tensor they cast; and the additions where gradients of several users meet."""
     pricer = known.pricer
-    counts: Counter[tuple] = Counter()
+    casts: dict[tuple, Counter[Op | None]] = {}
     for op in graph.ops:
         if op.name in known.index or op.type in ("Reshape", "StopGradient"):
             continue
@@ -180,13 +197,14 @@ def _transparent_terms(graph: Graph, known: Variables, folded: Fold, again: froz
         kind = graph.type_of(source)
         if end is not None and end[0] >= 0 and kind is not None:
             trains, repeats = OpOutput(op.name) in known.gradients, folded.class_of[op.name] in again
-            counts[end, kind.shape, kind.dtype, op.outputs[0].dtype, trains, repeats, known.power_of(source)] += 1
+            key = (end, kind.shape, kind.dtype, op.outputs[0].dtype, trains, repeats, known.power_of(source))
+            casts.setdefault(key, Counter())[op] += 1
     found = []
-    for (end, shape, source_type, target_type, trains, repeats, power), count in counts.items():
+    for (end, shape, source_type, target_type, trains, repeats, power), occurrences in casts.items():
         layouts = layouts_at(known, end, shape)
-        one = count * np.stack([transparent_s(pricer, x, source_type, target_type, power) for x in layouts], axis=1)
+        one = np.stack([transparent_s(pricer, x, source_type, target_type, power) for x in layouts], axis=1)
         again_s, back = one if repeats else None, one if trains else None
-        found.append(terms((end[0],), one.shape, forward_s=one, again_s=again_s, backward_s=back))
+        found.append(terms((end[0],), where.counts(occurrences), one.shape, one, again_s, back))
     for source in known.gradients:
         if not isinstance(source, OpOutput) or is_moved(graph, known, source):
             continue  # of a tensor that is moved to its readers, the moves' table knows where gradients meet
@@ -199,7 +217,9 @@ def _transparent_terms(graph: Graph, known: Variables, folded: Fold, again: froz
             continue
         power = known.power_of(source)
         bytes_ = _slices_B(known, layouts_at(known, end, kind.shape), kind.dtype, power)
-        found.append(terms((end[0],), bytes_.shape, backward_s=pricer.local_s("AddN", (users + 1) * bytes_)))
+        counts = where.counts({graph.op_by_name[source.op]: 1})
+        add = pricer.local_s("AddN", (users + 1) * bytes_)
+        found.append(terms((end[0],), counts, bytes_.shape, backward_s=add))
     return found
 
 
@@ -209,19 +229,19 @@ JOINT_READERS = 3
 """Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
 
 
-def _tensor_terms(known: Variables, tensor: Tensor, count: int, pairs: Pairs, again: frozenset[int]) -> list[Terms]:
+def _tensor_terms(known: Variables, tensor: Tensor, counts: Counts, pairs: Pairs, again: frozenset[int]) -> list[Terms]:
     found = []
     for start in range(0, len(tensor.readers), JOINT_READERS):
         readers = tensor.readers[start : start + JOINT_READERS]
         others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
-        found.append(_group_terms(known, tensor, readers, others, count, pairs, again))
+        found.append(_group_terms(known, tensor, readers, others, counts, pairs, again))
     if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
-        size = count * _slices_B(known, layouts_at(known, tensor.maker, tensor.shape), tensor.dtype, tensor.power)
+        size = _slices_B(known, layouts_at(known, tensor.maker, tensor.shape), tensor.dtype, tensor.power)
         kept = size if tensor.maker_keeps else None
         crossing = size if tensor.crosses else None
         inside = known.items[tensor.maker[0]].op.block is not None
         recomputed = crossing if inside else kept
-        found.append(terms((tensor.maker[0],), size.shape, kept_B=kept, kept_recomputed_B=recomputed))
+        found.append(terms((tensor.maker[0],), counts, size.shape, kept_B=kept, kept_recomputed_B=recomputed))
     return found
 
 
@@ -235,7 +255,7 @@ def _group_terms(
     tensor: Tensor,
     readers: tuple[Reader, ...],
     others: int | None,
-    count: int,
+    counts: Counts,
     pairs: Pairs,
     again: frozenset[int],
 ) -> Terms:
@@ -267,10 +287,9 @@ def _group_terms(
             kept = kept + np.where(new, bytes_, 0.0)
     scope = [tensor.maker[0], *(r.end[0] for r in readers)]
     again_s = np.where(np.isinf(again_s), 0.0, again_s)
-    tables: list[Array] = [float(count) * t for t in (forward, again_s, backward, kept)]
-    scope_out, (forward, again_s, backward, kept) = _distinct_axes(scope, tables)
+    ends, (forward, again_s, backward, kept) = _distinct_axes(scope, [forward, again_s, backward, kept])
     recomputed = None if (tensor.in_block and again) or _in_block(known, readers) else kept
-    return terms(scope_out, forward.shape, forward, again_s, backward, kept_B=kept, kept_recomputed_B=recomputed)
+    return terms(ends, counts, forward.shape, forward, again_s, backward, kept_B=kept, kept_recomputed_B=recomputed)
 
 
 def _in_block(known: Variables, readers: tuple[Reader, ...]) -> bool:

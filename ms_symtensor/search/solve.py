@@ -191,7 +191,7 @@ class _Setting:
     ) -> Candidate:
         """The choice with as few recomputed blocks as fit, or with all where even those do not."""
         blocks = self.of.blocks
-        at_rest = at_rest_B(self.parameters, choice)
+        at_rest = at_rest_B(self.of, self.parameters, choice)
         kept_B = objective(self.of, self.parameters, 0.0, choice)[1]
 
         def memory_B(count: int) -> int:

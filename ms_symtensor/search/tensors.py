@@ -1,6 +1,7 @@
 """The tensors between operators: who makes them, who reads them in which layout, what carrying them costs."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ms_symtensor.program.gradients import gradient_users, is_kept, sends_gradient
@@ -56,11 +57,11 @@ class Tensor:
 class _Collector:
     graph: Graph
     known: Variables
-    found: Counter[Tensor] = field(default_factory=Counter)
+    found: dict[Tensor, Counter[Op | None]] = field(default_factory=dict)
 
 
-def tensors(graph: Graph, known: Variables) -> Counter[Tensor]:
-    """All tensors of `graph` between the variables, each with how often it occurs."""
+def tensors(graph: Graph, known: Variables) -> Mapping[Tensor, Counter[Op | None]]:
+    """All tensors of `graph` between the variables, each with how often operators make it (None: it is an input)."""
     collector = _Collector(graph, known)
     sources: list[Source] = [InputRef(name) for name, _ in graph.inputs]
     sources += [OpOutput(op.name, i) for op in graph.ops for i in range(len(op.outputs))]
@@ -123,7 +124,8 @@ def _add(
     tensor = Tensor(
         maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses, power
     )
-    collector.found[tensor] += 1
+    maker_op = collector.graph.op_by_name[source.op] if isinstance(source, OpOutput) else None
+    collector.found.setdefault(tensor, Counter())[maker_op] += 1
 
 
 def _maker_op(collector: _Collector, source: Source) -> Op | None:

@@ -5,18 +5,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.search.places import Counts
+
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Tables over one scope: [members of the family, candidates of scope[0], …].
+    """Tables over one scope, for one occurrence: [members of the family, candidates of scope[0], …].
 
-    Seconds of one micro-batch: `forward_s`, `again_s` (where the blocks are recomputed), `backward_s`; seconds once per step
-    `once_s`; bytes kept for the backward pass, without and with recomputation, and bytes at rest.
+    `counts`: how often it occurs at every place (`Places`). Seconds of one micro-batch: `forward_s`, `again_s` (where the
+    blocks are recomputed), `backward_s`; seconds once per step `once_s`; bytes kept for the backward pass, without and with
+    recomputation, and bytes at rest.
     """
 
     scope: tuple[int, ...]
+    counts: Counts
     forward_s: Array
     again_s: Array
     backward_s: Array
@@ -28,6 +32,7 @@ class Terms:
 
 def terms(
     scope: tuple[int, ...],
+    counts: Counts,
     shape: tuple[int, ...],
     forward_s: Array | None = None,
     again_s: Array | None = None,
@@ -39,4 +44,26 @@ def terms(
 ) -> Terms:
     """Tables of `shape`; those that are not given are zero."""
     given = (forward_s, again_s, backward_s, once_s, kept_B, kept_recomputed_B, at_rest_B)
-    return Terms(scope, *(np.broadcast_to(0.0 if t is None else t, shape) for t in given))
+    return Terms(scope, counts, *(np.broadcast_to(0.0 if t is None else t, shape) for t in given))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much every place counts, [places, members]: in the seconds of a micro-batch, in those once per step, in bytes."""
+
+    each_s: Array
+    once_s: Array
+    kept_B: Array
+    at_rest_B: Array
+
+    @staticmethod
+    def plain(depths: tuple[int, ...]) -> "Weights":
+        """Of one micro-batch on one stage: every place as often as it is there."""
+        column = np.array(depths, dtype=float)[:, None]
+        return Weights(column, column, column, column)
+
+
+def weighted(one: Terms, weights: Array) -> Array:
+    """The occurrences of `one` under `weights` [places, members], shaped to multiply its tables."""
+    found: Array = np.einsum("p,pm->m", np.array(one.counts), weights)
+    return found.reshape(-1, *(1 for _ in one.scope))

@@ -42,10 +42,6 @@ class Variable:
     forward_s: Array
     backward_s: Array
 
-    @property
-    def count(self) -> int:
-        return len(self.members)
-
 
 @dataclass(frozen=True)
 class Variables:

@@ -114,21 +114,25 @@ def problem_of_family(
 
 
 def factors(
-    of: Problem, parameters: list[Terms], recomputed: float, price_s_per_B: float, weights: Weights | None = None
+    of: Problem,
+    parameters: list[Terms],
+    recomputed: float,
+    price_s_per_B: float | Array,
+    weights: Weights | None = None,
 ) -> list[Factor]:
     """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope.
 
-    `weights` defaults to one micro-batch of the whole network.
+    `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network.
     """
     of_place = weights or Weights.plain(of.places.depths)
     joint: dict[tuple[int, ...], Array] = {}
     for t in (*of.terms, *parameters):
         table = weighted(t, of_place.each_s) * (t.forward_s + recomputed * t.again_s + t.backward_s)
         table = table + weighted(t, of_place.once_s) * t.once_s
-        if price_s_per_B:
+        if np.any(price_s_per_B):
             kept_B = (1 - recomputed) * t.kept_B + recomputed * t.kept_recomputed_B
             memory_B = weighted(t, of_place.kept_B) * kept_B + weighted(t, of_place.at_rest_B) * t.at_rest_B
-            table = table + price_s_per_B * memory_B
+            table = table + np.reshape(price_s_per_B, (-1, *(1 for _ in t.scope))) * memory_B
         joint[t.scope] = joint[t.scope] + table if t.scope in joint else table
     return [Factor(scope, table) for scope, table in joint.items()]
 

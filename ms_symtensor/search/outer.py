@@ -1,0 +1,221 @@
+"""The whole outer space at once: the best layouts of the blocks for every shape, and what the step then takes.
+
+For every shape (stages, micro-batches, mesh) and every setting of the optimizer, the operators' layouts that minimise
+
+    T = (M + P - 1) / P · Σ_places n_place t_place + Σ_parameters
+
+are found exactly for all shapes of one family together (`elimination`); T is a lower bound of the step, in which all stages
+are equally slow. Then the chain is divided into stages that fit (`stage_layers`), shape by shape in the order of the bounds,
+until no bound is below the best step found.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.family import family
+from ms_symtensor.search.folding import fold
+from ms_symtensor.search.growth import batch_powers
+from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.places import places
+from ms_symtensor.search.problem import Problem, factors, problem_of_family
+from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.stage_layers import Part, Stage, divide
+from ms_symtensor.search.terms import Terms, Weights
+from ms_symtensor.tensor.graph import Graph
+
+Array = NDArray[np.float64]
+
+SHORT = 3
+"""Blocks of every kind in the network whose tables are written down: a first, a last and one between them."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A shape with the best layouts that were found for it, and what they cost."""
+
+    shape: Shape
+    level: OptimizerLevel
+    bound_s: float
+    step_time_s: float
+    peak_memory_B: float
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that was learnt: feasible estimates by rising step time, a bound on every step, and how many shapes were seen."""
+
+    estimates: tuple[Estimate, ...]
+    bound_s: float
+    shapes: int
+    divided: int
+    infeasible: tuple[Shape, ...]
+
+
+def survey(
+    graph_at: Callable[[int], Graph],
+    depths: tuple[int, ...],
+    space: Sequence[Shape],
+    cluster: Cluster,
+    limit_B: float,
+    rules: Mapping[str, Rule] | None = None,
+    keep: int = 10,
+) -> Outcome:
+    """Price all of `space`.
+
+    `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
+    kind it really has, with 1 before and after.
+    """
+    rows: list[_Row] = []
+    for members in _families(space):
+        rows += _priced(graph_at, depths, members, cluster, rules)
+    rows.sort(key=lambda row: row.bound_s)
+    found: dict[Shape, Estimate] = {}
+    refused: dict[Shape, None] = {}
+    divided = 0
+    for row in rows:
+        worst = sorted(e.step_time_s for e in found.values())[keep - 1] if len(found) >= keep else math.inf
+        if row.bound_s >= worst:
+            break
+        divided += 1
+        one = _divided(row, depths, limit_B)
+        if one is None:
+            refused[row.shape] = None
+        elif row.shape not in found or one.step_time_s < found[row.shape].step_time_s:
+            found[row.shape] = one
+    best = tuple(sorted(found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
+    bound = min((row.bound_s for row in rows if row.shape not in refused or row.shape in found), default=math.inf)
+    return Outcome(best, bound, len(space), divided, tuple(s for s in refused if s not in found))
+
+
+def short_depths(graph: Graph) -> tuple[int, ...]:
+    """The depths of every place of `graph`."""
+    return places(graph, fold(graph)).depths
+
+
+def _families(space: Sequence[Shape]) -> list[list[Shape]]:
+    """Shapes whose layouts are alike: as many axes, one or several samples per copy."""
+    found: dict[tuple[int, bool], list[Shape]] = {}
+    for shape in space:
+        found.setdefault((len(shape.mesh), shape.samples > 1), []).append(shape)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a micro-batch (forward and backward; again), seconds once per step, and bytes of one occurrence of every
+    place: [places, members].
+    """
+
+    each_s: Array
+    again_s: Array
+    once_s: Array
+    kept_B: Array
+    kept_recomputed_B: Array
+    at_rest_B: Array
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One shape under one setting: `costs` at `member`."""
+
+    shape: Shape
+    level: OptimizerLevel
+    bound_s: float
+    costs: Costs
+    member: int
+
+
+def _priced(
+    graph_at: Callable[[int], Graph],
+    depths: tuple[int, ...],
+    members: Sequence[Shape],
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None,
+) -> list[_Row]:
+    """Every member under every setting of the optimizer, with and without recomputation in mind."""
+    axes = len(members[0].mesh)
+    batch = {1: 2, 2: 4, 3: 16}[axes] * (1 if members[0].samples == 1 else 3)
+    graph = graph_at(batch)
+    of_all = family([m.mesh for m in members], [m.batch / batch for m in members])
+    of = problem_of_family(graph, cluster, of_all, rules, batch_powers(graph, graph_at(2 * batch)))
+    weights = _weights(depths, members)
+    rows = []
+    for level in (OptimizerLevel.LEVEL1, OptimizerLevel.NONE):
+        settings = Settings(of.device_num, optimizer_level=level)
+        parameters = parameter_terms(of.known, of.parameters, settings)
+        price: Array = np.zeros(len(members))
+        for _ in range(2):
+            least = minimise(of.sizes, factors(of, parameters, 0.0, price, weights), of.order)
+            costs = _by_place(of, parameters, least.assignment)
+            total = (weights.each_s * costs.each_s + weights.once_s * costs.once_s).sum(axis=0)
+            rows += [_Row(m, level, float(total[i]), costs, i) for i, m in enumerate(members) if np.isfinite(total[i])]
+            # What recomputation would pay for a byte: where memory is short, that is its price.
+            saved = costs.kept_B[1:-1].sum(0) - costs.kept_recomputed_B[1:-1].sum(0)
+            price = costs.again_s[1:-1].sum(0) / np.maximum(saved, 1.0) * weights.each_s[0]
+    return rows
+
+
+def _weights(depths: tuple[int, ...], members: Sequence[Shape]) -> Weights:
+    """How often every place counts on an average stage, and in the memory of the first one."""
+    depth = np.array(depths, dtype=float)[:, None]
+    stages = np.array([m.stages for m in members], dtype=float)
+    number = np.array([m.micro_batch_num for m in members], dtype=float)
+    inside = np.ones(len(depths), bool)
+    inside[[0, -1]] = False
+    flight = np.minimum(number, stages)
+    kept = depth * np.where(inside[:, None], flight / stages, flight)
+    kept[-1] = np.where(stages > 1, 0.0, 1.0)
+    return Weights(depth * (number + stages - 1) / stages, depth / stages, kept, depth / stages)
+
+
+def _by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp]) -> Costs:
+    """The costs of `assignment` [members, variables]."""
+    members = np.arange(assignment.shape[0])
+    sums = np.zeros((6, of.places.number, len(members)))
+    for t in (*of.terms, *parameters):
+        at = (members, *(assignment[:, v] for v in t.scope))
+        row = np.stack(
+            [
+                t.forward_s[at] + t.backward_s[at],
+                t.again_s[at],
+                t.once_s[at],
+                t.kept_B[at],
+                t.kept_recomputed_B[at],
+                t.at_rest_B[at],
+            ]
+        )
+        sums += row[:, None, :] * np.array(t.counts)[None, :, None]
+    return Costs(*sums)
+
+
+def _divided(row: _Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:
+    """The stages of `row` that fit, and what the step then takes: T = M · max s + (Σ s - max s) + once."""
+    shape, c, m = row.shape, row.costs, row.member
+    chain: list[Part] = []
+    for place, depth in enumerate(depths):
+        is_block = 0 < place < len(depths) - 1
+        each_s, again_s, kept_B, again_B, rest_B = (
+            float(v[place, m]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B)
+        )
+        chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block)] * depth
+    stages = divide(chain, shape.stages, shape.micro_batch_num, limit_B)
+    if stages is None:
+        return None
+    pace, total = max(s.each_s for s in stages), sum(s.each_s for s in stages)
+    once = float(c.once_s[0, m]), float(c.once_s[-1, m])
+    blocks = float((c.once_s[1:-1, m] * depths[1:-1]).sum()) / max(1, sum(depths[1:-1]))
+    once_s = max(
+        s.blocks * blocks + (once[0] if i == 0 else 0.0) + (once[1] if i == len(stages) - 1 else 0.0)
+        for i, s in enumerate(stages)
+    )
+    step_s = shape.micro_batch_num * pace + total - pace + once_s
+    return Estimate(shape, row.level, row.bound_s, step_s, max(s.peak_B for s in stages), stages)

@@ -1,0 +1,53 @@
+"""The outer space: into how many stages, micro-batches and mesh axes a training step can be cut."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ms_symtensor.search.domain import divisors
+
+MAX_MODEL_AXIS = 64
+"""The minor axis of a mesh is searched up to so many devices (empirical: beyond, its collectives leave every fast level)."""
+
+MAX_SAMPLES = 8
+"""Samples of a micro-batch per copy of the model that are searched in a pipeline (empirical: more only fill memory)."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One point of the outer space.
+
+    The step runs `micro_batch_num` micro-batches of `batch` samples each through `stages` stages; a stage is a `mesh` of
+    devices, the copies of the model along its major axis, which see different samples.
+    """
+
+    stages: int
+    micro_batch_num: int
+    mesh: tuple[int, ...]
+    batch: int
+
+    @property
+    def samples(self) -> int:
+        """Samples of a micro-batch per position of the major axis."""
+        return self.batch // self.mesh[0]
+
+
+def shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
+    """The outer space of `device_num` devices.
+
+    MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices.
+    """
+    for stages in divisors(device_num):
+        devices = device_num // stages
+        if stages > max(block_num, 1) or (devices not in (1, 2, 4) and devices % 8):
+            continue
+        for model in divisors(devices):
+            data = devices // model
+            if model > MAX_MODEL_AXIS or global_batch_size % data:
+                continue
+            for samples in divisors(global_batch_size // data):
+                micro_batch_num = global_batch_size // (data * samples)
+                whole = stages == 1 and micro_batch_num == 1
+                if whole or (1 < stages <= micro_batch_num and samples <= MAX_SAMPLES):
+                    yield Shape(
+                        stages, micro_batch_num, tuple(n for n in (data, model) if n > 1) or (1,), data * samples
+                    )

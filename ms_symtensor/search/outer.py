@@ -74,14 +74,14 @@ def survey(
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
     kind it really has, with 1 before and after.
     """
-    rows: list[_Row] = []
+    priced: list[Row] = []
     for members in _families(space):
-        rows += _priced(graph_at, depths, members, cluster, rules)
-    rows.sort(key=lambda row: row.bound_s)
+        priced += _family_rows(graph_at, depths, members, cluster, rules)
+    priced.sort(key=lambda row: row.bound_s)
     found: dict[Shape, Estimate] = {}
     refused: dict[Shape, None] = {}
     divided = 0
-    for row in rows:
+    for row in priced:
         worst = sorted(e.step_time_s for e in found.values())[keep - 1] if len(found) >= keep else math.inf
         if row.bound_s >= worst:
             break
@@ -92,7 +92,7 @@ def survey(
         elif row.shape not in found or one.step_time_s < found[row.shape].step_time_s:
             found[row.shape] = one
     best = tuple(sorted(found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
-    bound = min((row.bound_s for row in rows if row.shape not in refused or row.shape in found), default=math.inf)
+    bound = min((row.bound_s for row in priced if row.shape not in refused or row.shape in found), default=math.inf)
     return Outcome(best, bound, len(space), divided, tuple(s for s in refused if s not in found))
 
 
@@ -124,31 +124,38 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class _Row:
-    """One shape under one setting: `costs` at `member`."""
+class Row:
+    """One shape under one setting: `costs` at `member`, of the candidates `choice` of the variables of `problem`."""
 
     shape: Shape
     level: OptimizerLevel
     bound_s: float
     costs: Costs
     member: int
+    problem: Problem
+    choice: NDArray[np.intp]
 
 
-def _priced(
+def _family_rows(
     graph_at: Callable[[int], Graph],
     depths: tuple[int, ...],
     members: Sequence[Shape],
     cluster: Cluster,
     rules: Mapping[str, Rule] | None,
-) -> list[_Row]:
-    """Every member under every setting of the optimizer, with and without recomputation in mind."""
+) -> list[Row]:
+    """The rows of shapes that make a family."""
     axes = len(members[0].mesh)
     batch = {1: 2, 2: 4, 3: 16}[axes] * (1 if members[0].samples == 1 else 3)
     graph = graph_at(batch)
     of_all = family([m.mesh for m in members], [m.batch / batch for m in members])
     of = problem_of_family(graph, cluster, of_all, rules, batch_powers(graph, graph_at(2 * batch)))
+    return rows(of, depths, members)
+
+
+def rows(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Row]:
+    """Every member under every setting of the optimizer, with and without recomputation in mind."""
     weights = _weights(depths, members)
-    rows = []
+    found = []
     for level in (OptimizerLevel.LEVEL1, OptimizerLevel.NONE):
         settings = Settings(of.device_num, optimizer_level=level)
         parameters = parameter_terms(of.known, of.parameters, settings)
@@ -157,11 +164,15 @@ def _priced(
             least = minimise(of.sizes, factors(of, parameters, 0.0, price, weights), of.order)
             costs = _by_place(of, parameters, least.assignment)
             total = (weights.each_s * costs.each_s + weights.once_s * costs.once_s).sum(axis=0)
-            rows += [_Row(m, level, float(total[i]), costs, i) for i, m in enumerate(members) if np.isfinite(total[i])]
+            found += [
+                Row(m, level, float(total[i]), costs, i, of, least.assignment[i])
+                for i, m in enumerate(members)
+                if np.isfinite(total[i])
+            ]
             # What recomputation would pay for a byte: where memory is short, that is its price.
             saved = costs.kept_B[1:-1].sum(0) - costs.kept_recomputed_B[1:-1].sum(0)
             price = costs.again_s[1:-1].sum(0) / np.maximum(saved, 1.0) * weights.each_s[0]
-    return rows
+    return found
 
 
 def _weights(depths: tuple[int, ...], members: Sequence[Shape]) -> Weights:
@@ -197,7 +208,7 @@ def _by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp]
     return Costs(*sums)
 
 
-def _divided(row: _Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:
+def _divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:
     """The stages of `row` that fit, and what the step then takes: T = M · max s + (Σ s - max s) + once."""
     shape, c, m = row.shape, row.costs, row.member
     chain: list[Part] = []

@@ -76,7 +76,7 @@ def survey(
     """
     priced: list[Row] = []
     for members in _families(space):
-        priced += _family_rows(graph_at, depths, members, cluster, rules)
+        priced += _family_rows(graph_at, depths, members, cluster, limit_B, rules)
     priced.sort(key=lambda row: row.bound_s)
     found: dict[Shape, Estimate] = {}
     refused: dict[Shape, None] = {}
@@ -141,6 +141,7 @@ def _family_rows(
     depths: tuple[int, ...],
     members: Sequence[Shape],
     cluster: Cluster,
+    limit_B: float,
     rules: Mapping[str, Rule] | None,
 ) -> list[Row]:
     """The rows of shapes that make a family."""
@@ -149,43 +150,76 @@ def _family_rows(
     graph = graph_at(batch)
     of_all = family([m.mesh for m in members], [m.batch / batch for m in members])
     of = problem_of_family(graph, cluster, of_all, rules, batch_powers(graph, graph_at(2 * batch)))
-    return rows(of, depths, members)
+    return rows(of, depths, members, limit_B)
 
 
-def rows(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Row]:
-    """Every member under every setting of the optimizer, with and without recomputation in mind."""
+def rows(of: Problem, depths: tuple[int, ...], members: Sequence[Shape], limit_B: float) -> list[Row]:
+    """For every member and setting of the optimizer the layouts that are best where memory is free, and where it is dear.
+
+    The bound of a setting is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of
+    T + λ (M - limit), M being the memory of an average stage; λ = 0, and what recomputation pays for a byte.
+    """
     weights = _weights(depths, members)
-    found = []
+    found: list[Row] = []
     for level in (OptimizerLevel.LEVEL1, OptimizerLevel.NONE):
         settings = Settings(of.device_num, optimizer_level=level)
         parameters = parameter_terms(of.known, of.parameters, settings)
         price: Array = np.zeros(len(members))
-        for _ in range(2):
-            least = minimise(of.sizes, factors(of, parameters, 0.0, price, weights), of.order)
-            costs = _by_place(of, parameters, least.assignment)
-            total = (weights.each_s * costs.each_s + weights.once_s * costs.once_s).sum(axis=0)
-            found += [
-                Row(m, level, float(total[i]), costs, i, of, least.assignment[i])
-                for i, m in enumerate(members)
-                if np.isfinite(total[i])
+        bound = np.zeros(len(members))
+        chosen: list[tuple[Costs, NDArray[np.intp]]] = []
+        for recompute in ((0.0,), (0.0, 1.0)):
+            least = [minimise(of.sizes, factors(of, parameters, r, price, weights), of.order) for r in recompute]
+            bound = np.maximum(bound, np.min([one.value for one in least], axis=0) - price * limit_B)
+            chosen += [(_by_place(of, parameters, one.assignment), one.assignment) for one in least]
+            costs = chosen[0][0]
+            saved = (weights.kept_B * (costs.kept_B - costs.kept_recomputed_B))[1:-1].sum(axis=0)
+            again = (weights.each_s * costs.again_s)[1:-1].sum(axis=0)
+            price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
+        if len(depths) == 3:  # one kind of blocks
+            paces = [
+                minimise(of.sizes, factors(of, parameters, 0.0, 0.0, one), of.order).value
+                for one in _pace_weights(depths, members, chosen[0][0])
             ]
-            # What recomputation would pay for a byte: where memory is short, that is its price.
-            saved = costs.kept_B[1:-1].sum(0) - costs.kept_recomputed_B[1:-1].sum(0)
-            price = costs.again_s[1:-1].sum(0) / np.maximum(saved, 1.0) * weights.each_s[0]
+            bound = np.maximum(bound, np.min(paces, axis=0))
+        for costs, assignment in chosen:
+            finite = np.isfinite(costs.each_s).all(axis=0)
+            found += [
+                Row(m, level, float(bound[i]), costs, i, of, assignment[i]) for i, m in enumerate(members) if finite[i]
+            ]
     return found
 
 
 def _weights(depths: tuple[int, ...], members: Sequence[Shape]) -> Weights:
-    """How often every place counts on an average stage, and in the memory of the first one."""
+    """How often every place counts on an average stage."""
     depth = np.array(depths, dtype=float)[:, None]
     stages = np.array([m.stages for m in members], dtype=float)
     number = np.array([m.micro_batch_num for m in members], dtype=float)
-    inside = np.ones(len(depths), bool)
-    inside[[0, -1]] = False
-    flight = np.minimum(number, stages)
-    kept = depth * np.where(inside[:, None], flight / stages, flight)
-    kept[-1] = np.where(stages > 1, 0.0, 1.0)
-    return Weights(depth * (number + stages - 1) / stages, depth / stages, kept, depth / stages)
+    # Every stage keeps one micro-batch at least; how many more depends on where the blocks are.
+    return Weights(depth * (number + stages - 1) / stages, depth / stages, depth / stages, depth / stages)
+
+
+def _pace_weights(depths: tuple[int, ...], members: Sequence[Shape], costs: Costs) -> tuple[Weights, Weights]:
+    """How often every place counts in a step whose pace is that of the last stage, and of a stage of blocks alone.
+
+    A last stage with l blocks or more takes t_last + l t_block at least; if it has fewer, one of the others has
+    ⌈(L - l + 1) / (P - 1)⌉ blocks. So no step is faster than the faster of these two; l is chosen where they are closest.
+    """
+    layers = depths[1]
+    each, ends = np.ones((2, 3, len(members)))
+    once = np.array(depths, dtype=float)[:, None] / np.array([m.stages for m in members])
+    for i, shape in enumerate(members):
+        block_s, last_s = costs.each_s[1, i], costs.each_s[2, i]
+        more, others = shape.micro_batch_num - 1, max(shape.stages - 1, 1)
+
+        def slower(last: int, block_s: float = block_s, last_s: float = last_s, others: int = others) -> float:
+            return min(last_s + last * block_s, -(-(layers - last + 1) // others) * block_s)
+
+        best = max(range(1, layers + 1), key=slower) if shape.stages > 1 else layers
+        each[:, i] = 1, layers + more * best, 1 + more
+        fullest = -(-(layers - best + 1) // others) if shape.stages > 1 else layers
+        ends[:, i] = 1, layers + more * fullest, 1
+    nothing = np.zeros_like(once)
+    return Weights(each, once, nothing, nothing), Weights(ends, once, nothing, nothing)
 
 
 def _by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp]) -> Costs:

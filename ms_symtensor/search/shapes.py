@@ -27,15 +27,19 @@ class Shape:
 
     @property
     def samples(self) -> int:
-        """Samples of a micro-batch per position of the major axis."""
+        """Samples of a micro-batch per position of the major axis; 0 if there are fewer than positions."""
         return self.batch // self.mesh[0]
 
 
-def shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
+def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Shape, ...]:
     """The outer space of `device_num` devices.
 
     MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices.
     """
+    return tuple(dict.fromkeys(_shapes(device_num, global_batch_size, block_num)))
+
+
+def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
     for stages in divisors(device_num):
         devices = device_num // stages
         if stages > max(block_num, 1) or (devices not in (1, 2, 4) and devices % 8):

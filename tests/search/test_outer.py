@@ -1,0 +1,83 @@
+"""The whole outer space at once, against its points one by one."""
+
+from dataclasses import replace
+
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from ms_symtensor.cluster.load import load
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.outer import SHORT, rows, short_depths, survey
+from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.problem import factors, problem
+from ms_symtensor.search.shapes import Shape, shapes
+
+A2 = load("atlas_800t_a2")
+GIB = 1024**3
+
+
+def network(batch, model="llama2_7b", layers=SHORT):
+    return build_graph(replace(dimensions_of(model, batch_size=batch, seq_length=1024), num_layers=layers))
+
+
+def surveyed(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
+    space = list(shapes(device_num, global_batch_size, layers))
+    return survey(network, (1, layers, 1), space, A2, limit_GiB * GIB, **more)
+
+
+def test_depths_of_a_network():
+    assert short_depths(network(4)) == (1, SHORT, 1)
+
+
+@pytest.mark.parametrize("layers", (3, 7))
+def test_one_stage_costs_what_its_mesh_alone_costs(layers):
+    """At full depth, from the tables of three blocks."""
+    found = {e.shape: e for e in surveyed(64, 64, layers, limit_GiB=1e6, keep=100).estimates if e.shape.stages == 1}
+    for mesh in ((64,), (8, 8)):
+        shape = Shape(1, 1, mesh, 64)
+        if shape.samples > 1 and len(mesh) > 1:
+            continue
+        alone = problem(network(64, layers=layers), A2, mesh)
+        least = min(
+            minimise(
+                alone.sizes,
+                factors(
+                    alone, parameter_terms(alone.known, alone.parameters, Settings(64, optimizer_level=level)), 0, 0
+                ),
+                alone.order,
+            ).value[0]
+            for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1)
+        )
+        assert found[shape].step_time_s == pytest.approx(least, rel=2e-3)
+
+
+def test_no_estimate_is_below_the_bound():
+    for limit_GiB in (58.0, 20.0):
+        found = surveyed(128, 256, 12, limit_GiB, keep=20)
+        assert found.estimates and found.estimates[0].step_time_s >= found.bound_s * (1 - 1e-9)
+        assert all(e.step_time_s >= e.bound_s * (1 - 1e-9) for e in found.estimates)
+        assert all(e.peak_memory_B <= limit_GiB * GIB for e in found.estimates)
+
+
+def test_stages_hold_all_blocks():
+    for estimate in surveyed(32, 64, 10).estimates:
+        assert len(estimate.stages) == estimate.shape.stages
+        assert sum(stage.blocks for stage in estimate.stages) == 10
+
+
+def test_a_mesh_alone_has_all_that_its_family_has():
+    """And more: its axes may change places."""
+    shape = Shape(4, 16, (8, 4), 8)
+    (one,) = (e for e in surveyed(128, 128, 12, keep=1000).estimates if e.shape == shape)
+    alone = [r for r in rows(problem(network(8), A2, shape.mesh), (1, 12, 1), [shape], 58 * GIB)]
+    assert min(r.bound_s for r in alone) <= one.bound_s * (1 + 2e-3)
+
+
+def test_the_space():
+    found = list(shapes(16, 32, 8))
+    assert all(s.stages * (s.mesh[0] * (s.mesh[1] if len(s.mesh) > 1 else 1)) == 16 for s in found)
+    assert all(s.micro_batch_num * s.batch == 32 and (s.stages == 1 or s.micro_batch_num >= s.stages) for s in found)
+    assert Shape(2, 4, (4, 2), 8) in found and len(set(found)) == len(found)
+    assert not any(s.stages > 8 for s in found)

@@ -1,9 +1,11 @@
 """Nested topology levels, and which levels a group of ranks spans."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 
 import sympy
 
@@ -153,6 +155,43 @@ def group_sizes(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[int, ...]:
     if not even:
         return tuple(len(ranks) if index == spanned else 1 for index in range(len(sizes)))
     return tuple(sizes)
+
+
+def lattice_sizes(cluster: Cluster, axes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """`group_sizes` of the group that rank 0 forms along `axes` of (ranks, stride), without listing its members.
+
+    ((8, 1), (4, 16)) are the ranks 0..7, 16..23, 32..39 and 48..55.
+    """
+    total = math.prod(count for count, _ in axes)
+    inside = [_in_domain(axes, level.ranks, total) for level in cluster.levels]
+    whole = [n for n in inside if n is not None]
+    bounded = cluster.max_ranks is not None and sum((count - 1) * stride for count, stride in axes) >= cluster.max_ranks
+    if len(whole) < len(inside) or bounded or any(b % a for a, b in pairwise(whole)):
+        ranks = [0]
+        for count, stride in axes:
+            ranks = [rank + i * stride for i in range(count) for rank in ranks]
+        return group_sizes(cluster, tuple(sorted(ranks)))
+    return tuple(b // a for a, b in pairwise((1, *whole)))
+
+
+def _in_domain(axes: tuple[tuple[int, int], ...], domain: int | None, total: int) -> int | None:
+    """How many members lie in one domain of so many ranks; None if that is not the same for all domains."""
+    if domain is None:
+        return total
+    found = 1
+    for count, stride in axes:
+        if stride >= domain:
+            if stride % domain:
+                return None
+        elif count * stride <= domain:
+            if domain % (count * stride):
+                return None
+            found *= count
+        elif domain % stride or count % (domain // stride):
+            return None
+        else:
+            found *= domain // stride
+    return found
 
 
 def _short(ranks: tuple[int, ...]) -> str:

@@ -56,7 +56,7 @@ class Outcome:
     estimates: tuple[Estimate, ...]
     bound_s: float
     shapes: int
-    divided: int
+    tried: int
     infeasible: tuple[Shape, ...]
 
 
@@ -80,20 +80,20 @@ def survey(
     priced.sort(key=lambda row: row.bound_s)
     found: dict[Shape, Estimate] = {}
     refused: dict[Shape, None] = {}
-    divided = 0
+    tried = 0
     for row in priced:
         worst = sorted(e.step_time_s for e in found.values())[keep - 1] if len(found) >= keep else math.inf
         if row.bound_s >= worst:
             break
-        divided += 1
-        one = _divided(row, depths, limit_B)
+        tried += 1
+        one = divided(row, depths, limit_B)
         if one is None:
             refused[row.shape] = None
         elif row.shape not in found or one.step_time_s < found[row.shape].step_time_s:
             found[row.shape] = one
     best = tuple(sorted(found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
     bound = min((row.bound_s for row in priced if row.shape not in refused or row.shape in found), default=math.inf)
-    return Outcome(best, bound, len(space), divided, tuple(s for s in refused if s not in found))
+    return Outcome(best, bound, len(space), tried, tuple(s for s in refused if s not in found))
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:
@@ -242,7 +242,7 @@ def _by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp]
     return Costs(*sums)
 
 
-def _divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:
+def divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:
     """The stages of `row` that fit, and what the step then takes: T = M · max s + (Σ s - max s) + once."""
     shape, c, m = row.shape, row.costs, row.member
     chain: list[Part] = []

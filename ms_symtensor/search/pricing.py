@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cluster.collective_time import collective_time_of_sizes
 from ms_symtensor.cluster.hccl import Collective
-from ms_symtensor.cluster.topology import Cluster, group_sizes
+from ms_symtensor.cluster.topology import Cluster, lattice_sizes
 from ms_symtensor.cost.move import VIEWS, priced_as
 from ms_symtensor.search.family import Family
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
@@ -69,7 +68,7 @@ class Pricer:
         found = []
         for member in columns.T.tolist():
             axes = tuple(zip(member[::2], member[1::2], strict=True))
-            found.append(collective_time_of_sizes(self.cluster, collective, _sizes(self.cluster, axes)).pieces)
+            found.append(collective_time_of_sizes(self.cluster, collective, lattice_sizes(self.cluster, axes)).pieces)
         overhead = np.where(columns[::2].prod(axis=0) > 1, self.cluster.device.op_overhead_s, 0.0)
         return _Lines(found, overhead)
 
@@ -90,12 +89,3 @@ class _Lines:
         rows = np.arange(len(self._starts))
         found: Array = self._alpha[rows, which] + self._beta[rows, which] * size_B
         return found
-
-
-@lru_cache(maxsize=1 << 14)
-def _sizes(cluster: Cluster, axes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    """Members per level of the group spanned by `axes` of (ranks, stride)."""
-    ranks = [0]
-    for count, stride in axes:
-        ranks = [r + i * stride for i in range(count) for r in ranks]
-    return group_sizes(cluster, tuple(sorted(ranks)))

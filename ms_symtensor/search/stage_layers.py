@@ -5,8 +5,14 @@ time is the sum of its parts', and the slowest stage sets the pace of the pipeli
 memory allows. On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
+
+PACE_TOLERANCE = 1e-7
+"""The pace is found to this fraction of itself."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +42,51 @@ def in_flight(stage: int, stages: int, micro_batch_num: int) -> int:
     return min(micro_batch_num, stages - stage)
 
 
-def divide(chain: Sequence[Part], stages: int, micro_batch_num: int, limit_B: float) -> tuple[Stage, ...] | None:
+class Chain:
+    """The parts of a network in order, with sums over any run of them."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = tuple(parts)
+        self.each_s = _sums(p.each_s for p in parts)
+        self.again_s = _sums(p.again_s for p in parts)
+        self.kept_B = _sums(p.kept_B for p in parts)
+        self.at_rest_B = _sums(p.at_rest_B for p in parts)
+        self.saved_B = _sums(p.kept_B - p.kept_recomputed_B if p.is_block else 0.0 for p in parts)
+        self.blocks = _sums(int(p.is_block) for p in parts)
+
+    def stage(self, start: int, end: int, flight: int, limit_B: float, pace_s: float) -> Stage | None:
+        """Parts `start` to `end` with as few recomputed blocks, first ones first, as fit; None if too large or too slow."""
+        each_s = self.each_s[end] - self.each_s[start]
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
+        recomputed = 0
+        if peak_B > limit_B:
+            wanted = self.saved_B[start] + (peak_B - limit_B) / flight
+            last = bisect_left(self.saved_B, wanted, start, end + 1)
+            if last > end:
+                return None
+            recomputed = int(self.blocks[last] - self.blocks[start])
+            each_s += self.again_s[last] - self.again_s[start]
+            peak_B -= flight * (self.saved_B[last] - self.saved_B[start])
+        if each_s > pace_s:
+            return None
+        return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)
+
+
+def _sums(values: Iterable[float]) -> list[float]:
+    return list(accumulate(values, initial=0.0))
+
+
+def divide(parts: Sequence[Part], stages: int, micro_batch_num: int, limit_B: float) -> tuple[Stage, ...] | None:
     """The stages with the smallest pace that fit `limit_B`; None if nothing fits.
 
     The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
     """
-    if stages == 1:
-        return _filled(chain, 1, micro_batch_num, limit_B, float("inf"))
-    low = max(max(p.each_s for p in chain), sum(p.each_s for p in chain) / stages)
-    high = sum(p.each_s + p.again_s for p in chain)
-    best = _filled(chain, stages, micro_batch_num, limit_B, high)
-    if best is None:
-        return None
-    for _ in range(24):
-        if high - low < 1e-6 * high:
-            break
+    chain = Chain(parts)
+    best = _filled(chain, stages, micro_batch_num, limit_B, inf)
+    if best is None or stages == 1:
+        return best
+    low, high = max(max(p.each_s for p in parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
+    while high - low > PACE_TOLERANCE * high:
         middle = (low + high) / 2
         found = _filled(chain, stages, micro_batch_num, limit_B, middle)
         if found is None:
@@ -60,45 +96,28 @@ def divide(chain: Sequence[Part], stages: int, micro_batch_num: int, limit_B: fl
     return best
 
 
-def _filled(
-    chain: Sequence[Part], stages: int, micro_batch_num: int, limit_B: float, pace_s: float
-) -> tuple[Stage, ...] | None:
+def _filled(chain: Chain, stages: int, micro_batch_num: int, limit_B: float, pace_s: float) -> tuple[Stage, ...] | None:
     """Stages that take as much as `pace_s` and `limit_B` allow, and leave a block for every later one."""
     found: list[Stage] = []
-    position = 0
-    blocks_left = sum(p.is_block for p in chain)
-    for stage in range(stages):
-        later = stages - stage - 1
-        best: tuple[Stage, int] | None = None
-        taken: list[Part] = []
-        for end in range(position + 1, len(chain) + 1):
-            taken.append(chain[end - 1])
-            inside = sum(p.is_block for p in taken)
-            if blocks_left - inside < later:
-                break
-            one = _stage(taken, in_flight(stage, stages, micro_batch_num), limit_B, pace_s)
-            if one is None:
-                break
-            if (later or end == len(chain)) and (inside or stages == 1):
-                best = one, end
-        if best is None:
+    start, whole = 0, len(chain.parts)
+    for number in range(stages):
+        flight, later = in_flight(number, stages, micro_batch_num), stages - number - 1
+        # The longest run that leaves a block for every later stage, and that holds one itself.
+        most = bisect_right(chain.blocks, chain.blocks[-1] - later) - 1 if later else whole
+        least = bisect_left(chain.blocks, chain.blocks[start] + (1 if stages > 1 else 0))
+        low, high = max(least, start + 1), most
+        if later == 0:
+            low = whole
+        one = chain.stage(start, low, flight, limit_B, pace_s) if low <= high else None
+        if one is None:
             return None
-        found.append(best[0])
-        position = best[1]
-        blocks_left -= best[0].blocks
-    return tuple(found) if position == len(chain) else None
-
-
-def _stage(parts: Sequence[Part], flight: int, limit_B: float, pace_s: float) -> Stage | None:
-    """The stage of `parts` with as few recomputed blocks as fit; None if it does not fit or is too slow."""
-    each_s = sum(p.each_s for p in parts)
-    peak_B = sum(p.at_rest_B + flight * p.kept_B for p in parts)
-    recomputed = 0
-    blocks = [p for p in parts if p.is_block]
-    for block in blocks:
-        if peak_B <= limit_B:
-            break
-        each_s += block.again_s
-        peak_B -= flight * (block.kept_B - block.kept_recomputed_B)
-        recomputed += 1
-    return Stage(len(blocks), recomputed, each_s, peak_B) if peak_B <= limit_B and each_s <= pace_s else None
+        while low < high:
+            middle = (low + high + 1) // 2
+            longer = chain.stage(start, middle, flight, limit_B, pace_s)
+            if longer is None:
+                high = middle - 1
+            else:
+                one, low = longer, middle
+        found.append(one)
+        start = low
+    return tuple(found)

@@ -18,7 +18,15 @@ def is_feasible(group: DeviceGroup) -> bool:
     eight, two of the same half or four apart, a half, or two pairs four apart. Groups along an axis of a device matrix
     made of powers of two always pass; a group of 3 or 6 ranks within a server never does.
     """
-    return all(_is_feasible(group.ranks(rank)) for rank in range(math.prod(group.device_matrix)))
+    matrix = group.device_matrix
+    offsets = group.ranks()
+    # Groups differ by where they begin; only its place within a server matters.
+    starts = {0}
+    for axis, size in enumerate(matrix):
+        if axis not in group.axes:
+            stride = math.prod(matrix[axis + 1 :])
+            starts = {(s + i * stride) % SERVER_SIZE for s in starts for i in range(min(size, SERVER_SIZE))}
+    return all(_is_feasible(tuple(start + offset for offset in offsets)) for start in sorted(starts))
 
 
 @lru_cache(maxsize=65536)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from ms_symtensor.algebra import symbols
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cluster.topology import group_sizes
+from ms_symtensor.cluster.topology import group_sizes, lattice_sizes
 from ms_symtensor.errors import InputError
 
 A2 = load("atlas_800t_a2")
@@ -43,6 +43,24 @@ def test_the_product_is_the_number_of_ranks(ranks, name):
 def test_impossible_groups(ranks):
     with pytest.raises(InputError, match="distinct and not negative"):
         group_sizes(A2, ranks)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((1, 2, 3, 4, 5, 8, 16)), st.sampled_from((1, 2, 3, 4))), max_size=3),
+    st.sampled_from(("atlas_800t_a2", "atlas_800t_a3", "cloudmatrix384")),
+)
+def test_a_lattice_has_the_sizes_of_its_ranks(steps, name):
+    """Axes with strides that grow by whole factors, as those of a device matrix."""
+    cluster, axes, stride = load(name), [], 1
+    for count, factor in steps:
+        stride *= factor
+        axes.append((count, stride))
+        stride *= count
+    ranks = [0]
+    for count, distance in axes:
+        ranks = [rank + i * distance for i in range(count) for rank in ranks]
+    if cluster.max_ranks is None or max(ranks) < cluster.max_ranks:
+        assert lattice_sizes(cluster, tuple(axes)) == group_sizes(cluster, tuple(sorted(ranks)))
 
 
 def test_values_cover_the_symbols_of_device_and_levels():

@@ -10,7 +10,6 @@ size per input with a gradient; that of other operators reads the incoming gradi
 gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -115,30 +114,31 @@ def evaluate(
     """
     degrees = {d: np.array([c.get(d, 1) for c in cuts], dtype=float) for d in sig.mesh}
     nothing = np.zeros(len(cuts))
-    points = nothing + math.prod(sig.sizes[d] for d in sig.mesh)
-    for d in sig.mesh:
-        points = points / degrees[d]
+    local = {d: sig.sizes[d] / degrees[d] for d in sig.mesh}
     inputs = [nothing + _slice_B(t, d, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True)]
     outputs = [nothing + _slice_B(t, d, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False)]
-    return work(op, sig, products, points, inputs, outputs, cluster)
+    return work(op, sig, products, local, inputs, outputs, nothing.shape, cluster)
 
 
 def work(
     op: OpView,
     sig: Signature,
     products: int,
-    points: Array,
+    local: Mapping[str, Array],
     inputs_B: Sequence[Array],
     outputs_B: Sequence[Array],
+    shape: tuple[int, ...],
     cluster: Cluster,
 ) -> OperatorCosts:
-    """As `evaluate`, from what one device works on: points of the index space (`points`, the product of the dims' slices)
-    and bytes of every tensor's slice, all arrays of one shape.
+    """As `evaluate`, from what one device works on: its slice of every dim (`local`) and the bytes of every tensor's slice,
+    arrays of `shape`.
     """
-    nothing = np.zeros(points.shape)
+    nothing = np.zeros(shape)
     if sig.unit is Unit.NONE:
         return OperatorCosts(nothing, nothing, nothing)
-    flops = sig.flops_per_point * points if sig.unit is Unit.CUBE else nothing
+    flops = nothing
+    if sig.unit is Unit.CUBE:
+        flops = sig.flops_per_point * np.prod([np.broadcast_to(n, shape) for n in local.values()], axis=0)
     traffic = nothing + sum(inputs_B) + sum(outputs_B)
     forward = _roofline(flops, traffic, op.inputs[0].dtype if op.inputs else "", cluster)
     if sig.unit is Unit.CUBE:

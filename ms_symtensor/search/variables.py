@@ -145,15 +145,15 @@ def _own_costs(
     degrees = {d: np.stack([pricer.degree(c.get(d, 1)) for c in cuts], axis=1) for d in sig.mesh}
     grows = _growing_dims(op, sig, growing)
     sizes = {d: sig.sizes[d] * pricer.family.grown(int(d in grows))[:, None] for d in sig.mesh}
-    points = np.ones((pricer.family.members, len(chosen)))
-    divides = np.ones(points.shape, bool)
+    shape = pricer.family.members, len(chosen)
+    divides = np.ones(shape, bool)
     for d in sig.mesh:
-        points = points * (sizes[d] / degrees[d])
         divides &= sizes[d] % degrees[d] == 0
+    local = {d: sizes[d] / degrees[d] for d in sig.mesh}
 
     def bytes_of(number: int, tensor: TensorType, dims: Dims) -> Array:
         power = max(growing[number], default=0) if growing else 0
-        size: Array = np.full(points.shape, float(tensor.size_B)) * pricer.family.grown(power)[:, None]
+        size: Array = np.full(shape, float(tensor.size_B)) * pricer.family.grown(power)[:, None]
         for d in dims:
             if d is not None:
                 size = size / degrees[d]
@@ -163,12 +163,12 @@ def _own_costs(
     outputs = [
         bytes_of(len(op.inputs) + i, t, d) for i, (t, d) in enumerate(zip(op.outputs, sig.outputs, strict=False))
     ]
-    own = work(op, sig, products, points, inputs, outputs, pricer.cluster)
+    own = work(op, sig, products, local, inputs, outputs, shape, pricer.cluster)
     combine = np.stack(
         [_combine_s(op, placement, pricer, outputs, i) for i, (_, placement) in enumerate(chosen)], axis=1
     )
     forward = np.where(divides, own.forward_s + combine, np.inf)
-    return forward, (own.backward_s + combine if products else np.zeros(points.shape))
+    return forward, (own.backward_s + combine if products else np.zeros(shape))
 
 
 def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:

@@ -27,7 +27,7 @@ from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.places import places
 from ms_symtensor.search.problem import Problem, factors, problem_of_family
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_layers import Part, Stage, divide
+from ms_symtensor.search.stage_layers import Part, Stage, divide, in_flight
 from ms_symtensor.search.terms import Terms, Weights
 from ms_symtensor.tensor.graph import Graph
 
@@ -74,14 +74,27 @@ def survey(
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
     kind it really has, with 1 before and after.
     """
-    priced: list[Row] = []
-    for members in _families(space):
-        priced += _family_rows(graph_at, depths, members, cluster, limit_B, rules)
-    priced.sort(key=lambda row: row.bound_s)
+    tables = [(_tables(graph_at, members, cluster, rules), members) for members in _families(space)]
+    outcome = _chosen(
+        [r for of, members in tables for r in rows(of, depths, members, limit_B)], depths, space, limit_B, keep
+    )
+    best = outcome.estimates[0] if outcome.estimates else None
+    if best is None or not any(stage.recomputed for stage in best.stages):
+        return outcome
+    # Memory decides: knowing how fast a step can be, the bounds can say how unevenly the blocks may lie at most.
+    again = [r for of, members in tables for r in rows(of, depths, members, limit_B, best.step_time_s)]
+    return _chosen(again, depths, space, limit_B, keep)
+
+
+def _chosen(
+    priced: Sequence["Row"], depths: tuple[int, ...], space: Sequence[Shape], limit_B: float, keep: int
+) -> Outcome:
+    """Divide shapes into stages, in the order of their bounds, until no bound is below the `keep` best steps."""
+    rows = sorted(priced, key=lambda row: row.bound_s)
     found: dict[Shape, Estimate] = {}
     refused: dict[Shape, None] = {}
     tried = 0
-    for row in priced:
+    for row in rows:
         worst = sorted(e.step_time_s for e in found.values())[keep - 1] if len(found) >= keep else math.inf
         if row.bound_s >= worst:
             break
@@ -92,7 +105,7 @@ def survey(
         elif row.shape not in found or one.step_time_s < found[row.shape].step_time_s:
             found[row.shape] = one
     best = tuple(sorted(found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
-    bound = min((row.bound_s for row in priced if row.shape not in refused or row.shape in found), default=math.inf)
+    bound = min((row.bound_s for row in rows if row.shape not in refused or row.shape in found), default=math.inf)
     return Outcome(best, bound, len(space), tried, tuple(s for s in refused if s not in found))
 
 
@@ -136,30 +149,26 @@ class Row:
     choice: NDArray[np.intp]
 
 
-def _family_rows(
-    graph_at: Callable[[int], Graph],
-    depths: tuple[int, ...],
-    members: Sequence[Shape],
-    cluster: Cluster,
-    limit_B: float,
-    rules: Mapping[str, Rule] | None,
-) -> list[Row]:
-    """The rows of shapes that make a family."""
+def _tables(
+    graph_at: Callable[[int], Graph], members: Sequence[Shape], cluster: Cluster, rules: Mapping[str, Rule] | None
+) -> Problem:
+    """The tables of shapes that make a family."""
     axes = len(members[0].mesh)
-    batch = {1: 2, 2: 4, 3: 16}[axes] * (1 if members[0].samples == 1 else 3)
+    batch = {1: 2, 2: 4, 3: 16}[axes] * (1 if members[0].samples <= 1 else 3)
     graph = graph_at(batch)
     of_all = family([m.mesh for m in members], [m.batch / batch for m in members])
-    of = problem_of_family(graph, cluster, of_all, rules, batch_powers(graph, graph_at(2 * batch)))
-    return rows(of, depths, members, limit_B)
+    return problem_of_family(graph, cluster, of_all, rules, batch_powers(graph, graph_at(2 * batch)))
 
 
-def rows(of: Problem, depths: tuple[int, ...], members: Sequence[Shape], limit_B: float) -> list[Row]:
+def rows(
+    of: Problem, depths: tuple[int, ...], members: Sequence[Shape], limit_B: float, known_s: float = math.inf
+) -> list[Row]:
     """For every member and setting of the optimizer the layouts that are best where memory is free, and where it is dear.
 
     The bound of a setting is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of
-    T + λ (M - limit), M being the memory of an average stage; λ = 0, and what recomputation pays for a byte.
+    T + λ (M - limit), M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. Steps slower
+    than `known_s` need not be bounded.
     """
-    weights = _weights(depths, members)
     found: list[Row] = []
     for level in (OptimizerLevel.LEVEL1, OptimizerLevel.NONE):
         settings = Settings(of.device_num, optimizer_level=level)
@@ -167,12 +176,15 @@ def rows(of: Problem, depths: tuple[int, ...], members: Sequence[Shape], limit_B
         price: Array = np.zeros(len(members))
         bound = np.zeros(len(members))
         chosen: list[tuple[Costs, NDArray[np.intp]]] = []
+        block_s = np.zeros(len(members))
         for recompute in ((0.0,), (0.0, 1.0)):
+            weights = _weights(depths, members, block_s, known_s)
             least = [minimise(of.sizes, factors(of, parameters, r, price, weights), of.order) for r in recompute]
             bound = np.maximum(bound, np.min([one.value for one in least], axis=0) - price * limit_B)
             chosen += [(_by_place(of, parameters, one.assignment), one.assignment) for one in least]
             costs = chosen[0][0]
-            saved = (weights.kept_B * (costs.kept_B - costs.kept_recomputed_B))[1:-1].sum(axis=0)
+            block_s = costs.each_s[1:-1].min(axis=0, initial=math.inf)
+            saved = (weights.saved_B * (costs.kept_B - costs.kept_recomputed_B))[1:-1].sum(axis=0)
             again = (weights.each_s * costs.again_s)[1:-1].sum(axis=0)
             price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
         if len(depths) == 3:  # one kind of blocks
@@ -189,13 +201,31 @@ def rows(of: Problem, depths: tuple[int, ...], members: Sequence[Shape], limit_B
     return found
 
 
-def _weights(depths: tuple[int, ...], members: Sequence[Shape]) -> Weights:
-    """How often every place counts on an average stage."""
+def _weights(depths: tuple[int, ...], members: Sequence[Shape], block_s: Array, known_s: float) -> Weights:
+    """How often every place counts on an average stage.
+
+    Early stages keep more micro-batches. In a step of `known_s` no stage has more blocks than known_s / (M block_s), so that
+    the least is kept where the last stages are as full as that; and a recomputed block saves no more than on the first.
+    """
     depth = np.array(depths, dtype=float)[:, None]
     stages = np.array([m.stages for m in members], dtype=float)
     number = np.array([m.micro_batch_num for m in members], dtype=float)
-    # Every stage keeps one micro-batch at least; how many more depends on where the blocks are.
-    return Weights(depth * (number + stages - 1) / stages, depth / stages, depth / stages, depth / stages)
+    layers = sum(depths[1:-1])
+    kept, saved = np.ones(len(members)), np.ones(len(members))
+    for i, shape in enumerate(members):
+        flights = [in_flight(s, shape.stages, shape.micro_batch_num) for s in range(shape.stages)]
+        most, left, total = float(layers), float(layers), 0.0
+        if math.isfinite(known_s) and block_s[i] > 0:
+            most = max(known_s / (shape.micro_batch_num * block_s[i]), layers / shape.stages)
+        for flight in reversed(flights):
+            here = min(left, most)
+            total, left = total + flight * here, left - here
+        kept[i], saved[i] = total / max(layers, 1), flights[0]
+    each = depth * (number + stages - 1) / stages
+    inside = np.ones((len(depths), 1))
+    inside[[0, -1]] = 0.0
+    kept_B = depth * np.where(inside > 0, kept, 1.0) / stages
+    return Weights(each, depth / stages, kept_B, inside * depth * saved / stages, depth / stages)
 
 
 def _pace_weights(depths: tuple[int, ...], members: Sequence[Shape], costs: Costs) -> tuple[Weights, Weights]:
@@ -219,7 +249,8 @@ def _pace_weights(depths: tuple[int, ...], members: Sequence[Shape], costs: Cost
         fullest = -(-(layers - best + 1) // others) if shape.stages > 1 else layers
         ends[:, i] = 1, layers + more * fullest, 1
     nothing = np.zeros_like(once)
-    return Weights(each, once, nothing, nothing), Weights(ends, once, nothing, nothing)
+    none = (nothing, nothing, nothing)
+    return Weights(each, once, *none), Weights(ends, once, *none)
 
 
 def _by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp]) -> Costs:

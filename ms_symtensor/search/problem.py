@@ -130,8 +130,10 @@ def factors(
         table = weighted(t, of_place.each_s) * (t.forward_s + recomputed * t.again_s + t.backward_s)
         table = table + weighted(t, of_place.once_s) * t.once_s
         if np.any(price_s_per_B):
-            kept_B = (1 - recomputed) * t.kept_B + recomputed * t.kept_recomputed_B
-            memory_B = weighted(t, of_place.kept_B) * kept_B + weighted(t, of_place.at_rest_B) * t.at_rest_B
+            memory_B = weighted(t, of_place.kept_B) * t.kept_B + weighted(t, of_place.at_rest_B) * t.at_rest_B
+            if recomputed:
+                saved_B = t.kept_B - t.kept_recomputed_B
+                memory_B = memory_B - recomputed * weighted(t, of_place.saved_B) * saved_B
             table = table + np.reshape(price_s_per_B, (-1, *(1 for _ in t.scope))) * memory_B
         joint[t.scope] = joint[t.scope] + table if t.scope in joint else table
     return [Factor(scope, table) for scope, table in joint.items()]

@@ -49,18 +49,21 @@ def terms(
 
 @dataclass(frozen=True)
 class Weights:
-    """How much every place counts, [places, members]: in the seconds of a micro-batch, in those once per step, in bytes."""
+    """How much every place counts, [places, members]: in the seconds of a micro-batch, in those once per step, in bytes kept,
+    in those that recomputation of all blocks saves, and in bytes at rest.
+    """
 
     each_s: Array
     once_s: Array
     kept_B: Array
+    saved_B: Array
     at_rest_B: Array
 
     @staticmethod
     def plain(depths: tuple[int, ...]) -> "Weights":
         """Of one micro-batch on one stage: every place as often as it is there."""
         column = np.array(depths, dtype=float)[:, None]
-        return Weights(column, column, column, column)
+        return Weights(column, column, column, column, column)
 
 
 def weighted(one: Terms, weights: Array) -> Array:

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -221,6 +223,15 @@ def test_an_unknown_operator_is_named(planned: Path, tmp_path: Path, capsys: pyt
     assert "SiLV" in line
     assert "has no signature" in line
     assert "no operator is called 'Conv3D'" in failure(capsys, "explain", planned, "--operator", "Conv3D")
+
+
+def test_a_reader_that_stops_reading_is_no_error(planned: Path) -> None:
+    explain = [sys.executable, "-m", "ms_symtensor", "explain", str(planned)]
+    with subprocess.Popen(explain, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
 
 
 def test_options_that_do_not_fit_a_graph(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,217 @@
+"""A training configuration as users of Megatron or MindFormers say it: a transformer's dimensions and how it is spread.
+
+Data only. It is what published measurements are about, where nobody wrote down a strategy per operator.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.program.settings import OptimizerLevel
+
+Norm = Literal["rms_norm", "layer_norm"]
+Position = Literal["rotary", "learned"]
+Framework = Literal["megatron", "mindspore", "nanotron", "fsdp"]
+"""Whose habits hold: what an optimizer level shards, what is overlapped, what the allocator keeps for itself.
+
+"megatron" and "nanotron" keep whole weights at levels 1 and 2 (ZeRO); "mindspore" shards weights at every level (see
+program.settings.OptimizerLevel); "fsdp" is level 3 with gathers ahead of time.
+"""
+Precision = Literal["bfloat16", "float16", "float32", "float8"]
+
+
+class AttentionKernel(Enum):
+    """How softmax(q k^T) v is computed, and so whether its seq x seq scores are kept for the backward pass."""
+
+    FLASH = "flash"  # FlashAttention-2, FlashAttentionScore
+    FLASH1 = "flash1"  # FlashAttention-1: the same memory, slower
+    FUSED_SOFTMAX = "fused_softmax"  # Megatron's scaled masked softmax in one kernel; scores are kept
+    PLAIN = "plain"  # separate scale, mask, softmax and dropout; scores are kept
+
+
+class Part(Enum):
+    """What a selective recomputation computes again."""
+
+    ATTENTION_CORE = "attention_core"  # between the projections (Megatron's selective)
+    ACTIVATION_FUNCTION = "activation_function"  # of the feed-forward
+    NORM = "norm"
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek-V2): widths of the low ranks and of the two halves of a head."""
+
+    query_rank: int  # 0: queries are projected directly
+    kv_rank: int
+    rope_head_dim: int
+    nope_head_dim: int
+    value_head_dim: int
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts in place of the feed-forward of all blocks but the first `dense_blocks`."""
+
+    num_experts: int
+    top_k: int
+    intermediate_size: int  # of one expert
+    shared_experts: int = 0  # of the same size, that see every token
+    dense_blocks: int = 0
+    imbalance: float = 1.0  # tokens of the fullest device over the mean
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.top_k <= self.num_experts:
+            raise InputError(f"top_k {self.top_k} of {self.num_experts} experts")
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """Dimensions of a decoder with its vocabulary; `gated`: the feed-forward has gate, up and down, not two products."""
+
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    n_kv_heads: int
+    intermediate_size: int  # of the dense feed-forward
+    vocab_size: int
+    head_dim: int = 0  # 0: hidden_size / num_heads
+    gated: bool = True
+    norm: Norm = "rms_norm"
+    position: Position = "rotary"
+    linear_bias: bool = False
+    qkv_bias: bool = False
+    tied_embeddings: bool = False
+    dropout: bool = False  # masks of one byte per element are kept
+    experts: Experts | None = None
+    latent_attention: LatentAttention | None = None
+    mtp_blocks: int = 0  # multi-token prediction: blocks with a head of their own (DeepSeek-V3)
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_size", "num_layers", "num_heads", "n_kv_heads", "intermediate_size", "vocab_size"):
+            _positive(name, getattr(self, name))
+        if not self.head_dim:
+            object.__setattr__(self, "head_dim", self.hidden_size // self.num_heads)
+        if self.num_heads % self.n_kv_heads:
+            raise InputError(f"{self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """What is computed again in the backward pass.
+
+    `blocks`: whole blocks on each stage; one number stands for all stages, ALL for every block of a stage.
+    `parts`: what is computed again in the other blocks. `shard_kept`: the kept inputs of recomputed blocks are cut over
+    the tensor-parallel ranks (Megatron's distribute-saved-activations, MindFormers' recompute_slice_activation).
+    """
+
+    blocks: tuple[int, ...] = (0,)
+    parts: frozenset[Part] = frozenset()
+    shard_kept: bool = False
+
+    def on_stage(self, stage: int, blocks_of_stage: int) -> int:
+        """How many of the blocks of `stage` are computed again whole."""
+        wanted = self.blocks[0] if len(self.blocks) == 1 else self.blocks[stage]
+        return blocks_of_stage if wanted == ALL else min(wanted, blocks_of_stage)
+
+
+ALL = -1
+NO_RECOMPUTATION = Recomputation()
+FULL_RECOMPUTATION = Recomputation(blocks=(ALL,))
+SELECTIVE_RECOMPUTATION = Recomputation(parts=frozenset({Part.ATTENTION_CORE}))
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes that one trained parameter takes, by what for; the default is mixed precision with float32 main gradients.
+
+    `weight`: what the products read; `master`: a float32 copy beside it (0 where the weight itself is float32, or shares
+    its storage); `gradient`: as accumulated and summed; `states`: the optimizer's moments.
+    """
+
+    weight: int = 2
+    master: int = 4
+    gradient: int = 4
+    states: int = 8
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One training step: a model, how devices share it, and what the framework does.
+
+    device_num is the product of data, model (tensor), context and pipeline parallelism; expert parallelism lies inside
+    data x context parallelism, as in Megatron, or data x model, as in MindFormers. `interleave` chunks of blocks per stage.
+    `optimizer_weight_shard_size` -1: over all copies. `layers_on_stage` empty: as evenly as they divide, the first stages
+    one more. InputError if a number is not positive or does not divide.
+    """
+
+    model: Transformer
+    seq_length: int
+    data_parallel: int = 1
+    model_parallel: int = 1
+    sequence_parallel: bool = False
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    pipeline_stages: int = 1
+    interleave: int = 1
+    micro_batch_size: int = 1
+    micro_batch_num: int = 1
+    layers_on_stage: tuple[int, ...] = ()
+    optimizer_level: OptimizerLevel = OptimizerLevel.NONE
+    optimizer_weight_shard_size: int = -1
+    recomputation: Recomputation = NO_RECOMPUTATION
+    attention: AttentionKernel = AttentionKernel.FLASH
+    fused_norm: bool = True
+    precision: Precision = "bfloat16"
+    bytes_per_parameter: Bytes = Bytes()
+    framework: Framework = "megatron"
+    overlap_gradients: bool = True  # gradient sums of data parallelism run under the backward pass
+    overlap_weights: bool = True  # gathers of sharded weights run under the forward pass
+    compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
+
+    def __post_init__(self) -> None:
+        for name in ("seq_length", "data_parallel", "model_parallel", "context_parallel", "expert_parallel",
+                     "pipeline_stages", "interleave", "micro_batch_size", "micro_batch_num"):  # fmt: skip
+            _positive(name, getattr(self, name))
+        if self.layers_on_stage:
+            if len(self.layers_on_stage) != self.pipeline_stages or sum(self.layers_on_stage) != self.model.num_layers:
+                raise InputError(
+                    f"{self.layers_on_stage} does not put {self.model.num_layers} blocks on {self.pipeline_stages} stages"
+                )
+        elif self.pipeline_stages * self.interleave > self.model.num_layers:
+            stages = self.pipeline_stages * self.interleave
+            raise InputError(f"{self.model.num_layers} blocks are too few for {stages} pipeline stages")
+        if len(self.recomputation.blocks) not in (1, self.pipeline_stages):
+            raise InputError(f"recomputation of {len(self.recomputation.blocks)} stages, not {self.pipeline_stages}")
+        if self.model.num_heads % self.model_parallel:
+            raise InputError(f"{self.model.num_heads} heads do not divide by model_parallel {self.model_parallel}")
+        experts = self.model.experts.num_experts if self.model.experts else 1
+        if experts % self.expert_parallel:
+            raise InputError(f"{experts} experts do not divide by expert_parallel {self.expert_parallel}")
+
+    @property
+    def device_num(self) -> int:
+        return self.data_parallel * self.model_parallel * self.context_parallel * self.pipeline_stages
+
+    @property
+    def global_batch_size(self) -> int:
+        """Samples of one step."""
+        return self.data_parallel * self.micro_batch_size * self.micro_batch_num
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one step."""
+        return self.global_batch_size * self.seq_length
+
+    @property
+    def stage_layers(self) -> tuple[int, ...]:
+        """Blocks on each stage, multi-token prediction not counted."""
+        if self.layers_on_stage:
+            return self.layers_on_stage
+        each, more = divmod(self.model.num_layers, self.pipeline_stages)
+        return tuple(each + (stage < more) for stage in range(self.pipeline_stages))
+
+
+def _positive(name: str, value: int) -> None:
+    if value < 1:
+        raise InputError(f"{name} is {value}; it must be at least 1")

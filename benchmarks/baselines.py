@@ -15,7 +15,7 @@ import numpy
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.dimensions import TransformerConfig
+from model_zoo.config import TransformerConfig
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.bridge.apply import apply, parallel_config
 from ms_symtensor.bridge.compile import CompiledProgram, compile_rank

@@ -35,7 +35,7 @@ from benchmarks.exactness_cases import (
     small_config_of,
     tolerance,
 )
-from model_zoo.dimensions import TransformerConfig
+from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition

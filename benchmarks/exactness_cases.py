@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from model_zoo.dimensions import TransformerConfig, dimensions_of
+from model_zoo.config import TransformerConfig
+from model_zoo.dimensions import dimensions_of
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError

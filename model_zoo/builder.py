@@ -7,7 +7,7 @@ under the same attributes. MindSpore is not needed.
 import math
 import struct
 
-from model_zoo.dimensions import COMPRESSED_MASK_SIZE, TransformerConfig
+from model_zoo.config import COMPRESSED_MASK_SIZE, TransformerConfig
 from model_zoo.emitter import Argument, Emitter, Value
 from ms_symtensor.tensor.graph import Attribute, Constant, Graph, TensorType
 
@@ -18,8 +18,8 @@ _UNLIMITED_TOKENS = 2147483647
 _SOFTMAX_STATISTICS_SIZE = 8  # FlashAttentionScore keeps each row's maximum and sum eight times
 _PARAMETER_ORDER = (
     "output_table", "word_embedding", "layers", "attention_norm", "feed_forward_norm", "attention", "feed_forward",
-    "query", "key", "value", "output", "gate", "up", "down", "dense", "norm", "head", "position_embedding",
-    "type_embedding", "transform", "table", "weight", "bias", "gamma", "beta",
+    "query", "key", "value", "query_norm", "key_norm", "output", "gate", "up", "down", "dense", "norm", "head",
+    "position_embedding", "type_embedding", "transform", "table", "weight", "bias", "gamma", "beta",
 )  # fmt: skip
 
 
@@ -104,13 +104,13 @@ class _Builder:
         c = self.config
         with self.emit.cell(attribute, "Norm"):
             x = self.cast("cast_in", x, "float32")
-            gamma = self.emit.parameter("gamma", (c.hidden_size,), c.param_dtype)
+            gamma = self.emit.parameter("gamma", x.shape[-1:], c.param_dtype)
             epsilon = Constant(_float32(c.norm_epsilon))
-            statistic = TensorType((x.shape[0], 1), "float32")
+            statistic = TensorType((*x.shape[:-1], 1), "float32")
             if c.norm == "rms_norm":
                 x = self.emit.op("RmsNorm", "norm", (x, gamma, epsilon), x.type, statistic)[0]
             else:
-                beta = self.emit.parameter("beta", (c.hidden_size,), c.param_dtype)
+                beta = self.emit.parameter("beta", x.shape[-1:], c.param_dtype)
                 arguments = (x, gamma, beta, Constant(-1), Constant(-1), epsilon)
                 x = self.emit.op("LayerNorm", "norm", arguments, x.type, statistic, statistic)[0]
             return self.cast("cast_out", x, c.compute_dtype)
@@ -178,6 +178,8 @@ class _Builder:
             for attribute, heads in (("query", c.num_heads), ("key", c.n_kv_heads), ("value", c.n_kv_heads)):
                 y = self.linear(attribute, x, heads * c.head_dim, c.qkv_bias)
                 y = self.reshape(f"split_{attribute}", y, (tokens // c.seq_length, c.seq_length, heads, c.head_dim))
+                if c.qk_norm and attribute != "value":
+                    y = self.norm(f"{attribute}_norm", y)
                 projected.append(self.swap_heads_and_sequence(f"transpose_{attribute}", y))
             query, key, value = projected
             if c.position == "rotary":

@@ -1,107 +1,22 @@
-"""The published dimensions of the networks in the zoo, as data; MindSpore is not imported here."""
+"""The published dimensions of the networks in the zoo."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any
 
+from model_zoo.config import Attention, TransformerConfig
 from ms_symtensor.errors import InputError
-
-Norm = Literal["rms_norm", "layer_norm"]
-Activation = Literal["swiglu", "gelu"]
-Position = Literal["rotary", "learned"]
-Attention = Literal["flash", "self"]
-
-Network = Literal["RotaryDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
-
-COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
-DEFAULT_SEQ_LENGTH = 4096
-COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
-
-
-@dataclass(frozen=True)
-class TransformerConfig:
-    """A dense transformer with its training loss.
-
-    Decoders (`causal`) predict the next token; encoders predict masked tokens and, like BERT, normalise after each
-    residual sum, embed token types and transform the hidden state once more before the vocabulary.
-    `batch_size` is global: what all devices together take in one forward pass.
-    """
-
-    name: str
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    n_kv_heads: int
-    intermediate_size: int
-    vocab_size: int
-    max_position_embeddings: int
-    norm: Norm
-    norm_epsilon: float
-    activation: Activation
-    position: Position
-    linear_bias: bool
-    qkv_bias: bool
-    tied_embeddings: bool
-    causal: bool = True
-    type_vocab_size: int = 0
-    rotary_base: float = 10000.0
-    head_dim: int = 0  # 0: hidden_size / num_heads
-    seq_length: int = DEFAULT_SEQ_LENGTH
-    batch_size: int = 16
-    attention: Attention = "flash"
-    compute_dtype: str = "bfloat16"
-    param_dtype: str = "float32"
-    lazy_inline: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.head_dim:
-            object.__setattr__(self, "head_dim", self.hidden_size // self.num_heads)
-        for field in ("num_layers", "seq_length", "batch_size", "num_heads", "n_kv_heads", "head_dim"):
-            if getattr(self, field) < 1:
-                raise InputError(f"{self.name}: {field} is {getattr(self, field)}; it must be at least 1")
-        if self.num_heads % self.n_kv_heads:
-            raise InputError(f"{self.name}: {self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
-        if self.attention not in ("flash", "self"):
-            raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
-        if self.compute_dtype not in COMPUTE_DTYPES:
-            known = ", ".join(COMPUTE_DTYPES)
-            raise InputError(f"{self.name}: unknown compute_dtype {self.compute_dtype!r}; known: {known}")
-        if self.position == "learned" and self.seq_length > self.max_position_embeddings:
-            raise InputError(
-                f"{self.name} has {self.max_position_embeddings} learned positions, so seq_length {self.seq_length} is "
-                f"too long; use at most {self.max_position_embeddings}"
-            )
-
-    @property
-    def network(self) -> Network:
-        """The class in `model_zoo.network` that builds it."""
-        if not self.causal:
-            return "MaskedEncoder"
-        return "RotaryDecoder" if self.position == "rotary" else "LearnedPositionDecoder"
-
-    @property
-    def kv_size(self) -> int:
-        """Width of the key (and of the value) projection."""
-        return self.n_kv_heads * self.head_dim
-
-    @property
-    def query_size(self) -> int:
-        """Width of the query projection; equal to hidden_size in most networks."""
-        return self.num_heads * self.head_dim
 
 
 # fmt: off
-def _llama(
-    name: str, *, hidden_size: int, num_layers: int, num_heads: int, n_kv_heads: int, intermediate_size: int,
-    vocab_size: int, max_position_embeddings: int, rotary_base: float = 10000.0,
-) -> TransformerConfig:
-    return TransformerConfig(
-        name=name, hidden_size=hidden_size, num_layers=num_layers, num_heads=num_heads, n_kv_heads=n_kv_heads,
-        intermediate_size=intermediate_size, vocab_size=vocab_size, max_position_embeddings=max_position_embeddings,
-        norm="rms_norm", norm_epsilon=1e-5, activation="swiglu", position="rotary", rotary_base=rotary_base,
-        linear_bias=False, qkv_bias=False, tied_embeddings=False,
-    )
+def _llama(name: str, **dimensions: Any) -> TransformerConfig:
+    """LLaMA's architecture, which most decoders have taken over; `dimensions` may change any of its choices."""
+    choices: dict[str, Any] = {
+        "norm": "rms_norm", "norm_epsilon": 1e-5, "activation": "swiglu", "position": "rotary", "linear_bias": False,
+        "qkv_bias": False, "tied_embeddings": False,
+    }
+    return TransformerConfig(name=name, **(choices | dimensions))
 
 
 _PUBLISHED = (
@@ -119,6 +34,42 @@ _PUBLISHED = (
     _llama(
         "llama3_8b", hidden_size=4096, num_layers=32, num_heads=32, n_kv_heads=8, intermediate_size=14336,
         vocab_size=128256, max_position_embeddings=8192, rotary_base=500000.0,
+    ),
+    # https://huggingface.co/meta-llama/Llama-2-70b-hf config.json
+    _llama(
+        "llama2_70b", hidden_size=8192, num_layers=80, num_heads=64, n_kv_heads=8, intermediate_size=28672,
+        vocab_size=32000, max_position_embeddings=4096,
+    ),
+    # https://huggingface.co/meta-llama/Meta-Llama-3-70B config.json
+    _llama(
+        "llama3_70b", hidden_size=8192, num_layers=80, num_heads=64, n_kv_heads=8, intermediate_size=28672,
+        vocab_size=128256, max_position_embeddings=8192, rotary_base=500000.0,
+    ),
+    # https://huggingface.co/Qwen/Qwen1.5-72B config.json
+    _llama(
+        "qwen1_5_72b", hidden_size=8192, num_layers=80, num_heads=64, n_kv_heads=64, intermediate_size=24576,
+        vocab_size=152064, max_position_embeddings=32768, rotary_base=1000000.0, norm_epsilon=1e-6, qkv_bias=True,
+    ),
+    # https://huggingface.co/deepseek-ai/deepseek-coder-7b-base-v1.5 config.json
+    _llama(
+        "deepseek_coder_7b", hidden_size=4096, num_layers=30, num_heads=32, n_kv_heads=32, intermediate_size=11008,
+        vocab_size=102400, max_position_embeddings=4096, norm_epsilon=1e-6,
+    ),
+    # https://huggingface.co/internlm/internlm2-20b config.json; its wqkv is written as three projections
+    _llama(
+        "internlm2_20b", hidden_size=6144, num_layers=48, num_heads=48, n_kv_heads=8, intermediate_size=16384,
+        vocab_size=92544, max_position_embeddings=32768, rotary_base=1000000.0,
+    ),
+    # https://huggingface.co/codellama/CodeLlama-34b-hf config.json
+    _llama(
+        "codellama_34b", hidden_size=8192, num_layers=48, num_heads=64, n_kv_heads=8, intermediate_size=22016,
+        vocab_size=32000, max_position_embeddings=16384, rotary_base=1000000.0,
+    ),
+    # https://huggingface.co/Qwen/Qwen3-32B config.json
+    _llama(
+        "qwen3_32b", hidden_size=5120, num_layers=64, num_heads=64, n_kv_heads=8, head_dim=128,
+        intermediate_size=25600, vocab_size=151936, max_position_embeddings=40960, rotary_base=1000000.0,
+        norm_epsilon=1e-6, qk_norm=True,
     ),
     # https://huggingface.co/openai-community/gpt2-xl config.json
     TransformerConfig(

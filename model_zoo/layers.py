@@ -16,7 +16,7 @@ from mindspore.common.initializer import initializer
 from mindspore.ops.auto_generate import SiLU
 from mindspore.ops.operations.nn_ops import FlashAttentionScore
 
-from model_zoo.dimensions import COMPRESSED_MASK_SIZE, TransformerConfig
+from model_zoo.config import COMPRESSED_MASK_SIZE, TransformerConfig
 
 CAUSAL_SPARSE_MODE = 2
 MASKED_SCORE = -10000.0  # added to the score of a hidden position; float16 can hold it
@@ -53,18 +53,18 @@ class Linear(nn.Cell):
 
 
 class Norm(nn.Cell):
-    """RmsNorm or LayerNorm over the last dim of [tokens, hidden], computed in float32."""
+    """RmsNorm or LayerNorm over the last dim, of size `width`, computed in float32."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, width: int) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.is_rms_norm = config.norm == "rms_norm"
         self.cast_in, self.cast_out = ops.Cast(), ops.Cast()
-        self.gamma = weight((config.hidden_size,), config, "ones")
+        self.gamma = weight((width,), config, "ones")
         if self.is_rms_norm:
             self.norm = ops.RmsNorm(config.norm_epsilon)
         else:
-            self.beta = weight((config.hidden_size,), config, "zeros")
+            self.beta = weight((width,), config, "zeros")
             self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=config.norm_epsilon)
 
     def construct(self, x: Tensor) -> Tensor:
@@ -184,6 +184,9 @@ class SelfAttention(nn.Cell):
         self.split_query, self.split_key, self.split_value = ops.Reshape(), ops.Reshape(), ops.Reshape()
         self.transpose_query, self.transpose_key = ops.Transpose(), ops.Transpose()
         self.transpose_value, self.transpose_out = ops.Transpose(), ops.Transpose()
+        self.has_qk_norm = config.qk_norm
+        if config.qk_norm:
+            self.query_norm, self.key_norm = Norm(config, config.head_dim), Norm(config, config.head_dim)
         self.is_rotary = config.position == "rotary"
         if tables is not None:
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
@@ -202,6 +205,8 @@ class SelfAttention(nn.Cell):
         query = self.split_query(self.query(x), (batch, self.seq_length, self.num_heads, self.head_dim))
         key = self.split_key(self.key(x), (batch, self.seq_length, self.n_kv_heads, self.head_dim))
         value = self.split_value(self.value(x), (batch, self.seq_length, self.n_kv_heads, self.head_dim))
+        if self.has_qk_norm:
+            query, key = self.query_norm(query), self.key_norm(key)
         query = self.transpose_query(query, (0, 2, 1, 3))
         key = self.transpose_key(key, (0, 2, 1, 3))
         value = self.transpose_value(value, (0, 2, 1, 3))
@@ -246,7 +251,7 @@ class TransformerBlock(nn.Cell):
     def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None) -> None:
         super().__init__()
         self.norm_first = config.causal
-        self.attention_norm, self.feed_forward_norm = Norm(config), Norm(config)
+        self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         self.attention = SelfAttention(config, tables, mask)
         self.feed_forward = GatedFeedForward(config) if config.activation == "swiglu" else FeedForward(config)
         self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()

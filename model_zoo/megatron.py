@@ -7,7 +7,7 @@ Transformer Models", arXiv:2205.05198. A yardstick for plans; nothing is planned
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from model_zoo.dimensions import TransformerConfig
+from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.graph import Graph, Op
 

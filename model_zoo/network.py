@@ -7,7 +7,7 @@ from mindspore import Parameter, Tensor, lazy_inline, nn, ops
 from mindspore.common.initializer import Zero
 from mindspore.nn.utils import no_init_parameters
 
-from model_zoo.dimensions import TransformerConfig
+from model_zoo.config import TransformerConfig
 from model_zoo.layers import Linear, Norm, TransformerBlock, attention_mask, dtype_of, rotary_tables, weight
 
 
@@ -50,7 +50,7 @@ class MaskedTokenTransform(nn.Cell):
         super().__init__()
         self.dense = Linear(config, config.hidden_size, config.hidden_size, config.linear_bias)
         self.gelu = ops.GeLU()
-        self.norm = Norm(config)
+        self.norm = Norm(config, config.hidden_size)
 
     def construct(self, x: Tensor) -> Tensor:
         return self.norm(self.gelu(self.dense(x)))
@@ -106,7 +106,7 @@ class Transformer(nn.Cell):
         mask = attention_mask(config)
         block = _block_class(config)
         self.layers = nn.CellList([block(config, tables, mask) for _ in range(config.num_layers)])
-        self.norm = Norm(config)
+        self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=not config.causal)
         if not config.tied_embeddings:
             self.output_table = weight((config.vocab_size, config.hidden_size), config)

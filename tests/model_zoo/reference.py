@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_zoo.dimensions import TransformerConfig
+from model_zoo.config import TransformerConfig
 
 Array = NDArray[np.float64]
 
@@ -61,6 +61,8 @@ class Reference:
             kv_head = head // (c.num_heads // c.n_kv_heads)
             shared = slice(kv_head * c.head_dim, (kv_head + 1) * c.head_dim)
             q, k = query[..., mine], key[..., shared]
+            if c.qk_norm:
+                q, k = self._norm(f"{name}.query_norm", q), self._norm(f"{name}.key_norm", k)
             if c.position == "rotary":
                 q, k = self._rotated(q), self._rotated(k)
             score = q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim)

@@ -2,7 +2,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.dimensions import Attention
+from model_zoo.config import Attention
 from ms_symtensor.tensor.graph import Graph
 
 # BERT: with the masked-token head, without pooler and next-sentence head, as transformers' BertForMaskedLM has it.
@@ -12,6 +12,13 @@ PARAMETERS = {
     "llama3_8b": 8_030_261_248,
     "gpt2_xl": 1_557_611_200,
     "bert_large": 335_174_458,
+    "llama2_70b": 68_976_648_192,
+    "llama3_70b": 70_553_706_496,
+    "qwen1_5_72b": 72_287_920_128,
+    "deepseek_coder_7b": 6_910_365_696,
+    "internlm2_20b": 19_861_149_696,
+    "codellama_34b": 33_743_970_304,
+    "qwen3_32b": 32_762_123_264,
 }
 
 

@@ -2,11 +2,13 @@ from collections import Counter
 
 import pytest
 
-from model_zoo import PUBLISHED, dimensions_of
+from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.dimensions import Attention
+from model_zoo.config import Attention
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InputError
+
+ARCHITECTURES = ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large", "qwen1_5_72b", "qwen3_32b")
 
 
 def test_cuts_of_a_llama_layer() -> None:
@@ -35,7 +37,7 @@ def test_degrees_that_divide_nothing_are_refused(degrees: tuple[int, int], reaso
         megatron_strategy(build_graph(config), config, *degrees, sequence_parallel=False)
 
 
-@pytest.mark.parametrize(("name", "attention"), [*((name, "flash") for name in PUBLISHED), ("llama3_8b", "self")])
+@pytest.mark.parametrize(("name", "attention"), [*((name, "flash") for name in ARCHITECTURES), ("llama3_8b", "self")])
 def test_compiler_inserts_the_collectives_of_the_paper(name: str, attention: Attention) -> None:
     """Per layer, all-gather and reduce-scatter twice each, forward and backward, where heads can be cut; else once."""
     pytest.importorskip("mindspore")

@@ -12,7 +12,7 @@ import numpy as np
 from mindspore import ops
 
 from model_zoo import FACTORIES, PUBLISHED
-from model_zoo.dimensions import TransformerConfig
+from model_zoo.config import TransformerConfig
 from model_zoo.network import build, optimizer
 from tests.model_zoo.reference import Reference
 
@@ -67,6 +67,7 @@ SMALL: dict[str, Any] = {
     "config",
     [
         replace(PUBLISHED["llama3_8b"], **SMALL, attention="self", n_kv_heads=2, norm="layer_norm"),
+        replace(PUBLISHED["qwen3_32b"], **SMALL, attention="self", n_kv_heads=2, norm="layer_norm"),
         replace(PUBLISHED["gpt2_xl"], **SMALL, attention="self", n_kv_heads=4),
         replace(PUBLISHED["bert_large"], **SMALL, attention="self", n_kv_heads=4),
     ],

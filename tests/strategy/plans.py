@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from model_zoo.builder import build_graph
-from model_zoo.dimensions import TransformerConfig, dimensions_of
+from model_zoo.config import TransformerConfig
+from model_zoo.dimensions import dimensions_of
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view

@@ -1,0 +1,90 @@
+"""What a network of the zoo is made of, as data; MindSpore is not imported here."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ms_symtensor.errors import InputError
+
+Norm = Literal["rms_norm", "layer_norm"]
+Activation = Literal["swiglu", "gelu"]
+Position = Literal["rotary", "learned"]
+Attention = Literal["flash", "self"]
+
+Network = Literal["RotaryDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
+
+COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
+DEFAULT_SEQ_LENGTH = 4096
+COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """A dense transformer with its training loss.
+
+    Decoders (`causal`) predict the next token; encoders predict masked tokens and, like BERT, normalise after each
+    residual sum, embed token types and transform the hidden state once more before the vocabulary.
+    `batch_size` is global: what all devices together take in one forward pass.
+    """
+
+    name: str
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    n_kv_heads: int
+    intermediate_size: int
+    vocab_size: int
+    max_position_embeddings: int
+    norm: Norm
+    norm_epsilon: float
+    activation: Activation
+    position: Position
+    linear_bias: bool
+    qkv_bias: bool
+    tied_embeddings: bool
+    causal: bool = True
+    type_vocab_size: int = 0
+    qk_norm: bool = False  # every head's query and key are normalised before the rotation
+    rotary_base: float = 10000.0
+    head_dim: int = 0  # 0: hidden_size / num_heads
+    seq_length: int = DEFAULT_SEQ_LENGTH
+    batch_size: int = 16
+    attention: Attention = "flash"
+    compute_dtype: str = "bfloat16"
+    param_dtype: str = "float32"
+    lazy_inline: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.head_dim:
+            object.__setattr__(self, "head_dim", self.hidden_size // self.num_heads)
+        for field in ("num_layers", "seq_length", "batch_size", "num_heads", "n_kv_heads", "head_dim"):
+            if getattr(self, field) < 1:
+                raise InputError(f"{self.name}: {field} is {getattr(self, field)}; it must be at least 1")
+        if self.num_heads % self.n_kv_heads:
+            raise InputError(f"{self.name}: {self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
+        if self.attention not in ("flash", "self"):
+            raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
+        if self.compute_dtype not in COMPUTE_DTYPES:
+            known = ", ".join(COMPUTE_DTYPES)
+            raise InputError(f"{self.name}: unknown compute_dtype {self.compute_dtype!r}; known: {known}")
+        if self.position == "learned" and self.seq_length > self.max_position_embeddings:
+            raise InputError(
+                f"{self.name} has {self.max_position_embeddings} learned positions, so seq_length {self.seq_length} is "
+                f"too long; use at most {self.max_position_embeddings}"
+            )
+
+    @property
+    def network(self) -> Network:
+        """The class in `model_zoo.network` that builds it."""
+        if not self.causal:
+            return "MaskedEncoder"
+        return "RotaryDecoder" if self.position == "rotary" else "LearnedPositionDecoder"
+
+    @property
+    def kv_size(self) -> int:
+        """Width of the key (and of the value) projection."""
+        return self.n_kv_heads * self.head_dim
+
+    @property
+    def query_size(self) -> int:
+        """Width of the query projection; equal to hidden_size in most networks."""
+        return self.num_heads * self.head_dim

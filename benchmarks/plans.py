@@ -35,7 +35,7 @@ def shortened(found: Plan, graph: Graph) -> Plan:
     recompute = dict.fromkeys(kept, next(iter(found.stage.settings.recompute.values()), None))
     strategies = {op.name: found.stage.strategies[op.name] for op in graph.ops if op.name in found.stage.strategies}
     settings = replace(found.stage.settings, recompute=recompute)
-    return replace(found, graph_hash=graph.hash, stage=StagePlan(strategies, settings))
+    return replace(found, graph_hash=graph.hash, stages=(StagePlan(strategies, settings),))
 
 
 def _blocks(found: Plan) -> set[str]:

@@ -15,7 +15,7 @@ from ms_symtensor.tensor.graph import Graph
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """The plan's figures by the keys that `symtensor plan --json` promises; times in seconds, sizes in bytes."""
-    settings, prediction = plan.stage.settings, plan.prediction
+    settings, prediction = plan.settings, plan.prediction
     return {
         "model": plan.model,
         "cluster": plan.cluster,
@@ -59,7 +59,7 @@ def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = 
 
 
 def _headline(plan: Plan) -> str:
-    settings = plan.stage.settings
+    settings = plan.settings
     level = settings.optimizer_level
     optimizer = "whole" if level is OptimizerLevel.NONE else f"level{int(level)}, over {_shard_text(settings)}"
     recompute = f"{len(settings.recompute)} blocks" if settings.recompute else "none"

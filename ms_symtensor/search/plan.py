@@ -79,7 +79,7 @@ def plan(
         model=model or graph.name,
         graph_hash=graph.hash,
         cluster=cluster.name,
-        stage=stage,
+        stages=(stage,),
         global_batch_size=global_batch_size,
         seq_length=seq_length,
         data_parallel=summary.data_parallel,

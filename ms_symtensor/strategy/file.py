@@ -4,12 +4,13 @@ How long the search took differs from run to run and stands beside it, in `timin
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.reading import Field
@@ -18,7 +19,9 @@ from ms_symtensor.tensor import graph_file
 from ms_symtensor.tensor.graph import Graph
 
 FORMAT = "symtensor-plan"
-VERSION = 1
+VERSION = 2
+ONE_STAGE_VERSION = 1
+"""Plans of one stage only, as they were written before there were pipelines; they are still read."""
 PLAN_FILE = "plan.json"
 TIMING_FILE = "timing.json"
 GRAPH_FILE = "graph.json"
@@ -94,23 +97,22 @@ def _difference(plan: Plan, graph: Graph, planned: Graph | None) -> str:
             extra = longer[min(len(graph.ops), len(planned.ops))].name
             return f"first difference: {extra} is in {'the network' if longer is graph.ops else 'the plan'} only"
         return "their operators are alike, but not their inputs or parameters"
-    for name in plan.stage.strategies:
+    for name in plan.strategies:
         if name not in graph.op_by_name:
             return f"first difference: the plan's operator {name} is not in the network"
     blocks = {op.block for op in graph.ops}
-    for block in plan.stage.settings.recompute:
+    for block in plan.settings.recompute:
         if block not in blocks:
             return f"first difference: the plan's block {block} is not in the network"
-    types = {graph.op_by_name[name].type for name in plan.stage.strategies}
+    types = {graph.op_by_name[name].type for name in plan.strategies}
     for op in graph.ops:
-        if op.type in types and op.name not in plan.stage.strategies:
+        if op.type in types and op.name not in plan.strategies:
             return f"first difference: the network's operator {op.name} is not in the plan"
     return "the operators have the same names, but other shapes, types or attributes"
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """`plan` as plain JSON data, the search time left out."""
-    settings = plan.stage.settings
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -123,7 +125,6 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "data_parallel": plan.data_parallel,
         "model_parallel": plan.model_parallel,
         "sequence_parallel": plan.sequence_parallel,
-        "pipeline_stages": plan.pipeline_stages,
         "micro_batch_num": plan.micro_batch_num,
         "prediction": {
             "time_s": dict(sorted(plan.prediction.time_s.items())),
@@ -136,41 +137,53 @@ def to_json(plan: Plan) -> dict[str, Any]:
             "optimality_gap": plan.search.optimality_gap,
             "method": plan.search.method,
         },
-        "settings": {
-            "device_num": settings.device_num,
-            "enable_alltoall": settings.enable_alltoall,
-            "optimizer_level": int(settings.optimizer_level),
-            "optimizer_weight_shard_size": settings.optimizer_weight_shard_size,
-            "parallel_optimizer_threshold_KB": settings.parallel_optimizer_threshold_KB,
-            "gradient_fp32_sync": settings.gradient_fp32_sync,
-            "recompute": {
-                block: {"communication": recompute.communication} for block, recompute in settings.recompute.items()
-            },
+        "stages": [
+            {
+                "layers": []
+                if plan.pipeline is None
+                else [[run.start, run.stop] for run in plan.pipeline.layers[number]],
+                "settings": _settings_to_json(stage.settings),
+                "strategies": {name: _strategy_to_json(strategy) for name, strategy in stage.strategies.items()},
+            }
+            for number, stage in enumerate(plan.stages)
+        ],
+    }
+
+
+def _settings_to_json(settings: Settings) -> dict[str, Any]:
+    return {
+        "device_num": settings.device_num,
+        "enable_alltoall": settings.enable_alltoall,
+        "optimizer_level": int(settings.optimizer_level),
+        "optimizer_weight_shard_size": settings.optimizer_weight_shard_size,
+        "parallel_optimizer_threshold_KB": settings.parallel_optimizer_threshold_KB,
+        "gradient_fp32_sync": settings.gradient_fp32_sync,
+        "recompute": {
+            block: {"communication": recompute.communication} for block, recompute in settings.recompute.items()
         },
-        "strategies": {name: _strategy_to_json(strategy) for name, strategy in plan.stage.strategies.items()},
     }
 
 
 def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -> Plan:
     """The plan behind `to_json`'s data; InputError, naming `origin` and the key, if it is something else."""
     root = Field(data, origin, remedy=_REMEDY)
-    root.require_format(FORMAT, VERSION, "a plan of ms_symtensor")
-    prediction, search, settings = root["prediction"], root["search"], root["settings"]
+    root.require_format(FORMAT, VERSION, "a plan of ms_symtensor", (ONE_STAGE_VERSION,))
+    prediction, search = root["prediction"], root["search"]
+    stages = [root] if root.value["version"] == ONE_STAGE_VERSION else root["stages"].items_of_list()
+    try:
+        return _plan(root, prediction, search, stages, search_time_s)
+    except InputError as error:
+        raise error if origin in str(error) else InputError(f"{origin}: {error}") from error
+
+
+def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field], search_time_s: float) -> Plan:
     return Plan(
         model=root["model"].text(),
         graph_hash=root["graph_hash"].text(),
         cluster=root["cluster"].text(),
-        stage=StagePlan(
-            strategies=_mapping(root["strategies"], _strategy_from_json),
-            settings=Settings(
-                device_num=settings["device_num"].integer(1),
-                enable_alltoall=settings["enable_alltoall"].flag(),
-                optimizer_level=OptimizerLevel(settings["optimizer_level"].integer(0, max(OptimizerLevel))),
-                optimizer_weight_shard_size=settings["optimizer_weight_shard_size"].integer(-1),
-                parallel_optimizer_threshold_KB=settings["parallel_optimizer_threshold_KB"].integer(0),
-                gradient_fp32_sync=settings["gradient_fp32_sync"].flag(),
-                recompute=_mapping(settings["recompute"], lambda item: Recompute(item["communication"].flag())),
-            ),
+        stages=tuple(
+            StagePlan(_mapping(s["strategies"], _strategy_from_json), _settings_from_json(s["settings"]))
+            for s in stages
         ),
         global_batch_size=root["global_batch_size"].integer(0),
         seq_length=root["seq_length"].integer(0),
@@ -189,9 +202,37 @@ def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -
             optimality_gap=search["optimality_gap"].number(0.0),
             method=search["method"].text(),
         ),
-        pipeline_stages=root["pipeline_stages"].integer(1),
-        micro_batch_num=root["micro_batch_num"].integer(1),
+        pipeline=_pipeline_from_json(stages, root["micro_batch_num"]),
         source=_mapping(root["source"], lambda item: item.text()),
+    )
+
+
+def _pipeline_from_json(stages: Sequence[Field], micro_batch_num: Field) -> Pipeline | None:
+    if len(stages) == 1:
+        micro_batch_num.integer(1, 1)
+        return None
+    layers = tuple(tuple(map(_run_from_json, stage["layers"].items_of_list())) for stage in stages)
+    return Pipeline(layers, micro_batch_num.integer(1))
+
+
+def _run_from_json(field: Field) -> range:
+    ends = [end.integer(0) for end in field.items_of_list()]
+    if len(ends) != 2:
+        raise InputError(
+            f"{field.origin}: {field.key} must be the first layer and the one behind the last: {field.remedy}"
+        )
+    return range(*ends)
+
+
+def _settings_from_json(settings: Field) -> Settings:
+    return Settings(
+        device_num=settings["device_num"].integer(1),
+        enable_alltoall=settings["enable_alltoall"].flag(),
+        optimizer_level=OptimizerLevel(settings["optimizer_level"].integer(0, max(OptimizerLevel))),
+        optimizer_weight_shard_size=settings["optimizer_weight_shard_size"].integer(-1),
+        parallel_optimizer_threshold_KB=settings["parallel_optimizer_threshold_KB"].integer(0),
+        gradient_fp32_sync=settings["gradient_fp32_sync"].flag(),
+        recompute=_mapping(settings["recompute"], lambda item: Recompute(item["communication"].flag())),
     )
 
 

@@ -1,9 +1,17 @@
-"""The answer as data: a plan for one network on one cluster, with what was predicted for it and how it was found."""
+"""The answer as data: a plan for one network on one cluster, with what was predicted for it and how it was found.
+
+A plan of one stage is `Plan(..., stages=(StagePlan(strategies, settings),))`. One of several stages has a StagePlan for each,
+with the strategies of the operators that run there, and a `Pipeline`; `strategy.stages.pipeline_stages` makes both from
+strategies, layers per stage and settings.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.errors import InputError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.pipeline import Pipeline
+from ms_symtensor.program.settings import Settings, StagePlan
 
 
 @dataclass(frozen=True)
@@ -42,14 +50,16 @@ class SearchReport:
 class Plan:
     """A plan for `graph_hash` on `device_num` devices of `cluster`.
 
-    The degrees are a summary for people, read off the operators' strategies: `data_parallel` and `model_parallel` of
-    the heaviest operators, `sequence_parallel` whether norms are cut finer than the batch.
+    `stages` hold what each pipeline stage runs; the settings of all are alike but for the recomputed blocks. With a
+    `pipeline` the graph is that of one micro-batch: `global_batch_size / micro_batch_num` samples. The
+    degrees are a summary for people, read off the operators' strategies: `data_parallel` and `model_parallel` of the
+    heaviest operators, `sequence_parallel` whether norms are cut finer than the batch.
     """
 
     model: str
     graph_hash: str
     cluster: str
-    stage: StagePlan
+    stages: tuple[StagePlan, ...]
     global_batch_size: int
     seq_length: int
     data_parallel: int
@@ -57,11 +67,53 @@ class Plan:
     sequence_parallel: bool
     prediction: Prediction
     search: SearchReport
-    pipeline_stages: int = 1
-    micro_batch_num: int = 1
+    pipeline: Pipeline | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     """How to rebuild the network: {"model": …} of the zoo with its options, or {"factory": "file.py:function"}."""
 
+    def __post_init__(self) -> None:
+        expected = 1 if self.pipeline is None else self.pipeline.stage_num
+        if len(self.stages) != expected:
+            raise InputError(f"a plan with {len(self.stages)} stages for a pipeline of {expected}: give one per stage")
+        if any(
+            replace(s.settings, recompute={}) != replace(self.stages[0].settings, recompute={}) for s in self.stages
+        ):
+            raise InputError("the stages of a pipeline have different settings: MindSpore knows one for all")
+        strategies = self.strategies
+        for stage in self.stages:
+            for name, strategy in stage.strategies.items():
+                if strategies[name] != strategy:
+                    raise InputError(f"{name} runs on several pipeline stages with different strategies: give it one")
+
+    @property
+    def stage(self) -> StagePlan:
+        """The only stage; InputError where there are several."""
+        if self.pipeline is not None:
+            raise InputError(
+                f"the plan has {self.pipeline_stages} pipeline stages: this works on plans of one stage only"
+            )
+        return self.stages[0]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that all stages share; `recompute` has the blocks of all."""
+        again = {name: found for stage in self.stages for name, found in stage.settings.recompute.items()}
+        return replace(self.stages[0].settings, recompute=again)
+
+    @property
+    def strategies(self) -> Mapping[str, OpStrategy]:
+        """The strategies of the operators of all stages."""
+        return {name: strategy for stage in self.stages for name, strategy in stage.strategies.items()}
+
+    @property
+    def pipeline_stages(self) -> int:
+        return len(self.stages)
+
+    @property
+    def micro_batch_num(self) -> int:
+        return 1 if self.pipeline is None else self.pipeline.micro_batch_num
+
     @property
     def device_num(self) -> int:
-        return self.stage.settings.device_num
+        """Devices of all stages together."""
+        return sum(stage.settings.device_num for stage in self.stages)

@@ -17,15 +17,20 @@ class Field:
     key: str = ""
     remedy: str = "write it again"
 
-    def require_format(self, name: str, version: int, what: str) -> None:
-        """InputError unless the data says `"format": name` and `"version": version`."""
+    def require_format(self, name: str, version: int, what: str, older: tuple[int, ...] = ()) -> None:
+        """InputError unless the data says `"format": name` and `"version": version`, or one of the `older` ones."""
         if not isinstance(self.value, dict) or self.value.get("format") != name:
             raise InputError(f'{self.origin} is not {what} (no "format": "{name}"): {self.remedy}')
         found = self.value.get("version")
-        if type(found) is not int or found != version:
+        if type(found) is not int or found not in (version, *older):
             newer = type(found) is int and found > version
             remedy = "upgrade ms_symtensor" if newer else self.remedy
             raise InputError(f"{self.origin} has format version {found!r}, this ms_symtensor reads {version}: {remedy}")
+
+    def items_of_list(self) -> list["Field"]:
+        if not isinstance(self.value, list):
+            raise self._wrong("a list")
+        return [Field(v, self.origin, f"{self.key}[{i}]", self.remedy) for i, v in enumerate(self.value)]
 
     def __getitem__(self, name: str) -> "Field":
         if name not in self:

@@ -22,7 +22,7 @@ def test_a_second_plan_replaces_the_first():
     cell, _, graph, plan = planned("llama2_7b", 2, 4, sequence=True)
     apply(cell, graph, plan)
     few = dict(list(plan.stage.strategies.items())[:3])
-    apply(cell, graph, replace(plan, stage=replace(plan.stage, strategies=few)))
+    apply(cell, graph, replace(plan, stages=(replace(plan.stage, strategies=few),)))
     assert strategies_of(cell, graph) == few
 
 

@@ -1,6 +1,7 @@
 """Small networks of the zoo with Megatron-style strategies, for the tests of predicted programs."""
 
 from collections import Counter
+from dataclasses import replace
 
 from benchmarks.exactness_cases import small_config_of
 from model_zoo.builder import build_graph
@@ -9,6 +10,12 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.tensor.graph import Graph
+
+
+def small_graph(model: str, **changes) -> Graph:
+    """A network of the zoo with small dims."""
+    return build_graph(replace(small_config_of(model), **changes))
 
 
 def program(model: str, data: int, tensor: int, sequence: bool = False, **settings) -> Program:

@@ -82,7 +82,7 @@ def plan_of(graph: Graph, strategies: dict[str, OpStrategy], device_num: int, **
         model=graph.name,
         graph_hash=graph.hash,
         cluster="atlas_800t_a2",
-        stage=StagePlan(strategies, Settings(device_num, **settings)),
+        stages=(StagePlan(strategies, Settings(device_num, **settings)),),
         global_batch_size=8,
         seq_length=128,
         data_parallel=2,

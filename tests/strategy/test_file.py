@@ -33,11 +33,21 @@ def test_the_plan_file_does_not_depend_on_how_long_the_search_took(stored, tmp_p
     assert file.load(tmp_path / "b").search.search_time_s == 0.0
 
 
+def test_a_plan_of_the_version_before_pipelines_is_read(stored, tmp_path):
+    _, plan = stored
+    data = json.loads(file.files_of(plan)["plan.json"])
+    (stage,) = data.pop("stages")
+    del stage["layers"]
+    old = data | stage | {"version": 1, "pipeline_stages": 1}
+    (tmp_path / "plan.json").write_text(json.dumps(old))
+    assert file.load(tmp_path) == replace(plan, search=replace(plan.search, search_time_s=0.0))
+
+
 def test_an_operator_stands_on_a_line_of_its_own(stored):
     _, plan = stored
     lines = file.files_of(plan)["plan.json"].splitlines()
     name = "Default/layers-CellList/0-TransformerBlock/attention-SelfAttention/output-Linear/MatMul-op0"
-    assert f'  "{name}": {{"in": [[2, 4], [1, 4]], "out": [[8, 1]]}},' in lines
+    assert f'    "{name}": {{"in": [[2, 4], [1, 4]], "out": [[8, 1]]}},' in lines
 
 
 def test_saving_leaves_the_old_files_where_the_directory_cannot_be_written(stored, tmp_path):
@@ -73,18 +83,18 @@ def damaged(stored, tmp_path, change):
     ("change", "message"),
     [
         (lambda d: d.update(format="other"), 'not a plan of ms_symtensor.*"symtensor-plan".*plan again'),
-        (lambda d: d.update(version=2), "version 2, this ms_symtensor reads 1: upgrade"),
+        (lambda d: d.update(version=3), "version 3, this ms_symtensor reads 2: upgrade"),
         (lambda d: d.update(version="1"), "version '1'.*plan again"),
-        (lambda d: d.pop("settings"), "'settings' is missing: plan again"),
-        (lambda d: d["settings"].update(device_num="8"), "settings > device_num must be a whole number from 1 up"),
-        (lambda d: d["settings"].update(optimizer_level=4), "optimizer_level must be a whole number from 0 to 3"),
-        (lambda d: d["settings"].update(enable_alltoall=1), "enable_alltoall must be true or false"),
+        (lambda d: d["stages"][0].pop("settings"), "'stages.0. > settings' is missing: plan again"),
+        (lambda d: d["stages"][0]["settings"].update(device_num="8"), "settings > device_num must be a whole number from 1 up"),
+        (lambda d: d["stages"][0]["settings"].update(optimizer_level=4), "optimizer_level must be a whole number from 0 to 3"),
+        (lambda d: d["stages"][0]["settings"].update(enable_alltoall=1), "enable_alltoall must be true or false"),
         (lambda d: d["prediction"]["time_s"].update(compute=-1.0), "time_s > compute must be a number from 0 up"),
         (lambda d: d["prediction"]["time_s"].update(compute=float("nan")), "time_s > compute must be a number"),
-        (lambda d: d.update(strategies=[]), "strategies must be an object"),
-        (lambda d: d["strategies"].update(x={"in": [2]}), "strategies > x > in must be a list of lists"),
-        (lambda d: d["strategies"].update(x={"in": [[0]]}), "strategies > x > in must be positive whole numbers"),
-        (lambda d: d["strategies"].update(x={"in": [[1]], "out": "y"}), "strategies > x > out must be a list of lists"),
+        (lambda d: d["stages"][0].update(strategies=[]), "strategies must be an object"),
+        (lambda d: d["stages"][0]["strategies"].update(x={"in": [2]}), "strategies > x > in must be a list of lists"),
+        (lambda d: d["stages"][0]["strategies"].update(x={"in": [[0]]}), "strategies > x > in must be positive whole numbers"),
+        (lambda d: d["stages"][0]["strategies"].update(x={"in": [[1]], "out": "y"}), "x > out must be a list of lists"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_plan_is_named_with_its_key(stored, tmp_path, change, message):

@@ -62,7 +62,7 @@ def test_equal_blocks_become_one_loop():
 def test_blocks_that_differ_are_told_apart():
     graph, plan = hand_written("llama2_7b", 2, 4, attention="self", num_layers=6)
     settings = replace(plan.stage.settings, recompute={"layers.1": Recompute(), "layers.4": Recompute(False)})
-    code = python_code(graph, replace(plan, stage=replace(plan.stage, settings=settings)))
+    code = python_code(graph, replace(plan, stages=(replace(plan.stage, settings=settings),)))
     assert "for index in (0, 2, 3, 5):" in code
     assert "net.layers[1].recompute(mp_comm_recompute=True)" in code
     assert "net.layers[4].recompute(mp_comm_recompute=False)" in code

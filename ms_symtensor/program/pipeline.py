@@ -1,0 +1,135 @@
+"""How a network lies on pipeline stages, and a batch in micro-batches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Which blocks every stage holds, and into how many micro-batches a step is cut.
+
+    `layers[stage]` are the runs of blocks of a stage (positions in the graph's order, all lists of blocks counted through):
+    one, or `interleave` of them where stages are virtual; a micro-batch passes through the first run of every stage, then
+    through the second of every stage, and so on.
+
+    Errors: InputError unless the runs follow each other without a gap, each with a block, and there are at least as many
+    micro-batches as stages, as MindSpore wants it.
+    """
+
+    layers: tuple[tuple[range, ...], ...]
+    micro_batch_num: int
+
+    def __post_init__(self) -> None:
+        if self.stage_num < 2:
+            raise InputError(f"a pipeline of {self.stage_num} stages: give at least 2, or no pipeline")
+        if len({len(runs) for runs in self.layers}) != 1 or not self.layers[0]:
+            raise InputError("every pipeline stage must have the same number of runs of layers (interleave)")
+        end = 0
+        for run in self.runs:
+            if run.start != end or run.step != 1 or len(run) < 1:
+                raise InputError(
+                    f"layers {run.start} to {run.stop} of a pipeline stage do not follow the {end} layers before them: give"
+                    " every stage at least one layer, all of them in order"
+                )
+            end = run.stop
+        if self.micro_batch_num < self.stage_num:
+            raise InputError(
+                f"{self.micro_batch_num} micro-batches for {self.stage_num} pipeline stages: MindSpore wants at least as many"
+                " micro-batches as stages"
+            )
+
+    @property
+    def stage_num(self) -> int:
+        return len(self.layers)
+
+    @property
+    def interleave(self) -> int:
+        """Runs of blocks per stage."""
+        return len(self.layers[0])
+
+    @property
+    def runs(self) -> tuple[range, ...]:
+        """The runs of blocks in the order in which a micro-batch passes through them."""
+        return tuple(runs[number] for number in range(self.interleave) for runs in self.layers)
+
+    @property
+    def layer_num(self) -> int:
+        return self.runs[-1].stop
+
+    def stage_of(self, layer: int) -> int:
+        """The stage that holds block number `layer`."""
+        return next(stage for stage, runs in enumerate(self.layers) if any(layer in run for run in runs))
+
+
+def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, ...], ...]:
+    """`Pipeline.layers` from the number of blocks of every run, in the order of a micro-batch's way.
+
+    `(9, 11, 11, 9)`, `interleave` 2: two stages, of 9 and 11 blocks first and of 11 and 9 later.
+    """
+    if interleave < 1 or len(layers) % interleave:
+        raise InputError(f"{len(layers)} runs of layers cannot be dealt out with {interleave} runs per pipeline stage")
+    ends = [sum(layers[: i + 1]) for i in range(len(layers))]
+    runs = [range(end - count, end) for end, count in zip(ends, layers, strict=True)]
+    stages = len(layers) // interleave
+    return tuple(tuple(runs[stage::stages]) for stage in range(stages))
+
+
+def block_names(graph: Graph) -> tuple[str, ...]:
+    """The names of the repeated blocks of `graph` in its order: what `Pipeline.layers` counts."""
+    return tuple(dict.fromkeys(op.block for op in graph.ops if op.block is not None))
+
+
+def stages_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
+    """The stages that run each operator of `graph`.
+
+    An operator of a block runs where its block lies; another one where the last of its inputs comes from; one that reads a
+    parameter before any block, where its result is first used. What depends on inputs and constants alone runs on every
+    stage that uses it: nothing is sent for it.
+
+    InputError if the pipeline has another number of layers, or a block reads what a later stage makes.
+    """
+    blocks = block_names(graph)
+    if len(blocks) != pipeline.layer_num:
+        raise InputError(
+            f"the pipeline lays out {pipeline.layer_num} layers, but {graph.name} has {len(blocks)} repeated blocks"
+        )
+    of_block = {name: pipeline.stage_of(number) for number, name in enumerate(blocks)}
+    fixed: dict[str, int] = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
+    known = _forward(graph, fixed)
+    earliest: dict[str, int] = {}
+    for op in reversed(graph.ops):
+        uses = [known.get(u.name, earliest.get(u.name, pipeline.stage_num - 1)) for u in _users(graph, op)]
+        earliest[op.name] = min(uses, default=pipeline.stage_num - 1)
+    for op in graph.ops:
+        if op.name not in known and any(isinstance(s, ParameterRef) for s in graph.tensor_inputs(op)):
+            fixed[op.name] = earliest[op.name]
+    known = _forward(graph, fixed)
+    found: dict[str, frozenset[int]] = {}
+    for op in reversed(graph.ops):
+        own = known.get(op.name)
+        every: frozenset[int] = frozenset().union(*(found[u.name] for u in _users(graph, op)))
+        found[op.name] = every if own is None else frozenset({own})
+    return {op.name: found[op.name] for op in graph.ops}
+
+
+def _forward(graph: Graph, fixed: Mapping[str, int]) -> dict[str, int]:
+    """The stages that follow from those in `fixed`: an operator runs where the last of its inputs comes from."""
+    known: dict[str, int] = {}
+    for op in graph.ops:
+        made = [known[s.op] for s in graph.tensor_inputs(op) if isinstance(s, OpOutput) and s.op in known]
+        stage = fixed.get(op.name)
+        if stage is not None and made and max(made) > stage:
+            raise InputError(
+                f"{op.name} lies on pipeline stage {stage}, but reads what stage {max(made)} makes: give the pipeline another"
+                " order of layers"
+            )
+        if stage is not None or made:
+            known[op.name] = max(made) if stage is None else stage
+    return known
+
+
+def _users(graph: Graph, op: Op) -> list[Op]:
+    return [user for index in range(len(op.outputs)) for user, _ in graph.users.get(OpOutput(op.name, index), ())]

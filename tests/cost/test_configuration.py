@@ -22,7 +22,8 @@ MODEL = Transformer(
 
 def test_devices_and_tokens_are_products() -> None:
     spread = Configuration(
-        MODEL, 4096, data_parallel=4, model_parallel=2, context_parallel=2, pipeline_stages=8, micro_batch_size=3, micro_batch_num=16
+        MODEL, 4096, data_parallel=4, model_parallel=2, context_parallel=2, pipeline_stages=8,
+        micro_batch_size=3, micro_batch_num=16,
     )  # fmt: skip
     assert spread.device_num == 128
     assert spread.global_batch_size == 4 * 3 * 16

@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
-    "errors", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search", "bridge", "report", "models", "cli",
+    "errors", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search", "validation", "bridge",
+    "report", "models", "cli",
 )  # fmt: skip
 FILES = sorted(PACKAGE.rglob("*.py"))
 

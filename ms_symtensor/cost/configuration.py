@@ -38,6 +38,10 @@ class Part(Enum):
     NORM = "norm"
 
 
+class ImpossibleError(InputError):
+    """Dimensions or degrees that no device could take: the message names them."""
+
+
 @dataclass(frozen=True)
 class LatentAttention:
     """Multi-head latent attention (DeepSeek-V2): widths of the low ranks and of the two halves of a head."""
@@ -62,7 +66,7 @@ class Experts:
 
     def __post_init__(self) -> None:
         if not 1 <= self.top_k <= self.num_experts:
-            raise InputError(f"top_k {self.top_k} of {self.num_experts} experts")
+            raise ImpossibleError(f"top_k {self.top_k} of {self.num_experts} experts")
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Transformer:
         if not self.head_dim:
             object.__setattr__(self, "head_dim", self.hidden_size // self.num_heads)
         if self.num_heads % self.n_kv_heads:
-            raise InputError(f"{self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
+            raise ImpossibleError(f"{self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ class Configuration:
     device_num is the product of data, model (tensor), context and pipeline parallelism; expert parallelism lies inside
     data x context parallelism, as in Megatron, or data x model, as in MindFormers. `interleave` chunks of blocks per stage.
     `optimizer_weight_shard_size` -1: over all copies. `layers_on_stage` empty: as evenly as they divide, the first stages
-    one more. InputError if a number is not positive or does not divide.
+    one more. `head_stage` holds final norm and head; -1: the last. ImpossibleError if a number is not positive or does not divide.
     """
 
     model: Transformer
@@ -157,6 +161,7 @@ class Configuration:
     micro_batch_size: int = 1
     micro_batch_num: int = 1
     layers_on_stage: tuple[int, ...] = ()
+    head_stage: int = -1
     optimizer_level: OptimizerLevel = OptimizerLevel.NONE
     optimizer_weight_shard_size: int = -1
     recomputation: Recomputation = NO_RECOMPUTATION
@@ -175,19 +180,23 @@ class Configuration:
             _positive(name, getattr(self, name))
         if self.layers_on_stage:
             if len(self.layers_on_stage) != self.pipeline_stages or sum(self.layers_on_stage) != self.model.num_layers:
-                raise InputError(
+                raise ImpossibleError(
                     f"{self.layers_on_stage} does not put {self.model.num_layers} blocks on {self.pipeline_stages} stages"
                 )
         elif self.pipeline_stages * self.interleave > self.model.num_layers:
             stages = self.pipeline_stages * self.interleave
-            raise InputError(f"{self.model.num_layers} blocks are too few for {stages} pipeline stages")
+            raise ImpossibleError(f"{self.model.num_layers} blocks are too few for {stages} pipeline stages")
+        if not -1 <= self.head_stage < self.pipeline_stages:
+            raise ImpossibleError(f"head_stage {self.head_stage} of {self.pipeline_stages} pipeline stages")
         if len(self.recomputation.blocks) not in (1, self.pipeline_stages):
-            raise InputError(f"recomputation of {len(self.recomputation.blocks)} stages, not {self.pipeline_stages}")
+            raise ImpossibleError(
+                f"recomputation of {len(self.recomputation.blocks)} stages, not of {self.pipeline_stages}"
+            )
         if self.model.num_heads % self.model_parallel:
-            raise InputError(f"{self.model.num_heads} heads do not divide by model_parallel {self.model_parallel}")
+            raise ImpossibleError(f"{self.model.num_heads} heads do not divide by model_parallel {self.model_parallel}")
         experts = self.model.experts.num_experts if self.model.experts else 1
         if experts % self.expert_parallel:
-            raise InputError(f"{experts} experts do not divide by expert_parallel {self.expert_parallel}")
+            raise ImpossibleError(f"{experts} experts do not divide by expert_parallel {self.expert_parallel}")
 
     @property
     def device_num(self) -> int:
@@ -214,4 +223,4 @@ class Configuration:
 
 def _positive(name: str, value: int) -> None:
     if value < 1:
-        raise InputError(f"{name} is {value}; it must be at least 1")
+        raise ImpossibleError(f"{name} is {value}; it must be at least 1")

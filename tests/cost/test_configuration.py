@@ -68,7 +68,8 @@ def test_recomputed_blocks_of_a_stage() -> None:
         ({"data_parallel": 0}, "data_parallel is 0; it must be at least 1"),
         ({"model_parallel": 3}, "32 heads do not divide by model_parallel 3"),
         ({"expert_parallel": 2}, "1 experts do not divide by expert_parallel 2"),
-        ({"recomputation": Recomputation(blocks=(1, 2))}, "recomputation of 2 stages, not 1"),
+        ({"head_stage": 1}, "head_stage 1 of 1 pipeline stages"),
+        ({"recomputation": Recomputation(blocks=(1, 2))}, "recomputation of 2 stages, not of 1"),
     ],
 )
 def test_impossible_configurations(change: dict, message: str) -> None:

@@ -1,0 +1,74 @@
+"""Measurements of configurations, as the readers of tables hand them to the evaluation."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ms_symtensor.cost.configuration import Configuration
+
+
+class UnusableRowError(Exception):
+    """A row that is well written but cannot be used; the message is the reason that is counted and printed."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of one configuration; None where it was not.
+
+    `step_time_s` may be in any unit that is the same for all rows of a group where the source gives no better.
+    `fits` None: nobody knows whether it ran out of memory. `mfu`: model FLOPs utilisation, a fraction.
+    """
+
+    step_time_s: float | None = None
+    peak_memory_B: float | None = None
+    fits: bool | None = None
+    mfu: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: its configuration and what was measured. Rows of one `group` differ in configuration only.
+
+    `part` names the half of a table that is judged apart ("" if there are no parts).
+    """
+
+    line: int
+    group: str
+    configuration: Configuration
+    measured: Measurement
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`better` was measured to be faster per token and device than `worse` or, if `by_memory`, to fit where `worse` does not."""
+
+    line: int
+    confidence: str
+    better: Configuration
+    worse: Configuration
+    by_memory: bool = False
+    measured_mfu: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """A row that was left out, and why."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A whole table: `rows` were read, of which `cases` and `pairs` can be evaluated and `excluded` cannot."""
+
+    name: str
+    rows: int
+    cases: tuple[Case, ...]
+    pairs: tuple[Pair, ...]
+    excluded: tuple[Exclusion, ...]
+
+    def reasons(self) -> dict[str, int]:
+        """How many rows were left out for each reason, the most frequent first."""
+        counted = Counter(e.reason for e in self.excluded)
+        return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))

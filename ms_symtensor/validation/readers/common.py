@@ -1,0 +1,24 @@
+"""What several tables share: devices and batches must agree with their factors."""
+
+from math import prod
+
+from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.table import Row
+
+
+def devices_must_agree(row: Row, *further: str) -> int:
+    """Number of devices: the product of dp, tp, pp and the columns `further`, which may be empty."""
+    factors = ("dp", "tp", "pp")
+    devices = row.count("n_devices")
+    product = prod(row.count(f) for f in factors) * prod(row.optional_count(f) or 1 for f in further)
+    if devices != product:
+        raise UnusableRowError(f"{' x '.join((*factors, *further))} is not n_devices")
+    return devices
+
+
+def micro_batches(row: Row, samples: int, column: str = "global_batch") -> int:
+    """Micro-batches of a step, of `samples` each on all devices together."""
+    number, rest = divmod(row.count(column), samples)
+    if rest or not number:
+        raise UnusableRowError(f"{column} is no multiple of dp x micro-batch")
+    return number

@@ -1,0 +1,99 @@
+"""ultrascale_h100.csv: Llama-like models under nanotron on H100, with memory (Hugging Face, Ultra-Scale Playbook)."""
+
+from ms_symtensor.cost.configuration import Configuration, Transformer
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
+from ms_symtensor.validation.readers.common import devices_must_agree
+from ms_symtensor.validation.table import Row
+
+NAME = "ultrascale_h100"
+COLUMNS = (
+    "model", "n_devices", "dp", "tp", "pp", "zero", "mbs", "grad_acc", "gbs", "status", "mfu", "tok_s_gpu", "mem_gb",
+    "seq_len",
+)  # fmt: skip
+GIB = 1 << 30
+LEAST_MFU_PERCENT = (
+    5.0  # below, the source's steps are dominated by what no model of the step knows (restarts, swapping)
+)
+
+# layers, hidden, heads, feed-forward: huggingface/nanotron@0e0a27ea83, scripts/scaling_benchmarks.py, which made these runs:
+# as many key-value heads as heads, a vocabulary of 131072, embeddings tied below a feed-forward of 10,000
+DIMENSIONS = {
+    "1B": (16, 2048, 32, 8192),
+    "3B": (28, 3072, 32, 8192),
+    "4B": (30, 3072, 32, 8192),
+    "8B": (32, 4096, 32, 14336),
+    "80B": (80, 8192, 64, 28672),
+}
+VOCABULARY = 131072
+LARGEST_TIED_FFN = 10_000
+
+
+def model_of(name: str) -> Transformer:
+    """The model called like `llama-like-8B`."""
+    size = name.rpartition("-")[2]
+    if size not in DIMENSIONS:
+        raise UnusableRowError(f"the dimensions of {name} are not published")
+    layers, hidden, heads, ffn = DIMENSIONS[size]
+    return Transformer(hidden, layers, heads, heads, ffn, VOCABULARY, tied_embeddings=ffn < LARGEST_TIED_FFN)
+
+
+def stages_of(model: Transformer, stages: int) -> tuple[tuple[int, ...], int]:
+    """Blocks on each stage, and the stage with final norm and head, as nanotron puts them.
+
+    Modules follow each other with the FLOPs of blocks and head as their cost; behind a module at which the sum passes the
+    stage's share of it the next stage begins: huggingface/nanotron, src/nanotron/models/base.py, build_model, and
+    get_block_compute_costs of its Llama. UnusableRowError if a stage is left with nothing: these runs crash.
+    """
+    block = 4 * model.hidden_size**2 + 3 * model.intermediate_size * model.hidden_size
+    head = model.vocab_size * model.hidden_size
+    modules = [("embedding", 0), *[("block", block)] * model.num_layers]
+    modules += [("norm", 0), ("head", head), ("cast", 0), ("loss", 0)]
+    total = sum(cost for _, cost in modules)
+    placed: list[list[str]] = [[] for _ in range(stages)]
+    stage = done = 0
+    for name, cost in modules:
+        placed[stage].append(name)
+        done += cost
+        if done > total * (stage + 1) / stages:
+            stage += 1
+    if [] in placed:
+        raise UnusableRowError("nanotron leaves a pipeline stage empty and fails")
+    return tuple(names.count("block") for names in placed), next(i for i, names in enumerate(placed) if "head" in names)
+
+
+def case(row: Row) -> Case:
+    """bfloat16, float32 gradient accumulation, sequence parallelism with asynchronous communication, 1F1B, no recomputation."""
+    devices_must_agree(row)
+    samples = row.count("dp") * row.count("mbs") * row.count("grad_acc")
+    if samples != row.count("gbs"):
+        raise UnusableRowError("dp x mbs x grad_acc is not gbs")
+    timed = row.text("status") == "ok"
+    if timed and row.number("mfu") < LEAST_MFU_PERCENT:
+        raise UnusableRowError(f"MFU below {LEAST_MFU_PERCENT:g} %")
+    model, stages = model_of(row.text("model")), row.count("pp")
+    blocks, head_stage = stages_of(model, stages)
+    zero = row.text("zero")
+    if zero not in ("0", "1"):
+        raise UnusableRowError(f"unknown zero {zero!r}")
+    configuration = Configuration(
+        model,
+        row.count("seq_len"),
+        data_parallel=row.count("dp"),
+        model_parallel=row.count("tp"),
+        sequence_parallel=row.count("tp") > 1,
+        pipeline_stages=stages,
+        micro_batch_size=row.count("mbs"),
+        micro_batch_num=row.count("grad_acc"),
+        layers_on_stage=blocks,
+        head_stage=head_stage,
+        optimizer_level=OptimizerLevel(int(zero)),
+        framework="nanotron",
+    )
+    measured = Measurement(
+        step_time_s=configuration.tokens / (row.positive("tok_s_gpu") * configuration.device_num) if timed else None,
+        peak_memory_B=row.positive("mem_gb") * GIB if timed else None,
+        fits=timed,
+        mfu=row.number("mfu") / 100 if timed else None,
+    )
+    return Case(row.line, f"{row.text('model')}|n{row.text('n_devices')}", configuration, measured)

@@ -1,0 +1,63 @@
+"""vtrain_a100.csv: iteration times of GPT models under Megatron-DeepSpeed on A100 (github.com/VIA-Research/vTrain)."""
+
+from ms_symtensor.cost.configuration import (
+    FULL_RECOMPUTATION,
+    NO_RECOMPUTATION,
+    AttentionKernel,
+    Configuration,
+    Transformer,
+)
+from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.table import Row
+
+NAME = "vtrain_a100"
+COLUMNS = (
+    "group", "hidden", "layers", "heads", "seq_len", "n_devices", "dp", "tp", "pp", "micro_batch", "global_batch",
+    "step_ms", "consistent",
+)  # fmt: skip
+VOCABULARY = 51200  # GPT-2's 50257, padded to a multiple of 128 x 8 as Megatron-LM does for 8 tensor-parallel ranks
+DEVICES_OF_A_SERVER = 8
+
+
+def case(row: Row) -> Case:
+    """Megatron's GPT: LayerNorm, GeLU, learned positions, dropout, tied embeddings, float16, no flash attention.
+
+    Recomputation is not recorded. The runs on more than one server cannot fit without; the others are shorter than a step
+    with recomputation can be.
+    """
+    if row.text("consistent") and not row.flag("consistent"):
+        raise UnusableRowError("the source is inconsistent (column consistent)")
+    devices = devices_must_agree(row)
+    hidden, heads = row.count("hidden"), row.count("heads")
+    model = Transformer(
+        hidden_size=hidden,
+        num_layers=row.count("layers"),
+        num_heads=heads,
+        n_kv_heads=heads,
+        intermediate_size=4 * hidden,
+        vocab_size=VOCABULARY,
+        gated=False,
+        norm="layer_norm",
+        position="learned",
+        linear_bias=True,
+        qkv_bias=True,
+        tied_embeddings=True,
+        dropout=True,
+    )
+    one_server = devices <= DEVICES_OF_A_SERVER
+    configuration = Configuration(
+        model,
+        row.count("seq_len"),
+        data_parallel=row.count("dp"),
+        model_parallel=row.count("tp"),
+        pipeline_stages=row.count("pp"),
+        micro_batch_size=row.count("micro_batch"),
+        micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
+        recomputation=NO_RECOMPUTATION if one_server else FULL_RECOMPUTATION,
+        attention=AttentionKernel.FUSED_SOFTMAX,
+        precision="float16",
+        overlap_gradients=False,
+    )
+    measured = Measurement(step_time_s=row.positive("step_ms") / 1e3, fits=True)
+    return Case(row.line, row.text("group"), configuration, measured, "2-8 devices" if one_server else "64-512 devices")

@@ -1,0 +1,65 @@
+"""Which reader reads a table: the one whose columns it has."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ms_symtensor.cost.configuration import ImpossibleError
+from ms_symtensor.errors import InputError
+from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, Pair, UnusableRowError
+from ms_symtensor.validation.readers import layouts, ultrascale, vtrain
+from ms_symtensor.validation.table import Row, Table, read_table
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`read` makes a case or a pair of a row of a table that has `columns`, or raises UnusableRowError or InputError."""
+
+    name: str
+    columns: tuple[str, ...]
+    read: Callable[[Row], Case | Pair]
+
+
+READERS = tuple(Reader(form.NAME, form.COLUMNS, form.case) for form in (vtrain, layouts, ultrascale))
+
+
+def read(path: str | Path) -> Dataset:
+    """The measurements in the CSV file at `path`, which must have one of the known forms.
+
+    A row that its reader cannot use, or whose configuration is impossible, is excluded with the reason. InputError, naming
+    row and column, for a cell that does not hold what its column is for.
+    """
+    return read_rows(read_table(path))
+
+
+def read_rows(table: Table) -> Dataset:
+    """As `read`, of a table that is read already."""
+    reader = reader_of(table)
+    cases: list[Case] = []
+    pairs: list[Pair] = []
+    excluded: list[Exclusion] = []
+    for row in table.rows:
+        try:
+            found = reader.read(row)
+        except (UnusableRowError, ImpossibleError) as reason:
+            excluded.append(Exclusion(row.line, str(reason)))
+            continue
+        if isinstance(found, Case):
+            cases.append(found)
+        else:
+            pairs.append(found)
+    return Dataset(reader.name, len(table.rows), tuple(cases), tuple(pairs), tuple(excluded))
+
+
+def reader_of(table: Table) -> Reader:
+    """The reader whose columns `table` has. InputError naming what the most similar form has more."""
+    columns = set(table.columns)
+    fitting = [reader for reader in READERS if columns.issuperset(reader.columns)]
+    if fitting:
+        return max(fitting, key=lambda reader: len(reader.columns))
+    nearest = max(READERS, key=lambda reader: len(columns.intersection(reader.columns)) / len(reader.columns))
+    missing = [column for column in nearest.columns if column not in columns]
+    raise InputError(
+        f"{table.name}: row 1 is not the header of a known form; the nearest is {nearest.name}, and column"
+        f"{'s' if len(missing) > 1 else ''} {', '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing"
+    )

@@ -15,6 +15,9 @@ class Device:
     cube_peak_FLOPs       matrix products in float16 and bfloat16
     cube_fp32_peak_FLOPs  matrix products in float32
     cube_efficiency       fraction of the peak that a large matrix product reaches
+    attention_efficiency  fraction of the peak that fused attention reaches going forward
+    wave_elements         elements of a product's result that all cores compute at once: fewer leave cores idle
+    pipeline_depth        length of the summed dim that it takes to fill and drain a core's pipeline
     vector_peak_FLOPs     element-wise float16 operations
     hbm_capacity_B        memory on the device
     hbm_usable_B          the part that the framework can hand out
@@ -22,6 +25,7 @@ class Device:
     hbm_efficiency        fraction of that bandwidth that a streaming operator reaches
     l2_B                  level-2 cache
     op_overhead_s         fixed cost of one operator, whatever its size
+    host_overhead_s       time of the host to launch one operator where the framework works eagerly; runs beside the device
     reduce_s_per_B        time to add one received byte to a local one in a collective; 0 where the copy engine adds
     """
 
@@ -29,6 +33,9 @@ class Device:
     cube_peak_FLOPs: float
     cube_fp32_peak_FLOPs: float
     cube_efficiency: float
+    attention_efficiency: float
+    wave_elements: float
+    pipeline_depth: float
     vector_peak_FLOPs: float
     hbm_capacity_B: float
     hbm_usable_B: float
@@ -36,6 +43,7 @@ class Device:
     hbm_efficiency: float
     l2_B: float
     op_overhead_s: float
+    host_overhead_s: float
     reduce_s_per_B: float
 
     @cached_property
@@ -45,10 +53,14 @@ class Device:
             symbols.F_cube: self.cube_peak_FLOPs,
             symbols.F_cube32: self.cube_fp32_peak_FLOPs,
             symbols.eta_cube: self.cube_efficiency,
+            symbols.eta_att: self.attention_efficiency,
+            symbols.E_wave: self.wave_elements,
+            symbols.K_fill: self.pipeline_depth,
             symbols.F_vec: self.vector_peak_FLOPs,
             symbols.B_hbm: self.hbm_bandwidth_Bps,
             symbols.eta_hbm: self.hbm_efficiency,
             symbols.t_op: self.op_overhead_s,
+            symbols.t_host: self.host_overhead_s,
             symbols.M_hbm: self.hbm_usable_B,
             symbols.L2: self.l2_B,
             symbols.gamma: self.reduce_s_per_B,

@@ -1,4 +1,4 @@
-"""Collectives over several topology levels: one formula from the levels' formulas, as HCCL composes them.
+"""Collectives over several topology levels: one formula from the levels' formulas, as HCCL composes them (NCCL: nccl.py).
 
 A group has p_l members at level l (innermost first), p in all. Order of the stages (HCCL user guide, "hierarchical
 communication"):
@@ -18,9 +18,9 @@ from functools import cached_property, lru_cache
 import sympy
 
 from ms_symtensor.algebra import symbols
-from ms_symtensor.cluster import hccl
+from ms_symtensor.cluster import hccl, nccl
 from ms_symtensor.cluster.hccl import Algorithm, Collective, ring_or_nhr
-from ms_symtensor.cluster.topology import Cluster, GatherOrder, Level, LevelKind
+from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Library
 
 n = symbols.n
 
@@ -67,7 +67,7 @@ class Formula:
 class _Stage:
     """A level on which the group has more than one member."""
 
-    level: Level
+    kind: LevelKind
     algorithm: Algorithm
     p: sympy.Expr
     alpha: sympy.Expr
@@ -78,11 +78,11 @@ def formula(cluster: Cluster, kind: Collective, sizes: tuple[int, ...]) -> Formu
     """The formula for groups with `sizes` members per level (`group_sizes`); what HCCL would choose is in it."""
     exchange = kind in (Collective.SEND, Collective.RECEIVE)
     active = tuple(
-        (level, None if exchange else _algorithm(level, kind, size))
+        (level.name, level.kind, None if exchange else _algorithm(level, kind, size))
         for level, size in zip(cluster.levels, sizes, strict=True)
         if size > 1
     )
-    return _formula(cluster, kind, active)
+    return _formula(cluster.rules, kind, active)
 
 
 def _algorithm(level: Level, kind: Collective, size: int) -> Algorithm:
@@ -96,25 +96,40 @@ def _algorithm(level: Level, kind: Collective, size: int) -> Algorithm:
 
 
 @lru_cache(maxsize=1024)
-def _formula(cluster: Cluster, kind: Collective, active: tuple[tuple[Level, Algorithm | None], ...]) -> Formula:
+def _formula(
+    rules: CollectiveRules, kind: Collective, active: tuple[tuple[str, LevelKind, Algorithm | None], ...]
+) -> Formula:
     if not active:
         return Formula(kind, (Regime("nothing", sympy.Integer(0), (sympy.Integer(0),)),))
     if kind in (Collective.SEND, Collective.RECEIVE):
         # The outermost level that the two ranks do not share carries the data.
-        name = active[-1][0].name
+        name = active[-1][0]
         time = hccl.send(n, symbols.latency(name), symbols.bandwidth(name))
         return Formula(kind, (Regime("point to point", sympy.Integer(0), (time,)),))
+    if rules.library is Library.NCCL:
+        return _nccl(kind, tuple(name for name, _, _ in active))
     stages = tuple(
-        _Stage(level, algorithm, symbols.group_size(level.name), symbols.latency(level.name),
-               symbols.bandwidth(level.name))
-        for level, algorithm in active if algorithm is not None
-    )  # fmt: skip
+        _Stage(level_kind, algorithm, symbols.group_size(name), symbols.latency(name), symbols.bandwidth(name))
+        for name, level_kind, algorithm in active
+        if algorithm is not None
+    )
     name = " + ".join(stage.algorithm.value for stage in stages)
-    regimes = [Regime(name, sympy.Integer(0), (_serial(kind, n, stages, cluster.rules.gather_order),))]
-    start = _pipeline_start(cluster, kind, stages)
+    regimes = [Regime(name, sympy.Integer(0), (_serial(kind, n, stages, rules.gather_order),))]
+    start = _pipeline_start(rules, kind, stages)
     if start is not None:
         regimes.append(Regime("Pipeline", start, _pipeline(kind, stages)))
     return Formula(kind, tuple(regimes))
+
+
+def _nccl(kind: Collective, levels: tuple[str, ...]) -> Formula:
+    if kind is Collective.ALL_TO_ALL:
+        ways = [(nccl.all_to_all(levels), sympy.Integer(0))]
+    else:
+        ways = [(nccl.ring(kind, levels), sympy.Integer(0))]
+        if kind is Collective.ALL_REDUCE:
+            tree = nccl.tree(levels)
+            ways = [(tree, sympy.Integer(0)), (ways[0][0], nccl.tree_until(ways[0][0], tree))]
+    return Formula(kind, tuple(Regime(way.name, start, way.branches) for way, start in ways))
 
 
 def _serial(kind: Collective, size: sympy.Expr, stages: tuple[_Stage, ...], order: GatherOrder) -> sympy.Expr:
@@ -158,15 +173,15 @@ def _parts(size: sympy.Expr, stages: tuple[_Stage, ...], order: GatherOrder) -> 
     return parts
 
 
-def _pipeline_start(cluster: Cluster, kind: Collective, stages: tuple[_Stage, ...]) -> sympy.Expr | None:
+def _pipeline_start(rules: CollectiveRules, kind: Collective, stages: tuple[_Stage, ...]) -> sympy.Expr | None:
     """From how many bytes on HCCL overlaps the two levels; None where it does not."""
-    if len(stages) != 2 or stages[0].level.kind is not LevelKind.MESH:
+    if len(stages) != 2 or stages[0].kind is not LevelKind.MESH:
         return None
     match kind:
         case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
-            least = cluster.rules.pipeline_min_slice_B
+            least = rules.pipeline_min_slice_B
         case Collective.ALL_REDUCE:
-            least = cluster.rules.pipeline_all_reduce_min_slice_B
+            least = rules.pipeline_all_reduce_min_slice_B
         case _:
             least = None
     return None if least is None else int(least) * stages[0].p * stages[1].p

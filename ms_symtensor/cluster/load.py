@@ -11,19 +11,22 @@ import yaml
 
 from ms_symtensor.algebra import symbols
 from ms_symtensor.cluster.device import Device
-from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Source
+from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Library, Source
 from ms_symtensor.errors import InputError
 
 _FOLDER = Path(__file__).parent
-_FRACTIONS = ("cube_efficiency", "hbm_efficiency", "efficiency")
+_FRACTIONS = ("cube_efficiency", "attention_efficiency", "hbm_efficiency", "efficiency")
 _MAY_BE_ZERO = (
     "op_overhead_s",
+    "host_overhead_s",
+    "wave_elements",
+    "pipeline_depth",
     "latency_s",
     "reduce_s_per_B",
     "pipeline_min_slice_B",
     "pipeline_all_reduce_min_slice_B",
 )
-_Choice = TypeVar("_Choice", LevelKind, GatherOrder)
+_Choice = TypeVar("_Choice", LevelKind, GatherOrder, Library)
 
 
 def known_clusters() -> tuple[str, ...]:
@@ -34,7 +37,8 @@ def known_clusters() -> tuple[str, ...]:
 def load(name_or_path: str) -> Cluster:
     """The cluster `name_or_path`: a known name, or the path of a YAML file (with its suffix .yaml or .yml).
 
-    atlas_800t_a2.yaml in this folder shows every entry; each number stands with its source.
+    atlas_800t_a2.yaml in this folder shows every entry; each number stands with its source. A file with `based_on: NAME`
+    gives only what differs from that known cluster.
 
     Errors: InputError for an unknown name (it lists the known ones), a file that cannot be read, or an entry that is
     missing, unknown, or no such value (it names file, entry and what is expected).
@@ -56,15 +60,40 @@ def _load_known(name: str) -> Cluster:
 
 
 def _read(path: Path) -> Cluster:
+    return _Reader(str(path)).cluster(content_of(path))
+
+
+def content_of(path: Path) -> Any:
+    """What the file says, with what it takes over from the cluster that it is based on. InputError if it cannot be read."""
+    content = _yaml(path)
+    if not isinstance(content, dict) or "based_on" not in content:
+        return content
+    name, changed = content["based_on"], {key: value for key, value in content.items() if key != "based_on"}
+    if name not in known_clusters():
+        raise InputError(
+            f"cluster file {path}: based_on: expected one of {', '.join(known_clusters())}, found {name!r}"
+        )
+    return _changed(content_of(_FOLDER / f"{name}.yaml"), changed)
+
+
+def _changed(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the entries of `changes` in place of its own; mappings without a value of their own are gone into."""
+    merged = dict(base)
+    for key, value in changes.items():
+        inside = isinstance(value, dict) and "value" not in value and isinstance(base.get(key), dict)
+        merged[key] = _changed(base[key], value) if inside else value
+    return merged
+
+
+def _yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cluster file {path}: cannot be read ({error})") from None
     try:
-        content = yaml.safe_load(text)
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"cluster file {path}: not valid YAML ({' '.join(str(error).split())})") from None
-    return _Reader(str(path)).cluster(content)
 
 
 class _Reader:
@@ -133,6 +162,9 @@ class _Reader:
         entries = self._mapping(content, "collectives", tuple(field.name for field in fields(CollectiveRules)))
         order = "collectives.gather_order"
         return CollectiveRules(
+            library=self._choice(
+                Library, self._sourced(entries["library"], "collectives.library"), "collectives.library"
+            ),
             gather_order=self._choice(GatherOrder, self._sourced(entries["gather_order"], order), order),
             pipeline_min_slice_B=self._number_or_none(
                 entries["pipeline_min_slice_B"], "collectives.pipeline_min_slice_B"

@@ -60,14 +60,22 @@ class Level:
         return self.bandwidth_Bps * self.efficiency
 
 
+class Library(str, Enum):
+    """Whose collectives run on the cluster."""
+
+    HCCL = "hccl"
+    NCCL = "nccl"
+
+
 @dataclass(frozen=True)
 class CollectiveRules:
-    """What the communication library does on this cluster, where levels mix.
+    """Which communication library the cluster has, and what it does where levels mix.
 
     From `pipeline_min_slice_B` bytes per rank on, AllGather and ReduceScatter overlap the two levels of a group (its
     inner one a mesh), AllReduce from `pipeline_all_reduce_min_slice_B` bytes per rank on; None if never.
     """
 
+    library: Library
     gather_order: GatherOrder
     pipeline_min_slice_B: float | None
     pipeline_all_reduce_min_slice_B: float | None

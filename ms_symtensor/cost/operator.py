@@ -3,16 +3,23 @@
 Work on the cube unit is bound by multiply-adds or by memory traffic, whichever takes longer; work on the vector unit by
 memory traffic; every operator that moves data has a fixed cost t_op on top:
 
-    T = max(FLOPs / (η_cube F_cube), bytes / (η_hbm B_hbm)) + t_op
+    T = max(paid / (η_cube F_cube), bytes / (η_hbm B_hbm)) + t_op
 
-(roofline model, Williams, Waterman and Patterson 2009). The backward pass of a product computes one product of the same
+(roofline model, Williams, Waterman and Patterson 2009). A product of few elements leaves cores idle, and one with a short
+summed dim spends its time filling their pipelines, so that it pays for more than it computes:
+
+    paid = FLOPs per point · (elements of the result + E_wave) · (length of the summed dim + K_fill)
+
+Fused attention pays for its FLOPs at its own efficiency η_att. The backward pass of a product computes one product of the same
 size per input with a gradient; that of other operators reads the incoming gradient and what was kept, and writes the
 gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import sympy
@@ -64,10 +71,12 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
         return OperatorFormulas(zero, zero, zero, inputs, outputs)
     memory_s = traffic / (s.eta_hbm * s.B_hbm)
     if sig.unit is Unit.CUBE:
-        points = sympy.Mul(*(dim_size(d) / cut_degree(d) for d in sig.mesh))
-        flops = sympy.Float(sig.flops_per_point) * points
+        local = {d: dim_size(d) / cut_degree(d) for d in sig.mesh}
+        flops = sympy.Float(sig.flops_per_point) * sympy.Mul(*local.values())
         peak = s.F_cube32 if op.inputs[0].dtype == "float32" else s.F_cube
-        forward = sympy.Max(flops / (s.eta_cube * peak), memory_s, evaluate=False) + s.t_op
+        summed = summed_dims(sig)
+        paid = paid_flops(sig, local, s.E_wave, s.K_fill)
+        forward = sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
         return OperatorFormulas(forward, products * forward, flops, inputs, outputs)
     if op.type in PASSED_ON:
         return OperatorFormulas(memory_s + s.t_op, sympy.Integer(0), sympy.Integer(0), inputs, outputs)
@@ -75,6 +84,20 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
     back = sum(kept, sympy.Integer(0)) + (outputs[0] if outputs else sympy.Integer(0)) + products * _largest(inputs)
     backward = back / (s.eta_hbm * s.B_hbm) + s.t_op if products else sympy.Integer(0)
     return OperatorFormulas(memory_s + s.t_op, backward, sympy.Integer(0), inputs, outputs)
+
+
+def summed_dims(sig: Signature) -> tuple[str, ...]:
+    """The dims that a product sums over; none for fused attention, which sums inside."""
+    return tuple(d for d in sig.mesh if d not in sig.outputs[0])
+
+
+def paid_flops(sig: Signature, local: Mapping[str, Any], wave_elements: Any, pipeline_depth: Any) -> Any:
+    """The FLOPs that an operator of the cube unit takes the time of, from its slice of every dim: numbers, arrays or symbols."""
+    summed = summed_dims(sig)
+    points = math.prod(local[d] for d in sig.mesh if d not in summed)
+    if not summed:
+        return sig.flops_per_point * points
+    return (points + wave_elements) * (math.prod(local[d] for d in summed) + pipeline_depth) * sig.flops_per_point
 
 
 def _largest(sizes: Sequence[sympy.Expr]) -> sympy.Expr:
@@ -99,9 +122,9 @@ class OperatorCosts:
     forward_flops: Array
 
 
-_FLOPS = s.symbol("W", "FLOP", "floating-point operations on one device", "W")
+_FLOPS = s.symbol("W", "FLOP", "floating-point operations that one device pays for", "W")
 _BYTES = s.symbol("Q", "B", "bytes that an operator reads and writes", "Q", nonnegative=True)
-_DEVICE = (s.F_cube, s.F_cube32, s.eta_cube, s.B_hbm, s.eta_hbm, s.t_op)
+_DEVICE = (s.F_cube, s.F_cube32, s.eta_cube, s.eta_att, s.B_hbm, s.eta_hbm, s.t_op)
 
 
 def evaluate(
@@ -136,11 +159,13 @@ def work(
     nothing = np.zeros(shape)
     if sig.unit is Unit.NONE:
         return OperatorCosts(nothing, nothing, nothing)
-    flops = nothing
+    flops = paid = nothing
     if sig.unit is Unit.CUBE:
         flops = sig.flops_per_point * np.prod([np.broadcast_to(n, shape) for n in local.values()], axis=0)
+        paid = nothing + paid_flops(sig, local, cluster.device.wave_elements, cluster.device.pipeline_depth)
     traffic = nothing + sum(inputs_B) + sum(outputs_B)
-    forward = _roofline(flops, traffic, op.inputs[0].dtype if op.inputs else "", cluster)
+    fused = sig.unit is Unit.CUBE and not summed_dims(sig)
+    forward = roofline(paid, traffic, op.inputs[0].dtype if op.inputs else "", cluster, fused)
     if sig.unit is Unit.CUBE:
         return OperatorCosts(forward, products * forward, flops)
     if not products or op.type in PASSED_ON:
@@ -148,7 +173,7 @@ def work(
     kept = [inputs_B[i] for i in sig.keeps_inputs] + [outputs_B[i] for i in sig.keeps_outputs if i < len(outputs_B)]
     largest = np.max(np.broadcast_arrays(*inputs_B), axis=0) if inputs_B else nothing
     back = nothing + sum(kept) + (outputs_B[0] if outputs_B else 0.0) + products * largest
-    return OperatorCosts(forward, _roofline(nothing, back, "", cluster), nothing)
+    return OperatorCosts(forward, roofline(nothing, back, "", cluster), nothing)
 
 
 def _slice_B(tensor: TensorType, dims: Dims, degrees: Mapping[str, Array]) -> Array | float:
@@ -160,15 +185,15 @@ def _slice_B(tensor: TensorType, dims: Dims, degrees: Mapping[str, Array]) -> Ar
     return size
 
 
-def _roofline(flops: Array, bytes_: Array, dtype: str, cluster: Cluster) -> Array:
-    """Seconds of work of so many FLOPs and bytes."""
+def roofline(paid: Array, bytes_: Array, dtype: str, cluster: Cluster, fused: bool = False) -> Array:
+    """Seconds of work that pays for so many FLOPs (of fused attention if `fused`) and moves so many bytes."""
     device = {symbol.name: cluster.values[symbol] for symbol in _DEVICE}
-    seconds: Array = _compiled_roofline(dtype == "float32")(W=flops, Q=bytes_, **device)
+    seconds: Array = _compiled_roofline(dtype == "float32", fused)(W=paid, Q=bytes_, **device)
     return seconds
 
 
-@lru_cache(maxsize=2)
-def _compiled_roofline(in_float32: bool) -> Compiled:
-    peak = s.F_cube32 if in_float32 else s.F_cube
-    expression = sympy.Max(_FLOPS / (s.eta_cube * peak), _BYTES / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
+@lru_cache(maxsize=4)
+def _compiled_roofline(in_float32: bool, fused: bool) -> Compiled:
+    peak = (s.eta_att if fused else s.eta_cube) * (s.F_cube32 if in_float32 else s.F_cube)
+    expression = sympy.Max(_FLOPS / peak, _BYTES / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
     return compile_expression(expression, [_FLOPS, _BYTES, *_DEVICE])

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from ms_symtensor.cluster.collective_time import collective_time_s
-from ms_symtensor.cluster.load import _FOLDER, known_clusters, load
+from ms_symtensor.cluster.load import _FOLDER, content_of, known_clusters, load
 from ms_symtensor.cluster.topology import LevelKind
 from ms_symtensor.errors import InputError
 
@@ -19,7 +19,10 @@ def write(tmp_path, content):
 
 
 def test_known_clusters_load():
-    assert known_clusters() == ("ascend910a", "atlas_800t_a2", "atlas_800t_a3", "cloudmatrix384")
+    assert known_clusters() == (
+        "a100_80g", "ascend910a", "atlas_800t_a2", "atlas_800t_a2_910b1", "atlas_800t_a2_910b3", "atlas_800t_a2_910b4",
+        "atlas_800t_a3", "b200", "cloudmatrix384", "h100_80g",
+    )  # fmt: skip
     for name in known_clusters():
         cluster = load(name)
         assert cluster.name == name
@@ -29,7 +32,7 @@ def test_known_clusters_load():
 
 @pytest.mark.parametrize("name", known_clusters())
 def test_every_number_has_a_source_and_lies_in_its_range(name):
-    content = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text())
+    content = content_of(_FOLDER / f"{name}.yaml")
     sources = dict(load(name).sources)
     numbers = 0
     for place, entry in [
@@ -51,6 +54,23 @@ def test_every_number_has_a_source_and_lies_in_its_range(name):
     assert numbers == len(sources)
 
 
+def test_a_file_that_is_based_on_a_known_cluster(tmp_path):
+    ini = {"value": 300e12, "source": "measured here"}
+    cluster = load(write(tmp_path, {"based_on": "atlas_800t_a2", "name": "mine", "device": {"cube_peak_FLOPs": ini}}))
+    base = load("atlas_800t_a2")
+    assert cluster.name == "mine" and cluster.device.cube_peak_FLOPs == 300e12
+    assert cluster.levels == base.levels and cluster.device.l2_B == base.device.l2_B
+    assert dict(cluster.sources)["device.cube_peak_FLOPs"].text == "measured here"
+    with pytest.raises(InputError, match="based_on: expected one of a100_80g, .* found 'atlas'"):
+        load(write(tmp_path, {"based_on": "atlas"}))
+
+
+def test_the_variants_of_the_910b_differ_in_their_device_alone():
+    devices = [load(name).device for name in known_clusters() if name.startswith("atlas_800t_a2")]
+    assert len({d.cube_peak_FLOPs for d in devices}) == len(devices) == 4
+    assert len({load(name).levels for name in known_clusters() if name.startswith("atlas_800t_a2")}) == 1
+
+
 def test_a_users_file(tmp_path):
     cluster = load(write(tmp_path, A2))
     assert cluster == load("atlas_800t_a2") and hash(cluster) == hash(load("atlas_800t_a2"))
@@ -64,7 +84,7 @@ def test_a_users_file(tmp_path):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(InputError, match=r"unknown cluster 'atlas'; known: ascend910a, .*cloudmatrix384"):
+    with pytest.raises(InputError, match=r"unknown cluster 'atlas'; known: a100_80g, ascend910a, .*cloudmatrix384"):
         load("atlas")
 
 

@@ -23,7 +23,7 @@ def test_formulas_of_a_product_read_like_the_roofline():
     assert [plain(e) for e in found.inputs_B] == ["2·N_k·N_m/(c_k·c_m)", "2·N_k·N_n/(c_k·c_n)"]
     assert plain(found.forward_s) == (
         "t_op + max((2·N_k·N_m/(c_k·c_m) + 2·N_k·N_n/(c_k·c_n) + 2·N_m·N_n/(c_m·c_n))/(B_hbm·eta_hbm), "
-        "2.0·N_k·N_m·N_n/(F_cube·c_k·c_m·c_n·eta_cube))"
+        "2.0·(E_wave + N_m·N_n/(c_m·c_n))·(K_fill + N_k/c_k)/(F_cube·eta_cube))"
     )
     assert found.backward_s == 2 * found.forward_s
 

@@ -146,7 +146,8 @@ class Configuration:
     device_num is the product of data, model (tensor), context and pipeline parallelism; expert parallelism lies inside
     data x context parallelism, as in Megatron, or data x model, as in MindFormers. `interleave` chunks of blocks per stage.
     `optimizer_weight_shard_size` -1: over all copies. `layers_on_stage` empty: as evenly as they divide, the first stages
-    one more. `head_stage` holds final norm and head; -1: the last. ImpossibleError if a number is not positive or does not divide.
+    one more. `head_stage` holds final norm and head; -1: the last. ImpossibleError if something is not positive or does
+    not divide.
     """
 
     model: Transformer

@@ -21,6 +21,9 @@ program.settings.OptimizerLevel); "fsdp" is level 3 with gathers ahead of time.
 Precision = Literal["bfloat16", "float16", "float32", "float8"]
 
 
+ALL = -1  # every block
+
+
 class AttentionKernel(Enum):
     """How softmax(q k^T) v is computed, and so whether its seq x seq scores are kept for the backward pass."""
 
@@ -105,12 +108,14 @@ class Recomputation:
     """What is computed again in the backward pass.
 
     `blocks`: whole blocks on each stage; one number stands for all stages, ALL for every block of a stage.
-    `parts`: what is computed again in the other blocks. `shard_kept`: the kept inputs of recomputed blocks are cut over
-    the tensor-parallel ranks (Megatron's distribute-saved-activations, MindFormers' recompute_slice_activation).
+    `parts`: what is computed again in `part_blocks` of the other blocks of each stage (ALL: in each of them).
+    `shard_kept`: the kept inputs of recomputed blocks are cut over the tensor-parallel ranks (Megatron's
+    distribute-saved-activations, MindFormers' recompute_slice_activation).
     """
 
     blocks: tuple[int, ...] = (0,)
     parts: frozenset[Part] = frozenset()
+    part_blocks: int = ALL
     shard_kept: bool = False
 
     def on_stage(self, stage: int, blocks_of_stage: int) -> int:
@@ -119,7 +124,6 @@ class Recomputation:
         return blocks_of_stage if wanted == ALL else min(wanted, blocks_of_stage)
 
 
-ALL = -1
 NO_RECOMPUTATION = Recomputation()
 FULL_RECOMPUTATION = Recomputation(blocks=(ALL,))
 SELECTIVE_RECOMPUTATION = Recomputation(parts=frozenset({Part.ATTENTION_CORE}))

@@ -16,12 +16,14 @@ class Measurement:
 
     `step_time_s` may be in any unit that is the same for all rows of a group where the source gives no better.
     `fits` None: nobody knows whether it ran out of memory. `mfu`: model FLOPs utilisation, a fraction.
+    `stage`: the pipeline stage whose memory was measured; None: the largest of all.
     """
 
     step_time_s: float | None = None
     peak_memory_B: float | None = None
     fits: bool | None = None
     mfu: float | None = None
+    stage: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+"""ms_dryrun_memory_deepseek3.csv: peaks of MindSpore's dry runs of DeepSeek-V3 on 1,024 devices, of one pipeline stage each."""
+
+from ms_symtensor.cost.configuration import Bytes, Configuration, Experts, Transformer
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
+from ms_symtensor.validation.readers.common import devices_must_agree
+from ms_symtensor.validation.readers.families import family_of
+from ms_symtensor.validation.table import Row
+
+NAME = "ms_dryrun_memory_deepseek3"
+COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB", "stage_simulated")
+MIB = 1 << 20
+_FAMILY = family_of("deepseek-v3")
+BLOCKS = 61  # huggingface.co/deepseek-ai/DeepSeek-V3, config.json
+
+
+def deepseek_v3(blocks: int = BLOCKS) -> Transformer:
+    """DeepSeek-V3 with its first `blocks` blocks: huggingface.co/deepseek-ai/DeepSeek-V3, config.json."""
+    experts = Experts(
+        256, 8, 2048, shared_experts=_FAMILY.shared_experts, dense_blocks=min(_FAMILY.dense_blocks, blocks)
+    )
+    return Transformer(
+        7168, blocks, 128, 128, 18432, _FAMILY.vocab_size, head_dim=128, experts=experts,
+        latent_attention=_FAMILY.latent_attention, mtp_blocks=_FAMILY.mtp_blocks,
+    )  # fmt: skip
+
+
+def case(row: Row) -> Case:
+    """No recomputation, optimizer sharding, as many micro-batches as stages (the rule that the tool fills 1F1B by).
+
+    The peak is that of stage `stage_simulated`. Blocks and the multi-token prediction, 62 together, are spread evenly with
+    the shorter stages first (column layers_on_stage_upper: the simulated stages have the larger share).
+    """
+    if "deepseek" not in row.text("model").lower().replace("-", "") or "v3" not in row.text("model").lower():
+        raise UnusableRowError(f"the dimensions of {row.text('model')} are not known")
+    devices_must_agree(row)
+    stages = row.count("pp")
+    model = deepseek_v3()
+    each, more = divmod(model.num_layers + model.mtp_blocks, stages)
+    layers = [each + (stage >= stages - more) for stage in range(stages)]
+    layers[-1] -= model.mtp_blocks
+    configuration = Configuration(
+        model,
+        row.count("seq_len"),
+        data_parallel=row.count("dp"),
+        model_parallel=row.count("tp"),
+        sequence_parallel=row.count("tp") > 1,
+        expert_parallel=row.count("ep"),
+        pipeline_stages=stages,
+        micro_batch_size=row.count("micro_batch"),
+        micro_batch_num=stages,
+        layers_on_stage=tuple(layers),
+        optimizer_level=OptimizerLevel.LEVEL1,
+        bytes_per_parameter=Bytes(weight=4, master=0, gradient=4, states=8),
+        framework="mindspore",
+    )
+    stage = int(row.number("stage_simulated"))
+    if stage >= stages:
+        raise row.malformed("stage_simulated", f"is no stage of {stages}")
+    measured = Measurement(peak_memory_B=row.positive("dryrun_peak_MB") * MIB, stage=stage)
+    return Case(row.line, f"DeepSeek-V3|pp{stages}", configuration, measured)

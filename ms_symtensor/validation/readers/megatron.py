@@ -1,0 +1,107 @@
+"""Command-line options of Megatron-LM and MindSpeed, as tables list them: words, some with a value behind `=`."""
+
+import re
+from collections.abc import Mapping
+
+from ms_symtensor.cost.configuration import (
+    ALL,
+    FULL_RECOMPUTATION,
+    NO_RECOMPUTATION,
+    AttentionKernel,
+    Bytes,
+    Part,
+    Precision,
+    Recomputation,
+)
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.dataset import UnusableRowError
+
+Options = Mapping[str, str]
+
+# What changes a step so much that the row says nothing about the configuration alone.
+UNUSABLE = {
+    "lora-target-modules": "LoRA: most weights are frozen",
+    "swap-attention": "swap-attention: activations move to the host",
+    "tp-2d": "tensor parallelism in two dimensions",
+    "variable-seq-lengths": "variable-seq-lengths: the tokens of a step are not known",
+    "dsa": "sparse attention",
+}
+STAGES = {"dpo": "stage=dpo: two models in one step"}
+
+
+def options_of(*texts: str) -> Options:
+    """The options in `texts`; what has no value maps to ""."""
+    found = {}
+    for word in " ".join(texts).replace("|", " ").replace("\\", " ").split():
+        name, _, value = word.partition("=")
+        found[name] = value
+    return found
+
+
+def must_be_usable(options: Options) -> None:
+    """UnusableRowError, with the reason, for options that the cost model has no terms for."""
+    for name, reason in UNUSABLE.items():
+        if name in options:
+            raise UnusableRowError(reason)
+    if options.get("stage") in STAGES:
+        raise UnusableRowError(STAGES[options["stage"]])
+
+
+def recomputation(options: Options, interleave: int = 1) -> Recomputation:
+    """--recompute-*: whole blocks of each virtual stage (or of each stage, with enable-recompute-layers-per-pp-rank)."""
+    shard_kept = "distribute-saved-activations" in options
+    if "recompute-activation-function" in options:
+        blocks = options.get("recompute-activation-function-num-layers") or str(ALL)
+        parts = frozenset({Part.ACTIVATION_FUNCTION} | ({Part.NORM} if "recompute-norm" in options else set()))
+        return Recomputation(parts=parts, part_blocks=_number(blocks))
+    if options.get("recompute-granularity") == "selective" or "recompute-activations" in options:
+        return Recomputation(parts=frozenset({Part.ATTENTION_CORE}))
+    method = options.get("recompute-method", "")
+    if method == "block" and "recompute-num-layers" in options:
+        chunks = 1 if "enable-recompute-layers-per-pp-rank" in options else interleave
+        return Recomputation(blocks=(_number(options["recompute-num-layers"]) * chunks,), shard_kept=shard_kept)
+    if method == "custom" or options.get("checkpoint-policy") == "custom":
+        raise UnusableRowError("a custom policy of recomputation")
+    if method or "checkpoint-activations" in options or options.get("recompute-granularity") == "full":
+        return Recomputation(blocks=FULL_RECOMPUTATION.blocks, shard_kept=shard_kept)
+    return NO_RECOMPUTATION
+
+
+def layers_on_stage(options: Options) -> tuple[int, ...]:
+    """--num-layer-list=1,2,2,1."""
+    if "num-layer-list" not in options:
+        return ()
+    if not re.fullmatch(r"\d+(,\d+)*", options["num-layer-list"]):
+        raise UnusableRowError("num-layer-list without its numbers")
+    return tuple(map(int, options["num-layer-list"].split(",")))
+
+
+def optimizer_level(options: Options) -> OptimizerLevel:
+    """--use-distributed-optimizer: master weights and states are shared, weights and gradients are not."""
+    return OptimizerLevel.LEVEL1 if "use-distributed-optimizer" in options else OptimizerLevel.NONE
+
+
+def attention(options: Options) -> AttentionKernel:
+    """--use-flash-attn, or Megatron's fused softmax."""
+    return AttentionKernel.FLASH if "use-flash-attn" in options else AttentionKernel.FUSED_SOFTMAX
+
+
+def precision(options: Options) -> Precision:
+    """--bf16 or --fp16; bfloat16 if neither is there."""
+    return "float16" if "fp16" in options else "bfloat16"
+
+
+def bytes_per_parameter(options: Options) -> Bytes:
+    """--reuse-fp32-param: the upper half of the master weight is the weight, so both take four bytes together."""
+    return Bytes(weight=2, master=2) if "reuse-fp32-param" in options else Bytes()
+
+
+def imbalance(options: Options) -> float:
+    """--moe-expert-capacity-factor: the share of its tokens that an expert takes at most."""
+    return min(1.0, float(options["moe-expert-capacity-factor"])) if "moe-expert-capacity-factor" in options else 1.0
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch(r"-?\d+", text):
+        raise UnusableRowError(f"a number of layers that is none: {text!r}")
+    return int(text)

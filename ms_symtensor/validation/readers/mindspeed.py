@@ -1,0 +1,66 @@
+"""st_baselines.csv: step time and memory per rank of MindSpeed-LLM's tests on Ascend (github.com/Ascend/MindSpeed-LLM)."""
+
+from ms_symtensor.cost.configuration import Configuration
+from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
+from ms_symtensor.validation.readers import megatron
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.readers.models import transformer_of
+from ms_symtensor.validation.table import Row
+
+NAME = "st_baselines"
+COLUMNS = (
+    "model_key", "name", "n_devices", "dp", "tp", "pp", "vpp", "ep", "cp", "mbs", "gbs", "seq", "hidden", "layers", "heads",
+    "kv", "ffn", "experts", "topk", "vocab", "recompute", "zero", "features", "step_ms", "tok_s_dev", "max_alloc_MB",
+    "check",
+)  # fmt: skip
+MIB = 1 << 20
+
+
+def case(row: Row) -> Case:
+    """Megatron's options decide; a row without step time and throughput still has its memory."""
+    if row.text("check") not in ("", "ok"):
+        raise UnusableRowError(row.text("check"))
+    options = megatron.options_of(row.text("recompute"), row.text("zero"), row.text("features"))
+    megatron.must_be_usable(options)
+    model = transformer_of(row, row.text("name"), "kv", megatron.imbalance(options))
+    devices_must_agree(row, "cp")
+    interleave = row.optional_count("vpp") or 1
+    configuration = Configuration(
+        model,
+        row.count("seq"),
+        data_parallel=row.count("dp"),
+        model_parallel=row.count("tp"),
+        sequence_parallel="sequence-parallel" in options and row.count("tp") > 1,
+        context_parallel=row.optional_count("cp") or 1,
+        expert_parallel=row.optional_count("ep") or 1,
+        pipeline_stages=row.count("pp"),
+        interleave=interleave,
+        micro_batch_size=row.count("mbs"),
+        micro_batch_num=micro_batches(row, row.count("dp") * row.count("mbs"), "gbs"),
+        layers_on_stage=megatron.layers_on_stage(options),
+        optimizer_level=megatron.optimizer_level(options),
+        recomputation=megatron.recomputation(options, interleave),
+        attention=megatron.attention(options),
+        fused_norm="use-fused-rmsnorm" in options,
+        precision=megatron.precision(options),
+        bytes_per_parameter=megatron.bytes_per_parameter(options),
+        overlap_gradients="overlap-grad-reduce" in options,
+        overlap_weights="overlap-param-gather" in options,
+    )
+    memory_MiB = row.optional_number("max_alloc_MB")
+    measured = Measurement(
+        step_time_s=_step_time_s(row, configuration),
+        peak_memory_B=memory_MiB * MIB if memory_MiB else None,
+        fits=True,
+    )
+    if measured.step_time_s is None and measured.peak_memory_B is None:
+        raise UnusableRowError("neither step time nor memory was measured")
+    return Case(row.line, row.text("model_key"), configuration, measured)
+
+
+def _step_time_s(row: Row, configuration: Configuration) -> float | None:
+    if row.text("step_ms"):
+        return row.positive("step_ms") / 1e3
+    if row.text("tok_s_dev"):
+        return configuration.tokens / (row.positive("tok_s_dev") * configuration.device_num)
+    return None

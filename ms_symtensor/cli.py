@@ -1,4 +1,4 @@
-"""The command `symtensor`: plan, verify, audit, explain, capture.
+"""The command `symtensor`: plan, verify, prove, audit, explain, capture.
 
 A mistake of the user is one line on the standard error stream and exit code 2; a check that fails is exit code 1.
 """
@@ -83,6 +83,19 @@ def _verify(chosen: argparse.Namespace) -> int:
     verdict = verify(load(chosen.directory), load_graph(chosen.directory), chosen.rank)
     _show(chosen, verdict_json(verdict), verdict_text(verdict))
     return 0 if verdict.passed else 1
+
+
+def _prove(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.bridge.load_network import load_factory
+    from ms_symtensor.bridge.proof.prove import prove_by_hand
+    from ms_symtensor.report.proof_report import proof_json, proof_text
+
+    _require_positive("--device-num", chosen.device_num)
+    _require_positive("--time-limit", chosen.time_limit)
+    cell, inputs = load_factory(chosen.target)
+    found = prove_by_hand(cell, inputs, chosen.device_num, chosen.time_limit)
+    _show(chosen, proof_json(found), proof_text(found))
+    return 0 if found.equal else 1
 
 
 def _audit(chosen: argparse.Namespace) -> int:
@@ -177,6 +190,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_rank(verify)
     _add_json(verify)
     verify.set_defaults(run=_verify)
+
+    prove = commands.add_parser(
+        "prove", help="run every rank's program here, and compare loss and gradients with one process"
+    )
+    prove.add_argument("target", metavar="file.py:factory", help="a function that returns (cell, inputs)")
+    prove.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    prove.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="S", help="seconds for the processes (default: %(default)g)"
+    )
+    _add_json(prove)
+    prove.set_defaults(run=_prove)
 
     audit = commands.add_parser(
         "audit", help="what hand-written shard() calls cost, and whether they train what is meant"

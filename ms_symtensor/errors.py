@@ -23,3 +23,7 @@ class InfeasibleError(SymTensorError):
 
 class CompilerError(SymTensorError):
     """MindSpore's compiler is missing, cannot be driven on this machine, or rejected the program."""
+
+
+class ExecutionError(SymTensorError):
+    """A compiled program could not be executed on this machine, so that nothing is known about its results."""

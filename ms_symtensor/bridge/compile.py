@@ -82,6 +82,22 @@ class CompiledProgram:
         return dict(self.graph.inputs)
 
 
+@dataclass(frozen=True)
+class CompiledModel:
+    """What MindSpore wrote for one rank: `proto` (a `mind_ir_pb2.ModelProto`), and the layouts of parameters and inputs.
+
+    `cluster` knows the ranks of every communication group in it.
+    """
+
+    proto: Any
+    raw_layouts: dict[str, tuple]
+    cluster: Cluster
+
+    def layout(self, name: str, slice_type: TensorType) -> ParameterLayout:
+        """The layout of parameter or input `name`, of which the program holds `slice_type`."""
+        return _layout(name, self.raw_layouts[name], slice_type, self.cluster)
+
+
 def compile_rank(
     cell: Any,
     *inputs: Any,
@@ -99,22 +115,11 @@ def compile_rank(
     and the cell are afterwards as before. CompilerError where MindSpore rejects the program.
     """
     config = parallel or ParallelConfig()
-    mindspore = import_mindspore()
     start = time.perf_counter()
-    with ExitStack() as stack:
-        cluster = stack.enter_context(ascend_compiler(device_num, rank))
-        stack.enter_context(parallel_context(device_num, rank, config))
-        if inline_blocks:
-            stack.enter_context(without_lazy_inline(cell))
-        try:
-            model, layouts = front_end(cell, inputs, "compile")
-        except CompilerError as error:
-            if config.enable_parallel_optimizer and config.optimizer_level == "level3" and has_lazy_inline(cell):
-                raise CompilerError(
-                    f"{error}; MindSpore does not combine optimizer_level level3 with @lazy_inline"
-                ) from error
-            raise
-    graph = read_graph(model)
+    compiled = compile_model(
+        cell, *inputs, device_num=device_num, rank=rank, parallel=config, inline_blocks=inline_blocks
+    )
+    graph = read_graph(compiled.proto)
     types = dict(graph.parameters)
     return CompiledProgram(
         graph=graph,
@@ -122,14 +127,33 @@ def compile_rank(
         rank=rank,
         config=config,
         layouts=tuple(
-            _layout(p.name, layouts[p.name], types[p.name], cluster)
+            compiled.layout(p.name, types[p.name])
             for p in cell.get_parameters()
-            if p.name in layouts and p.name in types
+            if p.name in compiled.raw_layouts and p.name in types
         ),
-        groups=dict(cluster.groups),
+        groups=dict(compiled.cluster.groups),
         seconds=time.perf_counter() - start,
-        mindspore=mindspore.__version__,
+        mindspore=import_mindspore().__version__,
     )
+
+
+def compile_model(
+    cell: Any, *inputs: Any, device_num: int, rank: int, parallel: ParallelConfig, inline_blocks: bool = False
+) -> CompiledModel:
+    """The program of `compile_rank` as MindSpore writes it."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ascend_compiler(device_num, rank))
+        stack.enter_context(parallel_context(device_num, rank, parallel))
+        if inline_blocks:
+            stack.enter_context(without_lazy_inline(cell))
+        try:
+            return CompiledModel(*front_end(cell, inputs, "compile"), cluster)
+        except CompilerError as error:
+            if parallel.enable_parallel_optimizer and parallel.optimizer_level == "level3" and has_lazy_inline(cell):
+                raise CompilerError(
+                    f"{error}; MindSpore does not combine optimizer_level level3 with @lazy_inline"
+                ) from error
+            raise
 
 
 def _layout(name: str, raw: tuple, slice_type: TensorType, cluster: Cluster) -> ParameterLayout:

@@ -1,0 +1,117 @@
+"""The programs of a proof: one per rank from MindSpore's parallel compiler, and one of the whole network."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ms_symtensor.bridge.compile import CompiledModel, ParameterLayout, compile_model
+from ms_symtensor.bridge.host import WORLD_GROUP, import_mindspore
+from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.proof.float32 import to_float32
+from ms_symtensor.bridge.proof.substitution import Group, Substituter
+from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.errors import CompilerError
+from ms_symtensor.tensor.graph import TensorType
+
+_CPU_WORLD_GROUP = "mccl_world_group"
+_STAND_ALONE = ParallelConfig(parallel_mode="stand_alone", dataset_strategy="data_parallel")
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program that MindSpore's CPU backend can load: `mindir` is its file's content.
+
+    `inputs` and `parameters` are what this rank is given of them, in the program's order; `layouts` says which slices
+    these are (what is not in it is whole). `groups` maps communication groups to global ranks.
+    """
+
+    rank: int
+    mindir: bytes
+    inputs: tuple[tuple[str, TensorType], ...]
+    parameters: tuple[tuple[str, TensorType], ...]
+    layouts: Mapping[str, ParameterLayout]
+    groups: Mapping[str, tuple[int, ...]]
+
+
+def compile_reference(cell: Any, inputs: Sequence[Any], substituter: Substituter, optimizer: Any = None) -> Executable:
+    """The training step of `cell` on one device. Strategies that its primitives carry do not count there."""
+    return next(_compile(cell, inputs, 1, _STAND_ALONE, substituter, optimizer))
+
+
+def compile_ranks(
+    cell: Any,
+    inputs: Sequence[Any],
+    device_num: int,
+    parallel: ParallelConfig,
+    substituter: Substituter,
+    optimizer: Any = None,
+) -> Iterator[Executable]:
+    """The training step of `cell`, whose primitives carry their strategies, for every rank of `device_num` devices.
+
+    CompilerError if MindSpore rejects it, or where an operator has no definition that a CPU could execute.
+    """
+    return _compile(cell, inputs, device_num, parallel, substituter, optimizer)
+
+
+def _compile(
+    cell: Any,
+    inputs: Sequence[Any],
+    device_num: int,
+    parallel: ParallelConfig,
+    substituter: Substituter,
+    optimizer: Any,
+) -> Iterator[Executable]:
+    mindspore = import_mindspore()
+    sens = mindspore.Tensor(numpy.ones((), numpy.float32))
+    step = training_cell(cell, optimizer)
+    for rank in range(device_num):
+        compiled = compile_model(
+            step, *inputs, sens, device_num=device_num, rank=rank, parallel=parallel, inline_blocks=True
+        )
+        yield _executable(compiled, rank, substituter)
+
+
+def _executable(compiled: CompiledModel, rank: int, substituter: Substituter) -> Executable:
+    model, cluster = compiled.proto, compiled.cluster
+    to_float32(model)
+
+    def group_of(name: str) -> Group:
+        ranks = cluster.ranks(name)
+        return Group(len(ranks), ranks.index(rank))
+
+    substituter.substitute(model, group_of, rank)
+    values = ValueReader()
+    prefix = f"{model.graph.name}:"
+    inputs = tuple((proto.name.removeprefix(prefix), values.input_types(proto)[0]) for proto in model.graph.input)
+    parameters = tuple((proto.name.removeprefix(prefix), values.tensor(proto)) for proto in model.graph.parameter)
+    layouts = {n: compiled.layout(n, t) for n, t in (*inputs, *parameters) if n in compiled.raw_layouts}
+    for name, kind in (*inputs, *parameters):
+        if name in layouts and slice_shape(layouts[name]) != kind.shape:
+            raise CompilerError(
+                f"rank {rank} holds {kind} of {name}, but its layout says {slice_shape(layouts[name])}: this cannot be proved"
+            )
+    groups = {name: cluster.ranks(name) for name in _rename_groups(model)}
+    return Executable(rank, model.SerializeToString(), inputs, parameters, layouts, groups)
+
+
+def slice_shape(layout: ParameterLayout) -> tuple[int, ...]:
+    """The shape of a rank's slice, the optimizer's cut included."""
+    shape = layout.layout.slice_shape
+    return (shape[0] // len(layout.optimizer_shard_ranks), *shape[1:]) if layout.optimizer_shard_ranks else shape
+
+
+def _rename_groups(model: Any) -> list[str]:
+    """The groups in `model` that are not the world; the world's name becomes that of the CPU's communication library."""
+    found = set()
+    for primitive in model.primitives:
+        for attribute in primitive.attribute:
+            if attribute.name == "group" and attribute.s:
+                name = attribute.s.decode()
+                if name == WORLD_GROUP:
+                    attribute.s = _CPU_WORLD_GROUP.encode()
+                else:
+                    found.add(name)
+    return sorted(found)

@@ -1,0 +1,181 @@
+"""Operators of a program, in MindSpore's protobuf, replaced by functions that define them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.tensor.graph import Attribute, Constant, TensorType
+
+_REFERENCE = "REF::"
+Operand = TensorType | Constant | None
+"""A tensor's type, a constant (of a tensor: its type), or None for a tuple and for what has no value."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One use of an operator: `name` is its full name in the network."""
+
+    name: str
+    type: str
+    operands: tuple[Operand, ...]
+    outputs: tuple[TensorType, ...]
+    attributes: Mapping[str, Attribute]
+
+    def constant(self, position: int) -> Attribute:
+        """The value of a constant operand (positions from the end are negative); None where there is none."""
+        operand = self.operands[position]
+        return operand.value if isinstance(operand, Constant) else None
+
+    def tensor(self, position: int) -> TensorType:
+        operand = self.operands[position]
+        if isinstance(operand, Constant) and operand.tensor is not None:
+            return operand.tensor
+        assert isinstance(operand, TensorType), f"{self.name}: operand {position} is no tensor"
+        return operand
+
+    def is_tensor(self, position: int) -> bool:
+        operand = self.operands[position]
+        return isinstance(operand, TensorType) or (isinstance(operand, Constant) and operand.tensor is not None)
+
+
+SUM = "AllReduce"
+"""The step of a replacement that is a sum over the ranks of the operator's group."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A function (a `mind_ir_pb2.ModelProto`) or SUM; `output` is the type of the one tensor that it gives on."""
+
+    function: Any
+    output: TensorType
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What stands for a call: the first of `steps` takes these of its operands, each further one what the last gave."""
+
+    operands: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+def replace_calls(model: Any, find: Callable[[Call], Replacement | None]) -> None:
+    """In `model` (a `mind_ir_pb2.ModelProto`), replace every call for which `find` has a replacement, in place."""
+    splicer = _Splicer(model, find)
+    for graph in (model.graph, *list(model.functions)):
+        splicer.rewrite(graph)
+
+
+class _Splicer:
+    def __init__(self, model: Any, find: Callable[[Call], Replacement | None]) -> None:
+        self._model, self._find = model, find
+        self._values = ValueReader()
+        self._primitives = {primitive.name: primitive for primitive in model.primitives}
+        self._attributes = {p.name: {a.name: self._values.attribute(a) for a in p.attribute} for p in model.primitives}
+        self._operands: dict[str, Operand] = {}
+        self._functions: dict[int, str] = {}
+        self._sums: dict[str, str] = {}
+        for graph in (model.graph, *model.functions):
+            self._operands |= dict(self._types(graph))
+
+    def rewrite(self, graph: Any) -> None:
+        nodes = []
+        for node in graph.node:
+            primitive = self._primitives.get(node.op_type.removeprefix(_REFERENCE))
+            found = None if primitive is None else self._find(self._call(node, primitive))
+            if found is not None:
+                nodes += self._replaced(node, primitive, found)
+            else:
+                nodes.append(node)
+        kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(kept)
+
+    def _types(self, graph: Any) -> Iterator[tuple[str, Operand]]:
+        for proto in graph.input:
+            types = self._values.input_types(proto)
+            yield proto.name, types[0] if len(types) == 1 else None
+        for proto in graph.parameter:
+            yield proto.name, self._values.tensor(proto)
+        for node in graph.node:
+            if node.op_type == "Constant":
+                source = self._values.constant(node.attribute[0])
+                yield node.output[0], source if isinstance(source, Constant) else None
+            else:
+                types = self._outputs(node)
+                yield node.output[0], types[0] if len(types) == 1 else None
+
+    def _outputs(self, node: Any) -> tuple[TensorType, ...]:
+        return next((self._values.types(a) for a in node.attribute if a.name == "shape"), ())
+
+    def _call(self, node: Any, primitive: Any) -> Call:
+        operands = tuple(self._operands.get(name) for name in node.input)
+        name = node.domain or node.name
+        return Call(name, primitive.op_type, operands, self._outputs(node), self._attributes[primitive.name])
+
+    def _replaced(self, node: Any, primitive: Any, found: Replacement) -> list[Any]:
+        nodes = []
+        given = [node.input[i] for i in found.operands]
+        for number, step in enumerate(found.steps, 1):
+            made = type(node)()
+            made.CopyFrom(node)
+            if number < len(found.steps):
+                made.name = made.output[0] = f"{node.output[0]}_step{number}"
+                _set_shape(made, step.output)
+            callee = self._sum(primitive) if step.function is SUM else self._function(step.function)
+            made.op_type = _REFERENCE + callee
+            del made.input[:]
+            made.input.extend(given)
+            given = [made.output[0]]
+            nodes.append(made)
+        return nodes
+
+    def _sum(self, primitive: Any) -> str:
+        """The name of an AllReduce over the group of `primitive`."""
+        if primitive.name not in self._sums:
+            made = self._model.primitives.add()
+            made.CopyFrom(primitive)
+            made.name, made.op_type = f"{primitive.name}_{SUM}", SUM
+            reduction = next((a for a in made.attribute if a.name == "op"), None)
+            if reduction is None:
+                reduction = made.attribute.add()
+                reduction.name, reduction.type = "op", reduction.AttributeType.Value("STRING")
+            reduction.s = b"sum"
+            self._sums[primitive.name] = made.name
+        return self._sums[primitive.name]
+
+    def _function(self, function: Any) -> str:
+        """The name under which `function` has been added to the model."""
+        if id(function) not in self._functions:
+            self._functions[id(function)] = self._add(function, f"symtensor{len(self._functions)}_")
+        return self._functions[id(function)]
+
+    def _add(self, function: Any, prefix: str) -> str:
+        own = {f.name for f in function.functions} | {p.name for p in function.primitives}
+        for primitive in function.primitives:
+            copy = self._model.primitives.add()
+            copy.CopyFrom(primitive)
+            copy.name = prefix + copy.name
+        for graph in (function.graph, *function.functions):
+            copy = self._model.functions.add()
+            copy.CopyFrom(graph)
+            copy.name = prefix + copy.name
+            for proto in (*copy.input, *copy.output):
+                proto.name = prefix + proto.name
+            for node in copy.node:
+                node.name = prefix + node.name
+                for names in (node.input, node.output):
+                    renamed = [prefix + name for name in names]
+                    del names[:]
+                    names.extend(renamed)
+                callee = node.op_type.removeprefix(_REFERENCE)
+                if callee in own:
+                    node.op_type = node.op_type.replace(callee, prefix + callee)
+        return str(prefix + function.graph.name)
+
+
+def _set_shape(node: Any, kind: TensorType) -> None:
+    shape = next(a for a in node.attribute if a.name == "shape")
+    (tensor,) = shape.tensors
+    del tensor.dims[:]
+    tensor.dims.extend(kind.shape)

@@ -1,0 +1,206 @@
+"""The one place for operators that MindSpore's CPU lacks: each is replaced by its definition, and named in the output."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ms_symtensor.bridge.executor import front_end
+from ms_symtensor.bridge.host import WORLD_GROUP, import_mindspore
+from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.bridge.parallel_context import stand_alone_context
+from ms_symtensor.bridge.proof.splice import SUM, Call, Replacement, Step, replace_calls
+from ms_symtensor.errors import ExecutionError
+from ms_symtensor.tensor.graph import TensorType
+
+_ATTENTION_LAYOUTS = {0: "BSH", 1: "BNSD", 2: "SBH", 3: "BSND"}  # MindSpore's numbers; TND (4) has no fixed shapes
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks of a communication group, as seen by one of them: its place among them."""
+
+    size: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Function:
+    """A class of cells in `definitions` with its arguments (`inner`: a cell that it takes as its first one)."""
+
+    cell: str
+    arguments: tuple[Any, ...] = ()
+    inner: "Function | None" = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What stands for a call: functions and sums over the ranks, one after the other; the first takes `operands`."""
+
+    operands: tuple[int, ...]
+    steps: tuple[Function | str, ...]
+
+
+GroupOf = Callable[[str], Group]
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """How an operator is defined (None: this call can stay), and in words."""
+
+    described: str
+    define: Callable[[Call, GroupOf], Definition | None]
+
+
+def _group(call: Call, group_of: GroupOf) -> Group:
+    return group_of(str(call.attributes["group"]))
+
+
+def _reduce_scatter(call: Call, group_of: GroupOf) -> Definition:
+    group = _group(call, group_of)
+    return Definition((0,), (SUM, Function("Slice", (group.size, group.position))))
+
+
+def _all_gather(call: Call, group_of: GroupOf) -> Definition | None:
+    if call.attributes["group"] == WORLD_GROUP:
+        return None
+    group = _group(call, group_of)
+    return Definition((0,), (Function("Place", (group.size, group.position)), SUM))
+
+
+def _all_to_all(call: Call, group_of: GroupOf) -> Definition:
+    group = _group(call, group_of)
+    slices = Function(
+        "AllToAllSlices", (group.size, group.position, *(call.attributes[d] for d in ("split_dim", "concat_dim")))
+    )
+    return Definition((0,), (Function("Place", (group.size, group.position)), SUM, slices))
+
+
+def _rms_norm(call: Call, _: GroupOf) -> Definition:
+    return Definition((0, 1), (Function("RmsNorm", (call.constant(2),)),))
+
+
+def _flash_attention(call: Call, _: GroupOf) -> Definition:
+    # query, key, value, real_shift, drop_mask, padding_mask, attn_mask, prefix, actual_seq_qlen, actual_seq_kvlen, ...
+    return _attention(call, unread=(3, 4, 5, 7, 8, 9), mask=6)
+
+
+def _flash_attention_gradient(call: Call, _: GroupOf) -> Definition:
+    # query, key, value, dy, pse_shift, drop_mask, padding_mask, attn_mask, four results, prefix, two lengths, ...
+    forward = _attention(call, unread=(4, 5, 6, 12, 13, 14), mask=7)
+    operands, (function,) = forward.operands, forward.steps
+    assert isinstance(function, Function)
+    return Definition((0, 1, 2, 3, *operands[3:]), (Function("FlashAttentionGradient", inner=function),))
+
+
+def _attention(call: Call, unread: tuple[int, ...], mask: int) -> Definition:
+    heads, keep, scale, before, after, _, layout, sparse_mode = (call.constant(i) for i in range(-8, 0))
+    from ms_symtensor.bridge.proof.definitions import SPARSE_MODES
+
+    if layout not in _ATTENTION_LAYOUTS or sparse_mode not in SPARSE_MODES or keep != 1.0:
+        raise ExecutionError(
+            f"{call.name} ({call.type}) with input layout {layout}, sparse mode {sparse_mode}, keep_prob {keep} has no definition"
+        )
+    if any(call.is_tensor(i) for i in unread):
+        raise ExecutionError(f"{call.name} ({call.type}) with shifts, prefixes or lengths has no definition")
+    reads_mask = call.is_tensor(mask) and sparse_mode == 0
+    arguments = _ATTENTION_LAYOUTS[int(layout)], heads, scale, sparse_mode, before, after, reads_mask
+    return Definition((0, 1, 2, *((mask,) if reads_mask else ())), (Function("FlashAttention", arguments),))
+
+
+def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
+    return lambda call, _: Definition(operands, (Function(cell),))
+
+
+SUBSTITUTES: Mapping[str, Substitute] = {
+    "ReduceScatter": Substitute("AllReduce and slice", _reduce_scatter),
+    "AllGather": Substitute("AllReduce of the slices among zeros", _all_gather),
+    "AlltoAll": Substitute("AllGather (as above) and slices", _all_to_all),
+    "FlashAttentionScore": Substitute("softmax(q k^T) v from plain operators", _flash_attention),
+    "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
+    "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
+    "RmsNormGrad": Substitute("its derivative", _plain("RmsNormGradient", 0, 1, 2, 3)),
+}
+"""By operator type. Whatever is not here runs as it is, or is reported as missing on a CPU."""
+
+
+class Substituter:
+    """Replaces operators in programs; functions are compiled once for calls that are alike."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple, Any] = {}
+        self._used: dict[str, str] = {}
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """What was replaced so far: `"ReduceScatter: AllReduce and slice"`, in alphabetical order."""
+        return tuple(f"{kind}: {self._used[kind]}" for kind in sorted(self._used))
+
+    def substitute(self, model: Any, group_of: Callable[[str], Group], rank: int) -> None:
+        """Replace in `model`, the program of `rank`, in place.
+
+        ExecutionError, naming the operator and the rank, where its definition does not cover it.
+        """
+
+        def find(call: Call) -> Replacement | None:
+            if call.type not in SUBSTITUTES:
+                return None
+            substitute = SUBSTITUTES[call.type]
+            try:
+                definition = substitute.define(call, group_of)
+            except ExecutionError as error:
+                raise ExecutionError(f"rank {rank} cannot be executed on a CPU: {error}") from error
+            if definition is None:
+                return None
+            self._used[call.type] = substitute.described
+            return self._replacement(call, definition)
+
+        replace_calls(model, find)
+
+    def _replacement(self, call: Call, definition: Definition) -> Replacement:
+        types = tuple(call.tensor(i) for i in definition.operands)
+        steps = []
+        for step in definition.steps:
+            if isinstance(step, Function):
+                model = self._compiled(step, types)
+                found = ValueReader().types(model.graph.output[0].attr_info) or (
+                    ValueReader().tensor(model.graph.output[0].tensor[0]),
+                )
+                types = found[:1]
+            steps.append(Step(model if isinstance(step, Function) else SUM, types[0]))
+        return Replacement(definition.operands, tuple(steps))
+
+    def _compiled(self, function: Function, types: tuple[TensorType, ...]) -> Any:
+        key = function, types
+        if key not in self._functions:
+            self._functions[key] = _compile(function, types)
+        return self._functions[key]
+
+
+def _compile(function: Function, types: tuple[TensorType, ...]) -> Any:
+    mindspore = import_mindspore()
+    from mindspore import context
+    from mindspore.common.initializer import Zero
+
+    inputs = [mindspore.Tensor(shape=t.shape, dtype=getattr(mindspore, t.dtype), init=Zero()) for t in types]
+    mode = context.get_context("mode")
+    with stand_alone_context():
+        context.set_context(mode=context.GRAPH_MODE)
+        try:
+            model, _ = front_end(_cell(function, types), inputs, "definition")
+        finally:
+            context.set_context(mode=mode)
+    return model
+
+
+def _cell(function: Function, types: tuple[TensorType, ...]) -> Any:
+    from ms_symtensor.bridge.proof import definitions
+
+    kind = getattr(definitions, function.cell)
+    if function.inner is not None:
+        return kind(_cell(function.inner, types), *function.arguments)
+    if function.cell == "FlashAttention":
+        layout, heads, scale, sparse_mode, before, after, reads_mask = function.arguments
+        dim = layout.index("S")
+        seen = definitions.visible(types[0].shape[dim], types[1].shape[dim], sparse_mode, before, after)
+        return kind(layout, heads, scale, seen, reads_mask)
+    return kind(*function.arguments)

@@ -1,0 +1,51 @@
+"""What a proof found, for people and for programs."""
+
+from typing import Any
+
+from ms_symtensor.bridge.proof.comparison import TOLERANCE
+from ms_symtensor.bridge.proof.prove import Proof
+from ms_symtensor.report.text import seconds, table
+
+SHOWN = 20
+"""Wrong parameters that are printed."""
+
+
+def proof_json(proof: Proof) -> dict[str, Any]:
+    """The proof by the keys that `symtensor prove --json` promises; errors that are not finite are None."""
+    return {
+        "equal": proof.equal,
+        "ranks": proof.ranks,
+        "loss_rel_error": _finite(proof.loss_rel_error),
+        "grad_rel_error_max": _finite(proof.worst.error),
+        "worst_parameter": proof.worst.name,
+        "parameters_checked": len(proof.parameters),
+        "substitutions": list(proof.substitutions),
+        "reduction": {name: list(sizes) for name, sizes in proof.reduction.items()},
+        "seconds": proof.seconds,
+    }
+
+
+def proof_text(proof: Proof) -> str:
+    """The proof in a few lines."""
+    rows = [
+        ("loss", f"relative error {proof.loss_rel_error:.1e}"),
+        (
+            "gradients",
+            f"{len(proof.parameters)} parameters, relative error at most {proof.worst.error:.1e} ({proof.worst.name})",
+        ),
+    ]
+    rows += [("reduced", ", ".join(f"{name} {a} to {b}" for name, (a, b) in proof.reduction.items()))] * bool(
+        proof.reduction
+    )
+    rows += [("defined" if not i else "", text) for i, text in enumerate(proof.substitutions)]
+    lines = [f"{proof.ranks} processes, compared with one, in {seconds(proof.seconds)}", table(rows)]
+    lines += [
+        f"  WRONG {d.name}: relative error {d.error:.1e}, on ranks {', '.join(map(str, d.ranks))}"
+        for d in proof.wrong[:SHOWN]
+    ]
+    verdict = f"proved equal (relative error at most {TOLERANCE:g})" if proof.equal else "NOT EQUAL"
+    return "\n".join([*lines, f"  {verdict}"])
+
+
+def _finite(error: float) -> float | None:
+    return error if error < float("inf") else None

@@ -1,9 +1,10 @@
 """Carrying tensors between lists of layouts: what every way costs, and what two ways have in common."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +44,31 @@ class PairCost:
         return found
 
 
+_Item = TypeVar("_Item", bound=Hashable)
+
+
+class _Numbers(Generic[_Item]):
+    """Numbers for things, in the order in which they are met; what is looked up often is looked up by its number."""
+
+    def __init__(self) -> None:
+        self.items: list[_Item] = []
+        self._number: dict[_Item, int] = {}
+
+    def of(self, item: _Item) -> int:
+        number = self._number.setdefault(item, len(self.items))
+        if number == len(self.items):
+            self.items.append(item)
+        return number
+
+
 @dataclass(frozen=True)
 class _Way:
-    """One redistribution of a small tensor: its steps, the numbers of their beginnings and of a first AllGather.
+    """One redistribution of a small tensor: the numbers of its steps, of their beginnings and of a first AllGather.
 
     `first` is the position of that AllGather; `exists` is False where MindSpore finds no way.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[int, ...] = ()
     prefix: tuple[int, ...] = ()
     gather: int = -1
     first: int = -1
@@ -63,10 +81,14 @@ class Pairs:
     def __init__(self, pricer: Pricer, enable_alltoall: bool) -> None:
         self._pricer, self._enable_alltoall = pricer, enable_alltoall
         self._cache: dict[tuple, PairCost] = {}
-        self._prefixes: dict[tuple, int] = {}
-        self._gathers: dict[tuple, int] = {}
-        self._ways: dict[tuple, tuple[_Way, int]] = {}
-        self._seconds: dict[tuple, tuple[Array, Array, Array]] = {}
+        self._layouts = _Numbers[Layout]()
+        self._steps = _Numbers[Step]()
+        self._forms = _Numbers[tuple]()
+        self._prefixes = _Numbers[tuple]()
+        self._gathers = _Numbers[tuple]()
+        self._ways: dict[tuple[int, int], _Way] = {}
+        self._possible: dict[tuple[int, int], bool] = {}
+        self._seconds: dict[tuple[int, int, float, int], tuple[Array, Array, Array]] = {}
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
         """The costs for every pair, of a tensor whose size goes with the batch to the `power` 0 or 1."""
@@ -79,28 +101,23 @@ class Pairs:
         rows, row_of = _distinct(makers)
         columns, column_of = _distinct(readers)
         whole_B = float(math.prod(makers[0].shape)) * element_B
-        found = [self._way(plain_layout(a), plain_layout(b)) for a in rows for b in columns]
-        ways = [way for way, _ in found]
+        # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same
+        # kind, shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
+        small = _shrunk if makers[0].shape == readers[0].shape else plain_layout
+        starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (rows, columns))
+        ways = [self._way(start, end) for start in starts for end in ends]
+        elements = math.prod(self._layouts.items[starts[0]].shape)
         longest = max(1, max(len(way.prefix) for way in ways))
 
         # Every different step once; a last row of zeros stands for no step.
-        index: dict[tuple, int] = {}
-        there: list[Array] = []
-        back: list[Array] = []
-        after: list[Array] = []
         numbers = np.full((len(ways), longest), -1)
-        for i, (way, small) in enumerate(found):
+        index: dict[int, int] = {}
+        for i, way in enumerate(ways):
             for k, step in enumerate(way.steps):
-                key = (step, small, whole_B, power)
-                if key not in index:
-                    index[key] = len(there)
-                    if key not in self._seconds:
-                        self._seconds[key] = self._step(step, small, whole_B, power)
-                    for part, value in zip((there, back, after), self._seconds[key], strict=True):
-                        part.append(value)
-                numbers[i, k] = index[key]
+                numbers[i, k] = index.setdefault(step, len(index))
+        seconds = [self._step(step, elements, whole_B, power) for step in index]
         nothing = np.zeros(self._pricer.family.members)
-        there_s, back_s, after_B = (np.stack([*part, nothing]) for part in (there, back, after))
+        there_s, back_s, after_B = (np.stack([*(s[part] for s in seconds), nothing]) for part in range(3))
 
         prefix_s = np.cumsum(there_s[numbers], axis=1)
         missing = np.array([not way.exists for way in ways])
@@ -126,19 +143,11 @@ class Pairs:
             table(np.where(numbers[..., None] >= 0, prefix_s, 0.0)),
         )  # fmt: skip
 
-    def _way(self, source: Layout, target: Layout) -> tuple[_Way, int]:
-        """The way from `source` to `target`, and the elements of the tensor that it is found on.
-
-        The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same
-        kind (shared by all tensors of that kind).
-        """
-        if source.shape == target.shape:
-            small = tuple(_small(n, source.device_num) for n in source.shape)
-            source = Layout(source.device_matrix, source.tensor_map, small)
-            target = Layout(target.device_matrix, target.tensor_map, small)
+    def _way(self, source: int, target: int) -> _Way:
+        """The way from layout number `source` to layout number `target`."""
         key = (source, target)
         if key not in self._ways:
-            self._ways[key] = self._found(source, target), math.prod(source.shape)
+            self._ways[key] = self._found(self._layouts.items[source], self._layouts.items[target])
         return self._ways[key]
 
     def _found(self, source: Layout, target: Layout) -> _Way:
@@ -146,13 +155,10 @@ class Pairs:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
             return _Way(exists=False)
-        family, whole = self._pricer.family, math.prod(source.shape)
-        for step in steps:
-            parts = (whole // math.prod(shape) for shape in (step.input_shape, step.output_shape))
-            if any(family.degree(n) is None for n in (*parts, step.pieces)):
-                return _Way(exists=False)
-            if step.group is not None and family.shape_of(step.group) is None:
-                return _Way(exists=False)
+        elements = math.prod(source.shape)
+        numbers = tuple(map(self._steps.of, steps))
+        if not all(self._is_possible(number, elements) for number in numbers):
+            return _Way(exists=False)
         prefix: list[int] = []
         gather = first = -1
         reshaped: tuple[int, ...] | None = None
@@ -160,18 +166,32 @@ class Pairs:
             ranks = step.group.ranks() if step.group is not None else None
             form = (step.kind, step.input_shape, step.output_shape, ranks, step.dim, step.concat_dim, step.pieces)
             parent = prefix[-1] if prefix else -1
-            prefix.append(self._prefixes.setdefault((parent, form), len(self._prefixes)))
+            prefix.append(self._prefixes.of((parent, self._forms.of(form))))
             only_views = place == 0 or (place == 1 and reshaped is not None)
             if step.kind == "AllGather" and only_views and step.group is not None:
-                gather = self._gathers.setdefault((step.group.ranks(), reshaped), len(self._gathers))
+                gather = self._gathers.of((step.group.ranks(), reshaped))
                 first = place
             if step.kind == "Reshape" and place == 0:
                 reshaped = step.output_shape
-        return _Way(steps, tuple(prefix), gather, first)
+        return _Way(numbers, tuple(prefix), gather, first)
 
-    def _step(self, step: Step, small: int, whole_B: float, power: int) -> tuple[Array, Array, Array]:
+    def _is_possible(self, number: int, elements: int) -> bool:
+        """Whether step `number` cuts a tensor of `elements` alike on every mesh of the family."""
+        key = (number, elements)
+        if key not in self._possible:
+            step, family = self._steps.items[number], self._pricer.family
+            parts = (elements // math.prod(shape) for shape in (step.input_shape, step.output_shape))
+            self._possible[key] = all(family.degree(n) is not None for n in (*parts, step.pieces)) and (
+                step.group is None or family.shape_of(step.group) is not None
+            )
+        return self._possible[key]
+
+    def _step(self, number: int, small: int, whole_B: float, power: int) -> tuple[Array, Array, Array]:
         """Seconds of a step forward and back, and bytes of its output, where the tensor of `small` elements has `whole_B`."""
-        pricer = self._pricer
+        key = (number, small, whole_B, power)
+        if key in self._seconds:
+            return self._seconds[key]
+        step, pricer = self._steps.items[number], self._pricer
         grown = whole_B * pricer.family.grown(power)
         first, second = (
             grown / pricer.degree(small // math.prod(shape)) for shape in (step.input_shape, step.output_shape)
@@ -182,7 +202,8 @@ class Pairs:
         if not step.communicates and step.kind != "Reshape":
             parts = pricer.degree(step.group.size if step.group is not None else step.pieces)
             there, back = np.where(parts > 1, there, 0.0), np.where(parts > 1, back, 0.0)
-        return there, back, second
+        self._seconds[key] = there, back, second
+        return self._seconds[key]
 
 
 def common_s(first: PairCost, second: PairCost) -> Array:
@@ -192,6 +213,14 @@ def common_s(first: PairCost, second: PairCost) -> Array:
         alike = first.prefix[:, :, None, step] == second.prefix[:, None, :, step]
         found = np.where(alike & (first.prefix[:, :, None, step] >= 0), first.prefix_s[:, :, :, None, step], found)
     return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _shrunk(layout: Layout) -> Layout:
+    """`layout` of a small tensor whose dims can be cut in the same ways, without device axes of one device."""
+    plain = plain_layout(layout)
+    device_num = plain.device_num
+    return Layout(plain.device_matrix, plain.tensor_map, tuple(_small(n, device_num) for n in plain.shape))
 
 
 def _small(size: int, device_num: int) -> int:

@@ -8,6 +8,7 @@ gathers the whole tensor and cuts it anew.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import mul
 
@@ -16,6 +17,7 @@ from ms_symtensor.tensor.layout import Layout
 Shape = tuple[int, ...]
 
 
+@lru_cache(maxsize=1 << 16)
 def squeeze(layout: Layout) -> Layout:
     """`layout` without device axes of size 1 and tensor dims of size 1 (a tensor of one element keeps the shape (1,))."""
     layout = without_unit_axes(layout)
@@ -99,19 +101,22 @@ def _quotients(products: Sequence[int]) -> Shape | None:
 
 def _groups(sizes: Shape, refined: Shape) -> list[Shape] | None:
     """`refined` cut into consecutive runs whose products are `sizes`; None if it does not refine them."""
-    runs, rest = [], list(refined)
+    runs, place = [], 0
     for size in sizes:
-        run: list[int] = []
-        while rest and math.prod(run) < size:
-            run.append(rest.pop(0))
-        if math.prod(run) != size:
+        start, product = place, 1
+        while place < len(refined) and product < size:
+            product *= refined[place]
+            place += 1
+        if product != size:
             return None
-        runs.append(tuple(run))
-    return None if rest else runs
+        runs.append(refined[start:place])
+    return runs if place == len(refined) else None
 
 
 def _on_matrix(layout: Layout, matrix: Shape) -> Layout | None:
     """`layout` on the finer device `matrix`: a dim cut by an axis that is split becomes as many dims."""
+    if matrix == layout.device_matrix:
+        return layout
     runs = _groups(layout.device_matrix, matrix)
     if runs is None:
         return None

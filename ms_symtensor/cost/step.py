@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.inner import work_inside
@@ -25,7 +26,7 @@ from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 HCCL_BUFFER_B = 2 * 200 * 1024 * 1024
 """Send and receive buffer of one communicator: HCCL_BUFFSIZE, 200 MB each by default (CANN, HCCL user guide)."""
@@ -51,25 +52,36 @@ class StepCost:
 
 
 def price(
-    graph: Graph, plan: StagePlan, program: Program, cluster: Cluster, rules: Mapping[str, Rule] | None = None
+    graph: Graph,
+    plan: StagePlan,
+    program: Program,
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None = None,
+    times: Mapping[str, int] = MappingProxyType({}),
 ) -> StepCost:
-    """Price of one step of `program`, which is `partition(graph, plan)`, on `cluster`."""
+    """Price of one step of `program`, which is `partition(graph, plan)`, on `cluster`.
+
+    `times`: how many equal blocks some of the blocks stand for. What is alive at the peak is that of `program` alone.
+    """
     time = dict.fromkeys(TIMES, 0.0)
-    time["compute"] += _work_s(graph, plan, program, cluster, rules)
+    time["compute"] += _work_s(graph, plan, program, cluster, rules, times)
     for node in program.nodes:
         if node.role is Role.WORK:
             continue
         cost = node_cost(cluster, node.kind, node.group, *_traffic(program, node))
         kind = "synchronisation" if node.role is Role.SYNC else "communication"
-        time[kind] += cost.communication_s
-        time["compute"] += cost.local_s
+        count = times.get(node.block or "", 1)
+        time[kind] += count * cost.communication_s
+        time["compute"] += count * cost.local_s
     memory = dict.fromkeys(MEMORIES, 0)
-    for placement in program.parameters.values():
+    block_of = {s.name: op.block or "" for op in graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
+    for name, placement in program.parameters.items():
         of = parameter_cost(cluster, placement, plan.settings, placement.dtype)
-        time["optimizer"] += of.update_s
-        memory["parameters"] += of.weight_B
-        memory["gradients"] += of.gradient_B
-        memory["optimizer_states"] += of.states_B
+        count = times.get(block_of.get(name, ""), 1)
+        time["optimizer"] += count * of.update_s
+        memory["parameters"] += count * of.weight_B
+        memory["gradients"] += count * of.gradient_B
+        memory["optimizer_states"] += count * of.states_B
     memory["activations"] = activation_peak_B(program)
     memory["buffers"] = buffers_B(program)
     return StepCost(time, memory)
@@ -86,7 +98,12 @@ def _traffic(program: Program, node: Node) -> tuple[int, int]:
 
 
 def _work_s(
-    graph: Graph, plan: StagePlan, program: Program, cluster: Cluster, rules: Mapping[str, Rule] | None
+    graph: Graph,
+    plan: StagePlan,
+    program: Program,
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None,
+    times: Mapping[str, int],
 ) -> float:
     """Seconds of the operators' own work. Equal operators under equal cuts are priced once."""
     products: Counter[str] = Counter()
@@ -103,7 +120,7 @@ def _work_s(
         local.append(node)
     known: dict[tuple, tuple[float, float]] = {}
     transparent = set()
-    for name, seen, sig, strategy in _works(graph, plan, rules):
+    for block, name, seen, sig, strategy in _works(graph, plan, rules):
         if not sig.shardable:
             transparent.add(name)
             continue
@@ -113,25 +130,26 @@ def _work_s(
             cuts = cuts_of(seen, sig, strategy, plan.settings.device_num) if strategy is not None else {}
             known[key] = _operator_s(seen, sig, cuts, count, cluster)
         forward, backward = known[key]
-        total += forward * (1 + recomputed[name]) + backward
+        total += times.get(block, 1) * (forward * (1 + recomputed[name]) + backward)
     for node in local:
         if node.op in transparent:
-            total += local_time_s(cluster, node.kind, sum(_traffic(program, node)))
+            count = times.get(node.block or "", 1)
+            total += count * local_time_s(cluster, node.kind, sum(_traffic(program, node)))
     return total
 
 
 def _works(
     graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None
-) -> Iterator[tuple[str, OpView, Signature, OpStrategy | None]]:
-    """All that does work, by its name in the program; what is inside an operator has local shapes and no strategy."""
+) -> Iterator[tuple[str, str, OpView, Signature, OpStrategy | None]]:
+    """All that does work, by its block and its name in the program; what is inside an operator has local shapes, no strategy."""
     for op in graph.ops:
         seen = view(graph, op)
         sig = signature(seen, rules)
         if op.body is not None:
-            yield from ((*inner, None) for inner in work_inside(op, sig))
+            yield from ((op.block or "", *inner, None) for inner in work_inside(op, sig))
         else:
             strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
-            yield op.name, seen, sig, strategy
+            yield op.block or "", op.name, seen, sig, strategy
 
 
 def _operator_s(

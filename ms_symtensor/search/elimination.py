@@ -68,28 +68,36 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
         order = elimination_order(sizes, [f.scope for f in factors])
     problems = factors[0].table.shape[0] if factors else 1
     remaining = list(factors)
-    choices: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = []
+    decided: list[tuple[int, list[Factor]]] = []
     value = np.zeros(problems)
     for variable in order:
-        mine = [f for f in remaining if variable in f.scope]
+        mine = sorted((f for f in remaining if variable in f.scope), key=lambda f: f.table.size)
         remaining = [f for f in remaining if variable not in f.scope]
+        decided.append((variable, mine))
         scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}))
-        joint = _sum(mine, (*scope, variable), sizes, problems)
-        best = np.argmin(joint, axis=-1)
-        choices.append((variable, scope, best))
-        least = np.take_along_axis(joint, np.expand_dims(best, -1), axis=-1)[..., 0]
+        least = _sum(mine, (variable, *scope), sizes, problems).min(axis=1)
         if scope:
             remaining.append(Factor(scope, least))
         else:
             value = value + least
     for factor in remaining:
         value = value + factor.table
+    # A variable's best value needs looking for only where the variables after it ended up.
     found = np.zeros((problems, len(sizes)), dtype=np.intp)
-    rows = np.arange(problems)
-    for variable, scope, argument in reversed(choices):
-        at = (rows, *(found[:, v] for v in scope))
-        found[:, variable] = argument[at]
+    for variable, mine in reversed(decided):
+        at = np.zeros((problems, sizes[variable]))
+        for factor in mine:
+            at = at + _slice(factor, variable, found)
+        found[:, variable] = np.argmin(at, axis=1)
     return Minimum(value, found)
+
+
+def _slice(factor: Factor, variable: int, found: NDArray[np.intp]) -> Table:
+    """The values of `factor` over `variable`, its other variables having the values `found`: [problems, values]."""
+    table = np.moveaxis(factor.table, 1 + factor.scope.index(variable), -1)
+    at = (np.arange(len(found)), *(found[:, v] for v in factor.scope if v != variable))
+    part: Table = table[at]
+    return part
 
 
 def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int], problems: int) -> Table:
@@ -100,7 +108,7 @@ def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int]
             f"the search would need a table of {math.prod(shape)} entries; this graph joins too many operators at one tensor"
         )
     total: Table | None = None
-    for factor in sorted(factors, key=lambda f: f.table.size):  # small ones first: the large sum is formed once
+    for factor in factors:  # small ones come first: the large sum is formed once
         axes = [scope.index(v) for v in factor.scope]
         table = np.moveaxis(factor.table, range(1, len(axes) + 1), np.argsort(np.argsort(axes)) + 1)
         index = (slice(None), *(slice(None) if i in axes else None for i in range(len(scope))))

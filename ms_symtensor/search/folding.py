@@ -1,6 +1,6 @@
 """Identical blocks become one block and a count, so that the search does not grow with depth."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source, TupleInput
@@ -56,23 +56,32 @@ def _form(graph: Graph, op: Op) -> tuple:
     return (op.type, types, op.outputs, op.attributes, tuple(type(s).__name__ for s in op.inputs), op.body)
 
 
-def repeated_blocks(graph: Graph, folded: Fold) -> tuple[str, ...]:
-    """Names of the blocks that have a twin, in order."""
+def kinds_of_blocks(graph: Graph, folded: Fold) -> tuple[tuple[str, ...], ...]:
+    """Names of the blocks that have a twin: the blocks of a kind together, in the order of the network."""
     by_class: dict[int, list[str]] = {}
     for op in graph.ops:
-        if op.block is not None:
+        if op.block is not None and len(folded.members[folded.class_of[op.name]]) > 1:
             by_class.setdefault(folded.class_of[op.name], []).append(op.block)
-    groups = [names for names in by_class.values() if len(names) > 1]
-    return tuple(dict.fromkeys(name for names in groups for name in names))
+    return tuple(dict.fromkeys(tuple(names) for names in by_class.values()))
 
 
-def shorten(graph: Graph, folded: Fold, keep: int) -> Graph:
-    """`graph` with only the first `keep` of its repeated blocks; what read a later block reads the last kept one."""
-    blocks = repeated_blocks(graph, folded)
-    if keep >= len(blocks):
+def repeated_blocks(graph: Graph, folded: Fold) -> tuple[str, ...]:
+    """Names of the blocks that have a twin, kind by kind."""
+    return tuple(name for names in kinds_of_blocks(graph, folded) for name in names)
+
+
+def shorten(graph: Graph, folded: Fold, keep: int | Sequence[int]) -> Graph:
+    """`graph` with only the first `keep` of its repeated blocks of every kind (or so many of each kind).
+
+    What read a later block reads the last kept one of its kind.
+    """
+    kinds = kinds_of_blocks(graph, folded)
+    counts = [keep] * len(kinds) if isinstance(keep, int) else keep
+    dropped = {name for names, count in zip(kinds, counts, strict=True) for name in names[count:]}
+    if not dropped:
         return graph
-    last = {folded.class_of[op.name]: op.name for op in graph.ops if op.block == blocks[keep - 1]}
-    dropped = set(blocks[keep:])
+    ends = {names[count - 1] for names, count in zip(kinds, counts, strict=True) if count}
+    last = {folded.class_of[op.name]: op.name for op in graph.ops if op.block in ends}
     gone = {op.name for op in graph.ops if op.block in dropped}
 
     def moved(source: Source) -> Source:
@@ -82,7 +91,11 @@ def shorten(graph: Graph, folded: Fold, keep: int) -> Graph:
             return OpOutput(last[folded.class_of[source.op]], source.index)
         return source
 
-    ops = tuple(replace(op, inputs=tuple(map(moved, op.inputs))) for op in graph.ops if op.name not in gone)
+    ops = tuple(
+        replace(op, inputs=inputs) if (inputs := tuple(map(moved, op.inputs))) != op.inputs else op
+        for op in graph.ops
+        if op.name not in gone
+    )
     used = {s.name for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
     parameters = tuple(p for p in graph.parameters if p.name in used)
     return replace(graph, ops=ops, parameters=parameters, output=moved(graph.output))

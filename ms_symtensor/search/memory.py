@@ -1,13 +1,14 @@
 """The true peak memory of a plan, found on a short network and carried on to the full depth.
 
-The live bytes of a chain of equal blocks are known everywhere from a program with three recomputed and three plain blocks:
-further blocks of either kind, put before the last of their kind, only add what the middle one keeps until the backward pass,
-and only while they wait for it. (The first and the last of a kind may keep other tensors, since what a block moves or casts
-for the next one is kept or not with either of the two.)
+The blocks of a kind make two runs: those that are recomputed, then those that are not. The live bytes of a long run are known
+everywhere from a run of three blocks: further blocks, put before the last one, only add what the middle one keeps until the
+backward pass, and only while they wait for it. (The first and the last of a run may keep other tensors, since what a block
+moves or casts for the next one is kept or not with either of the two.)
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, groupby
 
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.ops.placement import OpStrategy
@@ -16,30 +17,77 @@ from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
-from ms_symtensor.search.folding import Fold, repeated_blocks, shorten
+from ms_symtensor.search.folding import Fold, kinds_of_blocks, shorten
 from ms_symtensor.tensor.graph import Graph
 
 EACH = 3
-"""Blocks of either kind (plain, recomputed) in the longest short program."""
+"""Blocks of a run in the longest short program."""
 
 Peak = tuple[int, int]
 """Bytes of activations at the peak, and of communication buffers."""
 
+Runs = tuple[tuple[int, int], ...]
+"""Of every kind of blocks, how many are recomputed and how many are not."""
+
 
 @dataclass(frozen=True)
 class ShortGraphs:
-    """A network with up to 2 EACH of its repeated blocks, and what its operators mean."""
+    """`graph`: a network with at most 2 EACH of the repeated blocks of every kind, whose operators mean what `known` says.
 
-    blocks: tuple[str, ...]
-    by_length: Mapping[int, tuple[Graph, Meanings]]
+    `kinds`: all the blocks that the network really has, kind by kind.
+    """
+
+    graph: Graph
+    kinds: tuple[tuple[str, ...], ...]
+    known: Meanings
+    _folded: Fold
+    _by_counts: dict[tuple[int, ...], Graph] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        return tuple(name for names in self.kinds for name in names)
+
+    def runs(self, recomputed: int) -> Runs:
+        """The true runs where the first `recomputed` blocks are recomputed."""
+        found = []
+        for names in self.kinds:
+            here = min(recomputed, len(names))
+            recomputed -= here
+            found.append((here, len(names) - here))
+        return tuple(found)
+
+    def short_runs(self, true: Runs) -> Runs:
+        """The runs of the short network that stands for the one with `true` runs."""
+        return tuple((a, b) if a + b <= 2 * EACH else (min(a, EACH), min(b, EACH)) for a, b in true)
+
+    def of(self, runs: Runs) -> Graph:
+        """The network with so many blocks."""
+        counts = tuple(a + b for a, b in runs)
+        if counts not in self._by_counts:
+            self._by_counts[counts] = shorten(self.graph, self._folded, counts)
+        return self._by_counts[counts]
+
+    def named(self, runs: Runs) -> tuple[tuple[str, ...], ...]:
+        """The blocks of every run, recomputed and not, of one kind after the other."""
+        found: list[tuple[str, ...]] = []
+        for names, (again, plain) in zip(self.kinds, runs, strict=True):
+            found += [names[:again], names[again : again + plain]]
+        return tuple(found)
 
 
-def short_graphs(graph: Graph, folded: Fold, known: Meanings) -> ShortGraphs:
-    """The short networks of `graph`, whose operators mean what `known` says; where it has few blocks, itself."""
-    blocks = repeated_blocks(graph, folded)
-    lengths = [len(blocks)] if len(blocks) <= 2 * EACH else range(EACH, 2 * EACH + 1)
-    shorts = {n: shorten(graph, folded, n) for n in lengths}
-    return ShortGraphs(blocks, {n: (short, known) for n, short in shorts.items()})
+def short_graphs(
+    graph: Graph, folded: Fold, known: Meanings, of: tuple[tuple[str, ...], ...] | None = None
+) -> ShortGraphs:
+    """The short networks of `graph`, whose operators mean what `known` says; `of`: the blocks that it stands for."""
+    return ShortGraphs(graph, kinds_of_blocks(graph, folded) if of is None else of, known, folded)
+
+
+def few_blocks(graph: Graph, folded: Fold) -> Graph:
+    """`graph` with 2 EACH blocks of every kind; itself where blocks of several kinds take turns, whose runs are short."""
+    kinds = kinds_of_blocks(graph, folded)
+    inside = {name: kind for kind, names in enumerate(kinds) for name in names}
+    turns = [kind for kind, _ in groupby(inside[op.block] for op in graph.ops if op.block in inside)]
+    return shorten(graph, folded, 2 * EACH) if len(turns) == len(kinds) else graph
 
 
 @dataclass
@@ -49,53 +97,59 @@ class PeakMemory:
     shorts: ShortGraphs
     strategies: Mapping[str, OpStrategy]
     settings: Settings
-    _known: dict[tuple[int, int], "_Short"] = field(default_factory=dict)
+    _known: dict[Runs, "_Short"] = field(default_factory=dict)
+    _programs: dict[Runs, Program] = field(default_factory=dict)
 
     def of(self, recomputed: int) -> Peak:
         """The peak with the first `recomputed` blocks recomputed."""
-        blocks = len(self.shorts.blocks)
-        if blocks <= 2 * EACH:
-            short = self._short(blocks - recomputed, recomputed)
-            return max(short.live_B, default=0), short.buffers_B
-        plain = blocks - recomputed
-        first, second = min(plain, EACH), min(recomputed, EACH)
-        short = self._short(first, second)
-        return short.peak_B(plain - first, recomputed - second), short.buffers_B
+        true = self.shorts.runs(recomputed)
+        runs = self.shorts.short_runs(true)
+        if runs not in self._known:
+            self._known[runs] = _measure(self.program(runs), self.shorts.named(runs))
+        short = self._known[runs]
+        return short.peak_B(further(true, runs)), short.buffers_B
 
-    def _short(self, plain: int, recomputed: int) -> "_Short":
-        key = (plain, recomputed)
-        if key not in self._known:
-            small, known = self.shorts.by_length[plain + recomputed]
-            again = dict.fromkeys(self.shorts.blocks[:recomputed], Recompute())
-            kept = {op.name: self.strategies[op.name] for op in small.ops if op.name in self.strategies}
-            program = partition(small, StagePlan(kept, replace(self.settings, recompute=again)), known=known)
-            self._known[key] = _measure(program, self.shorts.blocks[: plain + recomputed], recomputed)
-        return self._known[key]
+    def program(self, runs: Runs) -> Program:
+        """The program of the network with `runs`."""
+        if runs not in self._programs:
+            self._programs[runs] = partition(self.shorts.of(runs), self.plan(runs), known=self.shorts.known)
+        return self._programs[runs]
+
+    def plan(self, runs: Runs) -> StagePlan:
+        """The choice for the network with `runs`."""
+        again = [name for names in self.shorts.named(runs)[::2] for name in names]
+        kept = {op.name: self.strategies[op.name] for op in self.shorts.of(runs).ops if op.name in self.strategies}
+        return StagePlan(kept, replace(self.settings, recompute=dict.fromkeys(again, Recompute())))
+
+
+def further(true: Runs, runs: Runs) -> tuple[int, ...]:
+    """How many further blocks the runs of the true network have, run by run."""
+    return tuple(
+        n - m for longer, shorter in zip(true, runs, strict=True) for n, m in zip(longer, shorter, strict=True)
+    )
 
 
 @dataclass(frozen=True)
 class _Short:
     """The live bytes of a short program, step by step.
 
-    `waits` tells for every step how many kinds of further blocks have run forward and wait for their backward pass: 0 none
-    (the first block), 1 the recomputed ones, 2 all (the last block, and what follows the blocks). `kept_B` is what one
-    more recomputed and one more plain block keep.
+    `waits` tells for every step how many of the runs have their further blocks run forward and waiting for their backward
+    pass. `kept_B` is what one more block of every run keeps.
     """
 
     live_B: tuple[int, ...]
     waits: tuple[int, ...]
-    kept_B: tuple[int, int]
+    kept_B: tuple[int, ...]
     buffers_B: int
 
-    def peak_B(self, plain: int, recomputed: int) -> int:
-        """The peak with so many further blocks of either kind."""
-        first = recomputed * self.kept_B[0]
-        more = (0, first, first + plain * self.kept_B[1])
-        return max(live + more[waits] for live, waits in zip(self.live_B, self.waits, strict=True))
+    def peak_B(self, more: tuple[int, ...]) -> int:
+        """The peak with `more` further blocks in every run."""
+        waiting = (0, *accumulate(n * kept for n, kept in zip(more, self.kept_B, strict=True)))
+        return max((live + waiting[w] for live, w in zip(self.live_B, self.waits, strict=True)), default=0)
 
 
-def _measure(program: Program, blocks: tuple[str, ...], recomputed: int) -> _Short:
-    """Measure a short program whose first `recomputed` blocks are recomputed."""
+def _measure(program: Program, runs: tuple[tuple[str, ...], ...]) -> _Short:
+    """Measure a short program whose blocks make `runs`."""
     sizes = {i: t.size_B for i, t in enumerate(program.tensors)}
     steps = program_steps(program)
     alive = lives(steps, program.kept)
@@ -105,13 +159,12 @@ def _measure(program: Program, blocks: tuple[str, ...], recomputed: int) -> _Sho
     for tensor, (first, last) in alive.items():
         if first < half <= last:
             kept[made_in[tensor]] = kept.get(made_in[tensor], 0) + sizes[tensor]
-    again, plain = blocks[:recomputed], blocks[recomputed:]
-    waits = dict.fromkeys(blocks, 1)
-    if blocks:
-        waits |= {blocks[0]: 0, blocks[-1]: 2}
+    waits: dict[str | None, int] = {}
+    for number, names in enumerate(runs):
+        waits |= {name: number + (place > 0) for place, name in enumerate(names)}
     return _Short(
         tuple(live_B(alive, sizes, len(steps))),
-        tuple(waits.get(n.block or "", 2) for n in program.nodes),
-        (kept.get(again[1], 0) if len(again) > 1 else 0, kept.get(plain[1], 0) if len(plain) > 1 else 0),
+        tuple(waits.get(n.block, len(runs)) for n in program.nodes),
+        tuple(kept.get(names[1], 0) if len(names) > 1 else 0 for names in runs),
         buffers_B(program),
     )

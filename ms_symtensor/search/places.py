@@ -6,7 +6,7 @@ What is counted in a network with few blocks is then known for any number of blo
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ms_symtensor.search.folding import Fold
+from ms_symtensor.search.folding import Fold, kinds_of_blocks
 from ms_symtensor.tensor.graph import Graph, Op
 
 Counts = tuple[float, ...]
@@ -15,15 +15,14 @@ Counts = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Places:
-    """`kinds`: the names of the repeated blocks, kind by kind. `early`: operators outside them and before the first one."""
+    """`kinds`: the names of the repeated blocks, kind by kind. `early`: operators outside them and before the first one.
+
+    `depths`: how many blocks of every place the network has that these stand for; one of what is before and after.
+    """
 
     kinds: tuple[tuple[str, ...], ...]
     early: frozenset[str]
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        """How many blocks of every place there are; one of what is before and after."""
-        return (1, *map(len, self.kinds), 1)
+    depths: tuple[int, ...]
 
     @property
     def number(self) -> int:
@@ -48,17 +47,13 @@ class Places:
         return tuple(found)
 
 
-def places(graph: Graph, folded: Fold) -> Places:
-    """The places of `graph`."""
-    by_kind: dict[int, list[str]] = {}
-    for op in graph.ops:
-        if op.block is not None and len(folded.members[folded.class_of[op.name]]) > 1:
-            by_kind.setdefault(folded.class_of[op.name], []).append(op.block)
-    kinds = tuple(dict.fromkeys(tuple(names) for names in by_kind.values()))
+def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) -> Places:
+    """The places of `graph`, which may be short for one of the given `depths`."""
+    kinds = kinds_of_blocks(graph, folded)
     inside = {name for names in kinds for name in names}
     early = []
     for op in graph.ops:
         if op.block in inside:
             break
         early.append(op.name)
-    return Places(kinds, frozenset(early))
+    return Places(kinds, frozenset(early), depths or (1, *map(len, kinds), 1))

@@ -1,20 +1,19 @@
 """`plan(graph, cluster, …)`: the public entry of the search."""
 
+import gc
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.parameters import require_synchronised
-from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.search.depth import at_depth, judged
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.problem import problem
 from ms_symtensor.search.solve import Candidate, fits, solve
-from ms_symtensor.search.summary import Degrees, degrees
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
@@ -28,6 +27,19 @@ METHOD = (
 )
 
 
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A search makes many small objects and no cycles; looking for cycles takes a tenth of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_no_garbage_collection()
 def plan(
     graph: Graph,
     cluster: Cluster,
@@ -61,20 +73,18 @@ def plan(
     for mesh in meshes(device_num):
         progress(f"mesh {' x '.join(map(str, mesh))}")
         one = problem(graph, cluster, mesh, rules)
-        found = solve(one, limit_B, best, progress)
-        best, bound, priced = found.best, min(bound, found.bound_s), priced + one.candidates
-        if smallest is None or found.smallest.memory_B < smallest.memory_B:
-            smallest = found.smallest
+        solution = solve(one, limit_B, best, progress)
+        best, bound, priced = solution.best, min(bound, solution.bound_s), priced + one.candidates
+        if smallest is None or solution.smallest.memory_B < smallest.memory_B:
+            smallest = solution.smallest
     assert smallest is not None
     if best is None:
         raise _infeasible(graph, cluster, device_num, limit_B, smallest, rules)
+    stage = StagePlan(at_depth(graph, one.graph, best.strategies), best.settings)
+    found = judged(one.shorts, best.strategies, best.settings, cluster, rules)
     search_time_s = time.perf_counter() - start
-    stage = StagePlan(best.strategies, best.settings)
-    program = partition(graph, stage, known=one.known.meanings)
-    require_synchronised(program.parameters, device_num)
-    cost = price(graph, stage, program, cluster, rules)
+    cost, summary = found.cost, found.degrees
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
-    summary: Degrees = degrees(graph, stage, rules)
     return Plan(
         model=model or graph.name,
         graph_hash=graph.hash,

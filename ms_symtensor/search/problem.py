@@ -31,8 +31,8 @@ from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
 from ms_symtensor.search.family import Family, Single
 from ms_symtensor.search.fan_out import FanOut
-from ms_symtensor.search.folding import Fold, fold
-from ms_symtensor.search.memory import ShortGraphs, short_graphs
+from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks
+from ms_symtensor.search.memory import ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.moves import Pairs, same_layout
 from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses, tied
 from ms_symtensor.search.places import Counts, Places, places
@@ -49,7 +49,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Problem:
-    """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`."""
+    """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`.
+
+    `graph` has few blocks and may stand for a deeper network (`places.depths`).
+    """
 
     graph: Graph
     known: Variables
@@ -80,27 +83,32 @@ class Problem:
 
 
 def problem(graph: Graph, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None) -> Problem:
-    """Write down the problem of `graph` on the devices of `mesh`.
+    """Write down the problem of `graph` on the devices of `mesh`: of a network with few of its blocks, which stands for it.
 
     Errors: UnknownOperatorError.
     """
-    return problem_of_family(graph, cluster, Single(mesh), rules)
+    folded = fold(graph)
+    return problem_of_family(few_blocks(graph, folded), cluster, Single(mesh), rules, of=kinds_of_blocks(graph, folded))
 
 
 def problem_of_family(
     graph: Graph,
     cluster: Cluster,
-    of: Family,
+    meshes: Family,
     rules: Mapping[str, Rule] | None = None,
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
+    of: tuple[tuple[str, ...], ...] | None = None,
 ) -> Problem:
-    """Write down the problem of `graph` on all meshes of a family; `powers` as in `variables`."""
+    """Write down the problem of `graph` on all meshes of a family; `powers` as in `variables`.
+
+    `graph` may be short for a network with the blocks `of`, kind by kind.
+    """
     folded = fold(graph)
-    pricer = Pricer(cluster, of)
+    pricer = Pricer(cluster, meshes)
     known = variables(graph, folded, pricer, rules, powers)
-    shorts = short_graphs(graph, folded, known.meanings)
-    where = places(graph, folded)
-    again, cast_again = _computed_again(known, folded, shorts, of.device_num)
+    shorts = short_graphs(graph, folded, known.meanings, of)
+    where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
+    again, cast_again = _computed_again(known, folded, shorts, meshes.device_num)
     pairs = Pairs(pricer, enable_alltoall=False)
     found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, cast_again, where)
@@ -171,10 +179,10 @@ def _computed_again(
     """
     if not shorts.blocks:
         return frozenset(), frozenset()
-    small, meanings = min(shorts.by_length.items())[1]
+    small = shorts.of(shorts.short_runs(shorts.runs(len(shorts.blocks))))
     strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
     settings = Settings(device_num, recompute=dict.fromkeys(shorts.blocks, Recompute()))
-    program = partition(small, StagePlan(strategies, settings), known=meanings)
+    program = partition(small, StagePlan(strategies, settings), known=shorts.known)
     again = {n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK}
     return (
         frozenset(known.index[name] for name in again if name in known.index),

@@ -183,30 +183,30 @@ class _Setting:
         share = (kept_B - self.limit_B) / (kept_B - least_B)
         return math.inf if share > 1 else plain_s + share * (again_s - plain_s)
 
-    def _time_s(self, choice: tuple[int, ...], recomputed: float) -> float:
-        return objective(self.of, self.parameters, recomputed, choice)[0]
-
     def _with_recompute(
         self, choice: tuple[int, ...], strategies: Mapping[str, OpStrategy], peaks: PeakMemory
     ) -> Candidate:
         """The choice with as few recomputed blocks as fit, or with all where even those do not."""
         blocks = self.of.blocks
         at_rest = at_rest_B(self.of, self.parameters, choice)
-        kept_B = objective(self.of, self.parameters, 0.0, choice)[1]
+        plain_s, kept_B = objective(self.of, self.parameters, 0.0, choice)
+        again_s, least_B = objective(self.of, self.parameters, 1.0, choice)
 
-        def memory_B(count: int) -> int:
-            return at_rest + sum(peaks.of(count))
+        def fits(count: int) -> bool:
+            return at_rest + sum(peaks.of(count)) <= self.limit_B
 
-        # What is kept alone may be too much already: then there is no need to look for the peak without recomputation.
-        low, high = (1 if kept_B > self.limit_B and blocks else 0), len(blocks)
-        if memory_B(high) <= self.limit_B:
-            while low < high:  # the peak falls with every recomputed block
-                middle = (low + high) // 2
-                if memory_B(middle) <= self.limit_B:
-                    high = middle
-                else:
-                    low = middle + 1
+        # So many blocks must be recomputed for what is kept alone; the peak falls with every further one.
+        low, high = 0, len(blocks)
+        if kept_B > self.limit_B:
+            possible = least_B < kept_B and least_B <= self.limit_B
+            low = math.ceil(high * (kept_B - self.limit_B) / (kept_B - least_B)) if possible else high
+        while low < high:
+            middle = (low + high) // 2 if low else 0
+            if fits(middle):
+                high = middle
+            else:
+                low = middle + 1
         share = high / len(blocks) if blocks else 0.0
-        plain_s, again_s = self._time_s(choice, 0.0), self._time_s(choice, 1.0)
         settings = replace(self.settings, recompute=dict.fromkeys(blocks[:high], Recompute()))
-        return Candidate(plain_s + share * (again_s - plain_s), memory_B(high), strategies, settings)
+        memory_B = at_rest + sum(peaks.of(high))
+        return Candidate(plain_s + share * (again_s - plain_s), memory_B, strategies, settings)

@@ -16,7 +16,6 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
-from ms_symtensor.search.folding import fold
 from ms_symtensor.search.outer import Estimate, Outcome, Row, divided, rows, survey
 from ms_symtensor.search.problem import Problem, problem
 from ms_symtensor.search.shapes import Shape, shapes
@@ -96,14 +95,6 @@ def strategies_of(row: Row) -> dict[str, OpStrategy]:
     """The strategies of `row`, by the operators' names in the network with SHORT blocks."""
     of: Problem = row.problem
     return {name: of.known.items[number].strategies[row.choice[number]] for name, number in of.known.index.items()}
-
-
-def at_depth(graph: Graph, short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:
-    """`strategies` of the network with few blocks, for the same network with all of its blocks."""
-    first = fold(short)
-    by_class = {first.class_of[name]: strategy for name, strategy in strategies.items()}
-    classes = fold(graph).class_of
-    return {op.name: by_class[classes[op.name]] for op in graph.ops if classes[op.name] in by_class}
 
 
 def _moments_B(row: Row) -> float:

@@ -172,6 +172,8 @@ def merge_moves(moves: list[Move], shape: Shape) -> list[Move]:
 
 def _without_idle_views(moves: list[Move], shape: Shape) -> list[Move]:
     """Consecutive views made one; a view that changes nothing is dropped."""
+    if not any(isinstance(move, View) for move in moves):
+        return moves
     kept: list[Move] = []
     shapes = [shape]
     for move in moves:
@@ -206,6 +208,8 @@ def _order(move: Move) -> tuple[int, int]:
 
 def _gathers_along_dim_0(moves: list[Move], shape: Shape) -> list[Move]:
     """A gather whose earlier dims all have size 1 is made along dim 0, which needs no Split and Concat."""
+    if not any(isinstance(move, Gather) and move.dim for move in moves):
+        return moves
     result: list[Move] = []
     shapes = _local_shapes(shape, moves)
     for index, move in enumerate(moves):
@@ -221,6 +225,8 @@ def _gathers_along_dim_0(moves: list[Move], shape: Shape) -> list[Move]:
 
 def _views_before_slices(moves: list[Move], shape: Shape) -> list[Move]:
     """A slice of the outermost (non-unit) dim followed by a view: the view first, then the slice along dim 0."""
+    if not any(isinstance(move, View) for move in moves):
+        return moves
     moves = list(moves)
     for index in range(len(moves) - 2, -1, -1):
         move, view = moves[index], moves[index + 1]

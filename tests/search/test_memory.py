@@ -11,6 +11,7 @@ from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.search.depth import at_depth
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.memory import PeakMemory
 from ms_symtensor.search.parameters import parameter_terms
@@ -21,40 +22,44 @@ from tests.strategy.plans import small_graph
 A2 = load("atlas_800t_a2")
 
 
-def found_and_true(of, settings, choice, recomputed):
-    """The peak that the search finds and the peak of the whole program, activations and buffers."""
+def found_and_true(of, graph, settings, choice, recomputed):
+    """The peak that the search finds and the peak of the whole program of `graph`, activations and buffers."""
     strategies = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
     found = PeakMemory(of.shorts, strategies, settings).of(recomputed)
     again = dict.fromkeys(of.blocks[:recomputed], Recompute())
-    program = partition(of.graph, StagePlan(strategies, replace(settings, recompute=again)))
+    whole = StagePlan(at_depth(graph, of.graph, strategies), replace(settings, recompute=again))
+    program = partition(graph, whole)
     return found, (activation_peak_B(program), buffers_B(program))
 
 
 @pytest.mark.parametrize("model", ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large"))
 @pytest.mark.parametrize("level, price_s_per_B, attention", ((0, 0.0, "flash"), (1, 1e-10, "self"), (2, 0.0, "flash")))
 def test_zoo_models(model, level, price_s_per_B, attention):
-    of = problem(small_graph(model, num_layers=9, attention=attention), A2, (2, 2, 2))
+    graph = small_graph(model, num_layers=9, attention=attention)
+    of = problem(graph, A2, (2, 2, 2))
     settings = settings_of(8)[level]
     terms = parameter_terms(of.known, of.parameters, settings)
     (choice,) = minimise(of.sizes, factors(of, terms, 0.0, price_s_per_B), of.order).assignment
     for recomputed in (0, 1, 4, 8, 9):
-        found, true = found_and_true(of, settings, choice, recomputed)
+        found, true = found_and_true(of, graph, settings, choice, recomputed)
         assert found == true, recomputed
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_strategies(seed):
     draw = random.Random(seed)
-    of = problem(repeated_network(draw, 9), A2, (2, 2))
+    graph = repeated_network(draw, 9)
+    of = problem(graph, A2, (2, 2))
     settings = settings_of(4)[0]
     for _ in range(4):
         choice = tuple(draw.randrange(size) for size in of.sizes)
-        found, true = found_and_true(of, settings, choice, draw.randrange(10))
+        found, true = found_and_true(of, graph, settings, choice, draw.randrange(10))
         assert found == true
 
 
 def test_a_network_without_blocks():
-    of = problem(small_graph("llama2_7b", num_layers=1), A2, (2, 2, 2))
+    graph = small_graph("llama2_7b", num_layers=1)
+    of = problem(graph, A2, (2, 2, 2))
     assert of.blocks == ()
-    found, true = found_and_true(of, settings_of(8)[0], (0,) * len(of.sizes), 0)
+    found, true = found_and_true(of, graph, settings_of(8)[0], (0,) * len(of.sizes), 0)
     assert found == true

@@ -1,0 +1,56 @@
+"""From the network with few blocks, in which the search decides, to the one with all of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.step import StepCost, price
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.parameters import require_synchronised
+from ms_symtensor.program.settings import Settings
+from ms_symtensor.search.folding import fold
+from ms_symtensor.search.memory import PeakMemory, ShortGraphs, further
+from ms_symtensor.search.summary import Degrees, degrees
+from ms_symtensor.tensor.graph import Graph
+
+
+def at_depth(graph: Graph, short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:
+    """`strategies` of the network with few blocks, for the same network with all of its blocks."""
+    first = fold(short)
+    by_class = {first.class_of[name]: strategy for name, strategy in strategies.items()}
+    classes = fold(graph).class_of
+    return {op.name: by_class[classes[op.name]] for op in graph.ops if classes[op.name] in by_class}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a choice costs in the network with all of its blocks, and the degrees that people ask for."""
+
+    cost: StepCost
+    degrees: Degrees
+
+
+def judged(
+    shorts: ShortGraphs,
+    strategies: Mapping[str, OpStrategy],
+    settings: Settings,
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None = None,
+) -> Judged:
+    """Price a choice on a program with few blocks, the middle one of every run standing for all further ones.
+
+    Errors: InvalidStrategyError where MindSpore would not sum the gradient of a parameter.
+    """
+    recomputed = len(settings.recompute)
+    true = shorts.runs(recomputed)
+    runs = shorts.short_runs(true)
+    peaks = PeakMemory(shorts, strategies, settings)
+    graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
+    require_synchronised(program.parameters, settings.device_num)
+    more = zip(shorts.named(runs), further(true, runs), strict=True)
+    times = {names[1]: 1 + count for names, count in more if len(names) > 1}
+    cost = price(graph, plan, program, cluster, rules, times)
+    activations, buffers = peaks.of(recomputed)
+    memory = {**cost.memory_B, "activations": activations, "buffers": buffers}
+    return Judged(replace(cost, memory_B=memory), degrees(graph, plan, rules, times))

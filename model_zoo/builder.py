@@ -19,7 +19,7 @@ _SOFTMAX_STATISTICS_SIZE = 8  # FlashAttentionScore keeps each row's maximum and
 _PARAMETER_ORDER = (
     "output_table", "word_embedding", "layers", "attention_norm", "feed_forward_norm", "attention", "feed_forward",
     "query", "key", "value", "query_norm", "key_norm", "output", "gate", "up", "down", "dense", "norm", "head",
-    "position_embedding", "type_embedding", "transform", "table", "weight", "bias", "gamma", "beta",
+    "position_embedding", "type_embedding", "transform", "table", "weight", "bias", "low_rank", "gamma", "beta",
 )  # fmt: skip
 
 
@@ -60,10 +60,10 @@ class _Builder:
         a, b, c, d = x.shape
         return self.emit.op("Transpose", primitive, (x, Constant((0, 2, 1, 3))), TensorType((a, c, b, d), x.dtype))[0]
 
-    def matmul(self, x: Value, weight: Value) -> Value:
+    def matmul(self, x: Value, weight: Value, primitive: str = "matmul") -> Value:
         """x [m, k] @ weight [n, k] transposed."""
         result = TensorType((x.shape[0], weight.shape[0]), x.dtype)
-        return self.emit.op("MatMul", "matmul", (x, weight, Constant(False), Constant(True)), result)[0]
+        return self.emit.op("MatMul", primitive, (x, weight, Constant(False), Constant(True)), result)[0]
 
     def reduce(
         self,
@@ -88,29 +88,46 @@ class _Builder:
         tensor = TensorType(shape, dtype)
         return Value(Constant(tensor=tensor), tensor)
 
+    def weight(self, name: str, shape: tuple[int, ...], trains: bool = True) -> Value:
+        """A parameter that trains, or a frozen one in the compute type."""
+        dtype = self.config.param_dtype if trains else self.config.compute_dtype
+        return self.emit.parameter(name, shape, dtype, trains)
+
     # Cells
+
+    def low_rank(self, x: Value, out_size: int) -> Value:
+        c = self.config
+        assert c.lora is not None
+        with self.emit.cell("low_rank", "LowRank"):
+            down = self.weight("down", (c.lora.rank, x.shape[1]))
+            x = self.matmul(x, self.cast("cast_down", down, c.compute_dtype), "matmul_down")
+            up = self.weight("up", (out_size, c.lora.rank))
+            x = self.matmul(x, self.cast("cast_up", up, c.compute_dtype), "matmul_up")
+            return self.binary("Mul", "mul_scale", x, self.table((), c.compute_dtype))
 
     def linear(self, attribute: str, x: Value, out_size: int, has_bias: bool) -> Value:
         c = self.config
         with self.emit.cell(attribute, "Linear"):
-            weight = self.emit.parameter("weight", (out_size, x.shape[1]), c.param_dtype)
-            x = self.matmul(x, self.cast("cast_weight", weight, c.compute_dtype))
+            weight = self.weight("weight", (out_size, x.shape[1]), c.trains_base)
+            y = self.matmul(x, self.cast("cast_weight", weight, c.compute_dtype))
             if has_bias:
-                bias = self.emit.parameter("bias", (out_size,), c.param_dtype)
-                x = self.binary("Add", "add_bias", x, self.cast("cast_bias", bias, c.compute_dtype))
-        return x
+                bias = self.weight("bias", (out_size,), c.trains_base)
+                y = self.binary("Add", "add_bias", y, self.cast("cast_bias", bias, c.compute_dtype))
+            if c.lora is not None:
+                y = self.binary("Add", "add_low_rank", y, self.low_rank(x, out_size))
+        return y
 
     def norm(self, attribute: str, x: Value) -> Value:
         c = self.config
         with self.emit.cell(attribute, "Norm"):
             x = self.cast("cast_in", x, "float32")
-            gamma = self.emit.parameter("gamma", x.shape[-1:], c.param_dtype)
+            gamma = self.emit.parameter("gamma", x.shape[-1:], c.param_dtype, c.trains_base)
             epsilon = Constant(_float32(c.norm_epsilon))
             statistic = TensorType((*x.shape[:-1], 1), "float32")
             if c.norm == "rms_norm":
                 x = self.emit.op("RmsNorm", "norm", (x, gamma, epsilon), x.type, statistic)[0]
             else:
-                beta = self.emit.parameter("beta", x.shape[-1:], c.param_dtype)
+                beta = self.emit.parameter("beta", x.shape[-1:], c.param_dtype, c.trains_base)
                 arguments = (x, gamma, beta, Constant(-1), Constant(-1), epsilon)
                 x = self.emit.op("LayerNorm", "norm", arguments, x.type, statistic, statistic)[0]
             return self.cast("cast_out", x, c.compute_dtype)
@@ -216,8 +233,8 @@ class _Builder:
         """The rows of the table by `ids`, and the table."""
         c = self.config
         with self.emit.cell(attribute, "Embedding"):
-            table = self.emit.parameter("table", (rows, c.hidden_size), c.param_dtype)
-            result = TensorType((*ids.shape, c.hidden_size), c.param_dtype)
+            table = self.weight("table", (rows, c.hidden_size), c.trains_vocabulary)
+            result = TensorType((*ids.shape, c.hidden_size), table.dtype)
             # the axis, and how many leading dims of ids are batch dims
             return self.emit.op("Gather", "gather", (table, ids, Constant(0), Constant(0)), result)[0], table
 
@@ -232,7 +249,7 @@ class _Builder:
             logits = self.matmul(x, self.cast("cast_table", table, c.compute_dtype))
             logits = self.cast("cast_logits", logits, "float32")
             if not c.causal:
-                bias = self.emit.parameter("bias", (c.vocab_size,), c.param_dtype)
+                bias = self.weight("bias", (c.vocab_size,), c.trains_vocabulary)
                 logits = self.binary("Add", "add_bias", logits, bias)
         return logits
 
@@ -273,7 +290,7 @@ class _Builder:
                 x = self.transformer_block(x)
         x = self.norm("norm", x) if c.causal else self.masked_token_transform(x)
         if not c.tied_embeddings:
-            word_table = self.emit.parameter("output_table", (c.vocab_size, c.hidden_size), c.param_dtype)
+            word_table = self.weight("output_table", (c.vocab_size, c.hidden_size), c.trains_vocabulary)
         logits = self.vocabulary_head(x, word_table)
         labels = self.reshape("flatten_labels", labels, (tokens,))
         loss = self.cross_entropy(logits, labels, self.reshape("flatten_mask", loss_mask, (tokens, 1)))

@@ -18,6 +18,19 @@ COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (c
 
 
 @dataclass(frozen=True)
+class Lora:
+    """Low-rank adaptation (Hu et al. 2021) of every linear layer: y = x Wᵀ + (alpha / rank) (x Aᵀ) Bᵀ, no dropout.
+
+    What is frozen is stored in the compute type, since no optimizer adds small numbers to it; norms stay as they are.
+    `trains_vocabulary`: the embedding and the output table are trained in full, as in Qwen's recipe.
+    """
+
+    rank: int
+    alpha: float
+    trains_vocabulary: bool
+
+
+@dataclass(frozen=True)
 class TransformerConfig:
     """A dense transformer with its training loss.
 
@@ -46,6 +59,7 @@ class TransformerConfig:
     qk_norm: bool = False  # every head's query and key are normalised before the rotation
     rotary_base: float = 10000.0
     head_dim: int = 0  # 0: hidden_size / num_heads
+    lora: Lora | None = None
     seq_length: int = DEFAULT_SEQ_LENGTH
     batch_size: int = 16
     attention: Attention = "flash"
@@ -78,6 +92,15 @@ class TransformerConfig:
         if not self.causal:
             return "MaskedEncoder"
         return "RotaryDecoder" if self.position == "rotary" else "LearnedPositionDecoder"
+
+    @property
+    def trains_base(self) -> bool:
+        """Whether linear layers and norms train themselves, and not only what adapts them."""
+        return self.lora is None
+
+    @property
+    def trains_vocabulary(self) -> bool:
+        return self.lora is None or self.lora.trains_vocabulary
 
     @property
     def kv_size(self) -> int:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from model_zoo.config import Attention, TransformerConfig
+from model_zoo.config import Attention, Lora, TransformerConfig
 from ms_symtensor.errors import InputError
 
 
@@ -70,6 +70,12 @@ _PUBLISHED = (
         "qwen3_32b", hidden_size=5120, num_layers=64, num_heads=64, n_kv_heads=8, head_dim=128,
         intermediate_size=25600, vocab_size=151936, max_position_embeddings=40960, rotary_base=1000000.0,
         norm_epsilon=1e-6, qk_norm=True,
+    ),
+    # https://huggingface.co/Qwen/Qwen-7B config.json; adapters: mindspore-lab/mindformers finetune_qwen_7b_lora.yaml
+    _llama(
+        "qwen_7b_lora", hidden_size=4096, num_layers=32, num_heads=32, n_kv_heads=32, intermediate_size=11008,
+        vocab_size=151936, max_position_embeddings=8192, norm_epsilon=1e-6, qkv_bias=True,
+        lora=Lora(rank=64, alpha=16.0, trains_vocabulary=True),
     ),
     # https://huggingface.co/openai-community/gpt2-xl config.json
     TransformerConfig(

@@ -55,7 +55,7 @@ class Emitter:
         self._path: tuple[str, ...] = ()
         self._drafts: list[tuple[str, Op]] = []
         self._inputs: list[tuple[str, TensorType]] = []
-        self._parameters: dict[str, TensorType] = {}
+        self._parameters: dict[str, Parameter] = {}
 
     @contextmanager
     def cell(self, attribute: str, class_name: str) -> Iterator[None]:
@@ -72,11 +72,11 @@ class Emitter:
         self._inputs.append((name, value.type))
         return value
 
-    def parameter(self, name: str, shape: tuple[int, ...], dtype: str) -> Value:
-        """The trainable parameter `name` of the current cell."""
+    def parameter(self, name: str, shape: tuple[int, ...], dtype: str, trains: bool = True) -> Value:
+        """The parameter `name` of the current cell."""
         full_name = ".".join((*self._path, name))
-        self._parameters[full_name] = TensorType(shape, dtype)
-        return Value(ParameterRef(full_name), self._parameters[full_name])
+        self._parameters[full_name] = Parameter(full_name, TensorType(shape, dtype), trains)
+        return Value(ParameterRef(full_name), self._parameters[full_name].type)
 
     def op(
         self,
@@ -121,7 +121,7 @@ class Emitter:
         return Graph(
             name=name,
             inputs=tuple(self._inputs),
-            parameters=tuple(Parameter(p, self._parameters[p]) for p in ordered),
+            parameters=tuple(self._parameters[p] for p in ordered),
             ops=tuple(ops),
             output=_named(output.source, names),
         )

@@ -26,30 +26,57 @@ def dtype_of(name: str) -> Any:
     return getattr(ms, name)
 
 
-def weight(shape: tuple[int, ...], config: TransformerConfig, init: str = "normal") -> Parameter:
-    return Parameter(initializer(init, shape, dtype_of(config.param_dtype)))
+def weight(shape: tuple[int, ...], config: TransformerConfig, init: str = "normal", trains: bool = True) -> Parameter:
+    """A parameter that trains, or a frozen one in the compute type."""
+    dtype = config.param_dtype if trains else config.compute_dtype
+    return Parameter(initializer(init, shape, dtype_of(dtype)), requires_grad=trains)
+
+
+class LowRank(nn.Cell):
+    """What adapts a linear layer: (alpha / rank) (x down^T) up^T, of x [tokens, in] -> [tokens, out]."""
+
+    def __init__(self, config: TransformerConfig, in_size: int, out_size: int) -> None:
+        super().__init__()
+        assert config.lora is not None
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.up = weight((out_size, config.lora.rank), config, "zeros")
+        self.down = weight((config.lora.rank, in_size), config)
+        self.scale = Tensor(config.lora.alpha / config.lora.rank, self.compute_dtype)
+        self.cast_down, self.cast_up = ops.Cast(), ops.Cast()
+        self.matmul_down, self.matmul_up = ops.MatMul(transpose_b=True), ops.MatMul(transpose_b=True)
+        self.mul_scale = ops.Mul()
+
+    def construct(self, x: Tensor) -> Tensor:
+        x = self.matmul_down(x, self.cast_down(self.down, self.compute_dtype))
+        x = self.matmul_up(x, self.cast_up(self.up, self.compute_dtype))
+        return self.mul_scale(x, self.scale)
 
 
 class Linear(nn.Cell):
-    """x [tokens, in] @ weight [out, in] transposed (+ bias [out]) -> [tokens, out]."""
+    """x [tokens, in] @ weight [out, in] transposed (+ bias [out]) (+ what adapts it) -> [tokens, out]."""
 
     def __init__(self, config: TransformerConfig, in_size: int, out_size: int, has_bias: bool) -> None:
         super().__init__()
-        self.weight = weight((out_size, in_size), config)
+        self.weight = weight((out_size, in_size), config, trains=config.trains_base)
         self.has_bias = has_bias
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.cast_weight = ops.Cast()
         self.matmul = ops.MatMul(transpose_b=True)
         if has_bias:
-            self.bias = weight((out_size,), config, "zeros")
+            self.bias = weight((out_size,), config, "zeros", trains=config.trains_base)
             self.cast_bias = ops.Cast()
             self.add_bias = ops.Add()
+        self.is_adapted = config.lora is not None
+        if self.is_adapted:
+            self.low_rank, self.add_low_rank = LowRank(config, in_size, out_size), ops.Add()
 
     def construct(self, x: Tensor) -> Tensor:
-        x = self.matmul(x, self.cast_weight(self.weight, self.compute_dtype))
+        y = self.matmul(x, self.cast_weight(self.weight, self.compute_dtype))
         if self.has_bias:
-            x = self.add_bias(x, self.cast_bias(self.bias, self.compute_dtype))
-        return x
+            y = self.add_bias(y, self.cast_bias(self.bias, self.compute_dtype))
+        if self.is_adapted:
+            y = self.add_low_rank(y, self.low_rank(x))
+        return y
 
 
 class Norm(nn.Cell):
@@ -61,10 +88,12 @@ class Norm(nn.Cell):
         self.is_rms_norm = config.norm == "rms_norm"
         self.cast_in, self.cast_out = ops.Cast(), ops.Cast()
         self.gamma = weight((width,), config, "ones")
+        self.gamma.requires_grad = config.trains_base
         if self.is_rms_norm:
             self.norm = ops.RmsNorm(config.norm_epsilon)
         else:
             self.beta = weight((width,), config, "zeros")
+            self.beta.requires_grad = config.trains_base
             self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=config.norm_epsilon)
 
     def construct(self, x: Tensor) -> Tensor:

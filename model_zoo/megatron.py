@@ -57,6 +57,8 @@ class _Rules:
 
     def cuts(self, graph: Graph, op: Op) -> tuple[Cuts, Cuts | None]:
         owner = op.cell[-1] if op.cell else ""
+        if owner == "low_rank":
+            owner = op.cell[-2]
         ranks = [len(t.shape) for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None]
         if op.type == "MatMul":
             return self._matmul(op, owner)
@@ -70,6 +72,10 @@ class _Rules:
         if owner == "head":
             return ((self.data, 1), (self.vocabulary, 1)), None
         degree = self._width(op)
+        if (op.primitive == "matmul_up" and owner in _ROW_CUT) or (
+            op.primitive == "matmul_down" and owner in _COLUMN_CUT
+        ):
+            return ((self.data, 1), (1, 1)), None  # the small side of an adapter is whole
         if owner in _COLUMN_CUT:
             return ((self.data, 1), (degree, 1)), None
         if owner in _ROW_CUT:
@@ -96,7 +102,7 @@ class _Rules:
         else:
             width = 1
         whole_rows = self.tokens if width == 1 and owner not in (*_COLUMN_CUT, "head") else self.data
-        return (whole_rows, width) if rank == 2 else (width,)
+        return (whole_rows, width) if rank == 2 else (width,)[:rank]
 
     def _loss(self, graph: Graph, op: Op) -> Cuts:
         def dims(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ class Embedding(nn.Cell):
 
     def __init__(self, config: TransformerConfig, rows: int) -> None:
         super().__init__()
-        self.table = weight((rows, config.hidden_size), config)
+        self.table = weight((rows, config.hidden_size), config, trains=config.trains_vocabulary)
         self.gather = ops.Gather()
 
     def construct(self, ids: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class VocabularyHead(nn.Cell):
         self.cast_table, self.cast_logits = ops.Cast(), ops.Cast()
         self.matmul = ops.MatMul(transpose_b=True)
         if has_bias:
-            self.bias = weight((config.vocab_size,), config, "zeros")
+            self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
             self.add_bias = ops.Add()
 
     def construct(self, x: Tensor, table: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class Transformer(nn.Cell):
         self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=not config.causal)
         if not config.tied_embeddings:
-            self.output_table = weight((config.vocab_size, config.hidden_size), config)
+            self.output_table = weight((config.vocab_size, config.hidden_size), config, trains=config.trains_vocabulary)
         self.flatten_labels, self.flatten_mask = ops.Reshape(), ops.Reshape()
         self.loss = CrossEntropy(config)
 

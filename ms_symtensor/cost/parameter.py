@@ -72,8 +72,6 @@ def price_slice(
     stored, used = size_B(placement.dtype), size_B(used_dtype)
     weight_B = share * stored
     is_cast = used_dtype != placement.dtype
-    if not placement.requires_grad:
-        return ParameterCost(0.0, 0.0, 0.0, weight_B, 0, 0, elements * used if is_cast else 0)
     is_shared = placement.gather is not None
     gradient_size = stored if settings.gradient_fp32_sync else used
     synchronisation = 0.0
@@ -84,9 +82,11 @@ def price_slice(
     again = in_gradient and settings.optimizer_level is OptimizerLevel.LEVEL3
     gathers = 0 if not is_shared else 2 if again else 1
     gather = gathers * seconds("AllGather", placement.gather, elements * used) if gathers else 0.0
+    # Before an AllGather the cast copy of the share exists too; without a cast the stored weight itself is read.
+    dropped = not in_gradient or (settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared)
+    used_B = elements * used if not dropped and (is_cast or is_shared) else 0
+    if not placement.requires_grad:  # MindSpore shares frozen parameters too
+        return ParameterCost(0.0, gather, 0.0, weight_B, 0, 0, used_B)
     states_B = share * STATES_B
     update = seconds("AdamWeightDecay", None, 2 * (weight_B + states_B) + share * gradient_size)
-    dropped = not in_gradient or (settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared)
-    # Before an AllGather the cast copy of the share exists too; without a cast the stored weight itself is read.
-    used_B = elements * used if not dropped and (is_cast or is_shared) else 0
     return ParameterCost(synchronisation, gather, update, weight_B, share * gradient_size, states_B, used_B)

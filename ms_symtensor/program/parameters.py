@@ -40,6 +40,7 @@ def place_parameter(
     `summed` and `unsummed` tell whether it has uses whose gradient MindSpore sums, and others (`is_summed`).
     """
     copies = layout.copies
+    summed = summed and parameter.requires_grad
     mirror = copies if copies.size > 1 and summed else None
     plain = ParameterPlacement(layout, parameter.type.dtype, parameter.requires_grad, mirror=mirror, unsummed=unsummed)
     if copies.size == 1 or not may_be_shared(parameter, settings):

@@ -53,7 +53,13 @@ def fold(graph: Graph) -> Fold:
 
 def _form(graph: Graph, op: Op) -> tuple:
     types = tuple(graph.type_of(s) for s in graph.tensor_inputs(op))
-    return (op.type, types, op.outputs, op.attributes, tuple(type(s).__name__ for s in op.inputs), op.body)
+    return (op.type, types, op.outputs, op.attributes, tuple(_origin(graph, s) for s in op.inputs), op.body)
+
+
+def _origin(graph: Graph, source: Source) -> str:
+    """What kind of source it is; a frozen parameter is another kind than one that trains."""
+    frozen = isinstance(source, ParameterRef) and not graph.parameter_by_name[source.name].requires_grad
+    return "frozen" if frozen else type(source).__name__
 
 
 def kinds_of_blocks(graph: Graph, folded: Fold) -> tuple[tuple[str, ...], ...]:

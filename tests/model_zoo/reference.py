@@ -42,7 +42,11 @@ class Reference:
         return self._norm(f"{name}.feed_forward_norm", x + self._feed_forward(f"{name}.feed_forward", x))
 
     def _linear(self, name: str, x: Array) -> Array:
-        return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
+        y = x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
+        if self.config.lora is None:
+            return y
+        down, up = self.weights[f"{name}.low_rank.down"], self.weights[f"{name}.low_rank.up"]
+        return y + self.config.lora.alpha / self.config.lora.rank * (x @ down.T @ up.T)
 
     def _norm(self, name: str, x: Array) -> Array:
         epsilon = self.config.norm_epsilon

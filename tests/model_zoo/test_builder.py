@@ -19,6 +19,7 @@ PARAMETERS = {
     "internlm2_20b": 19_861_149_696,
     "codellama_34b": 33_743_970_304,
     "qwen3_32b": 32_762_123_264,
+    "qwen_7b_lora": 7_721_324_544 + 159_907_840,  # Qwen-7B, and its adapters of rank 64
 }
 
 

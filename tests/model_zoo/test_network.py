@@ -12,7 +12,7 @@ import numpy as np
 from mindspore import ops
 
 from model_zoo import FACTORIES, PUBLISHED
-from model_zoo.config import TransformerConfig
+from model_zoo.config import Lora, TransformerConfig
 from model_zoo.network import build, optimizer
 from tests.model_zoo.reference import Reference
 
@@ -68,6 +68,14 @@ SMALL: dict[str, Any] = {
     [
         replace(PUBLISHED["llama3_8b"], **SMALL, attention="self", n_kv_heads=2, norm="layer_norm"),
         replace(PUBLISHED["qwen3_32b"], **SMALL, attention="self", n_kv_heads=2, norm="layer_norm"),
+        replace(
+            PUBLISHED["qwen_7b_lora"],
+            **SMALL,
+            attention="self",
+            n_kv_heads=4,
+            norm="layer_norm",
+            lora=Lora(2, 3.0, True),
+        ),
         replace(PUBLISHED["gpt2_xl"], **SMALL, attention="self", n_kv_heads=4),
         replace(PUBLISHED["bert_large"], **SMALL, attention="self", n_kv_heads=4),
     ],

@@ -71,3 +71,10 @@ def test_a_weight_without_a_sum_is_refused_unless_sharded_over_all_copies():
     with pytest.raises(InvalidStrategyError, match="parameter w: .*transpose_b=True"):
         require_synchronised({"w": alone}, 8)
     require_synchronised({"w": sharded}, 8)
+
+
+def test_a_frozen_parameter_is_shared_like_others_but_never_summed():
+    frozen = Parameter("w", WEIGHT.type, requires_grad=False)
+    found = place((8,), (-1, -1), wanted=2, parameter=frozen)
+    assert (found.shard, found.mirror) == (2, None)
+    assert place((8,), (-1, -1), parameter=frozen, optimizer_level=OptimizerLevel.NONE).mirror is None

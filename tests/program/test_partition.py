@@ -1,7 +1,13 @@
 """Predicted programs: what is known of them without a compiler. benchmarks/exactness.py compares them with MindSpore's."""
 
+from dataclasses import replace
+
 import pytest
 
+from benchmarks.exactness_cases import small_config_of
+from model_zoo.builder import build_graph
+from model_zoo.config import Lora
+from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
@@ -159,3 +165,15 @@ def test_level3_with_partial_shards_gathers_norms_again_only_where_they_are_reco
     again = {n.parameter for n in found.nodes if n.phase is Phase.RECOMPUTE and n.kind == "AllGather"}
     assert "layers.1.attention_norm.gamma" in again and "layers.0.attention.query.weight" in again
     assert "layers.0.attention_norm.gamma" not in again
+
+
+def test_only_what_trains_has_a_gradient():
+    for trains_vocabulary in (True, False):
+        config = replace(small_config_of("qwen_7b_lora"), lora=Lora(8, 16.0, trains_vocabulary))
+        graph = build_graph(config)
+        cuts = megatron_strategy(graph, config, 4, 2, sequence_parallel=False)
+        strategies = {name: OpStrategy(*pair) for name, pair in cuts.items()}
+        found = partition(graph, StagePlan(strategies, Settings(8)))
+        summed = {node.parameter for node in found.nodes if node.role is Role.SYNC}
+        assert summed == {p.name for p in graph.parameters if p.requires_grad}
+        assert ("word_embedding.table" in summed) == trains_vocabulary

@@ -59,3 +59,9 @@ def nameless(graph):
 
     ops = tuple(replace(op, name=number[op.name], inputs=tuple(map(renamed, op.inputs))) for op in graph.ops)
     return replace(graph, ops=ops, output=renamed(graph.output))
+
+
+def test_a_block_that_is_frozen_is_another_than_one_that_trains():
+    graph = small_graph("llama2_7b", num_layers=4)
+    frozen = tuple(replace(p, requires_grad=not p.name.startswith("layers.0.")) for p in graph.parameters)
+    assert sorted({len(m) for m in fold(replace(graph, parameters=frozen)).members}) == [1, 3]

@@ -30,7 +30,8 @@ class Measurement:
 class Case:
     """One row: its configuration and what was measured. Rows of one `group` differ in configuration only.
 
-    `part` names the half of a table that is judged apart ("" if there are no parts).
+    `part` names the half of a table that is judged apart ("" if there are no parts). `device`: the cluster it was
+    measured on, where a table holds several.
     """
 
     line: int
@@ -38,6 +39,7 @@ class Case:
     configuration: Configuration
     measured: Measurement
     part: str = ""
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,6 @@ class Pair:
     better: Configuration
     worse: Configuration
     by_memory: bool = False
-    measured_mfu: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

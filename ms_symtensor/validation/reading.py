@@ -7,7 +7,7 @@ from pathlib import Path
 from ms_symtensor.cost.configuration import ImpossibleError
 from ms_symtensor.errors import InputError
 from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, Pair, UnusableRowError
-from ms_symtensor.validation.readers import dryrun, layouts, mindspeed, ultrascale, vtrain
+from ms_symtensor.validation.readers import ascend, dryrun, layouts, mindspeed, nvidia, pairs, ultrascale, vtrain
 from ms_symtensor.validation.table import Row, Table, read_table
 
 
@@ -20,7 +20,11 @@ class Reader:
     read: Callable[[Row], Case | Pair]
 
 
-READERS = tuple(Reader(form.NAME, form.COLUMNS, form.case) for form in (vtrain, layouts, ultrascale, mindspeed, dryrun))
+_OF_CASES = (vtrain, layouts, ultrascale, mindspeed, ascend, dryrun, nvidia)
+READERS = (
+    *(Reader(form.NAME, form.COLUMNS, form.case) for form in _OF_CASES),
+    Reader(pairs.NAME, pairs.COLUMNS, pairs.pair),
+)
 
 
 def read(path: str | Path) -> Dataset:

@@ -1,0 +1,132 @@
+"""ascend_measured.csv: throughput on Ascend of Megatron-like (MindSpeed) and MindFormers configurations."""
+
+from ms_symtensor.cost.configuration import Configuration
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
+from ms_symtensor.validation.readers import megatron, mindformers
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.readers.models import transformer_of
+from ms_symtensor.validation.readers.slide import slide_configuration
+from ms_symtensor.validation.table import Row
+
+NAME = "ascend_measured"
+COLUMNS = (
+    "group", "model", "framework", "phase", "device", "n_devices", "dp", "tp", "pp", "vpp", "ep", "cp", "sp", "micro_batch",
+    "global_batch", "seq_len", "recompute", "zero", "other", "hidden", "layers", "heads", "kv_heads", "ffn", "vocab",
+    "experts", "topk", "tok_s_dev", "step_s", "mfu_pct", "peak_mem_MB", "status", "config_check",
+)  # fmt: skip
+MIB = 1 << 20
+DOUBTED = ("mismatch", "implausible", "ambiguous")
+
+
+def case(row: Row) -> Case:
+    """A timed configuration, one out of memory, or one of the slide whose depth is an assumption (slide.py)."""
+    check, status = row.text("config_check"), row.text("status")
+    if check.split("(")[0].strip() in DOUBTED:
+        raise UnusableRowError(f"config_check is {check}")
+    if status != "ok" and "OOM" not in status:
+        raise UnusableRowError(f"status {status!r}: neither timed nor out of memory")
+    if row.text("phase") == "lora":
+        raise UnusableRowError("LoRA: most weights are frozen")
+    if check == "slide":
+        configuration = slide_configuration(row.count("dp"), row.count("tp"))
+    elif "MindFormers" in row.text("framework"):
+        configuration = _mindformers(row)
+    elif "Megatron" in row.text("framework") or "MindSpeed" in row.text("framework"):
+        configuration = _megatron(row)
+    else:
+        raise UnusableRowError(f"no reader for framework {row.text('framework')!r}")
+    mfu_percent, memory_MiB = row.optional_number("mfu_pct"), row.optional_number("peak_mem_MB")
+    measured = Measurement(
+        step_time_s=_step_time_s(row, configuration) if status == "ok" else None,
+        peak_memory_B=memory_MiB * MIB if memory_MiB else None,
+        fits=status == "ok",
+        mfu=mfu_percent / 100 if mfu_percent else None,
+    )
+    return Case(row.line, row.text("group"), configuration, measured, device=_device(row))
+
+
+def _megatron(row: Row) -> Configuration:
+    zero = row.text("zero")
+    options = megatron.options_of(row.text("recompute"), row.text("other"))
+    megatron.must_be_usable(options)
+    _must_be_complete(row)
+    if zero == "ZeRO-3":
+        raise UnusableRowError("ZeRO-3 under DeepSpeed")
+    interleave = row.optional_count("vpp") or 1
+    return Configuration(
+        transformer_of(row, row.text("model"), imbalance=megatron.imbalance(options)),
+        row.count("seq_len"),
+        data_parallel=row.count("dp"),
+        model_parallel=row.count("tp"),
+        sequence_parallel=row.flag("sp") and row.count("tp") > 1,
+        context_parallel=row.optional_count("cp") or 1,
+        expert_parallel=row.optional_count("ep") or 1,
+        pipeline_stages=row.count("pp"),
+        interleave=interleave,
+        micro_batch_size=row.count("micro_batch"),
+        micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
+        layers_on_stage=megatron.layers_on_stage(options),
+        optimizer_level=_LEVELS.get(zero, OptimizerLevel.NONE),
+        recomputation=megatron.recomputation(options, interleave),
+        attention=megatron.attention(options),
+        fused_norm="use-fused-rmsnorm" in options,
+        precision=megatron.precision(options),
+        bytes_per_parameter=megatron.bytes_per_parameter(options),
+        overlap_gradients="overlap-grad-reduce" in options,
+        overlap_weights="overlap-param-gather" in options,
+    )
+
+
+_LEVELS = {
+    "ZeRO1(dist-opt)": OptimizerLevel.LEVEL1,
+    "ZeRO": OptimizerLevel.LEVEL1,
+    "ZeRO-2": OptimizerLevel.LEVEL2,
+}
+
+
+def _mindformers(row: Row) -> Configuration:
+    settings = mindformers.settings_of(row.text("recompute"), row.text("other"))
+    if row.text("recompute") in ("full",):
+        settings = {**settings, "recompute": "True"}
+    elif row.text("recompute") not in ("", "none") and "=" not in row.text("recompute"):
+        raise UnusableRowError("recomputation in words")
+    _must_be_complete(row)
+    model, stages = transformer_of(row, row.text("model")), row.count("pp")
+    return Configuration(
+        model,
+        row.count("seq_len"),
+        data_parallel=row.count("dp"),
+        model_parallel=row.count("tp"),
+        sequence_parallel=row.flag("sp") and row.count("tp") > 1,
+        context_parallel=row.optional_count("cp") or 1,
+        expert_parallel=row.optional_count("ep") or 1,
+        pipeline_stages=stages,
+        interleave=row.optional_count("vpp") or 1,
+        micro_batch_size=row.count("micro_batch"),
+        micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
+        layers_on_stage=mindformers.layers_on_stage(settings, model.num_layers, stages),
+        optimizer_level=mindformers.optimizer_level(row.text("zero")),
+        recomputation=mindformers.recomputation(settings, stages),
+        attention=mindformers.attention(settings),
+        precision=mindformers.precision(settings),
+        bytes_per_parameter=mindformers.BYTES,
+        framework="mindspore",
+    )
+
+
+def _must_be_complete(row: Row) -> None:
+    for column in ("n_devices", "dp", "tp", "pp", "micro_batch", "global_batch", "seq_len"):
+        if not row.text(column):
+            raise UnusableRowError(f"{column} is not given")
+    devices_must_agree(row, "cp")
+
+
+def _step_time_s(row: Row, configuration: Configuration) -> float | None:
+    if row.text("tok_s_dev"):
+        return configuration.tokens / (row.positive("tok_s_dev") * configuration.device_num)
+    return row.positive("step_s") if row.text("step_s") else None
+
+
+def _device(row: Row) -> str:
+    return "ascend910a" if "910A" in row.text("device") else "atlas_800t_a2"

@@ -1,0 +1,141 @@
+"""ascend_pairs.csv: which of two configurations was faster, or fitted, on Ascend; the configurations are words."""
+
+import re
+from dataclasses import dataclass
+
+from ms_symtensor.cost.configuration import (
+    ALL,
+    FULL_RECOMPUTATION,
+    NO_RECOMPUTATION,
+    Bytes,
+    Configuration,
+    Part,
+    Recomputation,
+    Transformer,
+)
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.dataset import Pair, UnusableRowError
+from ms_symtensor.validation.readers import mindformers
+from ms_symtensor.validation.readers.published import published_model
+from ms_symtensor.validation.readers.slide import DEVICES as SLIDE_DEVICES
+from ms_symtensor.validation.readers.slide import slide_configuration
+from ms_symtensor.validation.table import Row
+
+NAME = "ascend_pairs"
+COLUMNS = ("model", "n_devices", "seq_len", "better_config", "better_value", "worse_config", "worse_value", "unit",
+           "confidence", "comment", "source")  # fmt: skip
+SEQ_LENGTH = 4096  # where a row gives none: that of most of the models
+MICRO_BATCHES_OF_A_STAGE = 8  # where a row gives no batch: enough for a bubble of an eighth
+UNITS = ("MFU%", "fit", "tok/s/p", "ms", "TFLOP/s", "bubble", "rel")
+
+
+def pair(row: Row) -> Pair:
+    """Words such as `DP4 PP2 dist-opt, no recompute, gbs256`.
+
+    What only one side (or the comment) says of the batch holds for both; where nobody says anything, both take the same
+    batch, of MICRO_BATCHES_OF_A_STAGE or more.
+    """
+    if row.text("unit") not in UNITS:
+        raise UnusableRowError(f"unknown unit {row.text('unit')!r}")
+    by_memory = row.text("unit") == "fit"
+    sides = row.text("better_config"), row.text("worse_config")
+    if row.text("model") == "DeepSeek-V3" and row.text("n_devices") == str(SLIDE_DEVICES):
+        better, worse = (slide_configuration(_degree(words, "DP") or 1, _degree(words, "TP") or 1) for words in sides)
+        return Pair(row.line, row.text("confidence"), better, worse, by_memory)
+    counts = re.findall(r"\d+", row.text("n_devices"))
+    model, seq_length = published_model(row.text("model")), row.optional_count("seq_len") or SEQ_LENGTH
+    mindspore = row.text("source").startswith(("MS|", "MindFormers"))
+    first, second = (_spread(words, int(counts[0]) if counts else None, row.text("comment")) for words in sides)
+    batch = first.batch or second.batch
+    if batch is None and not (first.micro_batch_num or second.micro_batch_num):
+        batch = MICRO_BATCHES_OF_A_STAGE * max(s.data * s.micro_batch_size * s.stages for s in (first, second))
+    better, worse = (
+        _configuration(words, spread, model, seq_length, spread.batch or batch, mindspore)
+        for words, spread in zip(sides, (first, second), strict=True)
+    )
+    return Pair(row.line, row.text("confidence"), better, worse, by_memory)
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Degrees and batch of one side; None where its words do not say."""
+
+    data: int
+    tensor: int
+    context: int
+    stages: int
+    micro_batch_size: int
+    micro_batch_num: int | None
+    batch: int | None
+
+
+def _spread(words: str, device_num: int | None, comment: str) -> _Spread:
+    tensor, context, stages = (_degree(words, name) or 1 for name in ("TP", "CP", "PP"))
+    devices = _number(words, r"\b(\d+)p\b") or device_num
+    inner = tensor * context * stages
+    data = _degree(words, "DP") or (max(1, devices // inner) if devices else _degree(words, "EP") or 1)
+    return _Spread(
+        data,
+        tensor,
+        context,
+        stages,
+        _number(words, r"\bmbs ?(\d+)") or _number(comment, r"\bmbs ?(\d+)") or 1,
+        _number(words, r"\bmb(\d+)"),
+        _number(words, r"\bgbs ?(\d+)") or _number(comment, r"\bgbs ?(\d+)"),
+    )
+
+
+def _configuration(
+    words: str, spread: _Spread, model: Transformer, seq_length: int, batch: int | None, mindspore: bool
+) -> Configuration:
+    experts = re.search(r"(\d+) experts", words)
+    if experts and (model.experts is None or model.experts.num_experts != int(experts[1])):
+        raise UnusableRowError(f"{experts[1]} experts, which the published model has not")
+    sharded = "dist-opt" in words or mindspore
+    zero = _number(words, r"ZeRO-?(\d)")
+    samples = spread.data * spread.micro_batch_size
+    return Configuration(
+        model,
+        seq_length,
+        data_parallel=spread.data,
+        model_parallel=spread.tensor,
+        sequence_parallel=spread.tensor > 1,
+        context_parallel=spread.context,
+        expert_parallel=_degree(words, "EP") or 1,
+        pipeline_stages=spread.stages,
+        interleave=_degree(words, "VPP") or 1,
+        micro_batch_size=spread.micro_batch_size,
+        micro_batch_num=spread.micro_batch_num or max(1, (batch or samples) // samples),
+        optimizer_level=OptimizerLevel(zero) if zero else OptimizerLevel.LEVEL1 if sharded else OptimizerLevel.NONE,
+        recomputation=_recomputation(words, model, spread.stages),
+        bytes_per_parameter=mindformers.BYTES if mindspore else Bytes(),
+        framework="mindspore" if mindspore else "megatron",
+        overlap_gradients=mindspore,
+    )
+
+
+def _recomputation(words: str, model: Transformer, stages: int) -> Recomputation:
+    """ "partial" and "block" without a number: half of the blocks of each stage."""
+    selected = frozenset({Part.ACTIVATION_FUNCTION}) if re.search(r"select SiLU", words) else frozenset()
+    if "no recompute" in words or "recompute" not in words:
+        return NO_RECOMPUTATION
+    listed = re.search(r"\[([\d, ]+)\]", words)
+    if listed:
+        blocks = tuple(int(n) for n in listed[1].split(","))
+        if len(blocks) != stages:
+            raise UnusableRowError("recomputation is not a list of one number per stage")
+        return Recomputation(blocks=blocks, parts=selected)
+    if "select recompute" in words:
+        return Recomputation(parts=frozenset({Part.ATTENTION_CORE, Part.ACTIVATION_FUNCTION}), part_blocks=ALL)
+    if "block" in words or "partial" in words:
+        return Recomputation(blocks=(max(1, model.num_layers // stages // 2),), parts=selected)
+    return FULL_RECOMPUTATION
+
+
+def _degree(words: str, name: str) -> int | None:
+    return _number(words, rf"\b{name}(\d+)")
+
+
+def _number(words: str, pattern: str) -> int | None:
+    found = re.search(pattern, words)
+    return int(found[1]) if found else None

@@ -1,0 +1,112 @@
+"""Dimensions of models that tables call by name only."""
+
+import re
+from dataclasses import replace
+
+from ms_symtensor.cost.configuration import Experts, Transformer
+from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.readers.families import family_of
+
+
+def _model(
+    name: str,
+    hidden: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    ffn: int,
+    vocabulary: int = 0,
+    experts: Experts | None = None,
+) -> Transformer:
+    family = family_of(name, hidden)
+    return Transformer(
+        hidden, layers, heads, kv_heads, ffn, vocabulary or family.vocab_size, family.head_dim, family.gated, family.norm,
+        family.position, family.linear_bias, family.qkv_bias, family.tied_embeddings, experts=experts,
+        latent_attention=family.latent_attention, mtp_blocks=family.mtp_blocks,
+    )  # fmt: skip
+
+
+# config.json of each model on huggingface.co, unless another source stands behind it; the longer names first
+_PUBLISHED = {
+    "deepseekv3": _model("deepseekv3", 7168, 61, 128, 128, 18432, experts=Experts(256, 8, 2048, 1, 3)),
+    "deepseekv2": _model("deepseekv2", 5120, 60, 128, 128, 12288, experts=Experts(160, 6, 1536, 2, 1)),
+    "codellama34b": _model("codellama", 8192, 48, 64, 8, 22016),
+    "llama31405b": _model("llama3", 16384, 126, 128, 8, 53248),
+    "llama370b": _model("llama3", 8192, 80, 64, 8, 28672),
+    "llama38b": _model("llama3", 4096, 32, 32, 8, 14336),
+    "llama3170b": _model("llama3", 8192, 80, 64, 8, 28672),
+    "llama318b": _model("llama3", 4096, 32, 32, 8, 14336),
+    "llama270b": _model("llama2", 8192, 80, 64, 8, 28672),
+    "llama234b": _model("llama2", 8192, 48, 64, 8, 22016),
+    "llama213b": _model("llama2", 5120, 40, 40, 40, 13824),
+    "llama27b": _model("llama2", 4096, 32, 32, 32, 11008),
+    "llama65b": _model("llama", 8192, 80, 64, 64, 22016),
+    "llama33b": _model("llama", 6656, 60, 52, 52, 17920),
+    "llama30b": _model("llama", 6656, 60, 52, 52, 17920),
+    "llama13b": _model("llama", 5120, 40, 40, 40, 13824),
+    "llama7b": _model("llama", 4096, 32, 32, 32, 11008),
+    "llama2": _model("llama2", 4096, 32, 32, 32, 11008),  # "Llama2 32L", "Llama2-4L": of the 7B's width
+    "mixtral8x22b": _model("mixtral8x22b", 6144, 56, 48, 8, 16384, experts=Experts(8, 2, 16384)),
+    "mixtral": _model("mixtral", 4096, 32, 32, 8, 14336, experts=Experts(8, 2, 14336)),
+    "mistral7b": _model("mistral", 4096, 32, 32, 8, 14336),
+    "aquila234b": _model("aquila", 6144, 60, 48, 8, 24576),
+    "aquila27b": _model("aquila", 4096, 32, 32, 32, 11008),
+    "aquila7b": _model("aquila", 4096, 32, 32, 32, 11008),
+    "baichuan213b": _model("baichuan2", 5120, 40, 40, 40, 13696),
+    "baichuan27b": _model("baichuan2", 4096, 32, 32, 32, 11008),
+    "baichuan13b": _model("baichuan", 5120, 40, 40, 40, 13696),
+    "baichuan7b": _model("baichuan", 4096, 32, 32, 32, 11008),
+    "bloom7b": _model("bloom", 4096, 30, 32, 32, 16384),
+    "bloom176b": _model("bloom", 14336, 70, 112, 112, 57344),
+    "chatglm36b": _model("chatglm", 4096, 28, 32, 2, 13696),
+    "glm36b": _model("chatglm", 4096, 28, 32, 2, 13696),
+    "glm26b": _model("chatglm", 4096, 28, 32, 2, 13696),
+    "glm49b": _model("glm4", 4096, 40, 32, 2, 13696),
+    "internlm220b": _model("internlm2", 6144, 48, 48, 8, 16384),
+    "internlm65b": _model("internlm", 8192, 80, 64, 64, 22016),
+    "internlm7b": _model("internlm", 4096, 32, 32, 32, 11008),
+    "internlm20b": _model("internlm", 5120, 60, 40, 40, 13824),
+    "gemma2b": _model("gemma", 2048, 18, 8, 1, 16384),
+    "gemma7b": replace(_model("gemma", 3072, 28, 16, 16, 24576), head_dim=256),
+    "gemma29b": _model("gemma2", 3584, 42, 16, 8, 14336),
+    "gemma227b": _model("gemma2", 4608, 46, 32, 16, 36864),
+    "qwen15110b": _model("qwen", 8192, 80, 64, 8, 49152),
+    "qwen1572b": _model("qwen", 8192, 80, 64, 64, 24576),
+    "qwen1532b": _model("qwen", 5120, 64, 40, 8, 27392),
+    "qwen1514b": _model("qwen", 5120, 40, 40, 40, 13696),
+    "qwen157b": _model("qwen", 4096, 32, 32, 32, 11008),
+    "qwen154b": _model("qwen", 2560, 40, 20, 20, 6912),
+    "qwen1518b": _model("qwen", 2048, 24, 16, 16, 5504),
+    "qwen1505b": _model("qwen", 1024, 24, 16, 16, 2816),
+    "qwen272b": _model("qwen", 8192, 80, 64, 8, 29568),
+    "qwen27b": _model("qwen", 3584, 28, 28, 4, 18944),
+    "qwen215b": _model("qwen", 1536, 28, 12, 2, 8960),
+    "qwen205b": _model("qwen", 896, 24, 14, 2, 4864),
+    "qwen338b": _model("qwen3", 4096, 36, 32, 8, 12288),
+    "qwen38b": _model("qwen3", 4096, 36, 32, 8, 12288),
+    "qwen332b": _model("qwen3", 5120, 64, 64, 8, 25600),
+    "qwen330b": _model("qwen3", 2048, 48, 32, 4, 6144, experts=Experts(128, 8, 768)),
+    "qwen72b": _model("qwen", 8192, 80, 64, 64, 24576),
+    "qwen14b": _model("qwen", 5120, 40, 40, 40, 13696),
+    "qwen7b": _model("qwen", 4096, 32, 32, 32, 11008),
+    "yi34b": _model("yi34b", 7168, 60, 56, 8, 20480),
+    # arXiv 2504.07866, section 2: Pangu Ultra
+    "panguultra135b": _model("panguultra", 12288, 94, 96, 8, 28672),
+    "grok1": _model("grok", 6144, 64, 48, 8, 32768, experts=Experts(8, 2, 32768)),
+    # No transformer: one of Mamba2-8B's width and depth (arXiv 2406.07887) stands in, for what recomputation and cuts do
+    "mamba2": _model("llama2", 4096, 56, 32, 32, 11008),
+}
+
+
+def published_model(name: str) -> Transformer:
+    """The model called `name`, such as `Llama2-13B`, `Mixtral 6L (CI)`: `6L` for its number of blocks.
+
+    UnusableRowError if no dimensions are known.
+    """
+    plain = re.sub(r"\([^)]*\)", "", name)
+    blocks = re.search(r"\b(\d+)L\b", plain)
+    key = re.sub(r"[^a-z0-9]", "", re.sub(r"\b\d+L\b", "", plain).lower())
+    found = _PUBLISHED.get(key) or next((model for known, model in _PUBLISHED.items() if key.startswith(known)), None)
+    if found is None:
+        raise UnusableRowError(f"the dimensions of {name} are not known")
+    return replace(found, num_layers=int(blocks[1])) if blocks else found

@@ -1,0 +1,128 @@
+"""The operators of attention between two residual sums, on one device."""
+
+import numpy as np
+
+from ms_symtensor.cluster.hccl import Collective
+from ms_symtensor.cost.configuration import AttentionKernel, Part
+from ms_symtensor.cost.shapes import Array, Shapes
+from ms_symtensor.cost.work import Operator, Transfer, Work, gathered, passes, product, scattered
+
+CAUSAL = 0.5
+"""Half of the scores are behind the token; fused attention leaves them out."""
+
+FLASH_BACKWARD = 2.5
+"""Five products backward to two forward (FlashAttention-2, arXiv 2307.08691, section 4.1)."""
+
+FLASH1_SLOWDOWN = 2.0
+"""FlashAttention-2 is about twice as fast as its predecessor (arXiv 2307.08691)."""
+
+
+def attention(s: Shapes) -> tuple[Operator, ...]:
+    """From the normalised hidden states to the result of the output projection."""
+    return (*_projections(s), *_rotary(s), *_core(s), _output(s))
+
+
+def _projections(s: Shapes) -> tuple[Operator, ...]:
+    t, h, w = s.tokens, s.hidden, s.element_B
+    latent = s.column(lambda c: float(c.model.latent_attention is not None))
+    direct = 1 - latent
+    fused = product("query, key and value", t, s.queries + s.keys + s.values, h, w, times=direct)
+    found = [gathered(fused, "query, key and value", s.sequence_parallel, t * h * w, direct)]
+    if latent.any():
+        query_rank = s.column(lambda c: c.model.latent_attention.query_rank if c.model.latent_attention else 0)
+        kv_rank = s.column(lambda c: c.model.latent_attention.kv_rank if c.model.latent_attention else 0)
+        rope = s.column(lambda c: c.model.latent_attention.rope_head_dim if c.model.latent_attention else 0)
+        has_rank = latent * (query_rank > 0)
+        down = product("latent down", s.norm_tokens, query_rank + kv_rank + rope, h, w, times=latent)
+        query = product("query up", t, s.queries, np.where(query_rank > 0, query_rank, h), w, times=latent)
+        key = product("key and value up", t, s.queries + s.values, np.maximum(kv_rank, 1), w, times=latent)
+        small = np.where(has_rank > 0, query_rank, h) + kv_rank + rope
+        found += [
+            down.keeping(latent * s.norm_tokens * (query_rank + kv_rank + rope) * w),
+            passes(
+                "latent norms", s.norm_tokens * (query_rank + kv_rank), 2 * w, 4 * w, 2, 4, Part.NORM, latent
+            ).keeping(0.0, latent * s.norm_tokens * (query_rank + kv_rank) * w),
+            gathered(query, "latent", s.sequence_parallel, t * small * w, latent),
+            key,
+        ]
+    return tuple(found)
+
+
+def _rotary(s: Shapes) -> tuple[Operator, ...]:
+    # Two multiplications, a rotation and a sum, of queries and keys; one pass where element-wise operators are fused.
+    fused = s.where(lambda c: c.compiled or c.framework == "mindspore")
+    each_B = np.where(fused > 0, 2.0, 8.0) * s.element_B
+    kernels = np.where(fused > 0, 2.0, 10.0)
+    elements = s.tokens * (s.queries + s.keys)
+    return (passes("rotary embedding", elements, each_B, each_B, kernels, kernels, times=s.rotary),)
+
+
+def _core(s: Shapes) -> tuple[Operator, ...]:
+    t, w = s.tokens, s.element_B
+    kept = (s.queries + s.keys + s.values) * t * w
+    flops = 2 * CAUSAL * t * s.sequence * s.heads * (s.key_width + s.value_width)
+    flops = flops * np.where(s.where(lambda c: c.attention is AttentionKernel.FLASH1) > 0, FLASH1_SLOWDOWN, 1.0)
+    moved = kept + s.attended * t * w
+    flash = Operator(
+        forward=(Work("fused attention", flops=flops, traffic_B=moved, times=s.flash),),
+        backward=(
+            Work(
+                "fused attention backward", flops=FLASH_BACKWARD * flops, traffic_B=3 * moved, kernels=3, times=s.flash
+            ),
+        ),
+        part=Part.ATTENTION_CORE,
+        part_kept_B=s.flash * s.heads * t * 4,
+    )
+    return (Operator(kept_B=kept), flash, *_plain(s, 1 - s.flash), *_ring(s))
+
+
+def _plain(s: Shapes, times: Array) -> tuple[Operator, ...]:
+    """Scores that are written to memory: two batched products with scale, mask, softmax and dropout between them."""
+    t, w = s.tokens, s.element_B
+    scores = s.heads * t * s.sequence
+    fused = s.where(lambda c: c.attention is AttentionKernel.FUSED_SOFTMAX or c.compiled)
+    forward_B = np.where(fused > 0, 2 * w, 6 * w + 8) + s.dropout * (2 * w + 1)
+    backward_B = np.where(fused > 0, 3 * w, 5 * w + 12) + s.dropout * (2 * w + 1)
+    kept_B = np.where(fused > 0, w, w + 4) + s.dropout * (w + 1)
+
+    def batched(name: str, n: Array, k: Array) -> Operator:
+        moved = (t * s.heads * (s.key_width + s.value_width) + scores) * w
+        # Every head is a product of its own: points of all of them together fill the cores.
+        work = Work(f"{name} forward", points=t * s.heads * n, depth=k, traffic_B=moved, times=times)
+        first = Work(f"{name} of the first", points=t * s.heads * k, depth=n, traffic_B=moved, times=times)
+        second = Work(f"{name} of the second", points=s.sequence * s.batch * s.heads * k, depth=t / s.batch,
+                      traffic_B=moved, times=times)  # fmt: skip
+        return Operator((work,), (first, second), part=Part.ATTENTION_CORE)
+
+    softmax = passes(
+        "softmax", scores, forward_B, backward_B, np.where(fused > 0, 1, 4) + s.dropout,
+        np.where(fused > 0, 1, 4) + s.dropout, Part.ATTENTION_CORE, times,
+    )  # fmt: skip
+    layouts = passes("layouts of heads", t * (s.queries + s.keys + s.values + s.attended), 2 * w, 2 * w, 4, 4,
+                     Part.ATTENTION_CORE, times)  # fmt: skip
+    return (
+        batched("scores", s.sequence, s.key_width),
+        softmax.keeping(0.0, times * scores * kept_B),
+        batched("weighted values", s.value_width, s.sequence),
+        layouts,
+    )
+
+
+def _ring(s: Shapes) -> tuple[Operator, ...]:
+    """Context parallelism: keys and values go round the ranks, and their gradients with them backward."""
+    shared = (s.keys + s.values) * s.tokens * s.element_B
+    steps = s.cp - 1
+    return (
+        Operator(
+            sent=(Transfer("keys and values round the ring", Collective.SEND, "cp", shared, steps),),
+            sent_back=(
+                Transfer("keys, values and gradients round the ring", Collective.SEND, "cp", 2 * shared, steps),
+            ),
+        ),
+    )
+
+
+def _output(s: Shapes) -> Operator:
+    t, h, w = s.tokens, s.hidden, s.element_B
+    made = product("output projection", t, h, s.attended, w).keeping(t * s.attended * w)
+    return scattered(made, "output projection", s.sequence_parallel, t * h * w)

@@ -1,0 +1,93 @@
+"""Step time and peak memory of configurations on a cluster, all of them at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.configuration import Configuration
+from ms_symtensor.cost.groups import Groups
+from ms_symtensor.cost.network import Network
+from ms_symtensor.cost.place_time import place_seconds
+from ms_symtensor.cost.shapes import Array, shapes_of
+from ms_symtensor.cost.timeline import StepSeconds, step_seconds
+from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One entry per configuration, in the order given.
+
+    `peak_memory_B`: of the fullest stage; `stage_memory_B`: of every stage. `fits`: whether that is within what the
+    framework can use. `model_FLOPs`: floating-point operations of a step, recomputation and dropped work not counted
+    (6 per parameter and token, 12 per layer, hidden width and token of the sequence; arXiv 2204.02311, appendix B).
+    """
+
+    step_time_s: Array
+    peak_memory_B: Array
+    stage_memory_B: Array
+    fits: NDArray[np.bool_]
+    model_FLOPs: Array
+    mfu: Array
+    seconds: StepSeconds
+    bytes: StageBytes
+
+
+def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predictions:
+    """Predictions for `configurations` on `cluster`."""
+    configurations = tuple(configurations)
+    network, groups = _prepared(configurations)
+    places = tuple(place_seconds(place, network.shapes, groups, cluster) for place in network.places)
+    seconds = step_seconds(network, places, groups, cluster)
+    memory = _memory(configurations)
+    total = memory.total_B
+    peak = total.max(axis=1)
+    flops = np.array([model_flops(c) for c in configurations])
+    devices = network.shapes.column(lambda c: c.device_num)
+    mfu = flops / (seconds.step_time_s * devices * cluster.device.cube_peak_FLOPs)
+    return Predictions(
+        seconds.step_time_s, peak, total, peak <= cluster.device.hbm_usable_B, flops, mfu, seconds, memory
+    )
+
+
+@lru_cache(maxsize=16)
+def _prepared(configurations: tuple[Configuration, ...]) -> tuple[Network, Groups]:
+    """What does not depend on the cluster's numbers, kept for the next call with other ones."""
+    return Network(shapes_of(configurations)), Groups(configurations)
+
+
+@lru_cache(maxsize=16)
+def _memory(configurations: tuple[Configuration, ...]) -> StageBytes:
+    return stage_bytes(_prepared(configurations)[0])
+
+
+def model_flops(c: Configuration) -> float:
+    """FLOPs of one step that the model needs, whatever is computed twice or left out."""
+    m = c.model
+    latent = m.latent_attention
+    key = latent.nope_head_dim + latent.rope_head_dim if latent else m.head_dim
+    value = latent.value_head_dim if latent else m.head_dim
+    if latent:
+        query = m.hidden_size * latent.query_rank + latent.query_rank * m.num_heads * key
+        query = query if latent.query_rank else m.hidden_size * m.num_heads * key
+        keys = m.hidden_size * (latent.kv_rank + latent.rope_head_dim)
+        keys += latent.kv_rank * m.num_heads * (latent.nope_head_dim + value)
+    else:
+        query, keys = m.hidden_size * m.num_heads * key, 2 * m.hidden_size * m.n_kv_heads * key
+    attention = query + keys + m.num_heads * value * m.hidden_size
+    matrices = 3 if m.gated else 2
+    dense = matrices * m.hidden_size * m.intermediate_size
+    blocks = m.num_layers + m.mtp_blocks
+    dense_blocks, routed = blocks, 0.0
+    if m.experts is not None:
+        e = m.experts
+        dense_blocks = e.dense_blocks
+        routed = m.hidden_size * e.num_experts
+        routed += matrices * m.hidden_size * e.intermediate_size * (e.top_k + e.shared_experts)
+    weights = blocks * attention + dense_blocks * dense + (blocks - dense_blocks) * routed
+    weights += (1 + m.mtp_blocks) * m.hidden_size * m.vocab_size
+    scores = 6 * blocks * c.seq_length * m.num_heads * (key + value)
+    return float(c.tokens) * (6.0 * weights + scores)

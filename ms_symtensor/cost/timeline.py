@@ -1,0 +1,187 @@
+"""The time of a training step from the places' seconds: pipeline, gradient sums, optimizer.
+
+A stage takes t_i for one micro-batch, forward and backward, with M micro-batches and v chunks of blocks per stage:
+
+    T_pipeline = M · max_i t_i + (Σ_i t_i - max_i t_i) / v                    (1F1B, interleaved if v > 1; arXiv 2104.04473)
+
+Stage i is done with its last backward pass Σ_{j<i} t_j,backward before the pipeline is, and then waits for what is left of
+its gradients' sums, updates its parameters and gathers those that are sharded:
+
+    T = max_i (T_pipeline - Σ_{j<i} t_j,backward + exposed sums_i + optimizer_i + exposed gathers_i)
+
+Sums that run under the backward pass of the last micro-batch are hidden up to its length, but slow it down.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ms_symtensor.cluster.hccl import Collective
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.configuration import ALL, Configuration
+from ms_symtensor.cost.groups import Groups
+from ms_symtensor.cost.network import Network
+from ms_symtensor.cost.place_time import PlaceSeconds
+from ms_symtensor.cost.shapes import Array
+from ms_symtensor.program.settings import OptimizerLevel
+
+OVERLAP_SLOWDOWN = 0.3
+"""empirical: a hidden collective slows the computation above it by so much of its own time (it takes cores and bandwidth)."""
+
+
+@dataclass(frozen=True)
+class StepSeconds:
+    """Seconds of a step, and what they are spent on: arrays with one entry per configuration.
+
+    `compute_s`, `communication_s` (collectives inside blocks), `recompute_s` and `transfer_s` (between stages) are those of the
+    slowest stage in all its micro-batches; `bubble_s` the rest of the pipeline; `gradient_s` what of gradients' sums and
+    weights' gathers is not hidden.
+    """
+
+    step_time_s: Array
+    compute_s: Array
+    communication_s: Array
+    recompute_s: Array
+    transfer_s: Array
+    bubble_s: Array
+    gradient_s: Array
+    optimizer_s: Array
+
+
+def step_seconds(network: Network, places: Sequence[PlaceSeconds], groups: Groups, cluster: Cluster) -> StepSeconds:
+    """The step of every configuration."""
+    s = network.shapes
+    forward = network.on_stages(tuple(p.forward.time_s for p in places))
+    backward = network.on_stages(tuple(p.backward.time_s for p in places))
+    sent = network.on_stages(tuple(p.forward.communication_s + p.backward.communication_s for p in places))
+    again = _again_s(network, places)
+    transfer = _transfer_s(network, groups, cluster)
+    each = forward + backward + again + transfer
+    slowest = each.argmax(axis=1)
+    rows = np.arange(len(s.of))
+    pace, total = each[rows, slowest], each.sum(axis=1)
+    m = s.micro_batches
+    pipeline = m * pace + (total - pace) / s.chunks
+    behind = backward + again + transfer / 2
+    done = pipeline[:, None] - (np.cumsum(behind, axis=1) - behind)
+    gradients = _gradients_s(network, groups, cluster, (backward + again) / s.chunks[:, None])
+    optimizer = _optimizer_s(network, cluster)
+    ends = np.where(network.exists > 0, done + gradients + optimizer, 0.0)
+    last = ends.argmax(axis=1)
+    step = ends[rows, last]
+    communication, recompute, between = m * sent[rows, slowest], m * again[rows, slowest], m * transfer[rows, slowest]
+    return StepSeconds(
+        step,
+        m * pace - communication - recompute - between,
+        communication,
+        recompute,
+        between,
+        done[rows, last] - m * pace,
+        gradients[rows, last],
+        optimizer[rows, last],
+    )
+
+
+def recomputed_share(network: Network) -> tuple[Array, Array]:
+    """Shares of the blocks of every stage that are computed again whole, and in parts: [configurations, stages]."""
+    whole, parts = np.zeros((2, len(network.shapes.of), network.stages))
+    known: dict[tuple, tuple[list[float], list[float]]] = {}
+    for row, c in enumerate(network.shapes.of):
+        key = (c.recomputation, c.stage_layers)
+        if key not in known:
+            known[key] = _shares(c)
+        whole[row, : c.pipeline_stages], parts[row, : c.pipeline_stages] = known[key]
+    return whole, parts
+
+
+def _shares(c: Configuration) -> tuple[list[float], list[float]]:
+    whole, parts = [], []
+    for stage, blocks in enumerate(c.stage_layers):
+        again = c.recomputation.on_stage(stage, blocks)
+        others = blocks - again
+        wanted = others if c.recomputation.part_blocks == ALL else min(c.recomputation.part_blocks, others)
+        whole.append(again / max(blocks, 1))
+        parts.append(wanted / max(blocks, 1) if c.recomputation.parts else 0.0)
+    return whole, parts
+
+
+def _again_s(network: Network, places: Sequence[PlaceSeconds]) -> Array:
+    s = network.shapes
+    whole, parts = recomputed_share(network)
+    nothing = np.zeros(len(s.of))
+    blocks = tuple(p.forward.time_s if 0 < i < len(places) - 1 else nothing for i, p in enumerate(places))
+    pieces = tuple(
+        sum((s.recomputes(part) * seconds for part, seconds in p.parts.items()), nothing)
+        if 0 < i < len(places) - 1
+        else nothing
+        for i, p in enumerate(places)
+    )
+    return whole * network.on_stages(blocks) + parts * network.on_stages(pieces)
+
+
+def _transfer_s(network: Network, groups: Groups, cluster: Cluster) -> Array:
+    """Activations to the next stage and gradients to the one before, once per chunk and micro-batch."""
+    s = network.shapes
+    one = groups.seconds(cluster, Collective.SEND, "pp", s.norm_tokens * s.hidden * s.element_B)
+    both = np.where(s.pp > 1, 2 * s.chunks * one, 0.0)
+    return both[:, None] * network.exists
+
+
+def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Array) -> Array:
+    """What is left of the sums of gradients and the gathers of weights when nothing can hide them any more."""
+    s = network.shapes
+    sharded = s.where(lambda c: c.optimizer_level is not OptimizerLevel.NONE)
+    gradient_B = s.column(lambda c: c.bytes_per_parameter.gradient)
+    weight_B = s.column(lambda c: c.bytes_per_parameter.weight)
+    shared = network.on_stages(tuple(e.shared for e in network.elements))
+    experts = network.on_stages(tuple(e.of_experts for e in network.elements))
+    summed, gathered = np.zeros((2, *shared.shape))
+    for stage in range(network.stages):
+        for elements, group in ((shared[:, stage], "dp"), (experts[:, stage], "expert_dp")):
+            size_B = elements * gradient_B
+            whole = groups.seconds(cluster, Collective.ALL_REDUCE, group, size_B)
+            scattered = groups.seconds(cluster, Collective.REDUCE_SCATTER, group, size_B)
+            summed[:, stage] += np.where(elements > 0, np.where(sharded > 0, scattered, whole), 0.0)
+            gather = groups.seconds(cluster, Collective.ALL_GATHER, group, elements * weight_B)
+            gathered[:, stage] += np.where(elements > 0, sharded * gather, 0.0)
+    hides_sums = s.where(lambda c: c.overlap_gradients)[:, None]
+    hides_gathers = s.where(lambda c: c.overlap_weights)[:, None]
+    tied = s.where(lambda c: c.model.tied_embeddings and c.pipeline_stages > 1)
+    table = tied * groups.seconds(cluster, Collective.ALL_REDUCE, "pp", s.vocabulary * s.hidden * gradient_B)
+    exposed = _exposed(summed, hides_sums * window) + _exposed(gathered, hides_gathers * window / 2)
+    exposed[:, 0] += table
+    return exposed
+
+
+def _exposed(needed: Array, window: Array) -> Array:
+    hidden = np.minimum(needed, window)
+    return needed - hidden + OVERLAP_SLOWDOWN * hidden
+
+
+def _optimizer_s(network: Network, cluster: Cluster) -> Array:
+    """One pass over gradients, master weights and moments, one more over the gradients for their norm."""
+    s = network.shapes
+    kept = s.column(
+        lambda c: 2 * (c.bytes_per_parameter.master + c.bytes_per_parameter.states) + c.bytes_per_parameter.weight
+    )
+    gradient = s.column(lambda c: 2 * c.bytes_per_parameter.gradient)
+    traffic = (kept + gradient) * s.where(lambda c: True)
+    shards, expert_shards = optimizer_shards(network)
+    shared = network.on_stages(tuple(e.shared for e in network.elements))
+    experts = network.on_stages(tuple(e.of_experts for e in network.elements))
+    elements = shared / shards[:, None] + experts / expert_shards[:, None]
+    device = cluster.device
+    return traffic[:, None] * elements / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
+
+
+def optimizer_shards(network: Network) -> tuple[Array, Array]:
+    """Over how many ranks master weights and moments are sharded: of shared parameters, and of experts."""
+    s = network.shapes
+    level = s.column(lambda c: c.optimizer_level)
+    limit = s.column(lambda c: c.optimizer_weight_shard_size)
+    copies, expert_copies = s.dp * s.cp, np.maximum(1.0, s.tp * s.cp * s.dp / s.ep)
+    expert_copies = np.where(s.ep <= s.dp * s.cp, s.dp * s.cp / s.ep, expert_copies)
+    size = np.where(limit > 0, np.minimum(limit, copies), copies)
+    expert_size = np.where(limit > 0, np.minimum(limit, expert_copies), expert_copies)
+    return np.where(level > 0, size, 1.0), np.where(level > 0, expert_size, 1.0)

@@ -1,0 +1,98 @@
+"""The peak memory of every pipeline stage: what rests on a device, what micro-batches in flight keep, and the rest.
+
+    M_i = parameters + gradients + optimizer states + Σ_places kept · in flight_i + moments + reserve
+
+Under 1F1B stage i of P keeps min(M, P - i) micro-batches; with v chunks per stage (P - i - 1) · 2 + (v - 1) · P + 1 chunks, if
+there are that many (arXiv 2104.04473).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ms_symtensor.cost.configuration import Part
+from ms_symtensor.cost.network import Network
+from ms_symtensor.cost.shapes import Array
+from ms_symtensor.cost.timeline import optimizer_shards, recomputed_share
+
+
+@dataclass(frozen=True)
+class StageBytes:
+    """Bytes on a device of every stage: arrays [configurations, stages], 0 where a stage does not exist."""
+
+    parameters_B: Array
+    gradients_B: Array
+    optimizer_states_B: Array
+    activations_B: Array
+    moments_B: Array
+
+    @property
+    def total_B(self) -> Array:
+        return self.parameters_B + self.gradients_B + self.optimizer_states_B + self.activations_B + self.moments_B
+
+
+def stage_bytes(network: Network) -> StageBytes:
+    """The memory of every configuration."""
+    s = network.shapes
+    shared = network.on_stages(tuple(e.shared for e in network.elements))
+    experts = network.on_stages(tuple(e.of_experts for e in network.elements))
+    shards, expert_shards = optimizer_shards(network)
+    rest = shared / shards[:, None] + experts / expert_shards[:, None]
+    whole = shared + experts
+    level = s.column(lambda c: c.optimizer_level)[:, None]
+    mindspore = s.where(lambda c: c.framework == "mindspore")[:, None]
+    weight_B, master_B, gradient_B, states_B = (
+        s.column(lambda c, name=name: getattr(c.bytes_per_parameter, name))[:, None]  # type: ignore[misc]
+        for name in ("weight", "master", "gradient", "states")
+    )
+    weights_cut = (level >= 3) | ((mindspore > 0) & (level >= 1))
+    gradients_cut = (level >= 2) | ((mindspore > 0) & (level >= 1))
+    parameters = np.where(weights_cut, rest, whole) * weight_B
+    gradients = np.where(gradients_cut, rest, whole) * gradient_B
+    return StageBytes(
+        parameters,
+        gradients,
+        rest * (master_B + states_B),
+        _activations_B(network),
+        _moments_B(network),
+    )
+
+
+def in_flight(network: Network) -> Array:
+    """Micro-batches of which a stage keeps all activations of its blocks: [configurations, stages]."""
+    s = network.shapes
+    stage = np.arange(network.stages)[None, :]
+    stages, chunks, m = s.pp[:, None], s.chunks[:, None], s.micro_batches[:, None]
+    plain = stages - stage
+    interleaved = (2 * (stages - stage - 1) + (chunks - 1) * stages + 1) / chunks
+    return np.where(network.exists > 0, np.minimum(m, np.where(chunks > 1, interleaved, plain)), 0.0)
+
+
+def _activations_B(network: Network) -> Array:
+    s = network.shapes
+    flight = in_flight(network)
+    whole, parts = recomputed_share(network)
+    nothing = np.zeros(len(s.of))
+    first, *blocks, last = network.places
+    kept = network.on_stages((nothing, *(b.kept_B for b in blocks), nothing))
+    partly = network.on_stages(
+        (nothing, *(sum((s.recomputes(p) * b.part_kept_B(p) for p in Part), nothing) for b in blocks), nothing)
+    )
+    slices = np.where(s.where(lambda c: c.recomputation.shard_kept) > 0, s.tp, 1.0)
+    inputs = network.on_stages((nothing, *(s.norm_tokens * s.hidden * s.element_B / slices for _ in blocks), nothing))
+    of_blocks = whole * inputs + (1 - whole) * kept - parts * partly
+    ends = network.on_stages((first.kept_B + nothing, *(nothing for _ in blocks), nothing))
+    loss = network.on_stages((nothing, *(nothing for _ in blocks), last.kept_B + nothing))
+    # The head runs its backward pass at once, so that one micro-batch of its logits lives; of a block that is computed
+    # again, one micro-batch of one block.
+    again = (whole > 0) * np.max([b.kept_B + nothing for b in blocks[: 1 + bool(network.counts[2].any())]], axis=0)[
+        :, None
+    ]
+    return flight * (of_blocks + ends) + loss + again * network.exists
+
+
+def _moments_B(network: Network) -> Array:
+    """The largest tensors that live only while an operator runs: the gradient of the logits."""
+    s = network.shapes
+    logits = s.tokens * s.vocabulary * s.element_B
+    return network.counts[3] * logits[:, None]

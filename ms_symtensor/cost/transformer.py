@@ -1,0 +1,118 @@
+"""The places of a transformer on one device: blocks, dense or with experts, the embedding and the head with its loss."""
+
+import numpy as np
+
+from ms_symtensor.cluster.hccl import Collective
+from ms_symtensor.cost.attention import attention
+from ms_symtensor.cost.configuration import Part
+from ms_symtensor.cost.shapes import Array, Shapes
+from ms_symtensor.cost.work import Operator, Place, Transfer, Work, gathered, passes, product, scattered
+
+_FP32_B = 4
+
+
+def dense_block(s: Shapes) -> Place:
+    """Norm, attention, residual sum, norm, feed-forward, residual sum."""
+    return Place("dense block", (_norm(s), *attention(s), _residual(s), _norm(s), *_feed_forward(s), _residual(s)))
+
+
+def expert_block(s: Shapes) -> Place:
+    """As a dense block, with a mixture of experts for the feed-forward."""
+    return Place("expert block", (_norm(s), *attention(s), _residual(s), _norm(s), *_experts(s), _residual(s)))
+
+
+def embedding(s: Shapes) -> Place:
+    """The look-up; its gradient is added row by row."""
+    rows = s.norm_tokens * s.hidden * s.element_B
+    learned = s.where(lambda c: c.model.position == "learned")
+    look_up = Operator(
+        forward=(Work("embedding", traffic_B=2 * rows * (1 + learned), kernels=2 + 2 * learned),),
+        backward=(Work("embedding backward", traffic_B=4 * rows, kernels=3),),
+        kept_B=s.dropout * s.norm_tokens * s.hidden,
+    )
+    return Place(
+        "embedding", (scattered(look_up, "embedding", s.sequence_parallel, s.tokens * s.hidden * s.element_B),)
+    )
+
+
+def head(s: Shapes) -> Place:
+    """Last norm, product with the vocabulary, cross entropy in float32."""
+    t, h, w = s.tokens, s.hidden, s.element_B
+    logits = t * s.vocabulary
+    made = gathered(product("head", t, s.vocabulary, h, w), "head", s.sequence_parallel, t * h * w)
+    # Cast, maximum, shifted exponential, sum; the gradient is written over the exponential.
+    loss = passes("cross entropy", logits, w + 5 * _FP32_B, 2 * _FP32_B + 2 * w, 7, 4)
+    sums = Transfer("sums of the loss", Collective.ALL_REDUCE, "tp", t * _FP32_B, 3.0)
+    return Place(
+        "head", (_norm(s), made.keeping(s.norm_tokens * h * w), loss.keeping(logits * (w + _FP32_B)).sending((sums,)))
+    )
+
+
+def _norm(s: Shapes) -> Operator:
+    """One kernel where it is fused; otherwise a chain in float32."""
+    w, elements, fused = s.element_B, s.norm_tokens * s.hidden, s.fused_norm > 0
+    operator = passes(
+        "norm", elements, np.where(fused, 2 * w, 2 * w + 16), np.where(fused, 3 * w, 3 * w + 28),
+        np.where(fused, 1, 6), np.where(fused, 2, 10), Part.NORM,
+    )  # fmt: skip
+    # Its input, which the residual sum shares, and its output, which the product behind it reads.
+    return operator.keeping(elements * w, elements * (w + np.where(fused, 0, _FP32_B)))
+
+
+def _residual(s: Shapes) -> Operator:
+    w, elements = s.element_B, s.norm_tokens * s.hidden
+    operator = passes("residual sum", elements, 3 * w + s.dropout, w + s.dropout * (w + 1), 1, 1 + s.dropout)
+    return operator.keeping(s.dropout * elements)
+
+
+def _feed_forward(s: Shapes) -> tuple[Operator, ...]:
+    t, h, w = s.tokens, s.hidden, s.element_B
+    first = gathered(product("up", t, s.branches * s.width, h, w), "up", s.sequence_parallel, t * h * w)
+    second = scattered(product("down", t, h, s.width, w), "down", s.sequence_parallel, t * h * w)
+    return first.keeping(t * s.branches * s.width * w), _activation(s, t * s.width), second
+
+
+def _activation(s: Shapes, elements: Array) -> Operator:
+    """The activation function, times the gate's branch where there is one; its result is read by the product behind it."""
+    w, gated = s.element_B, s.branches > 1
+    fused = s.fused_activation > 0
+    forward_B = np.where(gated, np.where(fused, 3 * w, 5 * w), np.where(fused, 2 * w, 4 * w))
+    backward_B = np.where(gated, np.where(fused, 5 * w, 8 * w), np.where(fused, 3 * w, 5 * w))
+    operator = passes("activation", elements, forward_B, backward_B, np.where(fused, 1, 2), np.where(fused, 1, 3),
+                      Part.ACTIVATION_FUNCTION)  # fmt: skip
+    return operator.keeping(0.0, elements * w * np.where(gated & ~fused, 2, 1))
+
+
+def _experts(s: Shapes) -> tuple[Operator, ...]:
+    """Router, dispatch, the experts on this device, combination, and the shared experts beside them."""
+    h, w, tokens = s.hidden, s.element_B, s.norm_tokens
+    number = s.column(lambda c: c.model.experts.num_experts if c.model.experts else 1)
+    top = s.column(lambda c: c.model.experts.top_k if c.model.experts else 1)
+    width = s.column(lambda c: c.model.experts.intermediate_size / c.model_parallel if c.model.experts else 1)
+    shared = s.column(lambda c: c.model.experts.shared_experts if c.model.experts else 0)
+    imbalance = s.column(lambda c: c.model.experts.imbalance if c.model.experts else 1)
+    routed = s.tokens * top * imbalance
+    local = number / s.ep
+    # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back.
+    sent_B = tokens * top * h * w
+    there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", sent_B, 2.0)
+    sequence = s.sequence_parallel
+    inside = Transfer("routed tokens of the tensor ranks", Collective.ALL_GATHER, "tp", routed * h * w, sequence)
+    outside = Transfer("results of the tensor ranks", Collective.REDUCE_SCATTER, "tp", routed * h * w, sequence)
+    summed = Transfer("results of the tensor ranks", Collective.ALL_REDUCE, "tp", routed * h * w, 1 - sequence)
+    moved = 2 * w
+    return (
+        product("router", tokens, number, h, 4.0).keeping(tokens * number * 8.0),
+        passes("permute", routed * h, moved, moved, 6, 6).sending(
+            (there, inside, outside, summed), (there, inside, outside)
+        ),
+        product("experts up", routed, s.branches * width, h, w, local).keeping(routed * (h + s.branches * width) * w),
+        _activation(s, routed * width),
+        product("experts down", routed, h, width, w, local).keeping(routed * h * w),
+        passes("combine", routed * h, moved, moved, 4, 4),
+        product("shared experts up", s.tokens, s.branches * width * shared, h, w, times=shared > 0).keeping(
+            s.tokens * s.branches * width * shared * w
+        ),
+        _activation(s, s.tokens * width * shared),
+        product("shared experts down", s.tokens, h, np.maximum(width * shared, 1), w, times=shared > 0),
+    )

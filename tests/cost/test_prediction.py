@@ -1,0 +1,121 @@
+"""Predictions of whole steps: what must grow, what must shrink, and what published formulas say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.configuration import (
+    FULL_RECOMPUTATION,
+    AttentionKernel,
+    Configuration,
+    Experts,
+    LatentAttention,
+    Transformer,
+)
+from ms_symtensor.cost.prediction import model_flops, predict
+from ms_symtensor.program.settings import OptimizerLevel
+
+A100 = load("a100_80g")
+GPT = Transformer(
+    4096,
+    32,
+    32,
+    32,
+    16384,
+    51200,
+    gated=False,
+    norm="layer_norm",
+    position="learned",
+    tied_embeddings=True,
+    dropout=True,
+)
+LLAMA = Transformer(4096, 32, 32, 8, 14336, 128256)
+BASE = Configuration(LLAMA, 4096, data_parallel=8, micro_batch_num=16)
+
+
+def one(**changes):
+    return replace(BASE, **changes)
+
+
+def test_a_row_does_not_depend_on_the_others():
+    rows = [
+        one(model_parallel=t, pipeline_stages=p, micro_batch_size=b) for t in (1, 8) for p in (1, 4) for b in (1, 4)
+    ]
+    together = predict(rows, A100)
+    for i, row in enumerate(rows):
+        alone = predict([row], A100)
+        assert alone.step_time_s[0] == pytest.approx(together.step_time_s[i], rel=1e-12)
+        assert alone.peak_memory_B[0] == together.peak_memory_B[i]
+
+
+def test_recomputation_costs_time_and_spares_memory():
+    found = predict([one(), one(recomputation=FULL_RECOMPUTATION)], A100)
+    assert 1.2 < found.step_time_s[1] / found.step_time_s[0] < 1.35
+    assert found.peak_memory_B[1] < found.peak_memory_B[0]
+    assert found.seconds.recompute_s[0] == 0
+
+
+def test_more_micro_batches_fill_the_pipeline():
+    rows = [one(pipeline_stages=8, micro_batch_num=m) for m in (8, 64)]
+    found = predict(rows, A100)
+    share = found.seconds.bubble_s / found.step_time_s
+    assert share[0] > 3 * share[1]
+    assert found.mfu[1] > found.mfu[0]
+
+
+def test_interleaving_shortens_the_bubble_and_keeps_more():
+    found = predict([one(pipeline_stages=8, micro_batch_num=16, interleave=v) for v in (1, 4)], A100)
+    assert found.seconds.bubble_s[1] < found.seconds.bubble_s[0]
+    assert found.bytes.activations_B[1, 0] > found.bytes.activations_B[0, 0]
+
+
+@pytest.mark.parametrize("level, shares", [(0, (1, 1, 1)), (1, (1, 1, 8)), (2, (1, 8, 8)), (3, (8, 8, 8))])
+def test_optimizer_levels_shard_what_zero_says(level, shares):
+    found = predict([one(), one(optimizer_level=OptimizerLevel(level))], A100).bytes
+    for part, share in zip(("parameters_B", "gradients_B", "optimizer_states_B"), shares, strict=True):
+        values = getattr(found, part)
+        assert values[0, 0] == pytest.approx(share * values[1, 0])
+
+
+def test_kept_activations_are_those_of_megatron():
+    # Korthikanti et al., arXiv 2205.05198, equation 2: s b h (34 + 5 a s / h) bytes per block; half of it on two stages.
+    plain = replace(BASE, model=GPT, attention=AttentionKernel.FUSED_SOFTMAX, precision="float16", micro_batch_num=1)
+    s, h, a = plain.seq_length, GPT.hidden_size, GPT.num_heads
+    deep, shallow = predict([plain, replace(plain, model=replace(GPT, num_layers=16))], A100).bytes.activations_B[:, 0]
+    assert (deep - shallow) / 16 == pytest.approx(s * h * (34 + 5 * a * s / h))
+
+
+def test_model_flops_are_the_published_formula():
+    # Narayanan et al., arXiv 2104.04473, section 5.1, without recomputation: three quarters of 96 B s l h^2 (...)
+    c = replace(BASE, model=GPT)
+    batch, s, layers, h, v = c.global_batch_size, c.seq_length, GPT.num_layers, GPT.hidden_size, GPT.vocab_size
+    published = 72 * batch * s * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
+    assert model_flops(c) == pytest.approx(published)
+
+
+def test_experts_on_more_devices_take_less_memory_and_more_communication():
+    latent = LatentAttention(1536, 512, 64, 128, 128)
+    model = Transformer(
+        7168, 8, 128, 128, 18432, 129280, head_dim=128, experts=Experts(64, 8, 2048, 1, 1), latent_attention=latent
+    )
+    rows = [Configuration(model, 4096, data_parallel=64, expert_parallel=e, micro_batch_num=4) for e in (8, 64)]
+    found = predict(rows, A100)
+    assert found.bytes.parameters_B[1, 0] < found.bytes.parameters_B[0, 0]
+    assert found.seconds.communication_s[1] > found.seconds.communication_s[0] > 0
+
+
+@pytest.mark.parametrize("change", [{"cube_efficiency": 0.5}, {"hbm_efficiency": 0.4}, {"host_overhead_s": 1e-3}])
+def test_a_slower_device_takes_longer(change):
+    slower = replace(A100, device=replace(A100.device, **change))
+    assert predict([BASE], slower).step_time_s[0] > predict([BASE], A100).step_time_s[0]
+
+
+def test_the_parts_add_up():
+    rows = [one(model_parallel=t, pipeline_stages=p) for t in (1, 8) for p in (1, 4)]
+    found = predict(rows, A100).seconds
+    parts = ("compute_s", "communication_s", "recompute_s", "transfer_s", "bubble_s", "gradient_s", "optimizer_s")
+    total = sum(getattr(found, part) for part in parts)
+    np.testing.assert_allclose(total, found.step_time_s, rtol=1e-12)
+    assert all((getattr(found, part) >= -1e-12).all() for part in parts if part != "bubble_s")

@@ -80,7 +80,7 @@ def _plain(s: Shapes, times: Array) -> tuple[Operator, ...]:
     """Scores that are written to memory: two batched products with scale, mask, softmax and dropout between them."""
     t, w = s.tokens, s.element_B
     scores = s.heads * t * s.sequence
-    fused = s.where(lambda c: c.attention is AttentionKernel.FUSED_SOFTMAX or c.compiled)
+    fused = s.fused_softmax
     forward_B = np.where(fused > 0, 2 * w, 6 * w + 8) + s.dropout * (2 * w + 1)
     backward_B = np.where(fused > 0, 3 * w, 5 * w + 12) + s.dropout * (2 * w + 1)
     kept_B = np.where(fused > 0, w, w + 4) + s.dropout * (w + 1)

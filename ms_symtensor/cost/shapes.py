@@ -73,12 +73,14 @@ class Shapes:
 
     @cached_property
     def tokens(self) -> Array:
-        return self.batch * self.sequence / self.cp
+        tokens: Array = self.batch * self.sequence / self.cp
+        return tokens
 
     @cached_property
     def norm_tokens(self) -> Array:
         """Tokens of norms and residual sums, which sequence parallelism cuts."""
-        return self.tokens / np.where(self.where(lambda c: c.sequence_parallel) > 0, self.tp, 1)
+        tokens: Array = self.tokens / np.where(self.where(lambda c: c.sequence_parallel) > 0, self.tp, 1)
+        return tokens
 
     @cached_property
     def hidden(self) -> Array:
@@ -149,6 +151,13 @@ class Shapes:
     @cached_property
     def flash(self) -> Array:
         return self.where(lambda c: c.attention in (AttentionKernel.FLASH, AttentionKernel.FLASH1))
+
+    @cached_property
+    def fused_softmax(self) -> Array:
+        """Megatron's kernel takes four rows of heads at a time (megatron/model/fused_softmax.py, is_kernel_available)."""
+        divides = (self.heads * self.batch) % 4 == 0
+        wanted = self.where(lambda c: c.attention is AttentionKernel.FUSED_SOFTMAX)
+        return np.where(divides, wanted, self.where(lambda c: c.compiled))
 
     @cached_property
     def dropout(self) -> Array:

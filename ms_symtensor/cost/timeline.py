@@ -156,7 +156,8 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
 
 def _exposed(needed: Array, window: Array) -> Array:
     hidden = np.minimum(needed, window)
-    return needed - hidden + OVERLAP_SLOWDOWN * hidden
+    exposed: Array = needed - hidden + OVERLAP_SLOWDOWN * hidden
+    return exposed
 
 
 def _optimizer_s(network: Network, cluster: Cluster) -> Array:
@@ -172,7 +173,8 @@ def _optimizer_s(network: Network, cluster: Cluster) -> Array:
     experts = network.on_stages(tuple(e.of_experts for e in network.elements))
     elements = shared / shards[:, None] + experts / expert_shards[:, None]
     device = cluster.device
-    return traffic[:, None] * elements / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
+    seconds: Array = traffic[:, None] * elements / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
+    return seconds
 
 
 def optimizer_shards(network: Network) -> tuple[Array, Array]:

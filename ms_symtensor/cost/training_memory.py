@@ -80,7 +80,7 @@ def _activations_B(network: Network) -> Array:
     )
     slices = np.where(s.where(lambda c: c.recomputation.shard_kept) > 0, s.tp, 1.0)
     inputs = network.on_stages((nothing, *(s.norm_tokens * s.hidden * s.element_B / slices for _ in blocks), nothing))
-    of_blocks = whole * inputs + (1 - whole) * kept - parts * partly
+    of_blocks: Array = whole * inputs + (1 - whole) * kept - parts * partly
     ends = network.on_stages((first.kept_B + nothing, *(nothing for _ in blocks), nothing))
     loss = network.on_stages((nothing, *(nothing for _ in blocks), last.kept_B + nothing))
     # The head runs its backward pass at once, so that one micro-batch of its logits lives; of a block that is computed
@@ -88,11 +88,13 @@ def _activations_B(network: Network) -> Array:
     again = (whole > 0) * np.max([b.kept_B + nothing for b in blocks[: 1 + bool(network.counts[2].any())]], axis=0)[
         :, None
     ]
-    return flight * (of_blocks + ends) + loss + again * network.exists
+    total: Array = flight * (of_blocks + ends) + loss + again * network.exists
+    return total
 
 
 def _moments_B(network: Network) -> Array:
     """The largest tensors that live only while an operator runs: the gradient of the logits."""
     s = network.shapes
     logits = s.tokens * s.vocabulary * s.element_B
-    return network.counts[3] * logits[:, None]
+    found: Array = network.counts[3] * logits[:, None]
+    return found

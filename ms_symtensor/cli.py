@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.models import Model, resolve
+from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
 
 GIB = 1 << 30
@@ -87,13 +87,27 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 def _prove(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.load_network import load_factory
-    from ms_symtensor.bridge.proof.prove import prove_by_hand
+    from ms_symtensor.bridge.proof.prove import prove_by_hand, prove_plan
     from ms_symtensor.report.proof_report import proof_json, proof_text
+    from ms_symtensor.strategy.file import load, load_graph
 
-    _require_positive("--device-num", chosen.device_num)
     _require_positive("--time-limit", chosen.time_limit)
-    cell, inputs = load_factory(chosen.target)
-    found = prove_by_hand(cell, inputs, chosen.device_num, chosen.time_limit)
+    if chosen.device_num is not None:
+        _require_positive("--device-num", chosen.device_num)
+    if is_factory(chosen.target):
+        if chosen.device_num is None:
+            raise InputError(
+                f"{chosen.target} is no plan, which would say for how many devices it is: give --device-num"
+            )
+        cell, inputs = load_factory(chosen.target)
+        found = prove_by_hand(cell, inputs, chosen.device_num, chosen.time_limit)
+    else:
+        plan = load(chosen.target)
+        if chosen.device_num not in (None, plan.device_num):
+            raise InputError(
+                f"--device-num {chosen.device_num} is not that of the plan, {plan.device_num}: leave it out"
+            )
+        found = prove_plan(plan, load_graph(chosen.target), chosen.time_limit)
     _show(chosen, proof_json(found), proof_text(found))
     return 0 if found.equal else 1
 
@@ -194,8 +208,10 @@ def _parser() -> argparse.ArgumentParser:
     prove = commands.add_parser(
         "prove", help="run every rank's program here, and compare loss and gradients with one process"
     )
-    prove.add_argument("target", metavar="file.py:factory", help="a function that returns (cell, inputs)")
-    prove.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    prove.add_argument(
+        "target", metavar="DIR|file.py:factory", help="a plan's directory, or a function that returns (cell, inputs)"
+    )
+    prove.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
     prove.add_argument(
         "--time-limit", type=float, default=600.0, metavar="S", help="seconds for the processes (default: %(default)g)"
     )

@@ -62,16 +62,14 @@ def resolve(
 
     if name in PUBLISHED:
         return _zoo(name, global_batch_size, seq_length, dict(options or {}))
-    path, colon, _ = name.rpartition(":")
-    is_factory = bool(colon) and path.endswith(".py")
-    if not is_factory and not Path(name).is_file():
+    if not is_factory(name) and not Path(name).is_file():
         raise InputError(
             f"unknown model {name!r}: give a model of the zoo ({', '.join(PUBLISHED)}), a saved graph, or file.py:factory"
         )
     if options:
         option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")
         raise InputError(f"--{option} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}: leave it out")
-    if is_factory:
+    if is_factory(name):
         graph, source, shown = _factory(name), {"factory": _absolute(name)}, name.rpartition("/")[2]
     else:
         graph, source, shown = load_graph(name), {}, Path(name).stem
@@ -85,6 +83,12 @@ def resolve(
                 f"--{option} {wanted} does not fit {name}, whose inputs have {found}: leave it out, or build it so"
             )
     return Model(shown, graph, batch, sequence, source)
+
+
+def is_factory(name: str) -> bool:
+    """Whether `name` is of the form `file.py:function`."""
+    path, colon, _ = name.rpartition(":")
+    return bool(colon) and path.endswith(".py")
 
 
 def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:

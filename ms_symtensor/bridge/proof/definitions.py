@@ -57,6 +57,29 @@ class Place(nn.Cell):
         return ops.concat([x if place == self.position else zeros for place in range(self.number)], 0)
 
 
+class Stack(nn.Cell):
+    """x as entry `position` of `number` of a new dim 0, among zeros."""
+
+    def __init__(self, number, position):
+        super().__init__()
+        self.number, self.position = number, position
+
+    def construct(self, x):
+        zeros = ops.zeros_like(x)
+        return ops.stack([x if place == self.position else zeros for place in range(self.number)], 0)
+
+
+class Reduce(nn.Cell):
+    """The maximum, minimum or product ("max", "min", "prod") along dim 0."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.reduce = {"max": ops.ReduceMax(), "min": ops.ReduceMin(), "prod": ops.ReduceProd()}[kind]
+
+    def construct(self, stacked):
+        return self.reduce(stacked, 0)
+
+
 class AllToAllSlices(nn.Cell):
     """From the tensors of `number` ranks, stacked along dim 0, what rank `position` receives in an AlltoAll."""
 
@@ -90,7 +113,7 @@ class RmsNormGradient(nn.Cell):
         scaled = dy * gamma
         dx = (scaled - normed * ops.mean(scaled * normed, -1, True)) * inverse
         rows = ops.reshape(dy * normed, (-1, x.shape[-1]))
-        return dx, ops.reduce_sum(rows, 0)
+        return dx, ops.sum(rows, 0)
 
 
 class SwiGlu(nn.Cell):
@@ -158,9 +181,9 @@ class FlashAttention(nn.Cell):
             score = score + self.hidden
         if self.has_mask:
             score = score + ops.cast(mask[0], mindspore.float32) * _HIDDEN
-        peak = ops.stop_gradient(ops.reduce_max(score, -1, True))
+        peak = ops.stop_gradient(ops.amax(score, -1, True))
         weight = ops.exp(score - peak)
-        total = ops.reduce_sum(weight, -1, True)
+        total = ops.sum(weight, -1, True)
         out = self.merge(ops.matmul(weight / total, v), query.shape)
         return ops.tile(peak, (1, 1, 1, 8)), ops.tile(total, (1, 1, 1, 8)), ops.zeros((1,), mindspore.float32), out
 

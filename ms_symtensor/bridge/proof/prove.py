@@ -3,24 +3,30 @@
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 
+from ms_symtensor.bridge.apply import apply, parallel_config
 from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.load_network import load_network
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.comparison import Difference, difference, scale_of
 from ms_symtensor.bridge.proof.launch import run_ranks, run_reference
 from ms_symtensor.bridge.proof.programs import Executable, compile_ranks, compile_reference
+from ms_symtensor.bridge.proof.reduction import reduce_plan
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.bridge.proof.values import input_values, parameter_value, slice_of
 from ms_symtensor.bridge.proof.workspace import REFERENCE, read_results, write_job, write_program
 from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.user_settings import settings_of_user
 from ms_symtensor.errors import ExecutionError, InputError
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
+from ms_symtensor.tensor.graph import Graph
 
 TIME_LIMIT_S = 600.0
 _GRADIENT = "gradient"
@@ -57,6 +63,32 @@ class Proof:
     @property
     def worst(self) -> Difference:
         return max(self.parameters, key=lambda d: d.error)
+
+
+def prove_plan(
+    plan: Plan,
+    planned: Graph | None = None,
+    time_limit_s: float = TIME_LIMIT_S,
+    rules: Mapping[str, Rule] | None = None,
+) -> Proof:
+    """Prove `plan`; a network of the zoo is made small for it (see `reduction`), one from a factory is run as it is.
+
+    Errors: InfeasibleError if it cannot be made small; as `verify`; as `prove_network`.
+    """
+    reduction: Mapping[str, tuple[int, int]] = {}
+    if "model" in plan.source:
+        from model_zoo.network import build
+
+        small = reduce_plan(plan)
+        plan, planned, reduction = small.plan, None, small.sizes
+        cell, inputs = build(small.config)
+    else:
+        cell, inputs = load_network(plan.source)
+    with fresh_scopes(cell):
+        graph = capture(cell, *inputs)
+    apply(cell, graph, plan, planned, rules)
+    proof = prove_network(cell, inputs, plan.device_num, parallel_config(plan), time_limit_s)
+    return replace(proof, reduction=reduction)
 
 
 def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, time_limit_s: float = TIME_LIMIT_S) -> Proof:

@@ -55,6 +55,15 @@ def _group(call: Call, group_of: GroupOf) -> Group:
     return group_of(str(call.attributes["group"]))
 
 
+def _all_reduce(call: Call, group_of: GroupOf) -> Definition | None:
+    if call.attributes["op"] == "sum":
+        return None
+    group = _group(call, group_of)
+    return Definition(
+        (0,), (Function("Stack", (group.size, group.position)), SUM, Function("Reduce", (call.attributes["op"],)))
+    )
+
+
 def _reduce_scatter(call: Call, group_of: GroupOf) -> Definition:
     group = _group(call, group_of)
     return Definition((0,), (SUM, Function("Slice", (group.size, group.position))))
@@ -112,6 +121,7 @@ def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
 
 
 SUBSTITUTES: Mapping[str, Substitute] = {
+    "AllReduce": Substitute("other than a sum: sum of the ranks' values among zeros, then reduced", _all_reduce),
     "ReduceScatter": Substitute("AllReduce and slice", _reduce_scatter),
     "AllGather": Substitute("AllReduce of the slices among zeros", _all_gather),
     "AlltoAll": Substitute("AllGather (as above) and slices", _all_to_all),

@@ -1,0 +1,103 @@
+"""Definitions against numpy, run by MindSpore on the CPU."""
+
+import mindspore
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+from ms_symtensor.bridge.proof import definitions
+
+RANDOM = np.random.default_rng(0)
+
+
+def values(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def run(cell: object, *inputs: np.ndarray) -> list[np.ndarray]:
+    out = cell(*map(Tensor, inputs))
+    return [x.asnumpy() for x in (out if isinstance(out, tuple) else (out,))]
+
+
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """On [batch, heads, seq, head_dim] in float64."""
+    k, v = (np.repeat(x, q.shape[1] // k.shape[1], 1).astype(np.float64) for x in (k, v))
+    score = np.where(seen, q @ k.swapaxes(-1, -2) * 0.5, -np.inf)
+    weight = np.exp(score - score.max(-1, keepdims=True))
+    return (weight / weight.sum(-1, keepdims=True)) @ v
+
+
+@pytest.mark.parametrize(
+    ("sparse_mode", "seen"),
+    [
+        (0, np.ones((6, 6), bool)),
+        (2, np.tril(np.ones((6, 6), bool))),
+        (3, np.tril(np.ones((6, 6), bool))),
+        (4, np.tril(np.ones((6, 6), bool), 1) & np.triu(np.ones((6, 6), bool), -2)),
+    ],
+)
+@pytest.mark.parametrize("layout", ["BNSD", "BSND", "BSH", "SBH"])
+def test_attention(layout: str, sparse_mode: int, seen: np.ndarray) -> None:
+    q, k, v = values(2, 4, 6, 8), values(2, 2, 6, 8), values(2, 2, 6, 8)
+
+    def laid_out(x: np.ndarray) -> np.ndarray:
+        if layout == "BNSD":
+            return x
+        x = x.transpose(0, 2, 1, 3) if layout[0] == "B" else x.transpose(2, 0, 1, 3)
+        return x if layout == "BSND" else x.reshape(*x.shape[:2], -1)
+
+    visible = definitions.visible(6, 6, sparse_mode, 2, 1)
+    cell = definitions.FlashAttention(layout, 4, 0.5, visible, False)
+    found = run(cell, *map(laid_out, (q, k, v)))
+    np.testing.assert_allclose(found[3], laid_out(attention(q, k, v, seen)), atol=1e-5)
+
+
+def test_a_mask_hides_and_rows_of_a_longer_key_end_at_its_end() -> None:
+    q, k, v = values(1, 1, 4, 8), values(1, 1, 6, 8), values(1, 1, 6, 8)
+    hidden = np.triu(np.ones((4, 6), np.uint8), 3)
+    by_mask = run(definitions.FlashAttention("BNSD", 1, 0.5, None, True), q, k, v, hidden)[3]
+    np.testing.assert_allclose(by_mask, attention(q, k, v, hidden == 0), atol=1e-5)
+    by_mode = run(definitions.FlashAttention("BNSD", 1, 0.5, definitions.visible(4, 6, 3, 0, 0), False), q, k, v)[3]
+    np.testing.assert_allclose(by_mode, by_mask, atol=1e-5)
+
+
+def test_the_gradient_of_attention_is_its_slope() -> None:
+    q, k, v, dy, step = (values(1, 2, 3, 4) for _ in range(5))
+    seen = np.tril(np.ones((3, 3), bool))
+    cell = definitions.FlashAttentionGradient(definitions.FlashAttention("BNSD", 2, 0.5, seen, False))
+    found = run(cell, q, k, v, dy)
+    for place, gradient in enumerate(found[:3]):
+        moved = [[x + sign * 1e-4 * step * (i == place) for i, x in enumerate((q, k, v))] for sign in (1.0, -1.0)]
+        up, down = (np.sum(attention(*(x.astype(np.float64) for x in xs), seen) * dy) for xs in moved)
+        assert np.sum(gradient * step) == pytest.approx((up - down) / 2e-4, rel=1e-3)
+
+
+def test_rms_norm_and_its_gradient() -> None:
+    x, gamma, dy = values(2, 3, 8), values(8), values(2, 3, 8)
+    y, inverse = run(definitions.RmsNorm(1e-5), x, gamma)
+    expected = 1 / np.sqrt((x.astype(np.float64) ** 2).mean(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(inverse, expected, rtol=1e-5)
+    np.testing.assert_allclose(y, x * expected * gamma, rtol=1e-5)
+    dx, dgamma = run(definitions.RmsNormGradient(), dy, x, inverse, gamma)
+    by_x, by_gamma = run(definitions.Gradient(definitions.RmsNorm(1e-5), 2, 0), x, gamma, dy)
+    np.testing.assert_allclose(dx, by_x, atol=1e-5)
+    np.testing.assert_allclose(dgamma, by_gamma, atol=1e-5)
+
+
+def test_collectives_from_sums_over_ranks() -> None:
+    """What four ranks compute when the sum between the steps is taken by numpy."""
+    shards = [values(4, 8) for _ in range(4)]
+    gathered = sum(run(definitions.Place(4, rank), x)[0] for rank, x in enumerate(shards))
+    np.testing.assert_array_equal(gathered, np.concatenate(shards))
+    stacked = sum(run(definitions.Stack(4, rank), x)[0] for rank, x in enumerate(shards))
+    for kind, function in (("max", np.max), ("min", np.min), ("prod", np.prod)):
+        np.testing.assert_allclose(run(definitions.Reduce(kind), stacked)[0], function(shards, 0), rtol=1e-6)
+    total = sum(shards)
+    for rank in range(4):
+        np.testing.assert_array_equal(run(definitions.Slice(4, rank), total)[0], total[rank : rank + 1])
+        received = run(definitions.AllToAllSlices(4, rank, 1, 0), gathered)[0]
+        np.testing.assert_array_equal(received, np.concatenate([x[:, 2 * rank : 2 * rank + 2] for x in shards]))
+
+
+def teardown_module() -> None:
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)

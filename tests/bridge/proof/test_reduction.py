@@ -1,0 +1,73 @@
+"""Reduced networks have the program of the whole ones; nothing is compiled here."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from model_zoo import PUBLISHED, dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.megatron import megatron_strategy
+from ms_symtensor.bridge.proof.reduction import changed, collectives_of, reduce_plan, reduced_dimensions
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.search.plan import plan
+
+
+@pytest.mark.parametrize("device_num", [2, 4, 8])
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_what_divides_and_what_does_not_stays(model: str, device_num: int) -> None:
+    whole = dimensions_of(model, num_layers=2)
+    small = next(reduced_dimensions(whole, device_num))
+    for size, (before, after) in changed(whole, small).items():
+        assert after < before, size
+        assert before % after == 0 or size == "hidden_size", size
+        assert math.gcd(before, device_num) == math.gcd(after, device_num), size
+    parameters = sum(p.type.size_B for p in build_graph(small).parameters)
+    assert parameters < 32 << 20
+
+
+@pytest.mark.parametrize(("model", "device_num"), [("llama2_7b", 8), ("gpt2_xl", 4), ("llama3_8b", 8)])
+def test_a_reduced_plan_has_the_collectives_of_the_plan(model: str, device_num: int) -> None:
+    config = dimensions_of(model, num_layers=2, batch_size=16)
+    found = plan(
+        build_graph(config), load("atlas_800t_a2"), device_num=device_num, global_batch_size=16,
+        seq_length=config.seq_length, model=model,
+        source={"model": model, "num_layers": "2", "batch_size": "16", "seq_length": str(config.seq_length)},
+    )  # fmt: skip
+    small = reduce_plan(found)
+    graph = build_graph(small.config)
+    assert small.plan.graph_hash == graph.hash
+    assert collectives_of(graph, small.plan.stage) == collectives_of(build_graph(config), found.stage)
+    assert small.sizes["hidden_size"] == (config.hidden_size, small.config.hidden_size)
+
+
+def test_the_optimizer_shards_the_same_parameters_of_a_reduced_network() -> None:
+    config = dimensions_of("bert_large", num_layers=1, batch_size=16)
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 4, 1, False)
+    given = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
+    found = plan(
+        graph, load("atlas_800t_a2"), device_num=4, global_batch_size=16, seq_length=config.seq_length,
+        source={"model": "bert_large", "num_layers": "1", "batch_size": "16"},
+    )  # fmt: skip
+    stage = StagePlan(given, Settings(4, optimizer_level=OptimizerLevel.LEVEL2))
+    small = reduce_plan(replace(found, stages=(stage,)))
+    before, after = small.sizes["parallel_optimizer_threshold_KB"]
+    assert before == 64
+    assert 0 < after < 64
+
+
+def test_a_network_that_cannot_be_made_small_is_refused() -> None:
+    """The optimizer shards the two tables alone: small tables are no larger than the other weights."""
+    config = dimensions_of("llama2_7b", num_layers=1, batch_size=2, seq_length=2)
+    found = plan(
+        build_graph(config), load("atlas_800t_a2"), device_num=2, global_batch_size=2, seq_length=2,
+        source={"model": "llama2_7b", "num_layers": "1", "batch_size": "2", "seq_length": "2"},
+    )  # fmt: skip
+    odd = Settings(2, optimizer_level=OptimizerLevel.LEVEL1, parallel_optimizer_threshold_KB=300 * 1024)
+    stage = StagePlan(found.stage.strategies, odd)
+    with pytest.raises(InfeasibleError, match="no smaller"):
+        reduce_plan(replace(found, stages=(stage,)))

@@ -1,0 +1,162 @@
+"""A validation, and a calibration, for people and for programs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ms_symtensor.report.text import table
+from ms_symtensor.validation.calibrate import Fit
+from ms_symtensor.validation.metrics import Fits
+from ms_symtensor.validation.score import GroupScore, Total
+from ms_symtensor.validation.validate import Validation
+
+HEAD = ("", "rows", "MAPE", "Spearman", "Kendall", "regret", "max", "pairs", "fits", "precision", "recall", "memory")
+
+
+def validation_json(found: Validation) -> dict[str, Any]:
+    """The keys that `symtensor validate --json` promises; rates are fractions, None where nothing was measured."""
+    calibration = found.calibration
+    return {
+        "dataset": found.dataset.name,
+        "cluster": found.cluster,
+        "calibration": calibration and {"steps": calibration.steps, "seed": calibration.seed, "fits": calibration.fits},
+        "rows": found.score.total.rows,
+        "excluded": len(found.dataset.excluded),
+        "exclusions": [{"row": e.line, "reason": e.reason} for e in found.dataset.excluded],
+        "groups": [_group_json(group) for group in found.score.groups],
+        "parts": [{"part": part.name, "rows": part.rows, **_total_json(part)} for part in found.score.parts],
+        **_total_json(found.score.total),
+    }
+
+
+def validation_text(found: Validation, every_group: bool = True) -> str:
+    """What was left out and why, the metrics of each group, of each part and of all."""
+    dataset, calibration = found.dataset, found.calibration
+    kind = "data sheets only"
+    if calibration is not None:
+        kind = f"calibrated on {calibration.steps} steps of other groups (seed {calibration.seed})"
+    paragraphs = [f"{dataset.name} on {found.cluster}, {kind}: {found.score.total.rows} of {dataset.rows} rows"]
+    if dataset.excluded:
+        reasons = [(str(count), reason, _rows_of(found, reason)) for reason, count in dataset.reasons().items()]
+        paragraphs.append("Excluded\n" + table(reasons, right=(0,)))
+    totals = [_total_line(part) for part in (*found.score.parts, found.score.total)]
+    groups = [_group_line(group) for group in found.score.groups] if every_group else []
+    paragraphs.append(table([*groups, *totals], HEAD, right=range(1, len(HEAD))))
+    total = found.score.total
+    if total.spearman_overall is not None:
+        paragraphs.append(f"Spearman over all rows, whatever their group: {total.spearman_overall:.3f}")
+    if total.mfu_error is not None:
+        paragraphs.append(
+            f"Model FLOPs utilisation, where only that was measured: {100 * total.mfu_error:.1f} points apart"
+        )
+    return "\n\n".join(paragraphs)
+
+
+def calibration_json(fit: Fit, cluster: str, out: str) -> dict[str, Any]:
+    """What was fitted, from what to what."""
+    return {
+        "cluster": cluster,
+        "rows": fit.rows,
+        "mape_before": fit.mape_before,
+        "mape_after": fit.mape_after,
+        "constants": {
+            constant.place: {"before": constant.value, "after": value}
+            for constant, value in zip(fit.constants, fit.values, strict=True)
+        },
+        "written": out,
+    }
+
+
+def calibration_text(fit: Fit, cluster: str, out: str) -> str:
+    """The fitted constants in a table."""
+    rows = [
+        (constant.place, f"{constant.value:.4g}", f"{value:.4g}")
+        for constant, value in zip(fit.constants, fit.values, strict=True)
+    ]
+    error = f"mean absolute percentage error {_percent(fit.mape_before)} before, {_percent(fit.mape_after)} after"
+    return (
+        f"{cluster} calibrated on {fit.rows} steps: {error}\n\n"
+        + table(rows, ("constant", "before", "after"), right=(1, 2))
+        + f"\n\nWritten to {out}; give it to --cluster"
+    )
+
+
+def _group_json(group: GroupScore) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "rows": group.rows,
+        "mape": group.mape,
+        "spearman": group.spearman,
+        "kendall": group.kendall,
+        "regret": group.regret,
+        "pairs_correct": group.pairs_correct,
+        "pairs_total": group.pairs_total,
+        **_fits_json(group.fits),
+        "memory_mape": group.memory_mape,
+        "mfu_error": group.mfu_error,
+    }
+
+
+def _total_json(total: Total) -> dict[str, Any]:
+    return {
+        "mape": total.mape,
+        "spearman_mean": total.spearman_mean,
+        "spearman_overall": total.spearman_overall,
+        "kendall_mean": total.kendall_mean,
+        "regret_mean": total.regret_mean,
+        "regret_max": total.regret_max,
+        "pairs_correct": total.pairs_correct,
+        "pairs_total": total.pairs_total,
+        **_fits_json(total.fits),
+        "memory_mape": total.memory_mape,
+        "mfu_error": total.mfu_error,
+    }
+
+
+def _fits_json(fits: Fits) -> dict[str, float | None]:
+    """Where nothing ran out of memory there is nothing to tell apart."""
+    shown = fits.some_fail
+    return {
+        "oom_accuracy": fits.accuracy if shown else None,
+        "oom_precision": fits.precision if shown else None,
+        "oom_recall": fits.recall if shown else None,
+    }
+
+
+def _group_line(group: GroupScore) -> tuple[str, ...]:
+    return (
+        group.name, str(group.rows), _percent(group.mape), _rank(group.spearman), _rank(group.kendall),
+        _percent(group.regret), "", _pairs(group.pairs_correct, group.pairs_total), *_fits_cells(group.fits),
+        _percent(group.memory_mape),
+    )  # fmt: skip
+
+
+def _total_line(total: Total) -> tuple[str, ...]:
+    return (
+        total.name, str(total.rows), _percent(total.mape), _rank(total.spearman_mean), _rank(total.kendall_mean),
+        _percent(total.regret_mean), _percent(total.regret_max), _pairs(total.pairs_correct, total.pairs_total),
+        *_fits_cells(total.fits), _percent(total.memory_mape),
+    )  # fmt: skip
+
+
+def _fits_cells(fits: Fits) -> tuple[str, str, str]:
+    if not fits.some_fail:
+        return "", "", ""
+    return _percent(fits.accuracy), _percent(fits.precision), _percent(fits.recall)
+
+
+def _rows_of(found: Validation, reason: str, shown: int = 6) -> str:
+    lines: Sequence[int] = [e.line for e in found.dataset.excluded if e.reason == reason]
+    more = f" and {len(lines) - shown} more" if len(lines) > shown else ""
+    return f"row{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:shown]))}{more}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _rank(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _pairs(correct: int, total: int) -> str:
+    return f"{correct}/{total}" if total else ""

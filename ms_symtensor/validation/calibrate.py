@@ -1,0 +1,131 @@
+"""Constants of a cluster from measured steps: robust least squares towards what was known before.
+
+With x_j = log(theta_j / theta0_j) / deviation_j, how far constant j is from its value in the cluster file in units of its
+own uncertainty, and r_i = log(predicted_i / measured_i) / NOISE, what is minimised is
+
+    sum_i soft_l1(r_i) + sum_j x_j**2
+
+within the range that the cluster file states for each. It is the negative logarithm of the posterior: measurements far off
+(another software, a disturbed run) count linearly, and a few rows move no constant further than they must.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InputError
+from ms_symtensor.validation.constants import Constant, constants_of, with_constants
+from ms_symtensor.validation.dataset import Case
+from ms_symtensor.validation.evaluate import Numbers, Outcome, Predictor, outcome
+from ms_symtensor.validation.metrics import mape
+
+NOISE = 0.1  # empirical: the relative error that formulas of this kind keep, however their constants are chosen
+EDGE = 1e-6  # a constant may start at an end of its range, where the solver wants room
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A calibrated cluster: `constants` before, `values` after; mean absolute percentage errors on the rows it is fitted to."""
+
+    cluster: Cluster
+    constants: tuple[Constant, ...]
+    values: tuple[float, ...]
+    rows: int
+    mape_before: float
+    mape_after: float
+
+
+def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
+    """The constants of `cluster` that explain the timed ones of `cases` best.
+
+    Errors: InputError if none is timed, or if no constant of the cluster is uncertain.
+    """
+    timed = [case for case in cases if case.measured.step_time_s is not None]
+    constants = constants_of(cluster)
+    if not timed:
+        raise InputError("there is no row with a step time to calibrate on")
+    if not constants:
+        raise InputError(f"cluster {cluster.name}: no number has a range, so there is nothing to calibrate")
+    measured = np.array([case.measured.step_time_s for case in timed], dtype=float)
+    start = np.array([c.value for c in constants])
+    deviation = np.array([c.deviation for c in constants])
+    lowest, highest = (
+        np.log(np.array([getattr(c, end) for c in constants]) / start) / deviation for end in ("low", "high")
+    )
+
+    def values(x: Numbers) -> Numbers:
+        return np.asarray(start * np.exp(x * deviation))
+
+    def times(x: Numbers) -> Numbers:
+        changed = with_constants(cluster, _named(constants, values(x)))
+        return outcome(timed, changed, predict).step_time_s
+
+    def residuals(x: Numbers) -> Numbers:
+        error = np.log(times(x) / measured) / NOISE
+        return np.concatenate([_soft(error), x])
+
+    bounds = (lowest - EDGE, highest + EDGE)
+    found = least_squares(residuals, np.zeros(len(constants)), bounds=bounds, diff_step=1e-4, max_nfev=40)
+    fitted = values(found.x)
+    before, after = mape(times(np.zeros(len(constants))), measured), mape(times(found.x), measured)
+    return Fit(
+        with_constants(cluster, _named(constants, fitted)),
+        constants,
+        tuple(float(v) for v in fitted),
+        len(timed),
+        before or 0.0,
+        after or 0.0,
+    )
+
+
+def leave_one_group_out(
+    cases: Sequence[Case], cluster: Cluster, predict: Predictor, steps: int, seed: int
+) -> tuple[Outcome, int]:
+    """Predictions for every group after a calibration on `steps` measured steps of other groups, and the number of fits.
+
+    The steps are drawn of the same part of the table (of all, if its other groups have none), of as many groups as there
+    are, in an order that `seed` decides; all groups take the first of it that are not their own.
+    """
+    order = _drawn(cases, seed)
+    found = outcome(cases, cluster, predict)
+    fits: dict[tuple[int, ...], Fit] = {}
+    members: dict[str, list[int]] = {}
+    for index, case in enumerate(cases):
+        members.setdefault(case.group, []).append(index)
+    for group, indices in members.items():
+        if all(cases[i].measured.step_time_s is None for i in indices):
+            continue  # nothing to compare a time with
+        others = [i for i in order if cases[i].group != group]
+        alike = [i for i in others if cases[i].part == cases[indices[0]].part]
+        chosen = tuple((alike or others)[:steps])
+        if not chosen:
+            raise InputError("calibration takes steps of other groups, and this table has one timed group only")
+        if chosen not in fits:
+            fits[chosen] = fit([cases[i] for i in chosen], cluster, predict)
+        own = outcome([cases[i] for i in indices], fits[chosen].cluster, predict)
+        found.step_time_s[indices] = own.step_time_s
+        found.mfu[indices] = own.mfu
+    return found, len(fits)
+
+
+def _drawn(cases: Sequence[Case], seed: int) -> list[int]:
+    """The timed cases in random order, such that a group comes again only when all others have come as often."""
+    generator = np.random.default_rng(seed)
+    members: dict[str, list[int]] = {}
+    for index in generator.permutation([i for i, c in enumerate(cases) if c.measured.step_time_s is not None]):
+        members.setdefault(cases[int(index)].group, []).append(int(index))
+    queues = list(members.values())
+    longest = max((len(queue) for queue in queues), default=0)
+    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
+
+
+def _named(constants: Sequence[Constant], values: Numbers) -> dict[str, float]:
+    return {constant.place: float(value) for constant, value in zip(constants, values, strict=True)}
+
+
+def _soft(error: Numbers) -> Numbers:
+    """Residuals whose squares are soft_l1 of `error`: like error**2 below 1, like 2 |error| far above."""
+    return np.asarray(np.sign(error) * np.sqrt(2.0 * (np.sqrt(1.0 + error**2) - 1.0)))

@@ -1,0 +1,61 @@
+"""A quick estimate of step time and memory for tests of the machinery around a predictor: work over peak, and overheads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.configuration import Configuration, Transformer
+from ms_symtensor.validation.dataset import Case, Measurement
+
+CLUSTER = load("a100_80g")
+MODEL = Transformer(1024, 8, 16, 16, 4096, 32000)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    step_time_s: np.ndarray
+    peak_memory_B: np.ndarray
+    stage_memory_B: np.ndarray
+    fits: np.ndarray
+    mfu: np.ndarray
+
+
+def estimate(configurations: Sequence[Configuration], cluster: Cluster) -> Estimate:
+    device = cluster.device
+    weights = np.array([12.0 * c.model.hidden_size**2 * c.model.num_layers for c in configurations])
+    flops = 6.0 * weights * np.array([c.tokens / c.device_num for c in configurations])
+    work = flops / device.cube_peak_FLOPs
+    launches = np.array([100.0 * c.micro_batch_num * c.model.num_layers for c in configurations])
+    moved = np.array([1e6 * c.micro_batch_num * (c.model_parallel - 1) for c in configurations])
+    time = work / device.cube_efficiency + launches * device.op_overhead_s
+    time = time + moved / cluster.levels[0].effective_bandwidth_Bps
+    memory = np.array([18.0 * w / c.model_parallel / c.pipeline_stages for w, c in zip(weights, configurations)])
+    stages = np.stack([memory, memory / 2], axis=1)
+    return Estimate(time, memory, stages, memory <= device.hbm_usable_B, work / time)
+
+
+def configurations(count: int = 24) -> list[Configuration]:
+    """Different ones on 8 devices."""
+    found = []
+    for tensor in (1, 2, 4, 8):
+        for size in (1, 2, 4):
+            for layers in (8, 16):
+                model = replace(MODEL, num_layers=layers)
+                spread = Configuration(
+                    model, 1024, 8 // tensor, tensor, micro_batch_size=size, micro_batch_num=32 * tensor // size
+                )
+                found.append(spread)
+    return found[:count]
+
+
+def cases(cluster: Cluster, groups: int = 4, factor: float = 1.0) -> list[Case]:
+    """Measured by the estimate itself, on a cluster whose numbers may differ from the one that is asked about."""
+    every = configurations()
+    times = factor * estimate(every, cluster).step_time_s
+    return [
+        Case(line + 2, f"group {line % groups}", spread, Measurement(step_time_s=float(time), fits=True))
+        for line, (spread, time) in enumerate(zip(every, times))
+    ]

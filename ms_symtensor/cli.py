@@ -1,4 +1,4 @@
-"""The command `symtensor`: plan, verify, prove, audit, explain, capture.
+"""The command `symtensor`: plan, verify, prove, audit, explain, capture, validate, calibrate.
 
 A mistake of the user is one line on the standard error stream and exit code 2; a check that fails is exit code 1.
 """
@@ -146,6 +146,37 @@ def _capture(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _validate(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.cost.prediction import predict
+    from ms_symtensor.report.validation_report import validation_json, validation_text
+    from ms_symtensor.validation.validate import validate
+
+    if chosen.calibrate is not None:
+        _require_positive("--calibrate", chosen.calibrate)
+    found = validate(chosen.table, load_cluster(chosen.cluster), predict, chosen.calibrate, chosen.seed)
+    _show(chosen, validation_json(found), validation_text(found))
+    return 0
+
+
+def _calibrate(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.cost.prediction import predict
+    from ms_symtensor.report.validation_report import calibration_json, calibration_text
+    from ms_symtensor.validation.calibrate import fit
+    from ms_symtensor.validation.cluster_file import calibrated_yaml
+    from ms_symtensor.validation.evaluate import of_cluster
+    from ms_symtensor.validation.reading import read
+
+    cluster = load_cluster(chosen.cluster)
+    found = fit(of_cluster(read(chosen.table), cluster).cases, cluster, predict)
+    out = chosen.out or Path(f"{cluster.name}_calibrated.yaml")
+    try:
+        out.write_text(calibrated_yaml(chosen.cluster, found, chosen.table.name), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write to {out}: {error.strerror or error}") from None
+    _show(chosen, calibration_json(found, cluster.name, str(out)), calibration_text(found, cluster.name, str(out)))
+    return 0
+
+
 def _model(chosen: argparse.Namespace) -> Model:
     options = {
         "num_layers": chosen.num_layers,
@@ -238,7 +269,29 @@ def _parser() -> argparse.ArgumentParser:
     _add_model(capture)
     capture.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the graph")
     capture.set_defaults(run=_capture)
+
+    validate = commands.add_parser(
+        "validate", help="compare predicted step times and memory with a table of measured ones"
+    )
+    _add_table(validate)
+    validate.add_argument("--calibrate", type=int, metavar="N", help="first fit to N measured steps of other groups")
+    validate.add_argument("--seed", type=int, default=0, help="of the choice of these steps (default: %(default)s)")
+    _add_json(validate)
+    validate.set_defaults(run=_validate)
+
+    calibrate = commands.add_parser("calibrate", help="fit a cluster's uncertain constants to measured steps")
+    _add_table(calibrate)
+    calibrate.add_argument("--out", type=Path, metavar="FILE", help="cluster file (default: CLUSTER_calibrated.yaml)")
+    _add_json(calibrate)
+    calibrate.set_defaults(run=_calibrate)
     return parser
+
+
+def _add_table(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "table", metavar="DATA.csv", type=Path, help="measurements in one of the forms of docs/validation.md"
+    )
+    command.add_argument("--cluster", required=True, help="where they were measured: a known cluster, or a file")
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:

@@ -238,3 +238,44 @@ def test_options_that_do_not_fit_a_graph(planned: Path, tmp_path: Path, capsys: 
     common = ["plan", planned / "graph.json", "--device-num", "8", "--out", tmp_path / "p"]
     assert "--num-layers is for the model zoo" in failure(capsys, *common, "--num-layers", "3")
     assert "--global-batch-size 16 does not fit" in failure(capsys, *common, "--global-batch-size", "16")
+
+
+MEASURED = (
+    "group,hidden,layers,heads,seq_len,n_devices,dp,tp,pp,micro_batch,global_batch,step_ms,consistent",
+    # github.com/VIA-Research/vTrain@f8dda8473a, data/ground_truth_single.csv
+    "h1024-L24-a16-s1024-gbs32|n8,1024,24,16,1024,8,2,2,2,4,32,219.732754,Y",
+    "h1024-L24-a16-s1024-gbs8|n8,1024,24,16,1024,8,2,2,2,2,8,140.496352,Y",
+    "h2048-L20-a16-s1024-gbs8|n8,2048,20,16,1024,8,1,4,2,2,8,160.6027,Y",
+    "h2048-L16-a16-s1024-gbs8|n8,2048,16,16,1024,8,1,4,2,2,8,132.598596,Y",
+)
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    path = tmp_path / "steps.csv"
+    path.write_text("\n".join(MEASURED), encoding="utf-8")
+    return path
+
+
+def test_validate_and_calibrate(measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(measured), "--cluster", "a100_80g", "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert (plain["rows"], plain["excluded"], plain["calibration"]) == (4, 0, None)
+    assert 0 < plain["mape"] < 2
+    assert main(["validate", str(measured), "--cluster", "a100_80g", "--calibrate", "2", "--seed", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["calibration"]["steps"] == 2
+    out = tmp_path / "mine.yaml"
+    assert main(["calibrate", str(measured), "--cluster", "a100_80g", "--out", str(out)]) == 0
+    assert f"Written to {out}" in capsys.readouterr().out
+    assert main(["validate", str(measured), "--cluster", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mape"] < plain["mape"]
+
+
+def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("--cluster", "a100_80g")
+    assert "--calibrate is 0: give a number above 0" in failure(capsys, "validate", measured, *at, "--calibrate", 0)
+    assert "cannot write to" in failure(capsys, "calibrate", measured, *at, "--out", tmp_path / "no" / "where.yaml")
+    measured.write_text(measured.read_text().replace("132.598596", "soon"), encoding="utf-8")
+    assert "steps.csv: row 5, column step_ms: 'soon' is not a number" in failure(capsys, "validate", measured, *at)
+    assert "cannot read" in failure(capsys, "validate", tmp_path / "none.csv", *at)
+    assert "unknown cluster 'moon'" in failure(capsys, "validate", measured, "--cluster", "moon")

@@ -11,7 +11,7 @@ from ms_symtensor.cost.configuration import Configuration, Transformer
 from ms_symtensor.validation.dataset import Case, Measurement
 
 CLUSTER = load("a100_80g")
-MODEL = Transformer(1024, 8, 16, 16, 4096, 32000)
+MODEL = Transformer(4096, 8, 32, 32, 16384, 32000)
 
 
 @dataclass(frozen=True)

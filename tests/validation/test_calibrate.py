@@ -35,7 +35,7 @@ def test_a_fit_finds_what_made_the_measurements() -> None:
     assert found.mape_after < 0.02  # what is known of the constants pulls a little
     values = {c.place: v for c, v in zip(found.constants, found.values)}
     assert values["device.cube_efficiency"] == pytest.approx(0.78, rel=0.03)
-    assert values["device.op_overhead_s"] == pytest.approx(6e-6, rel=0.05)
+    assert values["device.op_overhead_s"] == pytest.approx(6e-6, rel=0.1)
 
 
 def test_what_the_measurements_do_not_show_stays_as_it_was() -> None:

@@ -60,6 +60,8 @@ def _rotary(s: Shapes) -> tuple[Operator, ...]:
 def _core(s: Shapes) -> tuple[Operator, ...]:
     t, w = s.tokens, s.element_B
     kept = (s.queries + s.keys + s.values) * t * w
+    # nanotron rotates copies and stacks keys and values anew (src/nanotron/models/llama.py, CausalSelfAttention).
+    copies = s.where(lambda c: c.framework == "nanotron") * (s.queries + 2 * s.keys + s.values) * t * w
     flops = 2 * CAUSAL * t * s.sequence * s.heads * (s.key_width + s.value_width)
     flops = flops * np.where(s.where(lambda c: c.attention is AttentionKernel.FLASH1) > 0, FLASH1_SLOWDOWN, 1.0)
     moved = kept + s.attended * t * w
@@ -73,7 +75,7 @@ def _core(s: Shapes) -> tuple[Operator, ...]:
         part=Part.ATTENTION_CORE,
         part_kept_B=s.flash * s.heads * t * 4,
     )
-    return (Operator(kept_B=kept), flash, *_plain(s, 1 - s.flash), *_ring(s))
+    return (Operator(kept_B=kept + copies), flash, *_plain(s, 1 - s.flash), *_ring(s))
 
 
 def _plain(s: Shapes, times: Array) -> tuple[Operator, ...]:

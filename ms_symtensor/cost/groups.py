@@ -59,6 +59,13 @@ class Groups:
                 result[rows] = time.array_s(size_B[rows]) + cluster.device.op_overhead_s
         return result
 
+    def happens(self, transfer: Transfer) -> Array:
+        """How often `transfer` happens: never in a group of one rank."""
+        alone = np.ones(len(self.of))
+        for axes, rows in self._axes[transfer.group].items():
+            alone[rows] = axes[0][0] == 1
+        return np.where(alone > 0, 0.0, np.broadcast_to(np.asarray(transfer.times, dtype=float), alone.shape))
+
     def transfer_s(self, cluster: Cluster, transfer: Transfer) -> Array:
         """Seconds of `transfer`, as often as it happens."""
         times: Array = np.broadcast_to(np.asarray(transfer.times, dtype=float), (len(self.of),))

@@ -15,6 +15,9 @@ from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
 from ms_symtensor.cost.timeline import optimizer_shards, recomputed_share
 
+GATHERED = 5
+"""empirical: tensors of all tokens and the whole hidden width that live at once while a block is computed backward."""
+
 
 @dataclass(frozen=True)
 class StageBytes:
@@ -48,7 +51,9 @@ def stage_bytes(network: Network) -> StageBytes:
     weights_cut = (level >= 3) | ((mindspore > 0) & (level >= 1))
     gradients_cut = (level >= 2) | ((mindspore > 0) & (level >= 1))
     parameters = np.where(weights_cut, rest, whole) * weight_B
-    gradients = np.where(gradients_cut, rest, whole) * gradient_B
+    # nanotron adds the gradients of a micro-batch, in the weights' element type, to those of the step.
+    beside_B = s.where(lambda c: c.framework == "nanotron")[:, None] * weight_B
+    gradients = np.where(gradients_cut, rest, whole) * (gradient_B + beside_B)
     return StageBytes(
         parameters,
         gradients,
@@ -93,8 +98,11 @@ def _activations_B(network: Network) -> Array:
 
 
 def _moments_B(network: Network) -> Array:
-    """The largest tensors that live only while an operator runs: the gradient of the logits."""
+    """The largest tensors that live only while an operator runs: the gradient of the logits, and with tensor parallelism
+    the tokens in full: gathered, their gradient, and partial sums before they are scattered.
+    """
     s = network.shapes
     logits = s.tokens * s.vocabulary * s.element_B
-    found: Array = network.counts[3] * logits[:, None]
+    whole = np.where(s.tp > 1, GATHERED * s.tokens * s.hidden * s.element_B, 0.0)
+    found: Array = network.counts[3] * logits[:, None] + network.exists * whole[:, None]
     return found

@@ -13,12 +13,14 @@ _FP32_B = 4
 
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
-    return Place("dense block", (_norm(s), *attention(s), _residual(s), _norm(s), *_feed_forward(s), _residual(s)))
+    operators = (_norm(s), *attention(s), _residual(s), _norm(s), *_feed_forward(s), _residual(s))
+    return Place("dense block", operators)
 
 
 def expert_block(s: Shapes) -> Place:
     """As a dense block, with a mixture of experts for the feed-forward."""
-    return Place("expert block", (_norm(s), *attention(s), _residual(s), _norm(s), *_experts(s), _residual(s)))
+    operators = (_norm(s), *attention(s), _residual(s), _norm(s), *_experts(s), _residual(s))
+    return Place("expert block", operators)
 
 
 def embedding(s: Shapes) -> Place:
@@ -44,7 +46,8 @@ def head(s: Shapes) -> Place:
     loss = passes("cross entropy", logits, w + 5 * _FP32_B, 2 * _FP32_B + 2 * w, 7, 4)
     sums = Transfer("sums of the loss", Collective.ALL_REDUCE, "tp", t * _FP32_B, 3.0)
     return Place(
-        "head", (_norm(s), made.keeping(s.norm_tokens * h * w), loss.keeping(logits * (w + _FP32_B)).sending((sums,)))
+        "head",
+        (_norm(s), made.keeping(s.norm_tokens * h * w), loss.keeping(logits * (w + 2 * _FP32_B)).sending((sums,))),
     )
 
 

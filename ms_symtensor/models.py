@@ -1,7 +1,7 @@
 """What a user may name as a model: one of the zoo, a saved graph, or a factory in a file."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,18 @@ from ms_symtensor.tensor.graph_file import load as load_graph
 
 @dataclass(frozen=True)
 class Model:
-    """A graph to plan, under the name that the user knows; `source` says how its network is built again."""
+    """A graph to plan, under the name that the user knows; `source` says how its network is built again.
+
+    `graph_at(batch, layers)`: the network at another batch, with so many of its first blocks or all; None where a network
+    exists as it is.
+    """
 
     name: str
     graph: Graph
     global_batch_size: int
     seq_length: int
     source: Mapping[str, str] = field(default_factory=dict)
+    graph_at: Callable[[int, int | None], Graph] | None = None
 
     def by_hand(self, settings: Settings) -> dict[str, StagePlan]:
         """Megatron's strategies on the devices of `settings`, whose optimizer sharding and recompute they share.
@@ -106,7 +111,11 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
         "attention": config.attention,
         "compute_dtype": config.compute_dtype,
     }
-    return Model(name, build_graph(config), config.batch_size, config.seq_length, source)
+
+    def graph_at(batch: int, layers: int | None) -> Graph:
+        return build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers))
+
+    return Model(name, build_graph(config), config.batch_size, config.seq_length, source, graph_at)
 
 
 def _factory(place: str) -> Graph:

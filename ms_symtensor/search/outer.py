@@ -11,7 +11,7 @@ until no bound is below the best step found.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +51,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that was learnt: feasible estimates by rising step time, a bound on every step, and how many shapes were seen."""
+    """All that was learnt: feasible estimates by rising step time, and a bound on every step.
+
+    `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages.
+    """
 
     estimates: tuple[Estimate, ...]
     bound_s: float
+    candidates: int
     shapes: int
     tried: int
     infeasible: tuple[Shape, ...]
@@ -68,26 +72,28 @@ def survey(
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
     keep: int = 10,
+    known_s: float = math.inf,
 ) -> Outcome:
-    """Price all of `space`.
+    """Price all of `space`; what cannot beat a step of `known_s` is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
     kind it really has, with 1 before and after.
     """
     tables = [(_tables(graph_at, members, cluster, rules), members) for members in _families(space)]
     outcome = _chosen(
-        [r for of, members in tables for r in rows(of, depths, members, limit_B)], depths, space, limit_B, keep
+        [r for of, members in tables for r in rows(of, depths, members, limit_B)], depths, space, limit_B, keep, known_s
     )
+    priced = sum(of.candidates * len(members) for of, members in tables)
     best = outcome.estimates[0] if outcome.estimates else None
     if best is None or not any(stage.recomputed for stage in best.stages):
-        return outcome
+        return replace(outcome, candidates=priced)
     # Memory decides: knowing how fast a step can be, the bounds can say how unevenly the blocks may lie at most.
     again = [r for of, members in tables for r in rows(of, depths, members, limit_B, best.step_time_s)]
-    return _chosen(again, depths, space, limit_B, keep)
+    return replace(_chosen(again, depths, space, limit_B, keep, known_s), candidates=priced)
 
 
 def _chosen(
-    priced: Sequence["Row"], depths: tuple[int, ...], space: Sequence[Shape], limit_B: float, keep: int
+    priced: Sequence["Row"], depths: tuple[int, ...], space: Sequence[Shape], limit_B: float, keep: int, known_s: float
 ) -> Outcome:
     """Divide shapes into stages, in the order of their bounds, until no bound is below the `keep` best steps."""
     rows = sorted(priced, key=lambda row: row.bound_s)
@@ -95,7 +101,7 @@ def _chosen(
     refused: dict[Shape, None] = {}
     tried = 0
     for row in rows:
-        worst = sorted(e.step_time_s for e in found.values())[keep - 1] if len(found) >= keep else math.inf
+        worst = sorted(e.step_time_s for e in found.values())[keep - 1] if len(found) >= keep else known_s
         if row.bound_s >= worst:
             break
         tried += 1
@@ -106,7 +112,7 @@ def _chosen(
             found[row.shape] = one
     best = tuple(sorted(found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
     bound = min((row.bound_s for row in rows if row.shape not in refused or row.shape in found), default=math.inf)
-    return Outcome(best, bound, len(space), tried, tuple(s for s in refused if s not in found))
+    return Outcome(best, bound, 0, len(space), tried, tuple(s for s in refused if s not in found))
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:

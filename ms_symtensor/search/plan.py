@@ -3,7 +3,7 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ms_symtensor.cluster.topology import Cluster
@@ -28,7 +28,7 @@ METHOD = (
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """A search makes many small objects and no cycles; looking for cycles takes a tenth of its time."""
     enabled = gc.isenabled()
     gc.disable()
@@ -39,7 +39,7 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-@_no_garbage_collection()
+@no_garbage_collection()
 def plan(
     graph: Graph,
     cluster: Cluster,
@@ -52,11 +52,12 @@ def plan(
     source: Mapping[str, str] | None = None,
     rules: Mapping[str, Rule] | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    only: Sequence[tuple[int, ...]] | None = None,
 ) -> Plan:
-    """The fastest plan for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
+    """The fastest plan of one stage for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
 
     `memory_limit_B` bounds the memory of one device (default: what the framework can use of it). `progress` is told what
-    is being searched.
+    is being searched. `only`: the meshes to look at (default: all).
 
     Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
     would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
@@ -70,7 +71,7 @@ def plan(
     best: Candidate | None = None
     smallest: Candidate | None = None
     bound, priced = math.inf, 0
-    for mesh in meshes(device_num):
+    for mesh in meshes(device_num) if only is None else only:
         progress(f"mesh {' x '.join(map(str, mesh))}")
         one = problem(graph, cluster, mesh, rules)
         solution = solve(one, limit_B, best, progress)

@@ -5,12 +5,12 @@ are solved again, each on its mesh: in the exact space of that mesh, with the pe
 its program. The answer is the best of these; its gap is the distance to the survey's bound.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.step import buffers_B
-from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.liveness import activation_peak_B
@@ -18,76 +18,70 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.outer import Estimate, Outcome, Row, divided, rows, survey
 from ms_symtensor.search.problem import Problem, problem
-from ms_symtensor.search.shapes import Shape, shapes
+from ms_symtensor.search.shapes import Shape
 from ms_symtensor.tensor.graph import Graph
 
-GraphAt = Callable[[int, int], Graph]
-"""The network at so many samples, with so many blocks of every kind."""
-
-SHORT = 3
-"""Blocks of every kind in the network whose tables are written down: a first, a last and one between them."""
+ShortAt = Callable[[int], Graph]
+"""The network at so many samples, with SHORT blocks of every kind."""
 
 REFINED = 3
-"""So many of the survey's best shapes are solved again (empirical: the survey ranks them rightly to a few per mille)."""
+"""At most so many of the survey's best shapes are solved again: those whose survey is below the best that was solved."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """The best plan: its shape and stages, the operators' strategies in the network of SHORT blocks, and how it was found."""
+    """The best plan: its shape and stages, the layouts in the network of SHORT blocks, and what a stage
+    needs beyond what it keeps.
+    """
 
     estimate: Estimate
-    strategies: Mapping[str, OpStrategy]
-    outcome: Outcome
-    gap: float
+    row: Row
+    moments_B: float
 
 
 def whole_plan(
-    graph_at: GraphAt,
+    short_at: ShortAt,
     depths: tuple[int, ...],
     cluster: Cluster,
-    device_num: int,
-    global_batch_size: int,
+    space: Sequence[Shape],
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
     keep: int = 10,
-) -> Whole:
-    """The fastest plan over all shapes of `device_num` devices whose stages fit `limit_B`.
-
-    InfeasibleError if none fits.
-    """
-    space = shapes(device_num, global_batch_size, sum(depths[1:-1]))
-    outcome = survey(lambda batch: graph_at(batch, SHORT), depths, space, cluster, limit_B, rules, keep)
-    best: tuple[Estimate, Row] | None = None
+    known_s: float = math.inf,
+) -> tuple[Outcome, Whole | None]:
+    """What was learnt of `space`, and the fastest plan whose stages fit `limit_B`, if one fits and beats `known_s`."""
+    outcome = survey(short_at, depths, space, cluster, limit_B, rules, keep, known_s)
+    best: tuple[Estimate, Row, float] | None = None
     for estimate in outcome.estimates[:REFINED]:
-        if best is not None and estimate.bound_s >= best[0].step_time_s:
+        if best is not None and estimate.step_time_s >= best[0].step_time_s:
             break
-        found = solved(graph_at, depths, estimate.shape, cluster, limit_B, rules)
-        if found is not None and (best is None or found[0].step_time_s < best[0].step_time_s):
+        found = solved(short_at, depths, estimate.shape, cluster, limit_B, rules)
+        if found is not None and found[0].step_time_s < (known_s if best is None else best[0].step_time_s):
             best = found
-    if best is None:
-        raise InfeasibleError(f"nothing found that fits {limit_B / 1024**3:.1f} GiB on {device_num} devices")
-    one, row = best
-    gap = max(0.0, one.step_time_s / outcome.bound_s - 1) if outcome.bound_s > 0 else 0.0
-    return Whole(one, strategies_of(row), outcome, gap)
+    return outcome, Whole(*best) if best is not None else None
 
 
 def solved(
-    graph_at: GraphAt,
+    short_at: ShortAt,
     depths: tuple[int, ...],
     shape: Shape,
     cluster: Cluster,
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
-) -> tuple[Estimate, Row] | None:
-    """The best estimate of one shape on its own mesh, with the true peaks of its stages; None if nothing fits."""
-    of = problem(graph_at(shape.batch, SHORT), cluster, shape.mesh, rules)
-    best: tuple[Estimate, Row] | None = None
+) -> tuple[Estimate, Row, float] | None:
+    """The best estimate of one shape on its own mesh, with the true peaks of its stages; None if nothing fits.
+
+    The last number is what a stage needs beyond what it keeps, in bytes.
+    """
+    of = problem(short_at(shape.batch), cluster, shape.mesh, rules)
+    best: tuple[Estimate, Row, float] | None = None
     for row in rows(of, depths, [shape], limit_B):
         if best is not None and row.bound_s >= best[0].step_time_s:
             continue
-        found = divided(row, depths, limit_B - _moments_B(row))
+        moments_B = _moments_B(row)
+        found = divided(row, depths, limit_B - moments_B)
         if found is not None and (best is None or found.step_time_s < best[0].step_time_s):
-            best = found, row
+            best = found, row, moments_B
     return best
 
 

@@ -1,0 +1,137 @@
+"""The best plan over pipeline stages, micro-batches and meshes, as a `Plan`."""
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+from ms_symtensor.program.pipeline import block_names
+from ms_symtensor.program.settings import Recompute, Settings
+from ms_symtensor.search.depth import Judged, at_depth, judged
+from ms_symtensor.search.folding import fold
+from ms_symtensor.search.memory import ShortGraphs, short_graphs
+from ms_symtensor.search.network import Network
+from ms_symtensor.search.outer import Row
+from ms_symtensor.search.request import Request
+from ms_symtensor.search.shapes import shapes
+from ms_symtensor.search.stage_layers import Stage
+from ms_symtensor.search.whole import Whole, strategies_of, whole_plan
+from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.strategy.stages import pipeline_stages
+
+METHOD = (
+    "exact variable elimination for all shapes of stages, micro-batches and meshes at once, stages divided by bisection,"
+    " bounds by Lagrangian dual"
+)
+
+
+@dataclass(frozen=True)
+class Pipelined:
+    """The best plan with several stages, if one fits and is fast enough; no such plan takes less than `bound_s`."""
+
+    plan: Plan | None
+    bound_s: float
+    candidates: int
+    shapes: int
+    search_time_s: float
+
+
+def pipelined_plan(network: Network, request: Request, known_s: float = math.inf) -> Pipelined:
+    """The fastest plan with at least two pipeline stages, if it takes less than `known_s`."""
+    start = time.perf_counter()
+    space = [
+        shape
+        for shape in shapes(request.device_num, request.global_batch_size, sum(network.depths[1:-1]))
+        if shape.stages > 1 and request.limits.allow(shape.stages, shape.micro_batch_num)
+    ]
+    outcome, found = whole_plan(
+        network.short, network.depths, request.cluster, space, request.limit_B, request.rules, known_s=known_s
+    )
+    searched = Pipelined(None, outcome.bound_s, outcome.candidates, outcome.shapes, time.perf_counter() - start)
+    return searched if found is None else replace(searched, plan=_plan(network, request, found, searched))
+
+
+def _plan(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:
+    """The plan that `found` describes."""
+    estimate, row = found.estimate, found.row
+    shape, strategies = estimate.shape, strategies_of(row)
+    graph = network.graph_at(shape.batch)
+    settings = Settings(math.prod(shape.mesh), optimizer_level=estimate.level)
+    whole = judged(_shorts(network, row), strategies, settings, request.cluster, request.rules)
+    recomputed = _recomputed(block_names(graph), estimate.stages)
+    stages, pipeline = pipeline_stages(
+        graph,
+        [stage.blocks for stage in estimate.stages],
+        [at_depth(graph, row.problem.graph, strategies)] * shape.stages,
+        replace(settings, recompute=dict.fromkeys(recomputed, Recompute())),
+        shape.micro_batch_num,
+    )
+    memory = _memory_B(found, whole, network.depths)
+    return Plan(
+        model=request.model,
+        graph_hash=graph.hash,
+        cluster=request.cluster.name,
+        stages=stages,
+        pipeline=pipeline,
+        global_batch_size=request.global_batch_size,
+        seq_length=request.seq_length,
+        data_parallel=whole.degrees.data_parallel,
+        model_parallel=whole.degrees.model_parallel,
+        sequence_parallel=whole.degrees.sequence_parallel,
+        prediction=Prediction(_time_s(found, whole), memory, sum(memory.values()) <= request.limit_B, request.limit_B),
+        search=SearchReport(
+            searched.candidates, searched.search_time_s, found.estimate.step_time_s / searched.bound_s - 1, METHOD
+        ),
+        source={**request.source, **({"batch_size": str(shape.batch)} if "batch_size" in request.source else {})},
+    )
+
+
+def _shorts(network: Network, row: Row) -> ShortGraphs:
+    """The short network of `row`, standing for all blocks; further ones need no names."""
+    of = row.problem
+    kinds = zip(of.places.kinds, network.depths[1:-1], strict=True)
+    names = tuple((*names, *[""] * (depth - len(names))) for names, depth in kinds)
+    return short_graphs(of.graph, fold(of.graph), of.known.meanings, names)
+
+
+def _recomputed(blocks: tuple[str, ...], stages: tuple[Stage, ...]) -> list[str]:
+    """The first blocks of every stage, as many as it recomputes."""
+    found: list[str] = []
+    start = 0
+    for stage in stages:
+        found += blocks[start : start + stage.recomputed]
+        start += stage.blocks
+    return found
+
+
+def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
+    """The step by what an average stage spends; `bubble` is its waiting, for others to begin, to end, and to be as slow."""
+    estimate = found.estimate
+    shape = estimate.shape
+    share, once = shape.micro_batch_num / shape.stages, 1 / shape.stages
+    time = whole.cost.time_s
+    plain_s = time["compute"] + time["communication"]
+    again_s = max(0.0, sum(stage.each_s for stage in estimate.stages) - plain_s)
+    split = {
+        "compute": share * (time["compute"] + again_s),
+        "communication": share * time["communication"],
+        "synchronisation": once * time["synchronisation"],
+        "optimizer": once * time["optimizer"],
+    }
+    return {**split, "bubble": max(0.0, estimate.step_time_s - sum(split.values()))}
+
+
+def _memory_B(found: Whole, whole: Judged, depths: tuple[int, ...]) -> dict[str, int]:
+    """What the fullest stage holds."""
+    stages, rest_B = found.estimate.stages, found.row.costs.at_rest_B[:, found.row.member]
+    number = max(range(len(stages)), key=lambda i: stages[i].peak_B)
+    chain = [place for place, depth in enumerate(depths[1:-1], 1) for _ in range(depth)]
+    start = sum(stage.blocks for stage in stages[:number])
+    held = chain[start : start + stages[number].blocks]
+    held += [0] * (number == 0) + [len(depths) - 1] * (number == len(stages) - 1)
+    at_rest_B = float(rest_B[held].sum())
+    memory = whole.cost.memory_B
+    kinds = ("parameters", "gradients", "optimizer_states")
+    total = sum(memory[kind] for kind in kinds)
+    split = {kind: int(at_rest_B * memory[kind] / total) for kind in kinds}
+    kept_B = max(0.0, stages[number].peak_B - at_rest_B) + found.moments_B - memory["buffers"]
+    return {**split, "activations": int(kept_B), "buffers": memory["buffers"]}

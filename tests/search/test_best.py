@@ -1,0 +1,87 @@
+"""Plans over pipeline stages: what fits together, what is pinned, and what is said where nothing fits."""
+
+from dataclasses import replace
+
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.network import network
+from ms_symtensor.search.request import Limits, Request
+
+GIB = 1 << 30
+A2 = load("atlas_800t_a2")
+SMALL = dimensions_of("llama2_7b", num_layers=8, batch_size=16)
+
+
+def graph_at(batch, layers):
+    return build_graph(replace(SMALL, batch_size=batch, num_layers=layers or SMALL.num_layers))
+
+
+NETWORK = network(graph_at(16, None), graph_at)
+REQUEST = Request(A2, 8, 16, SMALL.seq_length, 58 * GIB, "llama2_7b", {"model": "llama2_7b", "batch_size": "16"})
+
+
+def test_a_short_network_stands_for_the_whole_one():
+    assert NETWORK.depths == (1, 8, 1)
+    assert len({op.block for op in NETWORK.short(4).ops if op.block}) == 3
+
+
+@pytest.mark.parametrize("stages", (2, 4))
+def test_pinned_stages(stages):
+    found = best_plan(
+        NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": stages}, {"pipeline_stages": stages}))
+    )
+    assert found.pipeline_stages == stages and found.device_num == 8
+    assert found.pipeline.layer_num == 8
+    batch = 16 // found.micro_batch_num
+    assert found.source["batch_size"] == str(batch)
+    assert found.graph_hash == graph_at(batch, None).hash
+    assert found.prediction.peak_memory_B <= 58 * GIB
+    assert 0 <= found.search.optimality_gap < 0.1
+    assert set(found.prediction.time_s) == {"compute", "communication", "synchronisation", "optimizer", "bubble"}
+
+
+def test_every_operator_has_its_strategy_on_its_stage():
+    found = best_plan(NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": 2}, {"pipeline_stages": 2})))
+    one = best_plan(NETWORK, replace(REQUEST, limits=Limits({}, {"pipeline_stages": 1})))
+    assert set(found.strategies) == set(one.strategies)
+
+
+def test_the_best_is_the_better_of_one_stage_and_several():
+    whole = best_plan(NETWORK, REQUEST)
+    pinned = [
+        best_plan(NETWORK, replace(REQUEST, limits=limits))
+        for limits in (Limits({}, {"pipeline_stages": 1}), Limits({"pipeline_stages": 2}))
+    ]
+    assert whole.prediction.step_time_s == min(one.prediction.step_time_s for one in pinned)
+
+
+def test_a_tight_limit_is_kept():
+    found = best_plan(NETWORK, replace(REQUEST, limit_B=11 * GIB))
+    assert found.prediction.fits and found.prediction.peak_memory_B <= 11 * GIB
+
+
+def test_where_nothing_fits():
+    with pytest.raises(InfeasibleError, match="nothing found that fits 1.0 GiB .* ways with pipeline stages"):
+        best_plan(NETWORK, replace(REQUEST, limit_B=GIB))
+    with pytest.raises(
+        InfeasibleError, match="no way to lay 8 devices with pipeline_stages >= 3, pipeline_stages <= 3 out"
+    ):
+        best_plan(NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": 3}, {"pipeline_stages": 3})))
+
+
+@pytest.mark.parametrize(
+    "limits, message",
+    (
+        (({"tensor_parallel": 2}, {}), "tensor_parallel cannot be pinned: known are pipeline_stages, micro_batch_num"),
+        (({"pipeline_stages": 0}, {}), "pipeline_stages=0: give a positive number"),
+        (({"pipeline_stages": 4}, {"pipeline_stages": 2}), "at least 4 and at most 2 leave nothing"),
+    ),
+)
+def test_wrong_limits(limits, message):
+    with pytest.raises(InputError, match=message):
+        Limits(*limits)

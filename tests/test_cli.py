@@ -74,7 +74,7 @@ def test_a_saved_graph_is_planned_like_its_model(planned: Path, tmp_path: Path) 
     arguments = ["plan", str(planned / "graph.json"), "--device-num", "8", "--out", str(tmp_path)]
     assert main(arguments) == 0
     ours, theirs = (json.loads((d / "plan.json").read_text()) for d in (tmp_path, planned))
-    assert ours["strategies"] == theirs["strategies"]
+    assert ours["stages"] == theirs["stages"]
     assert ours["settings"] == theirs["settings"]
 
 

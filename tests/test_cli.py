@@ -108,8 +108,9 @@ def test_verify_fails_where_the_prediction_is_wrong(
 ) -> None:
     """A plan that says it cuts what MindSpore cannot cut: rejected, exit code 1, with MindSpore's reason."""
     data = json.loads((planned / "plan.json").read_text())
-    name = next(n for n in data["strategies"] if n.endswith("query-Linear/MatMul-op0"))
-    data["strategies"][name] = {"in": [[8, 1], [1, 1]], "out": [[1, 8]]}
+    strategies = data["stages"][0]["strategies"]
+    name = next(n for n in strategies if n.endswith("query-Linear/MatMul-op0"))
+    strategies[name] = {"in": [[8, 1], [1, 1]], "out": [[1, 8]]}
     (tmp_path / "plan.json").write_text(json.dumps(data))
     assert main(["verify", str(tmp_path), "--json"]) == 1
     verdict = json.loads(capsys.readouterr().out)

@@ -87,11 +87,14 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 def _prove(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.load_network import load_factory
-    from ms_symtensor.bridge.proof.prove import prove_by_hand, prove_plan
+    from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_plan
     from ms_symtensor.report.proof_report import proof_json, proof_text
     from ms_symtensor.strategy.file import load, load_graph
 
     _require_positive("--time-limit", chosen.time_limit)
+    if chosen.steps < 0:
+        raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")
+    request = Request(chosen.steps, chosen.time_limit)
     if chosen.device_num is not None:
         _require_positive("--device-num", chosen.device_num)
     if is_factory(chosen.target):
@@ -100,14 +103,14 @@ def _prove(chosen: argparse.Namespace) -> int:
                 f"{chosen.target} is no plan, which would say for how many devices it is: give --device-num"
             )
         cell, inputs = load_factory(chosen.target)
-        found = prove_by_hand(cell, inputs, chosen.device_num, chosen.time_limit)
+        found = prove_by_hand(cell, inputs, chosen.device_num, request)
     else:
         plan = load(chosen.target)
         if chosen.device_num not in (None, plan.device_num):
             raise InputError(
                 f"--device-num {chosen.device_num} is not that of the plan, {plan.device_num}: leave it out"
             )
-        found = prove_plan(plan, load_graph(chosen.target), chosen.time_limit)
+        found = prove_plan(plan, load_graph(chosen.target), request)
     _show(chosen, proof_json(found), proof_text(found))
     return 0 if found.equal else 1
 
@@ -243,6 +246,7 @@ def _parser() -> argparse.ArgumentParser:
         "target", metavar="DIR|file.py:factory", help="a plan's directory, or a function that returns (cell, inputs)"
     )
     prove.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
+    prove.add_argument("--steps", type=int, default=0, metavar="K", help="prove K optimizer steps too")
     prove.add_argument(
         "--time-limit", type=float, default=600.0, metavar="S", help="seconds for the processes (default: %(default)g)"
     )

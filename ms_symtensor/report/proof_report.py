@@ -38,7 +38,8 @@ def proof_text(proof: Proof) -> str:
         proof.reduction
     )
     rows += [("defined" if not i else "", text) for i, text in enumerate(proof.substitutions)]
-    lines = [f"{proof.ranks} processes, compared with one, in {seconds(proof.seconds)}", table(rows)]
+    steps = f", {proof.steps} optimizer steps" if proof.steps else ""
+    lines = [f"{proof.ranks} processes, compared with one{steps}, in {seconds(proof.seconds)}", table(rows)]
     lines += [
         f"  WRONG {d.name}: relative error {d.error:.1e}, on ranks {', '.join(map(str, d.ranks))}"
         for d in proof.wrong[:SHOWN]

@@ -35,38 +35,39 @@ class _Output(nn.Cell):
 
 
 class Slice(nn.Cell):
-    """Slice number `position` of `number` equal ones along dim 0."""
+    """Slice number `position` of `number` equal ones along dim `dim`."""
 
-    def __init__(self, number, position):
+    def __init__(self, number, dim=0):
         super().__init__()
-        self.number, self.position = number, position
+        self.number, self.dim = number, dim
 
-    def construct(self, x):
-        return ops.chunk(x, self.number, 0)[self.position]
-
-
-class Place(nn.Cell):
-    """x as slice number `position` of `number` along dim 0, among zeros."""
-
-    def __init__(self, number, position):
-        super().__init__()
-        self.number, self.position = number, position
-
-    def construct(self, x):
-        zeros = ops.zeros_like(x)
-        return ops.concat([x if place == self.position else zeros for place in range(self.number)], 0)
+    def construct(self, x, position):
+        shape = x.shape
+        parts = (*shape[: self.dim], self.number, shape[self.dim] // self.number, *shape[self.dim + 1 :])
+        return ops.gather(ops.reshape(x, parts), position, self.dim)
 
 
 class Stack(nn.Cell):
     """x as entry `position` of `number` of a new dim 0, among zeros."""
 
-    def __init__(self, number, position):
+    def __init__(self, number):
         super().__init__()
-        self.number, self.position = number, position
+        self.number = number
 
-    def construct(self, x):
-        zeros = ops.zeros_like(x)
-        return ops.stack([x if place == self.position else zeros for place in range(self.number)], 0)
+    def construct(self, x, position):
+        own = ops.reshape(ops.equal(ops.arange(0, self.number), position), (self.number,) + (1,) * x.ndim)
+        return ops.select(ops.broadcast_to(own, (self.number, *x.shape)), ops.expand_dims(x, 0), ops.zeros_like(x))
+
+
+class Place(nn.Cell):
+    """x as slice number `position` of `number` along dim 0, among zeros."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number, self.stack = number, Stack(number)
+
+    def construct(self, x, position):
+        return ops.reshape(self.stack(x, position), (self.number * x.shape[0], *x.shape[1:]))
 
 
 class Reduce(nn.Cell):
@@ -83,14 +84,14 @@ class Reduce(nn.Cell):
 class AllToAllSlices(nn.Cell):
     """From the tensors of `number` ranks, stacked along dim 0, what rank `position` receives in an AlltoAll."""
 
-    def __init__(self, number, position, split_dim, concat_dim):
+    def __init__(self, number, split_dim, concat_dim):
         super().__init__()
-        self.number, self.position, self.split_dim, self.concat_dim = number, position, split_dim, concat_dim
+        self.number, self.concat_dim, self.slice = number, concat_dim, Slice(number, split_dim)
 
-    def construct(self, gathered):
-        tensors = ops.chunk(gathered, self.number, 0)
-        received = [ops.chunk(tensor, self.number, self.split_dim)[self.position] for tensor in tensors]
-        return ops.concat(received, self.concat_dim)
+    def construct(self, gathered, position):
+        return ops.concat(
+            [self.slice(tensor, position) for tensor in ops.chunk(gathered, self.number, 0)], self.concat_dim
+        )
 
 
 class RmsNorm(nn.Cell):

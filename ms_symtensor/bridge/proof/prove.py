@@ -2,45 +2,57 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import numpy
 
 from ms_symtensor.bridge.apply import apply, parallel_config
 from ms_symtensor.bridge.capture import capture
 from ms_symtensor.bridge.load_network import load_network
 from ms_symtensor.bridge.parallel_context import ParallelConfig
-from ms_symtensor.bridge.proof.comparison import Difference, difference, scale_of
-from ms_symtensor.bridge.proof.launch import run_ranks, run_reference
-from ms_symtensor.bridge.proof.programs import Executable, compile_ranks, compile_reference
+from ms_symtensor.bridge.proof import trial
+from ms_symtensor.bridge.proof.comparison import Difference
+from ms_symtensor.bridge.proof.launch import Processes, started
 from ms_symtensor.bridge.proof.reduction import reduce_plan
 from ms_symtensor.bridge.proof.substitution import Substituter
-from ms_symtensor.bridge.proof.values import input_values, parameter_value, slice_of
-from ms_symtensor.bridge.proof.workspace import REFERENCE, read_results, write_job, write_program
+from ms_symtensor.bridge.proof.values import input_values
+from ms_symtensor.bridge.proof.workspace import begin
 from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.user_settings import settings_of_user
-from ms_symtensor.errors import ExecutionError, InputError
+from ms_symtensor.errors import InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
 from ms_symtensor.tensor.graph import Graph
 
 TIME_LIMIT_S = 600.0
-_GRADIENT = "gradient"
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to prove: with `steps`, that many optimizer steps too; `time_limit_s` is for what the processes execute.
+
+    `processes` that run already (`launch.started`) are used instead of new ones; they must be as many as devices.
+    """
+
+    steps: int = 0
+    time_limit_s: float = TIME_LIMIT_S
+    processes: Processes | None = None
 
 
 @dataclass(frozen=True)
 class Proof:
     """What the ranks computed beside what one process did.
 
-    `losses` and `parameters` are relative errors, the largest over the ranks. `reduction` maps what was made smaller to its
-    size before and after; `substitutions` say what stood for operators that a CPU lacks.
+    Of `losses`, one for every step, and `parameters` (their gradients; what `steps` optimizer steps made of them) these
+    are the relative errors, the largest over the ranks. `reduction` maps what was made smaller to its size before and
+    after; `substitutions` say what stood for operators that a CPU lacks.
     """
 
     ranks: int
+    steps: int
     losses: tuple[Difference, ...]
     parameters: tuple[Difference, ...]
     substitutions: tuple[str, ...]
@@ -68,7 +80,7 @@ class Proof:
 def prove_plan(
     plan: Plan,
     planned: Graph | None = None,
-    time_limit_s: float = TIME_LIMIT_S,
+    request: Request = Request(),
     rules: Mapping[str, Rule] | None = None,
 ) -> Proof:
     """Prove `plan`; a network of the zoo is made small for it (see `reduction`), one from a factory is run as it is.
@@ -87,11 +99,11 @@ def prove_plan(
     with fresh_scopes(cell):
         graph = capture(cell, *inputs)
     apply(cell, graph, plan, planned, rules)
-    proof = prove_network(cell, inputs, plan.device_num, parallel_config(plan), time_limit_s)
+    proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request)
     return replace(proof, reduction=reduction)
 
 
-def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, time_limit_s: float = TIME_LIMIT_S) -> Proof:
+def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Request = Request()) -> Proof:
     """Prove a network with its own `shard()` calls, under the settings of MindSpore's parallel context.
 
     `inputs` have global shapes ("full_batch"). Errors: as `prove_network`.
@@ -100,65 +112,40 @@ def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, time_limit_
         graph = capture(cell, *inputs)
     settings = context_settings(settings_of_user(cell, graph, device_num))
     parallel = ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings)
-    return prove_network(cell, inputs, device_num, parallel, time_limit_s)
+    return prove_network(cell, inputs, graph, device_num, parallel, request)
 
 
 def prove_network(
-    cell: Any, inputs: Sequence[Any], device_num: int, parallel: ParallelConfig, time_limit_s: float = TIME_LIMIT_S
+    cell: Any, inputs: Sequence[Any], graph: Graph, device_num: int, parallel: ParallelConfig, request: Request
 ) -> Proof:
-    """Prove `cell`, a forward network with its loss whose primitives carry their strategies.
+    """Prove `cell`, a forward network with its loss, captured as `graph`, whose primitives carry their strategies.
 
     Errors: InputError if the network does not return its loss alone, a scalar; CompilerError if MindSpore rejects the
-    program; ExecutionError if it cannot be executed here.
+    program; ExecutionError if it cannot be executed here. No process or file is left in either case.
     """
     start = time.perf_counter()
-    with fresh_scopes(cell):
-        graph = capture(cell, *inputs)
     loss = graph.type_of(graph.output)
     if loss is None or "float" not in loss.dtype or loss.shape:
         raise InputError(f"{graph.name} does not return its loss alone, a scalar of floats: return nothing else")
+    subject = trial.Subject(cell, inputs, input_values(inputs, graph), device_num, parallel)
     substituter = Substituter()
-    given = input_values(inputs, graph)
-    with tempfile.TemporaryDirectory(prefix="symtensor_prove_", ignore_cleanup_errors=True) as scratch:
-        directory = Path(scratch)
-        whole = compile_reference(cell, inputs, substituter)
-        parameters = {name: parameter_value(name, kind) for name, kind in whole.parameters}
-        values = dict(zip((name for name, _ in whole.inputs), (*given, numpy.ones((), numpy.float32)), strict=True))
-        write_program(directory, REFERENCE, _GRADIENT, whole, values, parameters)
-        programs = []
-        groups: dict[str, Sequence[int]] = {}
-        for program in compile_ranks(cell, inputs, device_num, parallel, substituter):
-            write_program(directory, str(program.rank), _GRADIENT, program, values, parameters)
-            groups |= program.groups
-            programs.append(program)
-        write_job(directory, [(_GRADIENT, 1)], groups)
-        run_reference(directory, time_limit_s)
-        run_ranks(directory, device_num, time_limit_s)
-        weights = [p.name for p in cell.trainable_params()]
-        losses, gradients = _compared(directory, programs, weights)
-    return Proof(device_num, losses, gradients, substituter.used, time.perf_counter() - start)
-
-
-def _compared(
-    directory: Path, programs: Sequence[Executable], weights: Sequence[str]
-) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
-    whole = read_results(directory, REFERENCE, _GRADIENT)
-    found = [read_results(directory, str(p.rank), _GRADIENT) for p in programs]
-    losses = tuple(
-        difference("loss", [value] * len(found), [f.losses[call] for f in found], scale_of(value, 0.0))
-        for call, value in enumerate(whole.losses)
-    )
-    for results in (whole, *found):
-        if len(results.gradients) != len(weights):
-            raise ExecutionError(
-                f"{len(results.gradients)} gradients for {len(weights)} trainable parameters: freeze those that take no part in"
-                " the loss (requires_grad=False)"
+    with ExitStack() as stack:
+        processes = request.processes
+        if processes is None:
+            scratch = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="symtensor_prove_", ignore_cleanup_errors=True)
             )
-    largest = max((float(numpy.abs(g).max(initial=0.0)) for g in whole.gradients), default=0.0)
-
-    def differences() -> Iterator[Difference]:
-        for number, (name, value) in enumerate(zip(weights, whole.gradients, strict=True)):
-            slices = [slice_of(value, p.layouts.get(name), p.rank) for p in programs]
-            yield difference(name, slices, [f.gradients[number] for f in found], scale_of(value, largest))
-
-    return losses, tuple(differences())
+            processes = stack.enter_context(started(Path(scratch), device_num))
+        job = processes.next_job()
+        trials = [trial.prepare(job, subject, substituter)]
+        if request.steps:
+            trials.append(trial.prepare(job, subject, substituter, request.steps))
+        begin(job, {t.name: t.calls for t in trials}, {n: ranks for t in trials for n, ranks in t.groups.items()})
+        processes.wait(job, request.time_limit_s)
+        losses = tuple(d for t in trials for d in trial.losses(job, t))
+        parameters = trial.gradients(job, trials[0], subject.weights)
+        if request.steps:
+            after = trial.states(job, trials[1], subject.weights)
+            parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
+    seconds = time.perf_counter() - start
+    return Proof(device_num, request.steps, losses, parameters, substituter.used, seconds)

@@ -1,5 +1,6 @@
 """Operators of a program, in MindSpore's protobuf, replaced by functions that define them."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,10 +46,14 @@ SUM = "AllReduce"
 
 @dataclass(frozen=True)
 class Step:
-    """A function (a `mind_ir_pb2.ModelProto`) or SUM; `output` is the type of the one tensor that it gives on."""
+    """A function (a `mind_ir_pb2.ModelProto`) or SUM; `output` is the type of the first tensor that it gives.
+
+    With a `position`, the rank's place in the operator's group, the function takes that too, as an int32 scalar.
+    """
 
     function: Any
     output: TensorType
+    position: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,15 @@ class _Splicer:
 
     def rewrite(self, graph: Any) -> None:
         nodes = []
+        positions: dict[int, Any] = {}
         for node in graph.node:
             primitive = self._primitives.get(node.op_type.removeprefix(_REFERENCE))
             found = None if primitive is None else self._find(self._call(node, primitive))
             if found is not None:
-                nodes += self._replaced(node, primitive, found)
+                nodes += self._replaced(node, primitive, found, positions)
             else:
                 nodes.append(node)
-        kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        kept = [type(node).FromString(node.SerializeToString()) for node in (*positions.values(), *nodes)]
         del graph.node[:]
         graph.node.extend(kept)
 
@@ -113,7 +119,7 @@ class _Splicer:
         name = node.domain or node.name
         return Call(name, primitive.op_type, operands, self._outputs(node), self._attributes[primitive.name])
 
-    def _replaced(self, node: Any, primitive: Any, found: Replacement) -> list[Any]:
+    def _replaced(self, node: Any, primitive: Any, found: Replacement, positions: dict[int, Any]) -> list[Any]:
         nodes = []
         given = [node.input[i] for i in found.operands]
         for number, step in enumerate(found.steps, 1):
@@ -126,6 +132,12 @@ class _Splicer:
             made.op_type = _REFERENCE + callee
             del made.input[:]
             made.input.extend(given)
+            if step.position is not None:
+                if step.position not in positions:
+                    name = f"symtensor_position{step.position}_{len(self._operands)}"
+                    self._operands[name] = None
+                    positions[step.position] = _scalar(type(node)(), name, step.position)
+                made.input.append(positions[step.position].output[0])
             given = [made.output[0]]
             nodes.append(made)
         return nodes
@@ -179,3 +191,14 @@ def _set_shape(node: Any, kind: TensorType) -> None:
     (tensor,) = shape.tensors
     del tensor.dims[:]
     tensor.dims.extend(kind.shape)
+
+
+def _scalar(node: Any, name: str, value: int) -> Any:
+    """`node` made the constant int32 tensor `value`."""
+    node.name, node.op_type = name, "Constant"
+    node.output.append(name)
+    attribute = node.attribute.add()
+    attribute.name, attribute.type = "value", attribute.AttributeType.Value("TENSORS")
+    tensor = attribute.tensors.add()
+    tensor.data_type, tensor.raw_data = tensor.DataType.Value("INT32"), value.to_bytes(4, sys.byteorder)
+    return node

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ms_symtensor.bridge.executor import front_end
@@ -12,6 +13,7 @@ from ms_symtensor.bridge.proof.splice import SUM, Call, Replacement, Step, repla
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import TensorType
 
+_POSITION = TensorType((), "int32")
 _ATTENTION_LAYOUTS = {0: "BSH", 1: "BNSD", 2: "SBH", 3: "BSND"}  # MindSpore's numbers; TND (4) has no fixed shapes
 
 
@@ -25,19 +27,27 @@ class Group:
 
 @dataclass(frozen=True)
 class Function:
-    """A class of cells in `definitions` with its arguments (`inner`: a cell that it takes as its first one)."""
+    """A class of cells in `definitions` with its arguments (`inner`: a cell that it takes as its first one).
+
+    `takes_position`: its last input is the rank's place in the operator's group.
+    """
 
     cell: str
     arguments: tuple[Any, ...] = ()
     inner: "Function | None" = None
+    takes_position: bool = False
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What stands for a call: functions and sums over the ranks, one after the other; the first takes `operands`."""
+    """What stands for a call: functions and sums over the ranks, one after the other; the first takes `operands`.
+
+    `position` is this rank's place in the operator's group.
+    """
 
     operands: tuple[int, ...]
     steps: tuple[Function | str, ...]
+    position: int | None = None
 
 
 GroupOf = Callable[[str], Group]
@@ -58,30 +68,31 @@ def _group(call: Call, group_of: GroupOf) -> Group:
 def _all_reduce(call: Call, group_of: GroupOf) -> Definition | None:
     if call.attributes["op"] == "sum":
         return None
-    group = _group(call, group_of)
-    return Definition(
-        (0,), (Function("Stack", (group.size, group.position)), SUM, Function("Reduce", (call.attributes["op"],)))
-    )
+    return _over_group(call, group_of, "Stack", SUM, Function("Reduce", (call.attributes["op"],)))
 
 
 def _reduce_scatter(call: Call, group_of: GroupOf) -> Definition:
-    group = _group(call, group_of)
-    return Definition((0,), (SUM, Function("Slice", (group.size, group.position))))
+    return _over_group(call, group_of, SUM, "Slice")
 
 
 def _all_gather(call: Call, group_of: GroupOf) -> Definition | None:
-    if call.attributes["group"] == WORLD_GROUP:
-        return None
-    group = _group(call, group_of)
-    return Definition((0,), (Function("Place", (group.size, group.position)), SUM))
+    return None if call.attributes["group"] == WORLD_GROUP else _over_group(call, group_of, "Place", SUM)
 
 
 def _all_to_all(call: Call, group_of: GroupOf) -> Definition:
+    dims = call.attributes["split_dim"], call.attributes["concat_dim"]
+    size = _group(call, group_of).size
+    return _over_group(call, group_of, "Place", SUM, Function("AllToAllSlices", (size, *dims), takes_position=True))
+
+
+def _over_group(call: Call, group_of: GroupOf, *steps: Function | str) -> Definition:
+    """`steps`, where a name other than SUM is that of a cell of the group's size that takes the position."""
     group = _group(call, group_of)
-    slices = Function(
-        "AllToAllSlices", (group.size, group.position, *(call.attributes[d] for d in ("split_dim", "concat_dim")))
+    functions = (
+        step if isinstance(step, Function) or step == SUM else Function(step, (group.size,), takes_position=True)
+        for step in steps
     )
-    return Definition((0,), (Function("Place", (group.size, group.position)), SUM, slices))
+    return Definition((0,), tuple(functions), group.position)
 
 
 def _rms_norm(call: Call, _: GroupOf) -> Definition:
@@ -134,10 +145,9 @@ SUBSTITUTES: Mapping[str, Substitute] = {
 
 
 class Substituter:
-    """Replaces operators in programs; functions are compiled once for calls that are alike."""
+    """Replaces operators in programs, and remembers which."""
 
     def __init__(self) -> None:
-        self._functions: dict[tuple, Any] = {}
         self._used: dict[str, str] = {}
 
     @property
@@ -170,23 +180,18 @@ class Substituter:
         types = tuple(call.tensor(i) for i in definition.operands)
         steps = []
         for step in definition.steps:
-            if isinstance(step, Function):
-                model = self._compiled(step, types)
-                found = ValueReader().types(model.graph.output[0].attr_info) or (
-                    ValueReader().tensor(model.graph.output[0].tensor[0]),
-                )
-                types = found[:1]
-            steps.append(Step(model if isinstance(step, Function) else SUM, types[0]))
+            if not isinstance(step, Function):
+                steps.append(Step(SUM, types[0]))
+                continue
+            position = definition.position if step.takes_position else None
+            model, types = _compiled(step, types if position is None else (*types, _POSITION))
+            steps.append(Step(model, types[0], position))
         return Replacement(definition.operands, tuple(steps))
 
-    def _compiled(self, function: Function, types: tuple[TensorType, ...]) -> Any:
-        key = function, types
-        if key not in self._functions:
-            self._functions[key] = _compile(function, types)
-        return self._functions[key]
 
-
-def _compile(function: Function, types: tuple[TensorType, ...]) -> Any:
+@lru_cache(maxsize=512)
+def _compiled(function: Function, types: tuple[TensorType, ...]) -> tuple[Any, tuple[TensorType, ...]]:
+    """The graph (a `mind_ir_pb2.ModelProto`) of `function` for inputs of `types`, and the types of its results."""
     mindspore = import_mindspore()
     from mindspore import context
     from mindspore.common.initializer import Zero
@@ -199,7 +204,8 @@ def _compile(function: Function, types: tuple[TensorType, ...]) -> Any:
             model, _ = front_end(_cell(function, types), inputs, "definition")
         finally:
             context.set_context(mode=mode)
-    return model
+    output, values = model.graph.output[0], ValueReader()
+    return model, values.types(output.attr_info) or tuple(values.tensor(tensor) for tensor in output.tensor)
 
 
 def _cell(function: Function, types: tuple[TensorType, ...]) -> Any:

@@ -1,6 +1,7 @@
-"""The files through which a proof speaks with its processes: programs and values out, results back."""
+"""The files of one job: programs and values for the processes, and what they found."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,6 @@ import numpy
 
 from ms_symtensor.bridge.proof.programs import Executable
 from ms_symtensor.bridge.proof.values import slice_of
-
-REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
@@ -22,33 +21,34 @@ class Results:
     parameters: Mapping[str, numpy.ndarray]
 
 
-def write_job(directory: Path, programs: Sequence[tuple[str, int]], groups: Mapping[str, Sequence[int]]) -> None:
-    """What all processes are to do: programs by name, with the number of calls, and the groups they need."""
-    job = {"programs": list(programs), "groups": sorted((name, list(ranks)) for name, ranks in groups.items())}
-    (directory / "job.json").write_text(json.dumps(job), encoding="utf-8")
-
-
 def write_program(
-    directory: Path,
+    job: Path,
     process: str,
     program: str,
     executable: Executable,
-    inputs: Mapping[str, numpy.ndarray],
+    inputs: Sequence[numpy.ndarray],
     parameters: Mapping[str, numpy.ndarray],
 ) -> None:
-    """One process's program, with its slices of the whole `inputs` (in the program's order) and `parameters`."""
+    """The program of one process, with its slices of the whole `inputs` (in the program's order) and `parameters`."""
     values = {}
-    for number, (name, _) in enumerate(executable.inputs):
-        values[f"i:{number:03d}"] = slice_of(inputs[name], executable.layouts.get(name), executable.rank)
+    for number, ((name, _), value) in enumerate(zip(executable.inputs, inputs, strict=True)):
+        values[f"i:{number:03d}"] = slice_of(value, executable.layouts.get(name), executable.rank)
     for name, _ in executable.parameters:
         values[f"p:{name}"] = slice_of(parameters[name], executable.layouts.get(name), executable.rank)
-    (directory / f"rank{process}.{program}.mindir").write_bytes(executable.mindir)
-    with open(directory / f"rank{process}.{program}.values.npz", "wb") as file:
+    (job / f"{process}.{program}.mindir").write_bytes(executable.mindir)
+    with open(job / f"{process}.{program}.values", "wb") as file:
         numpy.savez(file, **values)
 
 
-def read_results(directory: Path, process: str, program: str) -> Results:
-    with numpy.load(directory / f"rank{process}.{program}.results.npz") as found:
+def begin(job: Path, programs: Mapping[str, int], groups: Mapping[str, Sequence[int]]) -> None:
+    """Tell the processes that `job` is complete: programs by name with their number of calls, and all groups in them."""
+    text = json.dumps({"programs": list(programs.items()), "groups": sorted((n, list(r)) for n, r in groups.items())})
+    (job / "job.part").write_text(text, encoding="utf-8")
+    os.replace(job / "job.part", job / "job.json")
+
+
+def read_results(job: Path, process: str, program: str) -> Results:
+    with numpy.load(job / f"{process}.{program}.results") as found:
         return Results(
             tuple(found[key] for key in sorted(found) if key.startswith("loss:")),
             tuple(found[key] for key in sorted(found) if key.startswith("gradient:")),

@@ -14,8 +14,8 @@ def values(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def run(cell: object, *inputs: np.ndarray) -> list[np.ndarray]:
-    out = cell(*map(Tensor, inputs))
+def run(cell: object, *inputs: np.ndarray | int) -> list[np.ndarray]:
+    out = cell(*(Tensor(x, mindspore.int32) if isinstance(x, int) else Tensor(x) for x in inputs))
     return [x.asnumpy() for x in (out if isinstance(out, tuple) else (out,))]
 
 
@@ -87,15 +87,15 @@ def test_rms_norm_and_its_gradient() -> None:
 def test_collectives_from_sums_over_ranks() -> None:
     """What four ranks compute when the sum between the steps is taken by numpy."""
     shards = [values(4, 8) for _ in range(4)]
-    gathered = sum(run(definitions.Place(4, rank), x)[0] for rank, x in enumerate(shards))
+    gathered = sum(run(definitions.Place(4), x, rank)[0] for rank, x in enumerate(shards))
     np.testing.assert_array_equal(gathered, np.concatenate(shards))
-    stacked = sum(run(definitions.Stack(4, rank), x)[0] for rank, x in enumerate(shards))
+    stacked = sum(run(definitions.Stack(4), x, rank)[0] for rank, x in enumerate(shards))
     for kind, function in (("max", np.max), ("min", np.min), ("prod", np.prod)):
         np.testing.assert_allclose(run(definitions.Reduce(kind), stacked)[0], function(shards, 0), rtol=1e-6)
     total = sum(shards)
     for rank in range(4):
-        np.testing.assert_array_equal(run(definitions.Slice(4, rank), total)[0], total[rank : rank + 1])
-        received = run(definitions.AllToAllSlices(4, rank, 1, 0), gathered)[0]
+        np.testing.assert_array_equal(run(definitions.Slice(4), total, rank)[0], total[rank : rank + 1])
+        received = run(definitions.AllToAllSlices(4, 1, 0), gathered, rank)[0]
         np.testing.assert_array_equal(received, np.concatenate([x[:, 2 * rank : 2 * rank + 2] for x in shards]))
 
 

@@ -73,7 +73,8 @@ def _core(s: Shapes) -> tuple[Operator, ...]:
             ),
         ),
         part=Part.ATTENTION_CORE,
-        part_kept_B=s.flash * s.heads * t * 4,
+        # Maximum and sum of every row; FlashAttentionScore keeps both, eight times each.
+        part_kept_B=s.flash * s.heads * t * np.where(s.mindspore > 0, 64, 4),
     )
     return (Operator(kept_B=kept + copies), flash, *_plain(s, 1 - s.flash), *_ring(s))
 

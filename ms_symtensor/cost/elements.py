@@ -29,13 +29,14 @@ def elements_of(s: Shapes) -> tuple[Elements, ...]:
     attention = _attention_elements(s) + 2 * norm
     router = s.hidden * s.column(lambda c: c.model.experts.num_experts if c.model.experts else 0)
     local = s.column(lambda c: c.model.experts.num_experts / c.expert_parallel if c.model.experts else 0)
+    one = np.where(local > 0, s.expert_width, 0.0)
     width = s.column(lambda c: c.model.experts.intermediate_size / c.model_parallel if c.model.experts else 0)
     beside = s.column(lambda c: c.model.experts.shared_experts if c.model.experts else 0)
     shared = attention + router + beside * _feed_forward_elements(s, width)
     return (
         Elements(table + positions, nothing),
         Elements(attention + _feed_forward_elements(s, s.width), nothing),
-        Elements(shared, local * _feed_forward_elements(s, width)),
+        Elements(shared, local * _feed_forward_elements(s, one)),
         Elements(norm + (1 - alone) * table, nothing),
     )
 

@@ -28,7 +28,7 @@ def axes_of(c: Configuration, group: str) -> Axes:
         return ((cp * dp, tp),)
     if group == "pp":
         return ((min(2, c.pipeline_stages), tp * cp * dp),)
-    if ep <= cp * dp:
+    if ep <= cp * dp and c.framework != "mindspore":
         return ((ep, tp),) if group == "ep" else ((cp * dp // ep, tp * ep),)
     # More experts' ranks than copies of the data: the experts lie on the tensor ranks too.
     return ((ep, 1),) if group == "ep" else ((max(1, tp * cp * dp // ep), ep),)

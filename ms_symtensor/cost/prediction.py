@@ -21,7 +21,8 @@ from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
 class Predictions:
     """One entry per configuration, in the order given.
 
-    `peak_memory_B`: of the fullest stage; `stage_memory_B`: of every stage. `fits`: whether that is within what the
+    `peak_memory_B`: of the fullest stage; `stage_memory_B`: of every stage; `first_step_memory_B`: as that, in the first step
+    under PyTorch. `fits`: whether that is within what the
     framework can use. `model_FLOPs`: floating-point operations of a step, recomputation and dropped work not counted
     (6 per parameter and token, 12 per layer, hidden width and token of the sequence; arXiv 2204.02311, appendix B).
     """
@@ -29,6 +30,7 @@ class Predictions:
     step_time_s: Array
     peak_memory_B: Array
     stage_memory_B: Array
+    first_step_memory_B: Array
     fits: NDArray[np.bool_]
     model_FLOPs: Array
     mfu: Array
@@ -49,7 +51,15 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
     devices = network.shapes.column(lambda c: c.device_num)
     mfu = flops / (seconds.step_time_s * devices * cluster.device.cube_peak_FLOPs)
     return Predictions(
-        seconds.step_time_s, peak, total, peak <= cluster.device.hbm_usable_B, flops, mfu, seconds, memory
+        seconds.step_time_s,
+        peak,
+        total,
+        memory.first_step_B,
+        peak <= cluster.device.hbm_usable_B,
+        flops,
+        mfu,
+        seconds,
+        memory,
     )
 
 

@@ -133,6 +133,29 @@ class Shapes:
         return self.column(lambda c: c.model.intermediate_size / c.model_parallel)
 
     @cached_property
+    def expert_width(self) -> Array:
+        """Of one expert; MindFormers leaves experts whole, Megatron cuts them over the tensor ranks."""
+        return self.column(
+            lambda c: (
+                c.model.experts.intermediate_size / (1 if c.framework == "mindspore" else c.model_parallel)
+                if c.model.experts
+                else 1
+            )
+        )
+
+    @cached_property
+    def routed(self) -> Array:
+        """Rows that the experts of a device compute: with whole experts, a tensor rank sends its own tokens only."""
+        tokens = np.where(self.mindspore > 0, self.norm_tokens, self.tokens)
+        return tokens * self.column(
+            lambda c: c.model.experts.top_k * c.model.experts.imbalance if c.model.experts else 1
+        )
+
+    @cached_property
+    def mindspore(self) -> Array:
+        return self.where(lambda c: c.framework == "mindspore")
+
+    @cached_property
     def branches(self) -> Array:
         """Products into the feed-forward: gate and up, or one."""
         return self.column(lambda c: 2 if c.model.gated else 1)

@@ -182,8 +182,11 @@ def optimizer_shards(network: Network) -> tuple[Array, Array]:
     s = network.shapes
     level = s.column(lambda c: c.optimizer_level)
     limit = s.column(lambda c: c.optimizer_weight_shard_size)
-    copies, expert_copies = s.dp * s.cp, np.maximum(1.0, s.tp * s.cp * s.dp / s.ep)
-    expert_copies = np.where(s.ep <= s.dp * s.cp, s.dp * s.cp / s.ep, expert_copies)
+    copies, expert_copies = s.dp * s.cp, s.dp * s.cp / s.ep
+    expert_copies = np.where((s.mindspore > 0) | (expert_copies < 1), s.tp * s.cp * s.dp / s.ep, expert_copies)
     size = np.where(limit > 0, np.minimum(limit, copies), copies)
     expert_size = np.where(limit > 0, np.minimum(limit, expert_copies), expert_copies)
+    # MindSpore shards the first dim of a parameter, which is that of the experts, and only where it divides.
+    local = s.column(lambda c: c.model.experts.num_experts / c.expert_parallel if c.model.experts else 1)
+    expert_size = np.where((s.mindspore > 0) & (local % expert_size != 0), 1.0, expert_size)
     return np.where(level > 0, size, 1.0), np.where(level > 0, expert_size, 1.0)

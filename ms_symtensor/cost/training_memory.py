@@ -25,13 +25,28 @@ class StageBytes:
 
     parameters_B: Array
     gradients_B: Array
+    master_weights_B: Array
     optimizer_states_B: Array
     activations_B: Array
     moments_B: Array
 
     @property
     def total_B(self) -> Array:
-        return self.parameters_B + self.gradients_B + self.optimizer_states_B + self.activations_B + self.moments_B
+        """The peak of a step."""
+        return self.resting_B + self.activations_B + self.moments_B
+
+    @property
+    def resting_B(self) -> Array:
+        """What stays from step to step."""
+        return self.parameters_B + self.gradients_B + self.master_weights_B + self.optimizer_states_B
+
+    @property
+    def first_step_B(self) -> Array:
+        """The peak of the first step under PyTorch, whose optimizer makes its states when it first runs, behind the
+        backward pass; what Megatron reports after its first iteration.
+        """
+        computing = self.total_B - self.optimizer_states_B
+        return np.where(self.total_B > 0, np.maximum(computing, self.resting_B), 0.0)
 
 
 def stage_bytes(network: Network) -> StageBytes:
@@ -49,15 +64,19 @@ def stage_bytes(network: Network) -> StageBytes:
         for name in ("weight", "master", "gradient", "states")
     )
     weights_cut = (level >= 3) | ((mindspore > 0) & (level >= 1))
-    gradients_cut = (level >= 2) | ((mindspore > 0) & (level >= 1))
-    parameters = np.where(weights_cut, rest, whole) * weight_B
+    gradients_cut = level >= 2
+    # MindSpore keeps weights gathered in the activations' element type until the backward pass, and adds the gradients of
+    # micro-batches up unsharded (gradient_accumulation_shard False); level 3 gathers again, level 2 shards the gradients.
+    gathered_B = np.where((mindspore > 0) & (level < 3), s.element_B[:, None] * whole, 0.0)
+    parameters = np.where(weights_cut, rest, whole) * weight_B + gathered_B
     # nanotron adds the gradients of a micro-batch, in the weights' element type, to those of the step.
     beside_B = s.where(lambda c: c.framework == "nanotron")[:, None] * weight_B
     gradients = np.where(gradients_cut, rest, whole) * (gradient_B + beside_B)
     return StageBytes(
         parameters,
         gradients,
-        rest * (master_B + states_B),
+        rest * master_B,
+        rest * states_B,
         _activations_B(network),
         _moments_B(network),
     )

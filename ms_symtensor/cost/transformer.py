@@ -42,12 +42,14 @@ def head(s: Shapes) -> Place:
     t, h, w = s.tokens, s.hidden, s.element_B
     logits = t * s.vocabulary
     made = gathered(product("head", t, s.vocabulary, h, w), "head", s.sequence_parallel, t * h * w)
+    # nanotron subtracts the maximum into one more copy (src/nanotron/parallel/tensor_parallel/functional.py).
+    copies = 1 + s.where(lambda c: c.framework == "nanotron")
     # Cast, maximum, shifted exponential, sum; the gradient is written over the exponential.
     loss = passes("cross entropy", logits, w + 5 * _FP32_B, 2 * _FP32_B + 2 * w, 7, 4)
     sums = Transfer("sums of the loss", Collective.ALL_REDUCE, "tp", t * _FP32_B, 3.0)
     return Place(
         "head",
-        (_norm(s), made.keeping(s.norm_tokens * h * w), loss.keeping(logits * (w + 2 * _FP32_B)).sending((sums,))),
+        (_norm(s), made.keeping(s.norm_tokens * h * w), loss.keeping(logits * (w + copies * _FP32_B)).sending((sums,))),
     )
 
 
@@ -58,8 +60,9 @@ def _norm(s: Shapes) -> Operator:
         "norm", elements, np.where(fused, 2 * w, 2 * w + 16), np.where(fused, 3 * w, 3 * w + 28),
         np.where(fused, 1, 6), np.where(fused, 2, 10), Part.NORM,
     )  # fmt: skip
-    # Its input, which the residual sum shares, and its output, which the product behind it reads.
-    return operator.keeping(elements * w, elements * (w + np.where(fused, 0, _FP32_B)))
+    # Its output, which the product behind it reads, and its input: that of the residual sum, or MindSpore's in float32.
+    kept_B = np.where(s.mindspore > 0, _FP32_B, w)
+    return operator.keeping(elements * kept_B, elements * (w + np.where(fused, 0, _FP32_B)))
 
 
 def _residual(s: Shapes) -> Operator:
@@ -83,39 +86,44 @@ def _activation(s: Shapes, elements: Array) -> Operator:
     backward_B = np.where(gated, np.where(fused, 5 * w, 8 * w), np.where(fused, 3 * w, 5 * w))
     operator = passes("activation", elements, forward_B, backward_B, np.where(fused, 1, 2), np.where(fused, 1, 3),
                       Part.ACTIVATION_FUNCTION)  # fmt: skip
-    return operator.keeping(0.0, elements * w * np.where(gated & ~fused, 2, 1))
+    # Separate operators keep the function's value beside its product with the other branch.
+    apart = gated & (~fused | (s.mindspore > 0))
+    return operator.keeping(0.0, elements * w * np.where(apart, 2, 1))
 
 
 def _experts(s: Shapes) -> tuple[Operator, ...]:
     """Router, dispatch, the experts on this device, combination, and the shared experts beside them."""
-    h, w, tokens = s.hidden, s.element_B, s.norm_tokens
+    h, w, tokens, routed = s.hidden, s.element_B, s.norm_tokens, s.routed
     number = s.column(lambda c: c.model.experts.num_experts if c.model.experts else 1)
     top = s.column(lambda c: c.model.experts.top_k if c.model.experts else 1)
-    width = s.column(lambda c: c.model.experts.intermediate_size / c.model_parallel if c.model.experts else 1)
-    shared = s.column(lambda c: c.model.experts.shared_experts if c.model.experts else 0)
-    imbalance = s.column(lambda c: c.model.experts.imbalance if c.model.experts else 1)
-    routed = s.tokens * top * imbalance
-    local = number / s.ep
-    # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back.
-    sent_B = tokens * top * h * w
-    there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", sent_B, 2.0)
-    sequence = s.sequence_parallel
-    inside = Transfer("routed tokens of the tensor ranks", Collective.ALL_GATHER, "tp", routed * h * w, sequence)
-    outside = Transfer("results of the tensor ranks", Collective.REDUCE_SCATTER, "tp", routed * h * w, sequence)
-    summed = Transfer("results of the tensor ranks", Collective.ALL_REDUCE, "tp", routed * h * w, 1 - sequence)
-    moved = 2 * w
+    shared = s.column(
+        lambda c: (
+            c.model.experts.shared_experts * c.model.experts.intermediate_size / c.model_parallel
+            if c.model.experts
+            else 0
+        )
+    )
+    local, has_shared = number / s.ep, shared > 0
+    # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back; where the tensor
+    # ranks cut the experts, they exchange them among each other too.
+    there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", tokens * top * h * w, 2.0)
+    cut = 1 - s.mindspore
+    inside = Transfer("routed tokens", Collective.ALL_GATHER, "tp", routed * h * w, s.sequence_parallel * cut)
+    outside = Transfer("routed results", Collective.REDUCE_SCATTER, "tp", routed * h * w, s.sequence_parallel * cut)
+    summed = Transfer("routed results", Collective.ALL_REDUCE, "tp", routed * h * w, (1 - s.sequence_parallel) * cut)
+    sums = (there, inside, outside)
     return (
-        product("router", tokens, number, h, 4.0).keeping(tokens * number * 8.0),
-        passes("permute", routed * h, moved, moved, 6, 6).sending(
-            (there, inside, outside, summed), (there, inside, outside)
+        product("router", tokens, number, h, _FP32_B).keeping(tokens * (number * 2 + s.mindspore * h) * _FP32_B),
+        passes("permute", routed * h, 2 * w, 2 * w, 6, 6).sending((*sums, summed), sums),
+        product("experts up", routed, s.branches * s.expert_width, h, w, local).keeping(
+            routed * (h + s.branches * s.expert_width) * w
         ),
-        product("experts up", routed, s.branches * width, h, w, local).keeping(routed * (h + s.branches * width) * w),
-        _activation(s, routed * width),
-        product("experts down", routed, h, width, w, local).keeping(routed * h * w),
-        passes("combine", routed * h, moved, moved, 4, 4),
-        product("shared experts up", s.tokens, s.branches * width * shared, h, w, times=shared > 0).keeping(
-            s.tokens * s.branches * width * shared * w
+        _activation(s, routed * s.expert_width),
+        product("experts down", routed, h, s.expert_width, w, local).keeping(routed * h * w),
+        passes("combine", routed * h, 2 * w, 2 * w, 4, 4),
+        product("shared experts up", s.tokens, s.branches * shared, h, w, times=has_shared).keeping(
+            s.tokens * s.branches * shared * w
         ),
-        _activation(s, s.tokens * width * shared),
-        product("shared experts down", s.tokens, h, np.maximum(width * shared, 1), w, times=shared > 0),
+        _activation(s, s.tokens * shared),
+        product("shared experts down", s.tokens, h, np.maximum(shared, 1), w, times=has_shared),
     )

@@ -16,7 +16,8 @@ class Measurement:
 
     `step_time_s` may be in any unit that is the same for all rows of a group where the source gives no better.
     `fits` None: nobody knows whether it ran out of memory. `mfu`: model FLOPs utilisation, a fraction.
-    `stage`: the pipeline stage whose memory was measured; None: the largest of all.
+    `stage`: the pipeline stage whose memory was measured; None: the largest of all. `first_step`: the memory is the peak of
+    the first step alone, in which PyTorch's optimizer makes its states behind the backward pass.
     """
 
     step_time_s: float | None = None
@@ -24,6 +25,7 @@ class Measurement:
     fits: bool | None = None
     mfu: float | None = None
     stage: int | None = None
+    first_step: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ class Predicted(Protocol):
     @property
     def stage_memory_B(self) -> Any: ...
     @property
+    def first_step_memory_B(self) -> Any: ...
+    @property
     def fits(self) -> Any: ...
     @property
     def mfu(self) -> Any: ...
@@ -63,15 +65,15 @@ def of_cluster(dataset: Dataset, cluster: Cluster) -> Dataset:
 
 
 def outcome(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Outcome:
-    """Predictions for `cases`, all at once; memory is that of the stage that was measured."""
+    """Predictions for `cases`, all at once; memory is that of the stage and the step that was measured."""
     if not cases:
         none = np.empty(0)
         return Outcome(none, none, none.astype(bool), none)
     found = predict([case.configuration for case in cases], cluster)
     memory = np.array(found.peak_memory_B, dtype=float)
     for index, case in enumerate(cases):
-        if case.measured.stage is not None:
-            memory[index] = found.stage_memory_B[index, case.measured.stage]
+        stages = found.first_step_memory_B if case.measured.first_step else found.stage_memory_B
+        memory[index] = stages[index].max() if case.measured.stage is None else stages[index, case.measured.stage]
     return Outcome(np.asarray(found.step_time_s, dtype=float), memory, np.asarray(found.fits), np.asarray(found.mfu))
 
 

@@ -9,6 +9,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.configuration import (
     FULL_RECOMPUTATION,
     AttentionKernel,
+    Bytes,
     Configuration,
     Experts,
     LatentAttention,
@@ -77,6 +78,27 @@ def test_optimizer_levels_shard_what_zero_says(level, shares):
     for part, share in zip(("parameters_B", "gradients_B", "optimizer_states_B"), shares, strict=True):
         values = getattr(found, part)
         assert values[0, 0] == pytest.approx(share * values[1, 0])
+
+
+def test_the_first_step_has_no_optimizer_states_while_it_computes():
+    found = predict([one(optimizer_level=OptimizerLevel(level)) for level in (0, 1)], A100)
+    whole, first, parts = found.stage_memory_B[:, 0], found.first_step_memory_B[:, 0], found.bytes
+    assert (first < whole).all() and (first >= parts.resting_B[:, 0]).all()
+    assert first[1] == whole[1] - parts.optimizer_states_B[1, 0]
+
+
+def test_mindspore_shards_experts_only_where_their_number_divides():
+    model = Transformer(1024, 4, 16, 16, 4096, 32000, experts=Experts(16, 2, 512))
+    rows = [
+        Configuration(
+            model, 1024, data_parallel=d, expert_parallel=2, framework="mindspore",
+            optimizer_level=OptimizerLevel.LEVEL1, bytes_per_parameter=Bytes(4, 0, 4, 8),
+        )
+        for d in (16, 32)
+    ]  # fmt: skip
+    divides, does_not = predict(rows, A100).bytes.optimizer_states_B[:, 0]
+    experts = 4 * 16 / 2 * 3 * 1024 * 512 * 8  # four blocks, half of the experts, three products, two moments
+    assert divides < experts / 4 and does_not > experts
 
 
 def test_kept_activations_are_those_of_megatron():

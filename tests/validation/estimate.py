@@ -19,6 +19,7 @@ class Estimate:
     step_time_s: np.ndarray
     peak_memory_B: np.ndarray
     stage_memory_B: np.ndarray
+    first_step_memory_B: np.ndarray
     fits: np.ndarray
     mfu: np.ndarray
 
@@ -34,7 +35,7 @@ def estimate(configurations: Sequence[Configuration], cluster: Cluster) -> Estim
     time = time + moved / cluster.levels[0].effective_bandwidth_Bps
     memory = np.array([18.0 * w / c.model_parallel / c.pipeline_stages for w, c in zip(weights, configurations)])
     stages = np.stack([memory, memory / 2], axis=1)
-    return Estimate(time, memory, stages, memory <= device.hbm_usable_B, work / time)
+    return Estimate(time, memory, stages, stages * 0.75, memory <= device.hbm_usable_B, work / time)
 
 
 def configurations(count: int = 24) -> list[Configuration]:

@@ -106,3 +106,10 @@ def test_cases_of_another_cluster_are_left_out() -> None:
 def test_no_rows() -> None:
     empty = outcome([], CLUSTER, estimate)
     assert empty.step_time_s.shape == (0,) and np.asarray(empty.fits).dtype == bool
+
+
+def test_memory_of_the_first_step_is_compared_with_that_of_the_first_step():
+    spread = configurations(1)[0]
+    memory = float(estimate([spread], CLUSTER).peak_memory_B[0])
+    case = Case(2, "a", spread, Measurement(peak_memory_B=0.75 * memory, first_step=True))
+    assert outcome([case], CLUSTER, estimate).memory_B[0] == pytest.approx(0.75 * memory)

@@ -11,13 +11,19 @@ NAME = "ms_dryrun_memory_deepseek3"
 COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB", "stage_simulated")
 MIB = 1 << 20
 _FAMILY = family_of("deepseek-v3")
+CAPACITY = 1.5  # capacity_factor of MindFormers' DeepSeek-V3: experts have room for so many times their mean tokens
 BLOCKS = 61  # huggingface.co/deepseek-ai/DeepSeek-V3, config.json
 
 
 def deepseek_v3(blocks: int = BLOCKS) -> Transformer:
     """DeepSeek-V3 with its first `blocks` blocks: huggingface.co/deepseek-ai/DeepSeek-V3, config.json."""
     experts = Experts(
-        256, 8, 2048, shared_experts=_FAMILY.shared_experts, dense_blocks=min(_FAMILY.dense_blocks, blocks)
+        256,
+        8,
+        2048,
+        imbalance=CAPACITY,
+        shared_experts=_FAMILY.shared_experts,
+        dense_blocks=min(_FAMILY.dense_blocks, blocks),
     )
     return Transformer(
         7168, blocks, 128, 128, 18432, _FAMILY.vocab_size, head_dim=128, experts=experts,
@@ -29,7 +35,7 @@ def case(row: Row) -> Case:
     """No recomputation, optimizer sharding, as many micro-batches as stages (the rule that the tool fills 1F1B by).
 
     The peak is that of stage `stage_simulated`. Blocks and the multi-token prediction, 62 together, are spread evenly with
-    the shorter stages first (column layers_on_stage_upper: the simulated stages have the larger share).
+    the longer stages first, as MindFormers' offset puts them (its list ends with -1, for the multi-token prediction).
     """
     if "deepseek" not in row.text("model").lower().replace("-", "") or "v3" not in row.text("model").lower():
         raise UnusableRowError(f"the dimensions of {row.text('model')} are not known")
@@ -37,7 +43,7 @@ def case(row: Row) -> Case:
     stages = row.count("pp")
     model = deepseek_v3()
     each, more = divmod(model.num_layers + model.mtp_blocks, stages)
-    layers = [each + (stage >= stages - more) for stage in range(stages)]
+    layers = [each + (stage < more) for stage in range(stages)]
     layers[-1] -= model.mtp_blocks
     configuration = Configuration(
         model,

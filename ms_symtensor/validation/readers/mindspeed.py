@@ -52,6 +52,7 @@ def case(row: Row) -> Case:
         step_time_s=_step_time_s(row, configuration),
         peak_memory_B=memory_MiB * MIB if memory_MiB else None,
         fits=True,
+        first_step=True,  # Megatron reports its memory once, after the first iteration
     )
     if measured.step_time_s is None and measured.peak_memory_B is None:
         raise UnusableRowError("neither step time nor memory was measured")

@@ -23,7 +23,7 @@ from ms_symtensor.validation.metrics import (
 class GroupScore:
     """Metrics of one group; None where too little was measured. Rates are fractions.
 
-    `mfu_error`: mean distance of predicted and measured model FLOPs utilisation, for rows that only have that.
+    `mfu_error`: largest distance of predicted and measured model FLOPs utilisation, for rows that only have that.
     """
 
     name: str
@@ -157,7 +157,7 @@ def _fits(cases: Sequence[Case], found: Outcome, indices: Sequence[int]) -> Fits
 def _mfu_error(cases: Sequence[Case], found: Outcome, indices: Sequence[int]) -> float | None:
     """Of the rows that have an MFU and no step time: elsewhere the one follows from the other."""
     known = [i for i in indices if cases[i].measured.mfu is not None and cases[i].measured.step_time_s is None]
-    return _mean(abs(float(found.mfu[i]) - (cases[i].measured.mfu or 0.0)) for i in known)
+    return max((abs(float(found.mfu[i]) - (cases[i].measured.mfu or 0.0)) for i in known), default=None)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -78,6 +78,7 @@ def test_a_calibrated_cluster_is_a_file_that_says_what_it_was_fitted_on(tmp_path
     assert cluster.levels[1].bandwidth_Bps == CLUSTER.levels[1].bandwidth_Bps
     source = dict(cluster.sources)["device.cube_efficiency"]
     assert source.text.startswith("fitted on 24 steps of steps.csv, from 0.85: ")
+    assert dict(cluster.sources)["device.cube_peak_FLOPs"] == dict(load("a100_80g").sources)["device.cube_peak_FLOPs"]
     again = yaml.safe_load(calibrated_yaml(str(path), found, "steps.csv"))
     assert again["name"] == "a100_80g_calibrated_calibrated"
 

@@ -16,6 +16,7 @@ from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
+from ms_symtensor.search.request import PINNED
 
 GIB = 1 << 30
 
@@ -38,11 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plan(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.models import planned
     from ms_symtensor.report.alternatives import priced
+    from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.plan_report import plan_json, plan_text
-    from ms_symtensor.search.plan import plan as search
     from ms_symtensor.search.plan import require_devices
+    from ms_symtensor.search.request import Limits, Request
 
     cluster = load_cluster(chosen.cluster)
     _require_positive("--device-num", chosen.device_num)
@@ -50,27 +53,25 @@ def _plan(chosen: argparse.Namespace) -> int:
     if chosen.memory_limit is not None:
         _require_positive("--memory-limit", chosen.memory_limit)
         limit_B = int(chosen.memory_limit * GIB)
+    fixed, most = _pinned(chosen.fix), _pinned(chosen.max)
+    limits = Limits(fixed, {"pipeline_stages": 1, **fixed, **most})  # several stages are not written yet
     with progress() as step:
         step("graph")
         model = _model(chosen)
         require_devices(cluster, chosen.device_num)
         _require_cut(model, chosen.device_num)
-        found = search(
-            model.graph,
-            cluster,
-            device_num=chosen.device_num,
-            global_batch_size=model.global_batch_size,
-            seq_length=model.seq_length,
-            memory_limit_B=limit_B,
-            model=model.name,
-            source=model.source,
-            progress=step,
-        )
+        request = Request(
+            cluster, chosen.device_num, model.global_batch_size, model.seq_length,
+            int(cluster.device.hbm_usable_B) if limit_B is None else limit_B, model.name, model.source, limits,
+        )  # fmt: skip
+        found, graph = planned(model, request, step)
         step("report")
-        others = priced(model.graph, model.by_hand(found.stage.settings), cluster)
-        text = plan_text(found, model.graph, others)
+        others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
+        text = plan_text(found, graph, others)
+        if chosen.top:
+            text = f"{text}\n\n{considered_text(found, chosen.top)}"
         step("write")
-        written = write_plan(found, model.graph, text, chosen.out)
+        written = write_plan(found, graph, text, chosen.out)
     _show(chosen, plan_json(found), f"{text}\n\nWritten to {chosen.out}: {', '.join(written)}")
     return 0
 
@@ -129,6 +130,7 @@ def _audit(chosen: argparse.Namespace) -> int:
 
 
 def _explain(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.report.considered import why_not
     from ms_symtensor.report.explain import explain
     from ms_symtensor.strategy.file import check, load, load_graph
 
@@ -136,7 +138,10 @@ def _explain(chosen: argparse.Namespace) -> int:
     if graph is None:
         raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
     check(plan, graph)
-    print(explain(plan, graph, chosen.operator, chosen.latex))
+    if chosen.why_not is not None:
+        print(why_not(plan, chosen.why_not))
+    else:
+        print(explain(plan, graph, chosen.operator, chosen.latex))
     return 0
 
 
@@ -198,6 +203,17 @@ def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
     print(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
 
 
+def _pinned(pairs: Sequence[str]) -> dict[str, int]:
+    """NAME=N pairs."""
+    found = {}
+    for pair in pairs:
+        name, equals, number = pair.partition("=")
+        if not equals or not number.isdigit():
+            raise InputError(f"{pair!r}: give NAME=NUMBER, such as pipeline_stages=4")
+        found[name] = int(number)
+    return found
+
+
 def _require_positive(option: str, value: float) -> None:
     if not value > 0:
         raise InputError(f"{option} is {value:g}: give a number above 0")
@@ -229,6 +245,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
     plan.add_argument("--device-num", type=int, required=True, help="number of NPUs")
     plan.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    plan.add_argument("--fix", action="append", default=[], metavar="NAME=N", help=f"pin one of {', '.join(PINNED)}")
+    plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
+    plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the plan")
     _add_json(plan)
     plan.set_defaults(run=_plan)
@@ -267,6 +286,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
     explain.add_argument("--operator", metavar="NAME", help="only this one: query.matmul, MatMul, or a full name")
     explain.add_argument("--latex", action="store_true", help="as LaTeX")
+    explain.add_argument("--why-not", metavar="dp=8,tp=8", help="why the step is not laid out so (also pp=, mb=)")
     explain.set_defaults(run=_explain)
 
     capture = commands.add_parser("capture", help="save a network's graph, to plan where no MindSpore is installed")

@@ -9,6 +9,11 @@ from ms_symtensor.bridge.load_network import zoo_options
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.network import network
+from ms_symtensor.search.plan import plan
+from ms_symtensor.search.request import Request
+from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph
 
@@ -94,6 +99,27 @@ def is_factory(name: str) -> bool:
     """Whether `name` is of the form `file.py:function`."""
     path, colon, _ = name.rpartition(":")
     return bool(colon) and path.endswith(".py")
+
+
+def planned(model: Model, request: Request, progress: Callable[[str], None] = lambda _: None) -> tuple[Plan, Graph]:
+    """The best plan for `model`, and the graph it is for: that of a micro-batch where there are pipeline stages.
+
+    A network that exists as it is has one batch, and so one stage.
+    """
+    if model.graph_at is None:
+        if not request.limits.allow(1, 1):
+            raise InputError(
+                f"{model.name} has the batch it was built with, so that it is planned for one pipeline stage"
+            )
+        found = plan(
+            model.graph, request.cluster, device_num=request.device_num, global_batch_size=request.global_batch_size,
+            seq_length=request.seq_length, memory_limit_B=request.limit_B, model=request.model, source=request.source,
+            progress=progress,
+        )  # fmt: skip
+        return found, model.graph
+    found = best_plan(network(model.graph, model.graph_at), request, progress)
+    batch = request.global_batch_size // found.micro_batch_num
+    return found, model.graph if found.pipeline is None else model.graph_at(batch, None)
 
 
 def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:

@@ -34,6 +34,8 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
             )  # fmt: skip
         except InfeasibleError as error:
             refused = error
+    if one is not None and request.limits.most.get("pipeline_stages") == 1:
+        return one
     progress("pipeline stages")
     several = pipelined_plan(of, request, *([one.prediction.step_time_s] if one is not None else []))
     best = several.plan or one
@@ -52,6 +54,7 @@ def _report(best: Plan, one: Plan | None, several: Pipelined) -> SearchReport:
         one.search.search_time_s + several.search_time_s,
         max(0.0, best.prediction.step_time_s / bound_s - 1),
         best.search.method,
+        several.considered,
     )
 
 

@@ -39,21 +39,42 @@ SHORT = 3
 
 @dataclass(frozen=True)
 class Estimate:
-    """A shape with the best layouts that were found for it, and what they cost."""
+    """A shape with the best layouts that were found for it, and what they cost.
+
+    `work_s`: a micro-batch's way through all stages without recomputation; `once_s`: what the end of a step takes.
+    """
 
     shape: Shape
     level: OptimizerLevel
     bound_s: float
-    step_time_s: float
     peak_memory_B: float
     stages: tuple[Stage, ...]
+    work_s: float
+    once_s: float
+
+    @property
+    def step_time_s(self) -> float:
+        return sum(self.time_s.values())
+
+    @property
+    def time_s(self) -> dict[str, float]:
+        """T = M · max s + (Σ s - max s) + once, s being the stages' times: what an average stage does, and its waiting."""
+        share = self.shape.micro_batch_num / self.shape.stages
+        total, pace = sum(s.each_s for s in self.stages), max(s.each_s for s in self.stages)
+        return {
+            "work": share * self.work_s,
+            "recompute": share * (total - self.work_s),
+            "bubble": self.shape.micro_batch_num * pace + total - pace - share * total,
+            "once": self.once_s,
+        }
 
 
 @dataclass(frozen=True)
 class Outcome:
     """All that was learnt: feasible estimates by rising step time, and a bound on every step.
 
-    `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages.
+    `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages; `bounds_s`
+    has the bound of every shape.
     """
 
     estimates: tuple[Estimate, ...]
@@ -62,6 +83,7 @@ class Outcome:
     shapes: int
     tried: int
     infeasible: tuple[Shape, ...]
+    bounds_s: Mapping[Shape, float]
 
 
 def survey(
@@ -112,7 +134,10 @@ def _chosen(
             found[row.shape] = one
     best = tuple(sorted(found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
     bound = min((row.bound_s for row in rows if row.shape not in refused or row.shape in found), default=math.inf)
-    return Outcome(best, bound, 0, len(space), tried, tuple(s for s in refused if s not in found))
+    bounds: dict[Shape, float] = {}
+    for row in rows:
+        bounds.setdefault(row.shape, row.bound_s)
+    return Outcome(best, bound, 0, len(space), tried, tuple(s for s in refused if s not in found), bounds)
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:
@@ -292,12 +317,11 @@ def divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | Non
     stages = divide(chain, shape.stages, shape.micro_batch_num, limit_B)
     if stages is None:
         return None
-    pace, total = max(s.each_s for s in stages), sum(s.each_s for s in stages)
     once = float(c.once_s[0, m]), float(c.once_s[-1, m])
     blocks = float((c.once_s[1:-1, m] * depths[1:-1]).sum()) / max(1, sum(depths[1:-1]))
     once_s = max(
         s.blocks * blocks + (once[0] if i == 0 else 0.0) + (once[1] if i == len(stages) - 1 else 0.0)
         for i, s in enumerate(stages)
     )
-    step_s = shape.micro_batch_num * pace + total - pace + once_s
-    return Estimate(shape, row.level, row.bound_s, step_s, max(s.peak_B for s in stages), stages)
+    work_s = sum(part.each_s for part in chain)
+    return Estimate(shape, row.level, row.bound_s, max(s.peak_B for s in stages), stages, work_s, once_s)

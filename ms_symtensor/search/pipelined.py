@@ -10,11 +10,12 @@ from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.network import Network
-from ms_symtensor.search.outer import Row
+from ms_symtensor.search.outer import Outcome, Row
 from ms_symtensor.search.request import Request
-from ms_symtensor.search.shapes import shapes
+from ms_symtensor.search.shapes import Shape, shapes
 from ms_symtensor.search.stage_layers import Stage
 from ms_symtensor.search.whole import Whole, strategies_of, whole_plan
+from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
 
@@ -31,8 +32,13 @@ class Pipelined:
     plan: Plan | None
     bound_s: float
     candidates: int
-    shapes: int
+    considered: tuple[Considered, ...]
     search_time_s: float
+
+    @property
+    def shapes(self) -> int:
+        """How many ways with several stages there are."""
+        return sum(one.pipeline_stages > 1 for one in self.considered)
 
 
 def pipelined_plan(network: Network, request: Request, known_s: float = math.inf) -> Pipelined:
@@ -41,13 +47,33 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     space = [
         shape
         for shape in shapes(request.device_num, request.global_batch_size, sum(network.depths[1:-1]))
-        if shape.stages > 1 and request.limits.allow(shape.stages, shape.micro_batch_num)
+        if request.limits.allow(shape.stages, shape.micro_batch_num)
     ]
     outcome, found = whole_plan(
-        network.short, network.depths, request.cluster, space, request.limit_B, request.rules, known_s=known_s
+        network.short, network.depths, request.cluster, space, request.limit_B, request.rules,
+        known_s=known_s, least_stages=2,
+    )  # fmt: skip
+    possible = (b for shape, b in outcome.bounds_s.items() if shape.stages > 1 and shape not in outcome.infeasible)
+    searched = Pipelined(
+        None, min(possible, default=math.inf), outcome.candidates, _considered(outcome), time.perf_counter() - start
     )
-    searched = Pipelined(None, outcome.bound_s, outcome.candidates, outcome.shapes, time.perf_counter() - start)
     return searched if found is None else replace(searched, plan=_plan(network, request, found, searched))
+
+
+def _considered(outcome: Outcome) -> tuple[Considered, ...]:
+    """All shapes, those that were worked out first, then those that only their bound ruled out, then what does not fit."""
+    best = {one.shape: one for one in outcome.estimates}
+
+    def described(shape: Shape, bound_s: float) -> Considered:
+        plain = Considered(
+            shape.stages, shape.micro_batch_num, shape.mesh, bound_s, fits=shape not in outcome.infeasible
+        )
+        if (one := best.get(shape)) is None:
+            return plain
+        return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
+
+    found = [described(shape, bound_s) for shape, bound_s in outcome.bounds_s.items()]
+    return tuple(sorted(found, key=lambda c: (not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)))
 
 
 def _plan(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:
@@ -79,7 +105,11 @@ def _plan(network: Network, request: Request, found: Whole, searched: Pipelined)
         sequence_parallel=whole.degrees.sequence_parallel,
         prediction=Prediction(_time_s(found, whole), memory, sum(memory.values()) <= request.limit_B, request.limit_B),
         search=SearchReport(
-            searched.candidates, searched.search_time_s, found.estimate.step_time_s / searched.bound_s - 1, METHOD
+            searched.candidates,
+            searched.search_time_s,
+            max(0.0, found.estimate.step_time_s / searched.bound_s - 1),
+            METHOD,
+            searched.considered,
         ),
         source={**request.source, **({"batch_size": str(shape.batch)} if "batch_size" in request.source else {})},
     )

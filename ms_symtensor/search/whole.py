@@ -48,11 +48,15 @@ def whole_plan(
     rules: Mapping[str, Rule] | None = None,
     keep: int = 10,
     known_s: float = math.inf,
+    least_stages: int = 1,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan whose stages fit `limit_B`, if one fits and beats `known_s`."""
+    """What was learnt of `space`, and the fastest plan whose stages, `least_stages` of them, fit `limit_B`.
+
+    None if no plan fits and beats `known_s`.
+    """
     outcome = survey(short_at, depths, space, cluster, limit_B, rules, keep, known_s)
     best: tuple[Estimate, Row, float] | None = None
-    for estimate in outcome.estimates[:REFINED]:
+    for estimate in [one for one in outcome.estimates if one.shape.stages >= least_stages][:REFINED]:
         if best is not None and estimate.step_time_s >= best[0].step_time_s:
             break
         found = solved(short_at, depths, estimate.shape, cluster, limit_B, rules)

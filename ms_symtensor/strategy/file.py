@@ -5,6 +5,7 @@ How long the search took differs from run to run and stands beside it, in `timin
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
+from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.reading import Field
 from ms_symtensor.strategy.writing import json_text, read_json, write_files
@@ -136,6 +138,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
             "candidates": plan.search.candidates,
             "optimality_gap": plan.search.optimality_gap,
             "method": plan.search.method,
+            "considered": [_considered_to_json(one) for one in plan.search.considered],
         },
         "stages": [
             {
@@ -201,9 +204,30 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
             search_time_s=search_time_s,
             optimality_gap=search["optimality_gap"].number(0.0),
             method=search["method"].text(),
+            considered=tuple(map(_considered_from_json, search["considered"].items_of_list()))
+            if "considered" in search
+            else (),
         ),
         pipeline=_pipeline_from_json(stages, root["micro_batch_num"]),
         source=_mapping(root["source"], lambda item: item.text()),
+    )
+
+
+def _considered_to_json(one: Considered) -> dict[str, Any]:
+    data = asdict(one) | {"mesh": list(one.mesh), "time_s": dict(sorted(one.time_s.items()))}
+    return {name: value for name, value in data.items() if value is not None and value != {}}
+
+
+def _considered_from_json(field: Field) -> Considered:
+    return Considered(
+        pipeline_stages=field["pipeline_stages"].integer(1),
+        micro_batch_num=field["micro_batch_num"].integer(1),
+        mesh=tuple(axis.integer(1) for axis in field["mesh"].items_of_list()),
+        bound_s=field["bound_s"].number(0.0),
+        fits=field["fits"].flag(),
+        step_time_s=field["step_time_s"].number(0.0) if "step_time_s" in field else None,
+        peak_memory_B=field["peak_memory_B"].integer(0) if "peak_memory_B" in field else None,
+        time_s=_mapping(field["time_s"], lambda item: item.number(0.0)) if "time_s" in field else {},
     )
 
 

@@ -12,6 +12,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.strategy.considered import Considered
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,16 @@ class Prediction:
 
 @dataclass(frozen=True)
 class SearchReport:
-    """How the plan was found: candidates priced, seconds, how far the optimum of the model can be (fraction >= 0)."""
+    """How the plan was found: candidates priced, seconds, how far the optimum of the model can be (fraction >= 0).
+
+    `considered`: the ways to lay out the step that were looked at, the best first.
+    """
 
     candidates: int
     search_time_s: float
     optimality_gap: float
     method: str
+    considered: tuple[Considered, ...] = ()
 
 
 @dataclass(frozen=True)

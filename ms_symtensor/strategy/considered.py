@@ -1,0 +1,23 @@
+"""What else was looked at: the ways to lay out a training step, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A way to lay out the step: stages, micro-batches, and the mesh of one stage, major axis first.
+
+    No plan of this kind takes less than `bound_s`. `step_time_s`, `peak_memory_B` and `time_s` (what an average stage spends:
+    work, recompute, bubble, once per step) are those of the best one found; None and empty where the bound alone ruled it
+    out, or nothing `fits`.
+    """
+
+    pipeline_stages: int
+    micro_batch_num: int
+    mesh: tuple[int, ...]
+    bound_s: float
+    fits: bool = True
+    step_time_s: float | None = None
+    peak_memory_B: int | None = None
+    time_s: Mapping[str, float] = field(default_factory=dict)

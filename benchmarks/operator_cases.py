@@ -131,12 +131,17 @@ CASES: dict[str, Case] = {
     "Gather second dim": Case("ops.Gather()", "op(p0, p1, 1)", _floats((16, 64)) + _tensors("int32", (16,))),
     "Gather middle dim": Case("ops.Gather()", "op(p0, p1, 1)", _floats((8, 16, 32)) + _tensors("int32", (16,))),
     "Gather batch dims": Case("ops.Gather(batch_dims=1)", "op(p0, p1, 1)", _floats((8, 16, 32)) + _tensors("int32", (8, 4))),
+    "Gather batch dims, rows": Case(
+        "ops.Gather(batch_dims=1)", "op(p0, p1, 1)", _floats((8, 16, 32)) + _tensors("int32", (8, 4, 8))
+    ),
     "GatherD": Case("ops.GatherD()", "op(p0, 1, p1)", _MATRIX + _tensors("int32", (16, 4))),
     "Embedding": Case("gen.Embedding()", "op(p0, p1, None, None, 2.0, False)", _tensors("int32", (16, 8)) + _floats((64, 32))),
     "OneHot": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
     "OneHot first axis": Case("ops.OneHot(axis=0)", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
     "OneHot rows": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16, 8))),
     "OneHotExt": Case("gen.OneHotExt(-1)", "op(p0, 32, Tensor(1, ms.int64), Tensor(0, ms.int64))", _tensors("int64", (16,))),
+    # routing
+    "TopKRouter": Case("gen.TopKRouter()", "op(p0, 8, 4, 0)", _tensors("int32", (8, 16, 2))),
     # attention
     "FlashAttentionScore BNSD": _attention("BNSD", (4, 8, 32, 16), (4, 8, 32, 16)),
     "FlashAttentionScore BNSD GQA": _attention("BNSD", (4, 8, 32, 16), (4, 2, 32, 16)),

@@ -5,7 +5,18 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
-from ms_symtensor.ops import attention, contraction, elementwise, fixed, indexing, loss, normalization, reduction, shape
+from ms_symtensor.ops import (
+    attention,
+    contraction,
+    elementwise,
+    fixed,
+    indexing,
+    loss,
+    normalization,
+    reduction,
+    routing,
+    shape,
+)
 from ms_symtensor.ops.signature import OpView, Signature, bind
 from ms_symtensor.tensor.graph import TensorType
 
@@ -26,7 +37,7 @@ def merge(*families: Mapping[str, Rule]) -> dict[str, Rule]:
 @lru_cache(maxsize=1)
 def rules() -> Mapping[str, Rule]:
     """The rules that ship with ms_symtensor."""
-    families = (attention, contraction, elementwise, fixed, indexing, loss, normalization, reduction, shape)
+    families = (attention, contraction, elementwise, fixed, indexing, loss, normalization, reduction, routing, shape)
     return merge(*(family.RULES for family in families))
 
 

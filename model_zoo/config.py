@@ -1,5 +1,6 @@
 """What a network of the zoo is made of, as data; MindSpore is not imported here."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,28 @@ Network = Literal["RotaryDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
 
 COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
 DEFAULT_SEQ_LENGTH = 4096
+_CUBE_ROWS = 16  # rows of a fractal block of Ascend's matrix unit
 COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A feed-forward of `number` experts, of which every token takes `per_token`.
+
+    `load_imbalance`: how much more than its even share of a sample's tokens an expert has room for (MindFormers'
+    capacity_factor); what comes on top is dropped. All experts do the work of that many tokens, whatever comes.
+    """
+
+    number: int
+    per_token: int
+    intermediate_size: int
+    shared_size: int = 0  # width of the expert that every token takes; 0: there is none
+    load_imbalance: float = 1.1  # MindFormers' default for its mixtures
+
+    def places(self, tokens: int) -> int:
+        """Places of one expert for `tokens` tokens, a multiple of the cube unit's 16 rows; the first stays empty."""
+        wanted = math.ceil(self.load_imbalance * self.per_token * tokens / self.number)
+        return -(-(min(wanted, tokens) + 1) // _CUBE_ROWS) * _CUBE_ROWS
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,8 @@ class TransformerConfig:
     rotary_base: float = 10000.0
     head_dim: int = 0  # 0: hidden_size / num_heads
     lora: Lora | None = None
+    experts: Experts | None = None
+    dense_layers: int = 0  # so many blocks before the first one with experts
     seq_length: int = DEFAULT_SEQ_LENGTH
     batch_size: int = 16
     attention: Attention = "flash"
@@ -92,6 +116,10 @@ class TransformerConfig:
         if not self.causal:
             return "MaskedEncoder"
         return "RotaryDecoder" if self.position == "rotary" else "LearnedPositionDecoder"
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether the feed-forward of block number `layer` is a mixture of experts."""
+        return self.experts is not None and layer >= self.dense_layers
 
     @property
     def trains_base(self) -> bool:

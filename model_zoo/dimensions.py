@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from model_zoo.config import Attention, Lora, TransformerConfig
+from model_zoo.config import Attention, Experts, Lora, TransformerConfig
 from ms_symtensor.errors import InputError
 
 
@@ -76,6 +76,18 @@ _PUBLISHED = (
         "qwen_7b_lora", hidden_size=4096, num_layers=32, num_heads=32, n_kv_heads=32, intermediate_size=11008,
         vocab_size=151936, max_position_embeddings=8192, norm_epsilon=1e-6, qkv_bias=True,
         lora=Lora(rank=64, alpha=16.0, trains_vocabulary=True),
+    ),
+    # https://huggingface.co/mistralai/Mixtral-8x7B-v0.1 config.json
+    _llama(
+        "mixtral_8x7b", hidden_size=4096, num_layers=32, num_heads=32, n_kv_heads=8, intermediate_size=14336,
+        vocab_size=32000, max_position_embeddings=32768, rotary_base=1000000.0,
+        experts=Experts(number=8, per_token=2, intermediate_size=14336),
+    ),
+    # https://huggingface.co/Qwen/Qwen3-30B-A3B config.json
+    _llama(
+        "qwen3_30b_a3b", hidden_size=2048, num_layers=48, num_heads=32, n_kv_heads=4, head_dim=128,
+        intermediate_size=6144, vocab_size=151936, max_position_embeddings=40960, rotary_base=1000000.0,
+        norm_epsilon=1e-6, qk_norm=True, experts=Experts(number=128, per_token=8, intermediate_size=768),
     ),
     # https://huggingface.co/openai-community/gpt2-xl config.json
     TransformerConfig(

@@ -248,13 +248,13 @@ class SelfAttention(nn.Cell):
 
 
 class GatedFeedForward(nn.Cell):
-    """down(silu(gate(x)) * up(x)), as in LLaMA."""
+    """down(silu(gate(x)) * up(x)) of some `width`, as in LLaMA."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, width: int) -> None:
         super().__init__()
-        self.gate = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
-        self.up = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
-        self.down = Linear(config, config.intermediate_size, config.hidden_size, config.linear_bias)
+        self.gate = Linear(config, config.hidden_size, width, config.linear_bias)
+        self.up = Linear(config, config.hidden_size, width, config.linear_bias)
+        self.down = Linear(config, width, config.hidden_size, config.linear_bias)
         self.silu, self.mul = SiLU(), ops.Mul()
 
     def construct(self, x: Tensor) -> Tensor:
@@ -262,32 +262,13 @@ class GatedFeedForward(nn.Cell):
 
 
 class FeedForward(nn.Cell):
-    """down(gelu(up(x))), as in GPT-2 and BERT."""
+    """down(gelu(up(x))) of some `width`, as in GPT-2 and BERT."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, width: int) -> None:
         super().__init__()
-        self.up = Linear(config, config.hidden_size, config.intermediate_size, config.linear_bias)
+        self.up = Linear(config, config.hidden_size, width, config.linear_bias)
         self.gelu = ops.GeLU()
-        self.down = Linear(config, config.intermediate_size, config.hidden_size, config.linear_bias)
+        self.down = Linear(config, width, config.hidden_size, config.linear_bias)
 
     def construct(self, x: Tensor) -> Tensor:
         return self.down(self.gelu(self.up(x)))
-
-
-class TransformerBlock(nn.Cell):
-    """One layer: attention and feed-forward, each with a residual sum; norms before (decoder) or after it (encoder)."""
-
-    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None) -> None:
-        super().__init__()
-        self.norm_first = config.causal
-        self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
-        self.attention = SelfAttention(config, tables, mask)
-        self.feed_forward = GatedFeedForward(config) if config.activation == "swiglu" else FeedForward(config)
-        self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
-
-    def construct(self, x: Tensor) -> Tensor:
-        if self.norm_first:
-            x = self.add_attention(x, self.attention(self.attention_norm(x)))
-            return self.add_feed_forward(x, self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(self.add_attention(x, self.attention(x)))
-        return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))

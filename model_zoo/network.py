@@ -7,8 +7,9 @@ from mindspore import Parameter, Tensor, lazy_inline, nn, ops
 from mindspore.common.initializer import Zero
 from mindspore.nn.utils import no_init_parameters
 
+from model_zoo.block import TransformerBlock, constants
 from model_zoo.config import TransformerConfig
-from model_zoo.layers import Linear, Norm, TransformerBlock, attention_mask, dtype_of, rotary_tables, weight
+from model_zoo.layers import Linear, Norm, dtype_of, weight
 
 
 class Embedding(nn.Cell):
@@ -88,8 +89,8 @@ class CrossEntropy(nn.Cell):
 def _block_class(config: TransformerConfig) -> type[TransformerBlock]:
     if not config.lazy_inline:
         return TransformerBlock
-    # All blocks are alike, so they share one sub-graph: attrs=[] gives them the same key.
-    shared = lazy_inline(attrs=[])(TransformerBlock.__init__)
+    # Blocks of a kind are alike, so they share one sub-graph: these attributes are its key.
+    shared = lazy_inline(attrs=["has_experts"])(TransformerBlock.__init__)
     return type("TransformerBlock", (TransformerBlock,), {"__init__": shared})
 
 
@@ -102,10 +103,8 @@ class Transformer(nn.Cell):
         self.tied_embeddings = config.tied_embeddings
         self.word_embedding = Embedding(config, config.vocab_size)
         self.cast_embedding, self.flatten_embedding = ops.Cast(), ops.Reshape()
-        tables = rotary_tables(config) if config.position == "rotary" else None
-        mask = attention_mask(config)
-        block = _block_class(config)
-        self.layers = nn.CellList([block(config, tables, mask) for _ in range(config.num_layers)])
+        shared, block = constants(config), _block_class(config)
+        self.layers = nn.CellList([block(config, shared, config.has_experts(i)) for i in range(config.num_layers)])
         self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=not config.causal)
         if not config.tied_embeddings:

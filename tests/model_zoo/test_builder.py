@@ -19,6 +19,8 @@ PARAMETERS = {
     "internlm2_20b": 19_861_149_696,
     "codellama_34b": 33_743_970_304,
     "qwen3_32b": 32_762_123_264,
+    "mixtral_8x7b": 46_702_792_704,
+    "qwen3_30b_a3b": 30_532_122_624,
     "qwen_7b_lora": 7_721_324_544 + 159_907_840,  # Qwen-7B, and its adapters of rank 64
 }
 

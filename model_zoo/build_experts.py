@@ -1,0 +1,78 @@
+"""The cells of `experts.py` as graphs."""
+
+from model_zoo.build_layers import Layers
+from model_zoo.emitter import Value
+from ms_symtensor.tensor.graph import Constant, TensorType
+
+_DROP_BY_POSITION = 0
+
+
+def mixture_of_experts(b: Layers, x: Value) -> Value:
+    c, experts = b.config, b.config.experts
+    assert experts is not None
+    tokens = x.shape[0]
+    batch, places = tokens // c.seq_length, experts.places(c.seq_length)
+    with b.emit.cell("feed_forward", "MixtureOfExperts"):
+        weights, chosen = _router(b, x)
+        chosen = b.reshape("split_choices", chosen, (batch, c.seq_length, experts.per_token))
+        tokens_of, place_of = b.emit.op(
+            "TopKRouter", "route",
+            (chosen, *map(Constant, (places - 1, experts.number, _DROP_BY_POSITION))),
+            TensorType((batch, experts.number, places - 1), "int32"), chosen.type,
+        )  # fmt: skip
+        samples = b.reshape("split_samples", x, (batch, c.seq_length, c.hidden_size))
+        samples = b.concat("add_token", [b.table((batch, 1, c.hidden_size), c.compute_dtype), samples], 1)
+        tokens_of = b.concat("add_place", [b.table((batch, experts.number, 1), "int32"), tokens_of], 2)
+        y = b.transpose("to_experts", _look_up(b, "dispatch", samples, tokens_of), (1, 0, 2, 3))
+        y = _feed_forward(b, b.reshape("join_places", y, (experts.number, batch * places, c.hidden_size)))
+        y = b.reshape("split_places", y, (experts.number, batch, places, c.hidden_size))
+        y = b.transpose("to_samples", y, (1, 0, 2, 3))
+        y = b.reshape("join_experts", y, (batch, experts.number * places, c.hidden_size))
+        y = _look_up(b, "combine", y, place_of)
+        weights = b.reshape("split_weights", weights, (batch, c.seq_length, experts.per_token, 1))
+        y = b.binary("Mul", "mul_weights", y, b.cast("cast_weights", weights, c.compute_dtype))
+        y = b.reshape("merge_samples", b.sum("sum_experts", y, (2,), False), (tokens, c.hidden_size))
+        return (
+            b.binary("Add", "add_shared", y, b.feed_forward("shared", x, experts.shared_size))
+            if experts.shared_size
+            else y
+        )
+
+
+def _look_up(b: Layers, primitive: str, table: Value, index: Value) -> Value:
+    """Rows of table [batch, rows, hidden] by index [batch, ...]."""
+    result = TensorType((*index.shape, table.shape[2]), table.dtype)
+    return b.emit.op("Gather", primitive, (table, index, Constant(1), Constant(1)), result)[0]
+
+
+def _router(b: Layers, x: Value) -> tuple[Value, Value]:
+    c, experts = b.config, b.config.experts
+    assert experts is not None
+    with b.emit.cell("router", "Router"):
+        weight = b.weight("weight", (experts.number, c.hidden_size), c.trains_base)
+        logits = b.matmul(b.cast("cast_in", x, "float32"), b.cast("cast_weight", weight, "float32"))
+        scores = b.emit.op("Softmax", "softmax", (logits, Constant((-1,))), logits.type)[0]
+        chosen = TensorType((x.shape[0], experts.per_token), "int32")
+        values = TensorType(chosen.shape, "float32")
+        weights, index = b.emit.op("TopK", "top_k", (scores, Constant(experts.per_token)), values, chosen, sorted=True)
+        return b.binary("RealDiv", "div", weights, b.sum("sum_weights", weights, (-1,), True)), index
+
+
+def _feed_forward(b: Layers, x: Value) -> Value:
+    c, experts = b.config, b.config.experts
+    assert experts is not None
+    wide, narrow = (
+        (experts.number, c.hidden_size, experts.intermediate_size),
+        (experts.number, experts.intermediate_size, c.hidden_size),
+    )
+    with b.emit.cell("experts", "ExpertFeedForward"):
+        gate = b.unary("SiLU", "silu", _product(b, "gate", x, wide))
+        return _product(b, "down", b.binary("Mul", "mul", gate, _product(b, "up", x, wide)), narrow)
+
+
+def _product(b: Layers, name: str, x: Value, shape: tuple[int, int, int]) -> Value:
+    """x [experts, n, k] times the weight of that name, [experts, k, m]."""
+    weight = b.cast(f"cast_{name}", b.weight(name, shape, b.config.trains_base), b.config.compute_dtype)
+    result = TensorType((*x.shape[:2], shape[2]), x.dtype)
+    arguments = (x, weight, Constant(False), Constant(False))
+    return b.emit.op("BatchMatMul", f"matmul_{name}", arguments, result)[0]

@@ -1,0 +1,149 @@
+"""The cells of `layers.py` as graphs."""
+
+import math
+
+from model_zoo.build_operators import Operators, float32
+from model_zoo.config import COMPRESSED_MASK_SIZE
+from model_zoo.emitter import Argument, Value
+from ms_symtensor.tensor.graph import Constant, TensorType
+
+_BNSD = 1  # FlashAttentionScore's number of this input layout
+_CAUSAL_SPARSE_MODE = 2
+_UNLIMITED_TOKENS = 2147483647
+_SOFTMAX_STATISTICS_SIZE = 8  # FlashAttentionScore keeps each row's maximum and sum eight times
+
+
+class Layers(Operators):
+    """Every method is the cell of the same name."""
+
+    def low_rank(self, x: Value, out_size: int) -> Value:
+        c = self.config
+        assert c.lora is not None
+        with self.emit.cell("low_rank", "LowRank"):
+            down = self.weight("down", (c.lora.rank, x.shape[1]))
+            x = self.matmul(x, self.cast("cast_down", down, c.compute_dtype), "matmul_down")
+            up = self.weight("up", (out_size, c.lora.rank))
+            x = self.matmul(x, self.cast("cast_up", up, c.compute_dtype), "matmul_up")
+            return self.binary("Mul", "mul_scale", x, self.table((), c.compute_dtype))
+
+    def linear(self, attribute: str, x: Value, out_size: int, has_bias: bool) -> Value:
+        c = self.config
+        with self.emit.cell(attribute, "Linear"):
+            weight = self.weight("weight", (out_size, x.shape[1]), c.trains_base)
+            y = self.matmul(x, self.cast("cast_weight", weight, c.compute_dtype))
+            if has_bias:
+                bias = self.weight("bias", (out_size,), c.trains_base)
+                y = self.binary("Add", "add_bias", y, self.cast("cast_bias", bias, c.compute_dtype))
+            if c.lora is not None:
+                y = self.binary("Add", "add_low_rank", y, self.low_rank(x, out_size))
+        return y
+
+    def norm(self, attribute: str, x: Value) -> Value:
+        c = self.config
+        with self.emit.cell(attribute, "Norm"):
+            x = self.cast("cast_in", x, "float32")
+            gamma = self.emit.parameter("gamma", x.shape[-1:], c.param_dtype, c.trains_base)
+            epsilon = Constant(float32(c.norm_epsilon))
+            statistic = TensorType((*x.shape[:-1], 1), "float32")
+            if c.norm == "rms_norm":
+                x = self.emit.op("RmsNorm", "norm", (x, gamma, epsilon), x.type, statistic)[0]
+            else:
+                beta = self.emit.parameter("beta", x.shape[-1:], c.param_dtype, c.trains_base)
+                arguments = (x, gamma, beta, Constant(-1), Constant(-1), epsilon)
+                x = self.emit.op("LayerNorm", "norm", arguments, x.type, statistic, statistic)[0]
+            return self.cast("cast_out", x, c.compute_dtype)
+
+    def rotary_embedding(self, attribute: str, x: Value) -> Value:
+        batch, heads, seq, head_dim = x.shape
+        half = head_dim // 2
+        cos = sin = self.table((seq, head_dim), x.dtype)
+        masks = (Constant(0),) * 5  # StridedSlice's begin, end, ellipsis, new-axis and shrink-axis masks
+
+        def slice_of(primitive: str, begin: int, end: int) -> Value:
+            bounds = Constant((0, 0, 0, begin)), Constant((batch, heads, seq, end)), Constant((1, 1, 1, 1))
+            result = TensorType((batch, heads, seq, end - begin), x.dtype)
+            return self.emit.op("StridedSlice", primitive, (x, *bounds, *masks), result)[0]
+
+        with self.emit.cell(attribute, "RotaryEmbedding"):
+            halves = [slice_of("upper_half", half, head_dim), slice_of("lower_half", 0, half)]
+            swapped = self.concat("concat", halves, -1)
+            along = self.binary("Mul", "mul_cos", x, cos)
+            across = self.binary("Mul", "mul_sin", swapped, sin)
+            return self.binary("Add", "add", along, across)
+
+    def core(self, query: Value, key: Value, value: Value) -> Value:
+        chosen = self.flash_attention if self.config.attention == "flash" else self.core_attention
+        return chosen(query, key, value)
+
+    def flash_attention(self, query: Value, key: Value, value: Value) -> Value:
+        c, none = self.config, Constant(None)
+        mask: Argument = self.table((COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE), "uint8") if c.causal else none
+        options = (
+            c.num_heads, 1.0, float32(1.0 / math.sqrt(c.head_dim)), _UNLIMITED_TOKENS, _UNLIMITED_TOKENS, 0, _BNSD,
+            _CAUSAL_SPARSE_MODE if c.causal else 0,
+        )  # fmt: skip
+        arguments = (query, key, value, none, none, none, mask, none, none, none, *map(Constant, options))
+        statistic = TensorType((*query.shape[:3], _SOFTMAX_STATISTICS_SIZE), "float32")
+        softmax = TensorType((1,), query.dtype)  # stays empty in training
+        with self.emit.cell("core", "FlashAttention"):
+            result = TensorType((*query.shape[:3], value.shape[3]), query.dtype)
+            outputs = statistic, statistic, softmax, result
+            return self.emit.op("FlashAttentionScore", "flash_attention", arguments, *outputs)[3]
+
+    def core_attention(self, query: Value, key: Value, value: Value) -> Value:
+        c = self.config
+        batch, heads, seq, _ = query.shape
+        with self.emit.cell("core", "CoreAttention"):
+            scores = TensorType((batch, heads, seq, seq), query.dtype)
+            score = self.emit.op("BatchMatMul", "score", (query, key, Constant(False), Constant(True)), scores)[0]
+            score = self.binary("Mul", "mul_scale", score, self.table((), c.compute_dtype))
+            if c.causal:
+                score = self.binary("Add", "add_mask", score, self.table((seq, seq), c.compute_dtype))
+            score = self.cast("cast_score", score, "float32")
+            probability = self.emit.op("Softmax", "softmax", (score, Constant((-1,))), score.type)[0]
+            probability = self.cast("cast_probability", probability, c.compute_dtype)
+            arguments = (probability, value, Constant(False), Constant(False))
+            result = TensorType((*query.shape[:3], value.shape[3]), query.dtype)
+            return self.emit.op("BatchMatMul", "weighted_sum", arguments, result)[0]
+
+    def repeat_heads(self, attribute: str, x: Value, times: int) -> Value:
+        batch, heads, seq, head_dim = x.shape
+        with self.emit.cell(attribute, "RepeatHeads"):
+            x = self.reshape("flatten", x, (batch, heads, 1, seq * head_dim))
+            tiled = TensorType((batch, heads, times, seq * head_dim), x.dtype)
+            x = self.emit.op("Tile", "tile", (x, Constant((1, 1, times, 1))), tiled)[0]
+            return self.reshape("unflatten", x, (batch, heads * times, seq, head_dim))
+
+    def self_attention(self, x: Value) -> Value:
+        c = self.config
+        tokens = x.shape[0]
+        with self.emit.cell("attention", "SelfAttention"):
+            projected = []
+            for attribute, heads in (("query", c.num_heads), ("key", c.n_kv_heads), ("value", c.n_kv_heads)):
+                y = self.linear(attribute, x, heads * c.head_dim, c.qkv_bias)
+                y = self.reshape(f"split_{attribute}", y, (tokens // c.seq_length, c.seq_length, heads, c.head_dim))
+                if c.qk_norm and attribute != "value":
+                    y = self.norm(f"{attribute}_norm", y)
+                projected.append(self.swap_heads_and_sequence(f"transpose_{attribute}", y))
+            query, key, value = projected
+            if c.position == "rotary":
+                query = self.rotary_embedding("rotary_query", query)
+                key = self.rotary_embedding("rotary_key", key)
+            if c.attention == "self" and c.n_kv_heads < c.num_heads:
+                times = c.num_heads // c.n_kv_heads
+                key = self.repeat_heads("repeat_key", key, times)
+                value = self.repeat_heads("repeat_value", value, times)
+            out = self.swap_heads_and_sequence("transpose_out", self.core(query, key, value))
+            out = self.reshape("merge_heads", out, (tokens, c.query_size))
+            return self.linear("output", out, c.hidden_size, c.linear_bias)
+
+    def feed_forward(self, attribute: str, x: Value, width: int) -> Value:
+        c = self.config
+        is_gated = c.activation == "swiglu"
+        with self.emit.cell(attribute, "GatedFeedForward" if is_gated else "FeedForward"):
+            if is_gated:
+                gate = self.unary("SiLU", "silu", self.linear("gate", x, width, c.linear_bias))
+                x = self.binary("Mul", "mul", gate, self.linear("up", x, width, c.linear_bias))
+            else:
+                x = self.unary("GeLU", "gelu", self.linear("up", x, width, c.linear_bias))
+            return self.linear("down", x, c.hidden_size, c.linear_bias)

@@ -1,0 +1,114 @@
+"""Mixtures of experts in capacity form, from operators that MindSpore can cut.
+
+Every sample is routed for itself: [batch, seq, hidden] is dispatched to [batch, experts, places, hidden], and the experts are
+one more dim of one batched product. Where samples are cut before it and experts in it, tokens travel by AlltoAll: that is
+the redistribution between the two layouts. An expert has as many places as `Experts.places` says; what finds none is dropped,
+and its share of the result is zero. No balance loss is added.
+"""
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+from mindspore.ops.auto_generate import SiLU, TopKRouter
+
+from model_zoo.config import TransformerConfig
+from model_zoo.layers import GatedFeedForward, dtype_of, weight
+
+DROP_BY_POSITION = 0  # TopKRouter: where places are short, earlier tokens come first
+
+
+def empty_places(config: TransformerConfig) -> tuple[Tensor, Tensor] | None:
+    """What stands before the tokens of a sample, [batch, 1, hidden], and before the places of an expert, [batch, experts, 1]:
+    place 0 of every expert holds the token 0, which is zero. What is dropped is looked up there.
+    """
+    if config.experts is None:
+        return None
+    token = np.zeros((config.batch_size, 1, config.hidden_size), np.float16)
+    place = np.zeros((config.batch_size, config.experts.number, 1), np.int32)
+    return Tensor(token, dtype_of(config.compute_dtype)), Tensor(place)
+
+
+class Router(nn.Cell):
+    """x [tokens, hidden] -> weights float32 and experts int32, both [tokens, per_token]; weights sum to `scale`."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        assert config.experts is not None
+        self.number, self.per_token = config.experts.number, config.experts.per_token
+        self.weight = weight((self.number, config.hidden_size), config, trains=config.trains_base)
+        self.cast_in, self.cast_weight = ops.Cast(), ops.Cast()
+        self.matmul = ops.MatMul(transpose_b=True)
+        self.top_k = ops.TopK()
+        self.softmax = ops.Softmax(axis=-1)
+        self.sum_weights, self.div = ops.ReduceSum(keep_dims=True), ops.RealDiv()
+
+    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.softmax(self.matmul(self.cast_in(x, ms.float32), self.cast_weight(self.weight, ms.float32)))
+        weights, experts = self.top_k(scores, self.per_token)
+        return self.div(weights, self.sum_weights(weights, -1)), experts
+
+
+class ExpertFeedForward(nn.Cell):
+    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        assert config.experts is not None
+        number, width = config.experts.number, config.experts.intermediate_size
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.gate = weight((number, config.hidden_size, width), config, trains=config.trains_base)
+        self.up = weight((number, config.hidden_size, width), config, trains=config.trains_base)
+        self.down = weight((number, width, config.hidden_size), config, trains=config.trains_base)
+        self.cast_gate, self.cast_up, self.cast_down = ops.Cast(), ops.Cast(), ops.Cast()
+        self.matmul_gate, self.matmul_up, self.matmul_down = (ops.BatchMatMul() for _ in range(3))
+        self.silu, self.mul = SiLU(), ops.Mul()
+
+    def construct(self, x: Tensor) -> Tensor:
+        gate = self.silu(self.matmul_gate(x, self.cast_gate(self.gate, self.compute_dtype)))
+        x = self.mul(gate, self.matmul_up(x, self.cast_up(self.up, self.compute_dtype)))
+        return self.matmul_down(x, self.cast_down(self.down, self.compute_dtype))
+
+
+class MixtureOfExperts(nn.Cell):
+    """[tokens, hidden] -> [tokens, hidden]: of every token its experts' results, weighted, and the shared expert's."""
+
+    def __init__(self, config: TransformerConfig, empty: tuple[Tensor, Tensor]) -> None:
+        super().__init__()
+        assert config.experts is not None
+        self.number, self.per_token = config.experts.number, config.experts.per_token
+        self.places = config.experts.places(config.seq_length)
+        self.seq_length, self.hidden_size = config.seq_length, config.hidden_size
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.no_token, self.no_place = empty
+        self.router = Router(config)
+        self.experts = ExpertFeedForward(config)
+        self.split_samples, self.split_choices, self.split_weights = ops.Reshape(), ops.Reshape(), ops.Reshape()
+        self.route = TopKRouter()
+        self.add_token, self.add_place = ops.Concat(axis=1), ops.Concat(axis=2)
+        self.dispatch, self.combine = ops.Gather(batch_dims=1), ops.Gather(batch_dims=1)
+        self.to_experts, self.to_samples = ops.Transpose(), ops.Transpose()
+        self.join_places, self.split_places, self.join_experts = ops.Reshape(), ops.Reshape(), ops.Reshape()
+        self.cast_weights, self.mul_weights = ops.Cast(), ops.Mul()
+        self.sum_experts = ops.ReduceSum()
+        self.merge_samples = ops.Reshape()
+        self.has_shared = config.experts.shared_size > 0
+        if self.has_shared:
+            self.shared, self.add_shared = GatedFeedForward(config, config.experts.shared_size), ops.Add()
+
+    def construct(self, x: Tensor) -> Tensor:
+        tokens = x.shape[0]
+        batch = tokens // self.seq_length
+        weights, experts = self.router(x)
+        experts = self.split_choices(experts, (batch, self.seq_length, self.per_token))
+        tokens_of, place_of = self.route(experts, self.places - 1, self.number, DROP_BY_POSITION)
+        samples = self.add_token((self.no_token, self.split_samples(x, (batch, self.seq_length, self.hidden_size))))
+        y = self.dispatch(samples, self.add_place((self.no_place, tokens_of)), 1)
+        y = self.to_experts(y, (1, 0, 2, 3))
+        y = self.experts(self.join_places(y, (self.number, batch * self.places, self.hidden_size)))
+        y = self.to_samples(self.split_places(y, (self.number, batch, self.places, self.hidden_size)), (1, 0, 2, 3))
+        y = self.join_experts(y, (batch, self.number * self.places, self.hidden_size))
+        y = self.combine(y, place_of, 1)
+        weights = self.split_weights(weights, (batch, self.seq_length, self.per_token, 1))
+        y = self.sum_experts(self.mul_weights(y, self.cast_weights(weights, self.compute_dtype)), 2)
+        y = self.merge_samples(y, (tokens, self.hidden_size))
+        return self.add_shared(y, self.shared(x)) if self.has_shared else y

@@ -1,6 +1,7 @@
 """Which token goes to which expert."""
 
 from ms_symtensor.ops.signature import OpView, Signature, Unit, named
+from ms_symtensor.tensor.graph import Graph
 
 
 def top_k_router(op: OpView) -> Signature:
@@ -13,6 +14,11 @@ def top_k_router(op: OpView) -> Signature:
         op, [("b", None, None)], [("b", None, None), ("b", None, None)],
         mesh=("b",), unit=Unit.VECTOR, differentiable=(),
     )  # fmt: skip
+
+
+def routes_tokens(graph: Graph) -> bool:
+    """Whether `graph` sends tokens to experts, so that a plan should let MindSpore use AlltoAll (its default: AllGather)."""
+    return any(op.type in RULES for op in graph.ops)
 
 
 RULES = {"TopKRouter": top_k_router}

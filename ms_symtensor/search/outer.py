@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.family import family
 from ms_symtensor.search.folding import fold
@@ -202,7 +202,7 @@ def rows(
     """
     found: list[Row] = []
     for level in (OptimizerLevel.LEVEL1, OptimizerLevel.NONE):
-        settings = Settings(of.device_num, optimizer_level=level)
+        settings = replace(of.settings, optimizer_level=level)
         parameters = parameter_terms(of.known, of.parameters, settings)
         price: Array = np.zeros(len(members))
         bound = np.zeros(len(members))

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.placement import strategy_of
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.ops.routing import routes_tokens
 from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
@@ -68,6 +69,11 @@ class Problem:
         return self.known.pricer.family.device_num
 
     @property
+    def settings(self) -> Settings:
+        """The settings of every plan: whether tensors may be exchanged by AlltoAll follows from the network."""
+        return Settings(self.device_num, enable_alltoall=routes_tokens(self.graph))
+
+    @property
     def blocks(self) -> tuple[str, ...]:
         """The repeated blocks, which may be recomputed."""
         return self.shorts.blocks
@@ -109,7 +115,7 @@ def problem_of_family(
     shorts = short_graphs(graph, folded, known.meanings, of)
     where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
     again, cast_again = _computed_again(known, folded, shorts, meshes.device_num)
-    pairs = Pairs(pricer, enable_alltoall=False)
+    pairs = Pairs(pricer, enable_alltoall=routes_tokens(graph))
     found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, cast_again, where)
     for tensor, occurrences in tensors(graph, known).items():

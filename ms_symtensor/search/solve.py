@@ -50,13 +50,13 @@ class Solution:
     solved: int
 
 
-def settings_of(device_num: int) -> tuple[Settings, ...]:
-    """The optimizer shardings that are searched: none, level 1, level 3, over all copies.
+def settings_of(base: Settings) -> tuple[Settings, ...]:
+    """`base` with the optimizer shardings that are searched: none, level 1, level 3, over all copies.
 
     Level 2 compiles to the same program as level 1 where gradients are not accumulated.
     """
     levels = (OptimizerLevel.LEVEL1, OptimizerLevel.NONE, OptimizerLevel.LEVEL3)
-    return tuple(Settings(device_num, optimizer_level=level) for level in levels)
+    return tuple(replace(base, optimizer_level=level) for level in levels)
 
 
 def solve(
@@ -68,7 +68,7 @@ def solve(
     """The best candidate of problem `of` whose peak stays within `limit_B`; `best` is the best one known so far."""
     bound, solved = math.inf, 0
     smallest: Candidate | None = None
-    for settings in settings_of(of.device_num):
+    for settings in settings_of(of.settings):
         progress(f"optimizer sharding {settings.optimizer_level.name.lower()}")
         search = _Setting(of, settings, limit_B)
         search.run(math.inf if best is None else best.time_s)
@@ -85,7 +85,7 @@ def solve(
 def fits(of: Problem, limit_B: int) -> bool:
     """Whether the choices that keep the least fit `limit_B`, everything recomputed: a quick look, no search."""
     for level in (OptimizerLevel.LEVEL3, OptimizerLevel.LEVEL1):
-        search = _Setting(of, Settings(of.device_num, optimizer_level=level), limit_B)
+        search = _Setting(of, replace(of.settings, optimizer_level=level), limit_B)
         search.least_memory()
         if any(found.memory_B <= limit_B for found in search.found):
             return True

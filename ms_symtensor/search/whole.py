@@ -7,7 +7,7 @@ its program. The answer is the best of these; its gap is the distance to the sur
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.step import buffers_B
@@ -15,7 +15,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.outer import Estimate, Outcome, Row, divided, rows, survey
 from ms_symtensor.search.problem import Problem, problem
 from ms_symtensor.search.shapes import Shape
@@ -104,7 +104,7 @@ def _moments_B(row: Row) -> float:
     strategies = strategies_of(row)
     found = 0.0
     for blocks, kept in (((), c.kept_B[:, m]), (of.blocks, c.kept_recomputed_B[:, m])):
-        settings = Settings(of.device_num, optimizer_level=row.level, recompute=dict.fromkeys(blocks, Recompute()))
+        settings = replace(of.settings, optimizer_level=row.level, recompute=dict.fromkeys(blocks, Recompute()))
         program = partition(of.graph, StagePlan(strategies, settings), known=of.known.meanings)
         at_rest_B = float((kept * of.places.depths).sum())
         found = max(found, activation_peak_B(program) - at_rest_B + buffers_B(program))

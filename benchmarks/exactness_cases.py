@@ -28,6 +28,7 @@ KINDS: tuple[Kind, ...] = ("planned", "megatron", "random")
 
 MODELS = (
     "llama2_7b", "llama2_7b-self", "llama2_13b", "llama2_13b-self", "llama3_8b", "gpt2_xl", "gpt2_xl-self", "bert_large",
+    "qwen3_32b", "qwen_7b_lora", "mixtral_8x7b",
 )  # fmt: skip
 """Networks of the zoo; `-self` ones with plain self-attention instead of FlashAttention."""
 
@@ -77,9 +78,10 @@ def small_config_of(model: str) -> TransformerConfig:
     """The structure of `model` with small dims: two layers of the Llamas, one of the others."""
     config = config_of(model, LAYERS if model in ("llama2_7b", "llama3_8b") else 1)
     kv_heads = 8 if config.n_kv_heads == config.num_heads else 4
+    experts = config.experts and replace(config.experts, number=8, intermediate_size=128)
     return replace(
-        config, hidden_size=256, num_heads=8, n_kv_heads=kv_heads, head_dim=32, intermediate_size=512, vocab_size=1024,
-        seq_length=128,
+        config, experts=experts, hidden_size=256, num_heads=8, n_kv_heads=kv_heads, head_dim=32, intermediate_size=512,
+        vocab_size=1024, seq_length=128,
     )  # fmt: skip
 
 

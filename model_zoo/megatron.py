@@ -4,6 +4,7 @@ Shoeybi et al., "Megatron-LM", arXiv:1909.08053; Korthikanti et al., "Reducing A
 Transformer Models", arXiv:2205.05198. A yardstick for plans; nothing is planned with it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,10 @@ Cuts = tuple[tuple[int, ...], ...]
 
 _COLUMN_CUT = ("query", "key", "value", "gate", "up")
 _ROW_CUT = ("output", "down")
+_DISPATCH = (
+    "route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts",
+    "add_shared",
+)  # fmt: skip
 _UNSHARDED = ("Cast", "Reshape", "StopGradient")  # MindSpore derives their layouts from the neighbours
 
 
@@ -41,6 +46,9 @@ def megatron_strategy(
         heads=model_parallel if config.n_kv_heads % model_parallel == 0 else 1,
         vocabulary=model_parallel if config.vocab_size % model_parallel == 0 else 1,
         tokens=degrees if sequence_parallel else data_parallel,
+        token_num=config.batch_size * config.seq_length,
+        experts=config.experts.number if config.experts is not None else 1,
+        expert_width=model_parallel if config.experts and config.experts.intermediate_size % model_parallel == 0 else 1,
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
 
@@ -54,12 +62,18 @@ class _Rules:
     heads: int
     vocabulary: int
     tokens: int
+    token_num: int
+    experts: int
+    expert_width: int
 
     def cuts(self, graph: Graph, op: Op) -> tuple[Cuts, Cuts | None]:
+        shapes = [t.shape for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None]
+        ranks = [len(shape) for shape in shapes]
         owner = op.cell[-1] if op.cell else ""
+        if "router" in op.cell or "experts" in op.cell or op.primitive in _DISPATCH:
+            return self._experts(shapes, op), None
         if owner == "low_rank":
             owner = op.cell[-2]
-        ranks = [len(t.shape) for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None]
         if op.type == "MatMul":
             return self._matmul(op, owner)
         if op.type == "Gather":
@@ -67,6 +81,26 @@ class _Rules:
         if owner == "loss":
             return self._loss(graph, op), None
         return tuple(self._dims(op, owner, rank, ranks[0]) for rank in ranks), None
+
+    def _experts(self, shapes: list[tuple[int, ...]], op: Op) -> Cuts:
+        """Experts are cut with the samples as far as they go, their width like the feed-forward's."""
+        expert = math.gcd(self.data, self.experts)
+        wide = (expert, self.data // expert, self.expert_width)
+        if "router" in op.cell or op.primitive == "add_shared":
+            if op.type == "OneHot":
+                return (self.tokens, 1, 1), (), ()
+            return tuple(_first_cut(shape, self.tokens if shape[:1] == (self.token_num,) else 1) for shape in shapes)
+        if "experts" not in op.cell:
+            return (
+                ((*wide[:2], 1, 1),)
+                if op.primitive == "to_samples"
+                else tuple(_first_cut(s, self.data) for s in shapes)
+            )
+        if op.type != "BatchMatMul":
+            return (wide,) * len(shapes)
+        if op.primitive == "matmul_down":
+            return wide, (expert, self.expert_width, 1)
+        return (*wide[:2], 1), (expert, 1, self.expert_width)
 
     def _matmul(self, op: Op, owner: str) -> tuple[Cuts, Cuts | None]:
         if owner == "head":
@@ -97,7 +131,7 @@ class _Rules:
             return (self.data, 1, 1)
         if owner == "head":
             width = self.vocabulary
-        elif owner in _COLUMN_CUT or owner == "feed_forward":
+        elif owner in (*_COLUMN_CUT, "feed_forward", "shared"):
             width = self._width(op)
         else:
             width = 1
@@ -111,3 +145,7 @@ class _Rules:
         if op.type == "OneHot":
             return (dims(op.outputs[0].shape), (), ())
         return tuple(dims(t.shape) for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None)
+
+
+def _first_cut(shape: tuple[int, ...], degree: int) -> tuple[int, ...]:
+    return (degree, *(1,) * (len(shape) - 1)) if shape else ()

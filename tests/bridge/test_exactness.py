@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.exactness import is_near, line, run_model
+from benchmarks.exactness import is_near, line, passed, run_model
 from benchmarks.exactness_cases import SAMPLE, small_config_of
 
 
@@ -17,3 +17,9 @@ def test_prediction_equals_program(model):
         assert result["differences"] == [], line(result)
         assert result["parameters_equal"] and result["unsynchronised_equal"], line(result)
         assert is_near(result), line(result)
+
+
+@pytest.mark.parametrize(("model", "numbers"), [("qwen_7b_lora", (4, 9)), ("mixtral_8x7b", (3, 7))])
+def test_frozen_parameters_and_experts_are_predicted_exactly(model, numbers):
+    for result in run_model(model, small_config_of(model), numbers):
+        assert is_near(result) and passed([result]), line(result)

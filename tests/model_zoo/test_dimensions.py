@@ -1,10 +1,11 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from model_zoo import FACTORIES, PUBLISHED, dimensions_of
-from model_zoo.config import TransformerConfig
+from model_zoo.config import Experts, TransformerConfig
 from ms_symtensor.errors import InputError
 
 
@@ -63,3 +64,10 @@ def test_planning_side_works_without_mindspore() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(result.stdout) > 50
+
+
+def test_an_expert_has_room_for_more_than_its_share() -> None:
+    experts = Experts(number=8, per_token=2, intermediate_size=1)
+    assert experts.places(4096) == 1136  # 1.1 times 1024 tokens, and the empty place, in rows of 16
+    assert replace(experts, load_imbalance=1.0).places(4096) == 1040
+    assert replace(experts, load_imbalance=100.0).places(64) == 80  # never more than all tokens of the sample

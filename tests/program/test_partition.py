@@ -177,3 +177,12 @@ def test_only_what_trains_has_a_gradient():
         summed = {node.parameter for node in found.nodes if node.role is Role.SYNC}
         assert summed == {p.name for p in graph.parameters if p.requires_grad}
         assert ("word_embedding.table" in summed) == trains_vocabulary
+
+
+def test_tokens_travel_to_their_experts_and_back_by_alltoall():
+    found = program("mixtral_8x7b", 4, 2, enable_alltoall=True)
+    layers = small_config_of("mixtral_8x7b").num_layers
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        (exchange,) = {(c.ranks, c.size_B) for c in found.collectives(3) if c.kind == "AlltoAll" and c.phase is phase}
+        assert exchange[0] == (1, 3, 5, 7)
+        assert collectives(found, phase=phase)["AlltoAll"] == 2 * layers

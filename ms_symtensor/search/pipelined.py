@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ms_symtensor.program.pipeline import block_names
-from ms_symtensor.program.settings import Recompute, Settings
+from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
@@ -81,7 +81,7 @@ def _plan(network: Network, request: Request, found: Whole, searched: Pipelined)
     estimate, row = found.estimate, found.row
     shape, strategies = estimate.shape, strategies_of(row)
     graph = network.graph_at(shape.batch)
-    settings = Settings(math.prod(shape.mesh), optimizer_level=estimate.level)
+    settings = replace(row.problem.settings, device_num=math.prod(shape.mesh), optimizer_level=estimate.level)
     whole = judged(_shorts(network, row), strategies, settings, request.cluster, request.rules)
     recomputed = _recomputed(block_names(graph), estimate.stages)
     stages, pipeline = pipeline_stages(

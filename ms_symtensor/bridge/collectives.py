@@ -107,7 +107,8 @@ def _flat(node: Node) -> tuple:
 
 def _ranks(program: CompiledProgram, node: Node) -> tuple[int, ...]:
     if node.type in ("Send", "Receive"):
-        peer = node.attribute("dest_rank" if node.type == "Send" else "src_rank")
+        # The marks of a node hold the peer's stage under the same name: the primitive's attribute is the rank.
+        peer = dict(node.attributes).get("dest_rank" if node.type == "Send" else "src_rank")
         if isinstance(peer, int):
             return tuple(sorted({program.rank, _global_rank(program, node, peer)}))
     group = node.attribute("group")

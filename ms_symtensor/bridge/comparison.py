@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from ms_symtensor.bridge.collectives import CompiledCollective, collectives
 from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.compiled_memory import compiled_activation_peak_B
-from ms_symtensor.bridge.gradient_sums import gradient_sums
+from ms_symtensor.bridge.gradient_sums import ACCUMULATED, accumulated_sums, gradient_sums
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
+from ms_symtensor.program.stage_memory import stage_activation_peak_B
+from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph
 
@@ -41,14 +43,15 @@ class Comparison:
         return not self.differences
 
 
-def compare(graph: Graph, predicted: Program, compiled: CompiledProgram) -> Comparison:
-    """Compare both programs of `graph` for rank `compiled.rank`."""
+def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledProgram) -> Comparison:
+    """Compare both programs of `graph` for rank `compiled.rank`; `predicted` is that of its stage, if there are several."""
     rank = compiled.rank
     ours = predicted.collectives(rank)
     theirs = collectives(compiled)
     first = Counter((_phase(c.phase), c.kind, c.ranks, c.size_B) for c in ours)
     second = Counter((_compiled_phase(c), c.kind, c.ranks, _size_B(c)) for c in theirs)
-    parameters = list(_parameter_differences(predicted, compiled))
+    parameters = [*_parameter_differences(predicted, compiled), *_missing_parameters(predicted, compiled)]
+    is_comparable = predicted.is_known and isinstance(predicted, Program)
     return Comparison(
         rank,
         len(ours),
@@ -56,9 +59,11 @@ def compare(graph: Graph, predicted: Program, compiled: CompiledProgram) -> Comp
         tuple([*_collective_differences(first, second), *parameters]),
         sum(_stored_B(p.slice_shape, p.dtype) for p in predicted.parameters.values()),
         sum(p.slice_type.size_B for p in compiled.layouts if p.name in predicted.parameters),
-        activation_peak_B(predicted) if predicted.is_known else UNKNOWN_B,
-        compiled_activation_peak_B(compiled) if predicted.is_known else UNKNOWN_B,
-        unsynchronised(graph, compiled),
+        _activations_B(predicted),
+        compiled_activation_peak_B(compiled) if is_comparable else UNKNOWN_B,
+        unsynchronised_of_stage(predicted, compiled)
+        if isinstance(predicted, StageProgram)
+        else unsynchronised(graph, compiled),
     )
 
 
@@ -75,6 +80,23 @@ def unsynchronised(graph: Graph, compiled: CompiledProgram) -> tuple[str, ...]:
         if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank)):
             wrong.append(name)
     return tuple(wrong)
+
+
+def unsynchronised_of_stage(predicted: StageProgram, compiled: CompiledProgram) -> tuple[str, ...]:
+    """The same for the parameters that a pipeline stage owns."""
+    layouts = compiled.layout_by_name
+    owned = [name for name, p in predicted.parameters.items() if p.requires_grad and p.owner is None]
+    return tuple(
+        name
+        for name, reached in accumulated_sums(compiled, owned).items()
+        if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank))
+    )
+
+
+def _activations_B(predicted: Program | StageProgram) -> int:
+    if not predicted.is_known:
+        return UNKNOWN_B
+    return stage_activation_peak_B(predicted) if isinstance(predicted, StageProgram) else activation_peak_B(predicted)
 
 
 def _size_B(collective: CompiledCollective) -> int:
@@ -107,7 +129,16 @@ def _collective_differences(first: Counter[Key], second: Counter[Key]) -> Iterab
             yield f"{phase} {kind} of {of} over ranks {list(ranks)}: predicted {first[key]}, compiled {second[key]}"
 
 
-def _parameter_differences(predicted: Program, compiled: CompiledProgram) -> Iterable[str]:
+def _missing_parameters(predicted: Program | StageProgram, compiled: CompiledProgram) -> Iterable[str]:
+    """A pipeline stage has exactly the parameters that were predicted for it."""
+    if isinstance(predicted, StageProgram):
+        there = {name for name in compiled.layout_by_name if not name.startswith(f"{ACCUMULATED}.")}
+        for name in sorted(there ^ set(predicted.parameters)):
+            on = "compiled" if name in there else "predicted"
+            yield f"parameter {name}: only {on} on stage {predicted.stage}"
+
+
+def _parameter_differences(predicted: Program | StageProgram, compiled: CompiledProgram) -> Iterable[str]:
     for name, layout in compiled.layout_by_name.items():
         ours = predicted.parameters.get(name)
         if ours is not None and ours.slice_shape != layout.slice_type.shape:

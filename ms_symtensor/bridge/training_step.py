@@ -3,6 +3,8 @@
 import mindspore
 from mindspore import nn, ops
 
+from ms_symtensor.bridge.gradient_sums import ACCUMULATED
+
 
 class GradientStep(nn.Cell):
     """Loss and gradients of all trainable parameters."""
@@ -33,3 +35,20 @@ class OptimizerStep(nn.Cell):
         loss = self.network(*inputs[:-1])
         gradients = self.gradient(self.network, self.weights)(*inputs)
         return ops.functional.depend(loss, self.optimizer(gradients))
+
+
+class AccumulationStep(nn.Cell):
+    """Loss, gradients and their sums over micro-batches: the parallel compiler writes the sums into `accu_grads`."""
+
+    def __init__(self, network):
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.network.set_grad()
+        self.weights = mindspore.ParameterTuple(network.trainable_params())
+        self.accu_grads = self.weights.clone(prefix=ACCUMULATED, init="zeros")
+        self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
+
+    def construct(self, *inputs):
+        loss = self.network(*inputs[:-1])
+        gradients = self.gradient(self.network, self.weights)(*inputs)
+        return loss, gradients, ops.depend(self.accu_grads, gradients)

@@ -25,16 +25,17 @@ PASSED_ON = {
 """Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
 
 
-def backward(half: Forward, settings: Settings) -> None:
-    """Append the gradient program of `half` to its builder."""
-    _Differentiator(half, settings).run()
+def backward(half: Forward, settings: Settings, in_pipeline: bool = False) -> None:
+    """Append the gradient program of `half` to its builder; `in_pipeline`: it is that of one of several micro-batches."""
+    _Differentiator(half, settings, in_pipeline).run()
 
 
 class _Differentiator:
-    def __init__(self, half: Forward, settings: Settings) -> None:
+    def __init__(self, half: Forward, settings: Settings, in_pipeline: bool) -> None:
         self.half, self.settings, self.builder = half, settings, half.builder
         self.forward_nodes = tuple(self.builder.nodes)
         self.producer = {t: n for n in self.forward_nodes for t in n.outputs}
+        self.in_pipeline = in_pipeline
         self.incoming: dict[int, list[int]] = {}
         self.copies: dict[int, int] = {}
 
@@ -43,9 +44,40 @@ class _Differentiator:
             seed = self.builder.tensor(self.builder.tensors[self.half.loss], kept=True)
             self.incoming[self.half.loss] = [seed]
         for node in reversed(self.forward_nodes):
-            if node.role is not Role.WEIGHT:
+            if node.role is Role.BORDER:
+                self._cross_back(node)
+            elif node.role is not Role.WEIGHT:
                 self._differentiate(node)
         self._synchronise()
+
+    # -- borders of pipeline stages --------------------------------------------------------------------------------------
+
+    def _cross_back(self, node: Node) -> None:
+        """What was sent has its gradient received, and the other way round. That of parameters crosses at the end."""
+        if node.parameter is not None:
+            return
+        if node.kind == "Send":
+            (tensor,) = node.inputs
+            if tensor in self.half.needs_gradient:
+                gradient = self._receive_gradient(node, self.builder.tensors[tensor])
+                self.incoming.setdefault(tensor, []).append(gradient)
+            return
+        (tensor,) = node.outputs
+        gradient_of_it = self._sum(tensor, node)
+        if gradient_of_it is not None:
+            self._send_gradient(node, gradient_of_it)
+
+    def _receive_gradient(self, sent: Node, kind: TensorType) -> int:
+        return self.builder.node(
+            "Receive", (), (kind,), op=sent.op, role=Role.BORDER, phase=Phase.BACKWARD, parameter=sent.parameter,
+            peer=sent.peer,
+        )[0]  # fmt: skip
+
+    def _send_gradient(self, received: Node, gradient: int) -> None:
+        self.builder.node(
+            "Send", (gradient,), (), op=received.op, role=Role.BORDER, phase=Phase.BACKWARD, parameter=received.parameter,
+            peer=received.peer,
+        )  # fmt: skip
 
     # -- one node ------------------------------------------------------------------------------------------------------
 
@@ -146,11 +178,24 @@ class _Differentiator:
         uses: dict[str, list[Weight]] = {}
         for weight in self.half.weights.values():
             uses.setdefault(weight.parameter, []).append(weight)
+        crossing: dict[str, list[Node]] = {}
+        for node in self.forward_nodes:
+            if node.role is Role.BORDER and node.parameter is not None:
+                crossing.setdefault(node.parameter, []).append(node)
         for name, weights in uses.items():
             placement = self.half.parameters[name]
-            if placement.requires_grad:
-                sync = _Synchroniser(self.builder, name, placement, weights[0].block, self.settings.gradient_fp32_sync)
-                sync.run([(w.summed, self.incoming.pop(w.used, [])) for w in weights])
+            if not placement.requires_grad:
+                continue
+            # Between micro-batches gradients are added up in the parameter's type, and summed over the ranks at the end.
+            sums_late = self.settings.gradient_fp32_sync or self.in_pipeline
+            sync = _Synchroniser(self.builder, name, placement, weights[0].block, sums_late)
+            kind = TensorType(placement.slice_shape, placement.dtype)
+            arrived = [(w.summed, self.incoming.pop(w.used, [])) for w in weights]
+            arrived += [(True, [self._receive_gradient(n, kind)]) for n in crossing.get(name, ()) if n.kind == "Send"]
+            total = sync.run(arrived)
+            for node in crossing.get(name, ()):
+                if node.kind == "Receive" and total is not None:
+                    self._send_gradient(node, total)
 
 
 class _Synchroniser:
@@ -163,8 +208,11 @@ class _Synchroniser:
         self.sums_early = not gradient_fp32_sync and not placement.shared
         """Whether gradients are summed in the type in use, before they are cast to that of the parameter."""
 
-    def run(self, arrived: list[tuple[bool, list[int]]]) -> None:
-        """`arrived`: for every use whether MindSpore sums its gradient, and the gradients that came back."""
+    def run(self, arrived: list[tuple[bool, list[int]]]) -> int | None:
+        """The gradient as the optimizer gets it, None if there is none.
+
+        `arrived`: for every use whether MindSpore sums its gradient, and the gradients that came back.
+        """
         done = []
         for summed in (True, False):
             mirror = self.placement.mirror if summed else None
@@ -172,7 +220,8 @@ class _Synchroniser:
             if parts:
                 done.append(self._together([g for g, _ in parts], None if any(early for _, early in parts) else mirror))
         if len(done) > 1:
-            self._node("AddN", tuple(done), self.placement.slice_shape, self.placement.dtype)
+            return self._node("AddN", tuple(done), self.placement.slice_shape, self.placement.dtype)
+        return done[0] if done else None
 
     def _stored(self, gradients: list[int], mirror: DeviceGroup | None) -> tuple[int, bool]:
         """The gradient of one use in the parameter's own type, and whether it was summed before."""

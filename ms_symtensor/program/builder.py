@@ -37,6 +37,7 @@ class Builder:
         attribute: tuple[int, ...] = (),
         once: bool = False,
         again: bool = False,
+        peer: int | None = None,
     ) -> tuple[int, ...]:
         """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
 
@@ -48,7 +49,7 @@ class Builder:
                 self.computed_again.update(self._known[key])
             return self._known[key]
         numbers = tuple(self.tensor(o) for o in outputs)
-        self.nodes.append(Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute))
+        self.nodes.append(Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute, peer))
         if again:
             self.computed_again.update(numbers)
         if once:

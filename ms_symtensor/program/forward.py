@@ -1,7 +1,7 @@
 """The forward half of a rank's program: every operator on its slices, every redistribution and partial sum between them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, PartialSum, Placement, place
@@ -76,17 +76,45 @@ def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
     return {name: (seen, signature(seen, rules)) for name, seen in views.items()}
 
 
-def forward(graph: Graph, plan: StagePlan, known: Meanings) -> Forward:
+@dataclass(frozen=True)
+class Received:
+    """What comes from pipeline stage `sender`: how it lies there, and whether its gradient goes back."""
+
+    sender: int
+    layout: Layout
+    needs_gradient: bool = True
+
+
+@dataclass(frozen=True)
+class Borders:
+    """What a part of a network gets from other pipeline stages and gives to them.
+
+    `received`: inputs of the part, by name. `sent`: sources and the stages that want them. Parameters that several stages
+    read belong to the first of them: `parameters_received` and `parameters_sent` by name. `results`: operators whose output
+    leaves their block, in the whole network.
+    """
+
+    received: Mapping[str, Received] = field(default_factory=dict)
+    sent: tuple[tuple[OpOutput, int], ...] = ()
+    parameters_received: Mapping[str, int] = field(default_factory=dict)
+    parameters_sent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    results: frozenset[str] = frozenset()
+
+
+NO_BORDERS = Borders()
+
+
+def forward(graph: Graph, plan: StagePlan, known: Meanings, borders: Borders = NO_BORDERS) -> Forward:
     """Write the forward program of `graph`, whose operators mean what `known` says, under `plan`.
 
     Errors: InvalidStrategyError naming the operator that MindSpore would reject.
     """
-    return _Writer(graph, plan, known).write()
+    return _Writer(graph, plan, known, borders).write()
 
 
 class _Writer:
-    def __init__(self, graph: Graph, plan: StagePlan, known: Meanings) -> None:
-        self.graph, self.plan, self.settings = graph, plan, plan.settings
+    def __init__(self, graph: Graph, plan: StagePlan, known: Meanings, borders: Borders) -> None:
+        self.graph, self.plan, self.settings, self.borders = graph, plan, plan.settings, borders
         device_num = self.settings.device_num
         placements = {
             op.name: place(*known[op.name], self._strategy(op.name, known[op.name][1]), device_num)
@@ -97,16 +125,24 @@ class _Writer:
         self.values: dict[Source, Value] = {}
         self.stored: dict[tuple[ParameterRef, bool], int] = {}
         self.weights: dict[tuple[Source, bool], int] = {}
-        self.again = Again(graph, self.settings)
+        self.again = Again(graph, self.settings, borders.results)
 
     def _strategy(self, name: str, sig: Signature) -> OpStrategy:
         given = self.plan.strategies.get(name)
         return given if given is not None else default_strategy(sig, self.settings.device_num)
 
     def write(self) -> Forward:
-        self.out.parameters |= place_parameters(self.graph, self.out.signatures, self.out.placements, self.settings)
+        several = {*self.borders.parameters_received, *self.borders.parameters_sent}
+        self.out.parameters |= place_parameters(
+            self.graph, self.out.signatures, self.out.placements, self.settings, several
+        )
+        for name, owner in self.borders.parameters_received.items():
+            self.out.parameters[name] = replace(self.out.parameters[name], mirror=None, owner=owner)
         whole = (self.settings.device_num,)
         for name, kind in self.graph.inputs:
+            if name in self.borders.received:
+                self._receive(name, kind, self.borders.received[name])
+                continue
             layout = Layout(whole, (-1,) * len(kind.shape), kind.shape)
             self.values[InputRef(name)] = Value(self.out.builder.tensor(kind, kept=True), layout, False)
         for op in self.graph.ops:
@@ -120,7 +156,33 @@ class _Writer:
                 self._operator(op)
         if self.graph.output in self.values:
             self.out.loss = self.values[self.graph.output].tensor
+        for source, receiver in self.borders.sent:
+            self._send(self.values[source].tensor, receiver, source.op)
         return self.out
+
+    # -- borders -----------------------------------------------------------------------------------------------------
+
+    def _receive(self, name: str, kind: TensorType, received: Received) -> None:
+        local = TensorType(received.layout.slice_shape, kind.dtype)
+        (tensor,) = self.out.builder.node("Receive", (), (local,), op=name, role=Role.BORDER, peer=received.sender)
+        self._define(InputRef(name), Value(tensor, received.layout, received.needs_gradient))
+
+    def _send(self, tensor: int, receiver: int, op: str, parameter: str | None = None) -> None:
+        self.out.builder.node("Send", (tensor,), (), op=op, role=Role.BORDER, parameter=parameter, peer=receiver)
+
+    def _stored(self, root: ParameterRef, placement: ParameterPlacement) -> int:
+        """The tensor that holds a parameter on this rank, sent on if other stages read it too."""
+        kind = TensorType(placement.slice_shape, placement.dtype)
+        stored = self.out.builder.tensor(kind, kept=True)
+        if placement.owner is not None:
+            return self.out.builder.node(
+                "Receive", (stored,), (kind,), op=root.name, role=Role.BORDER, parameter=root.name, peer=placement.owner,
+                once=True,
+            )[0]  # fmt: skip
+        if all(other != root for other, _ in self.stored):
+            for receiver in self.borders.parameters_sent.get(root.name, ()):
+                self._send(stored, receiver, root.name, root.name)
+        return stored
 
     # -- where things lie --------------------------------------------------------------------------------------------
 
@@ -273,7 +335,7 @@ class _Writer:
 
     def _weight(self, op: Op, position: int, source: Source, root: ParameterRef) -> tuple[int, bool]:
         """A parameter, through the casts between it and `op`, gathered from its shares where the optimizer is sharded."""
-        placement, builder = self.out.parameters[root.name], self.out.builder
+        placement = self.out.parameters[root.name]
         trains = placement.requires_grad and not any(
             self.graph.op_by_name[name].type == "StopGradient" for name in self._casts(source)
         )
@@ -283,8 +345,7 @@ class _Writer:
         if known is not None:
             return known, trains
         if (root, summed) not in self.stored:
-            kind = TensorType(placement.slice_shape, placement.dtype)
-            self.stored[root, summed] = builder.tensor(kind, kept=True)
+            self.stored[root, summed] = self._stored(root, placement)
         tensor, casts = self.stored[root, summed], self._casts(source)
         if placement.shared:
             tensor = self._cast(self._gathered(op, tensor, placement, root.name), casts, root.name)

@@ -103,8 +103,11 @@ def _consecutive(copies: DeviceGroup, shard: int) -> DeviceGroup:
 def is_synchronised(placement: ParameterPlacement, rank: int = 0) -> bool:
     """Whether the gradient is summed over exactly the ranks that hold the same slice.
 
-    With a partial optimizer sharding, MindSpore's stride rule for the mirror group can name ranks of other slices.
+    With a partial optimizer sharding, MindSpore's stride rule for the mirror group can name ranks of other slices. For a
+    parameter of another pipeline stage, that stage sums.
     """
+    if placement.owner is not None:
+        return True
     copies = set(placement.layout.copies.ranks(rank))
     reached = set(placement.mirror.ranks(rank)) if placement.mirror is not None else {rank}
     if placement.unsummed and (placement.gather is None or placement.mirror is not None):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
-from ms_symtensor.program.forward import Meanings, forward, meanings
+from ms_symtensor.program.forward import NO_BORDERS, Borders, Meanings, forward, meanings
 from ms_symtensor.program.liveness import node_steps, schedule
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
@@ -13,18 +13,23 @@ from ms_symtensor.tensor.graph import Graph
 
 
 def partition(
-    graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = None, known: Meanings | None = None
+    graph: Graph,
+    plan: StagePlan,
+    rules: Mapping[str, Rule] | None = None,
+    known: Meanings | None = None,
+    borders: Borders = NO_BORDERS,
 ) -> Program:
     """The training program of one step of `graph` under `plan`, optimizer update left out.
 
-    `known` saves finding the operators' meanings again where one graph is partitioned many times.
+    `known` saves finding the operators' meanings again where one graph is partitioned many times. `borders`: the graph is
+    what one stage of a pipeline runs for one micro-batch.
 
     Errors: UnknownOperatorError, InvalidStrategyError (naming the operator).
     """
-    half = forward(graph, plan, meanings(graph, rules) if known is None else known)
+    half = forward(graph, plan, meanings(graph, rules) if known is None else known, borders)
     built = half.builder
     built.nodes = merge_gathers(built.nodes, built.tensors, half.loss)
-    backward(half, plan.settings)
+    backward(half, plan.settings, in_pipeline=borders is not NO_BORDERS)
     nodes = share_equal_moves(built.nodes, built.tensors)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, frozenset(built.kept))

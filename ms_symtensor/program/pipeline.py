@@ -59,9 +59,13 @@ class Pipeline:
     def layer_num(self) -> int:
         return self.runs[-1].stop
 
+    def run_of(self, layer: int) -> int:
+        """The number of the run, on the way of a micro-batch, that holds block number `layer`."""
+        return next(number for number, run in enumerate(self.runs) if layer in run)
+
     def stage_of(self, layer: int) -> int:
         """The stage that holds block number `layer`."""
-        return next(stage for stage, runs in enumerate(self.layers) if any(layer in run for run in runs))
+        return self.run_of(layer) % self.stage_num
 
 
 def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, ...], ...]:
@@ -83,26 +87,34 @@ def block_names(graph: Graph) -> tuple[str, ...]:
 
 
 def stages_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
-    """The stages that run each operator of `graph`.
+    """The stages that each operator of `graph` stands on, see `runs_of_ops`."""
+    return {
+        name: frozenset(run % pipeline.stage_num for run in runs) for name, runs in runs_of_ops(graph, pipeline).items()
+    }
 
-    An operator of a block runs where its block lies; another one where the last of its inputs comes from; one that reads a
-    parameter before any block, where its result is first used. What depends on inputs and constants alone runs on every
-    stage that uses it: nothing is sent for it.
 
-    InputError if the pipeline has another number of layers, or a block reads what a later stage makes.
+def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
+    """The runs of blocks (numbers in `Pipeline.runs`) that each operator of `graph` belongs to.
+
+    An operator of a block belongs to the block's run; another one to that which the last of its inputs comes from; one that
+    reads a parameter before any block, to that where its result is first used. What depends on inputs and constants alone
+    stands wherever it is used: nothing is sent for it.
+
+    InputError if the pipeline has another number of layers, or a block reads what a later run makes.
     """
     blocks = block_names(graph)
     if len(blocks) != pipeline.layer_num:
         raise InputError(
             f"the pipeline lays out {pipeline.layer_num} layers, but {graph.name} has {len(blocks)} repeated blocks"
         )
-    of_block = {name: pipeline.stage_of(number) for number, name in enumerate(blocks)}
+    of_block = {name: pipeline.run_of(number) for number, name in enumerate(blocks)}
+    last = len(pipeline.runs) - 1
     fixed: dict[str, int] = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
     known = _forward(graph, fixed)
     earliest: dict[str, int] = {}
     for op in reversed(graph.ops):
-        uses = [known.get(u.name, earliest.get(u.name, pipeline.stage_num - 1)) for u in _users(graph, op)]
-        earliest[op.name] = min(uses, default=pipeline.stage_num - 1)
+        uses = [known.get(u.name, earliest.get(u.name, last)) for u in _users(graph, op)]
+        earliest[op.name] = min(uses, default=last)
     for op in graph.ops:
         if op.name not in known and any(isinstance(s, ParameterRef) for s in graph.tensor_inputs(op)):
             fixed[op.name] = earliest[op.name]
@@ -116,18 +128,18 @@ def stages_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[in
 
 
 def _forward(graph: Graph, fixed: Mapping[str, int]) -> dict[str, int]:
-    """The stages that follow from those in `fixed`: an operator runs where the last of its inputs comes from."""
+    """The runs that follow from those in `fixed`: an operator belongs to that which the last of its inputs comes from."""
     known: dict[str, int] = {}
     for op in graph.ops:
         made = [known[s.op] for s in graph.tensor_inputs(op) if isinstance(s, OpOutput) and s.op in known]
-        stage = fixed.get(op.name)
-        if stage is not None and made and max(made) > stage:
+        run = fixed.get(op.name)
+        if run is not None and made and max(made) > run:
             raise InputError(
-                f"{op.name} lies on pipeline stage {stage}, but reads what stage {max(made)} makes: give the pipeline another"
+                f"{op.name} lies in run {run} of a pipeline, but reads what a later run makes: give the pipeline another"
                 " order of layers"
             )
-        if stage is not None or made:
-            known[op.name] = max(made) if stage is None else stage
+        if run is not None or made:
+            known[op.name] = max(made) if run is None else run
     return known
 
 

@@ -30,6 +30,7 @@ class Role(Enum):
     SYNC = "sync"  # a parameter's gradient is brought together
     INNER = "inner"  # a collective or Reshape that the user wrote inside an operator
     ADD = "add"  # gradients of several users of one tensor meet
+    BORDER = "border"  # a tensor, or its gradient, goes to or comes from another pipeline stage
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Node:
     """One piece of local work or one collective.
 
     `inputs` and `outputs` are numbers of local tensors (`Program.tensors`); `op` is the operator of the graph that caused
-    it, `group` the ranks of a collective, `parameter` the parameter whose weight or gradient it moves, `block` the
-    repeated block it belongs to.
+    it, `group` the ranks of a collective, `peer` the other pipeline stage of a Send or Receive, `parameter` the parameter
+    whose weight or gradient it moves, `block` the repeated block it belongs to.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Node:
     parameter: str | None = None
     block: str | None = None
     attribute: tuple[int, ...] = ()
+    peer: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class ParameterPlacement:
     """Where a parameter lives: its layout, and the optimizer sharding of the copies (None: not sharded).
 
     `gather` holds the ranks that share one copy; `mirror` those over which the (scattered) gradient is summed. `unsummed`:
-    there is a use whose gradient MindSpore leaves out of that sum. A `shared` parameter has several users: it is gathered, and
+    there is a use whose gradient MindSpore leaves out of that sum. `owner`: the pipeline stage that updates and sends it,
+    where this one only reads it. A `shared` parameter has several users: it is gathered, and
     its gradient summed, once, in the type it is stored in; otherwise a Cast to the type in use comes before the gather.
     """
 
@@ -70,6 +73,7 @@ class ParameterPlacement:
     mirror: DeviceGroup | None = None
     unsummed: bool = False
     shared: bool = False
+    owner: int | None = None
 
     @property
     def slice_shape(self) -> tuple[int, ...]:

@@ -15,15 +15,16 @@ class Again:
     The operators of a recomputed block have, except the one that delivers the block's result; a gradient reads the copy
     wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape included) has where
     the block recomputes communication. A move belongs to the block of its consumer, or, where that is not recomputed, to its
-    producer's.
+    producer's. `results` are further operators whose output leaves their block: those that another pipeline stage reads.
     """
 
     graph: Graph
     settings: Settings
+    results: frozenset[str] = frozenset()
 
     def work(self, op: Op) -> bool:
         """Whether the work of operator `op` is done again."""
-        return op.block in self.settings.recompute and op.name not in self._results
+        return op.block in self.settings.recompute and op.name not in self._results and op.name not in self.results
 
     def communication(self, block: str | None) -> bool:
         """Whether partial results in `block` are combined again."""

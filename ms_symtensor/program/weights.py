@@ -1,6 +1,6 @@
 """Which layout the operators want their parameters in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from ms_symtensor.errors import InvalidStrategyError
@@ -8,7 +8,7 @@ from ms_symtensor.ops.placement import Placement
 from ms_symtensor.ops.signature import Signature
 from ms_symtensor.program.parameters import is_summed, place_parameter
 from ms_symtensor.program.program import ParameterPlacement
-from ms_symtensor.program.settings import Settings
+from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source
 from ms_symtensor.tensor.layout import Layout
 
@@ -27,12 +27,18 @@ def root_of(graph: Graph, signatures: Mapping[str, Signature], source: Source) -
 
 
 def place_parameters(
-    graph: Graph, signatures: Mapping[str, Signature], placements: Mapping[str, Placement], settings: Settings
+    graph: Graph,
+    signatures: Mapping[str, Signature],
+    placements: Mapping[str, Placement],
+    settings: Settings,
+    never_shared: Collection[str] = (),
 ) -> dict[str, ParameterPlacement]:
     """The placement of every parameter that is used, in the graph's order.
 
+    The optimizer does not shard those in `never_shared`.
     InvalidStrategyError where two operators want one parameter cut differently.
     """
+    unshared = replace(settings, optimizer_level=OptimizerLevel.NONE)
     uses: dict[str, list[Use]] = {}
     for op in graph.ops:
         for name, use in _uses(graph, signatures, placements.get(op.name), op, settings.device_num):
@@ -43,7 +49,8 @@ def place_parameters(
         if parameter.name in uses:
             summed = {is_summed(op.type, position) for op, position, _ in uses[parameter.name]}
             layout = uses[parameter.name][0][2]
-            found = place_parameter(parameter, layout, settings, True in summed, False in summed)
+            chosen = unshared if parameter.name in never_shared else settings
+            found = place_parameter(parameter, layout, chosen, True in summed, False in summed)
             placed[parameter.name] = replace(found, shared=_is_shared(graph, parameter.name))
     return placed
 

@@ -1,0 +1,143 @@
+"""The part of a network that one pipeline stage runs, and what crosses its borders."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.placement import place
+from ms_symtensor.program.forward import Borders, Meanings, Received, default_strategy
+from ms_symtensor.program.gradients import differentiable_sources
+from ms_symtensor.program.pipeline import Pipeline, runs_of_ops
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.layout import Layout
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """What stage `stage` runs for one micro-batch: received tensors are inputs of `graph`, under their operator's name."""
+
+    stage: int
+    graph: Graph
+    borders: Borders
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A tensor that run `sender` makes and run `receiver`, on another stage, reads."""
+
+    source: OpOutput
+    sender: int
+    receiver: int
+
+
+def stage_graphs(
+    graph: Graph, stages: Sequence[StagePlan], pipeline: Pipeline, known: Meanings
+) -> tuple[StageGraph, ...]:
+    """The parts of `graph`, the network at the size of one micro-batch, that the stages of `pipeline` run.
+
+    `known`: what the operators of `graph` mean. Errors: those of `runs_of_ops`; InvalidStrategyError where MindSpore cannot
+    cut the network.
+    """
+    runs = runs_of_ops(graph, pipeline)
+    crossings = _crossings(graph, runs, pipeline.stage_num)
+    trained = differentiable_sources(graph, {name: sig for name, (_, sig) in known.items()})
+    readers = _readers(graph, runs, pipeline.stage_num)
+    found = []
+    for stage in range(pipeline.stage_num):
+        arriving = {
+            c.source: Received(
+                c.sender % pipeline.stage_num,
+                _layout(graph, known, stages[c.sender % pipeline.stage_num], c.source),
+                c.source in trained,
+            )
+            for c in crossings
+            if c.receiver % pipeline.stage_num == stage
+        }
+        leaving = [c for c in crossings if c.sender % pipeline.stage_num == stage]
+        borders = Borders(
+            received={_name(source): received for source, received in arriving.items()},
+            sent=tuple(dict.fromkeys((c.source, c.receiver % pipeline.stage_num) for c in leaving)),
+            parameters_received={name: on[0] for name, on in readers.items() if stage in on[1:]},
+            parameters_sent={name: on[1:] for name, on in readers.items() if on[0] == stage and len(on) > 1},
+            results=frozenset(c.source.op for c in leaving),
+        )
+        ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]
+        found.append(StageGraph(stage, _part(graph, ops, arriving), borders))
+    return tuple(found)
+
+
+def _crossings(graph: Graph, runs: Mapping[str, frozenset[int]], stage_num: int) -> list[Crossing]:
+    """What is sent from stage to stage, in the order in which it is made; a tensor goes to another stage once."""
+    found: dict[tuple[OpOutput, int], Crossing] = {}
+    for op in graph.ops:
+        for source in graph.tensor_inputs(op):
+            if not isinstance(source, OpOutput) or len(runs[source.op]) != 1 or len(runs[op.name]) != 1:
+                continue
+            (sender,), (receiver,) = runs[source.op], runs[op.name]
+            if sender % stage_num != receiver % stage_num:
+                found.setdefault((source, receiver % stage_num), Crossing(source, sender, receiver))
+    order = {op.name: number for number, op in enumerate(graph.ops)}
+    return sorted(found.values(), key=lambda c: (order[c.source.op], c.source.index, c.receiver))
+
+
+def _readers(graph: Graph, runs: Mapping[str, frozenset[int]], stage_num: int) -> dict[str, tuple[int, ...]]:
+    """The stages that read every parameter, the first of them first: it owns the parameter."""
+    found: dict[str, set[int]] = {}
+    for op in graph.ops:
+        for source in graph.tensor_inputs(op):
+            if isinstance(source, ParameterRef):
+                found.setdefault(source.name, set()).update(run % stage_num for run in runs[op.name])
+    return {name: tuple(sorted(stages)) for name, stages in found.items()}
+
+
+def _layout(graph: Graph, known: Meanings, stage: StagePlan, source: OpOutput) -> Layout:
+    """How the tensor lies on the stage that makes it; MindSpore sends it so."""
+    name, index = source.op, source.index
+    while not known[name][1].shardable and graph.op_by_name[name].type != "Reshape":
+        (behind, *_) = graph.tensor_inputs(graph.op_by_name[name])
+        if not isinstance(behind, OpOutput):
+            break
+        name, index = behind.op, behind.index
+    seen, sig = known[name]
+    if graph.op_by_name[name].type == "Reshape" or not sig.shardable:
+        raise InvalidStrategyError(
+            f"a pipeline cannot be cut behind {name} ({graph.op_by_name[name].type}): MindSpore sends results of operators"
+            " that it can shard; lay the layers out so that another operator ends the stage"
+        )
+    strategy = stage.strategies.get(name) or default_strategy(sig, stage.settings.device_num)
+    return place(seen, sig, strategy, stage.settings.device_num).outputs[index]
+
+
+def _name(source: OpOutput) -> str:
+    return f"{source.op}:{source.index}"
+
+
+def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received]) -> Graph:
+    """The graph of `ops`; what they read of others are inputs."""
+
+    def moved(source: Source) -> Source:
+        if isinstance(source, TupleInput):
+            return TupleInput(tuple(moved(item) for item in source.items))
+        return InputRef(_name(source)) if isinstance(source, OpOutput) and source in arriving else source
+
+    there = tuple(replace(op, inputs=tuple(map(moved, op.inputs))) for op in ops)
+    names = {op.name for op in ops}
+    used = set(_leaves(source for op in there for source in op.inputs))
+    borders = tuple((_name(s), kind) for s in arriving if (kind := graph.type_of(s)) is not None)
+    output = graph.output
+    return replace(
+        graph,
+        inputs=(*((name, kind) for name, kind in graph.inputs if InputRef(name) in used), *borders),
+        parameters=tuple(p for p in graph.parameters if ParameterRef(p.name) in used),
+        ops=there,
+        output=output if not isinstance(output, OpOutput) or output.op in names else Constant(),
+    )
+
+
+def _leaves(sources: Iterable[Source]) -> Iterable[Source]:
+    for source in sources:
+        if isinstance(source, TupleInput):
+            yield from _leaves(source.items)
+        else:
+            yield source

@@ -1,0 +1,105 @@
+"""`partition_stages(graph, stages, pipeline)`: the program that MindSpore's compiler will write for the ranks of every stage.
+
+A stage does its part for every micro-batch, forward and backward; weights are gathered and cast once for all of them, and
+gradients, which add up from micro-batch to micro-batch, are brought together once (with level2 they are scattered at every
+micro-batch, so that only shares add up).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline
+from ms_symtensor.program.program import COLLECTIVES, Collective, Node, ParameterPlacement, Program, Role
+from ms_symtensor.program.settings import OptimizerLevel, StagePlan
+from ms_symtensor.program.stage_graph import stage_graphs
+from ms_symtensor.tensor.graph import Graph
+
+
+@dataclass(frozen=True)
+class StageProgram:
+    """What every rank of pipeline stage `stage` runs in a step: `micro`, the nodes of one micro-batch, so often as `times`
+    says. Ranks of `micro` count from 0 within the stage.
+    """
+
+    stage: int
+    pipeline: Pipeline
+    level: OptimizerLevel
+    micro: Program
+
+    @property
+    def device_num(self) -> int:
+        """Devices of all stages together."""
+        return self.micro.device_num * self.pipeline.stage_num
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterPlacement]:
+        return self.micro.parameters
+
+    @property
+    def is_known(self) -> bool:
+        return self.micro.is_known
+
+    @property
+    def ranks(self) -> range:
+        """The global ranks of the stage."""
+        return range(self.stage * self.micro.device_num, (self.stage + 1) * self.micro.device_num)
+
+    def times(self, node: Node) -> int:
+        """How often `node` of `micro` runs in a step."""
+        once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
+        if node.role is Role.SYNC and node.kind in COLLECTIVES:
+            once = not (self.level is OptimizerLevel.LEVEL2 and node.kind == "ReduceScatter")
+        return 1 if once else self.pipeline.micro_batch_num
+
+    def collectives(self, rank: int) -> tuple[Collective, ...]:
+        """The collectives that global rank `rank` takes part in, Send and Receive included, each as often as it runs."""
+        return tuple(c for node in self.micro.nodes for c in self._collectives(node, rank))
+
+    def _collectives(self, node: Node, rank: int) -> Iterator[Collective]:
+        if node.peer is not None:
+            peer = rank + (node.peer - self.stage) * self.micro.device_num
+            ranks = tuple(sorted((rank, peer)))
+        elif node.kind in COLLECTIVES and node.group is not None:
+            ranks = tuple(self.ranks.start + r for r in node.group.ranks(rank - self.ranks.start))
+        else:
+            return
+        kinds = [self.micro.tensors[t] for t in (*node.inputs, *node.outputs)]
+        one = Collective(node.kind, ranks, kinds[0], kinds[-1], node.phase, node.op, node.parameter)
+        yield from [one] * self.times(node)
+
+
+def partition_stages(
+    graph: Graph,
+    stages: Sequence[StagePlan],
+    pipeline: Pipeline,
+    rules: Mapping[str, Rule] | None = None,
+    known: Meanings | None = None,
+) -> tuple[StageProgram, ...]:
+    """The programs of the stages of `pipeline`, whose plans are `stages`; `graph` is the network of one micro-batch.
+
+    Errors: InputError for a pipeline that does not fit the graph; UnknownOperatorError; InvalidStrategyError for what
+    MindSpore rejects.
+    """
+    found = meanings(graph, rules) if known is None else known
+    for stage in stages:
+        if stage.settings.optimizer_level is OptimizerLevel.LEVEL3:
+            raise InvalidStrategyError(
+                "MindSpore does not combine optimizer_level level3 with pipeline stages (it cannot add the gradients of the"
+                " first parameter of a later stage): use level1 or level2"
+            )
+    parts = stage_graphs(graph, stages, pipeline, found)
+    return tuple(
+        StageProgram(
+            part.stage,
+            pipeline,
+            stage.settings.optimizer_level,
+            partition(
+                part.graph, stage, known={op.name: found[op.name] for op in part.graph.ops}, borders=part.borders
+            ),
+        )
+        for part, stage in zip(parts, stages, strict=True)
+    )

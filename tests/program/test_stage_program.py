@@ -1,0 +1,94 @@
+"""Predicted programs of pipeline stages. That MindSpore writes the same is tested in tests/bridge/test_pipeline.py."""
+
+from collections import Counter
+
+import pytest
+from zoo import small_graph
+
+from benchmarks.exactness_cases import small_config_of
+from model_zoo.megatron import megatron_strategy
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.pipeline import Pipeline, runs_of
+from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.program.stage_memory import in_flight, kept_B, stage_activation_peak_B
+from ms_symtensor.program.stage_program import StageProgram, partition_stages
+
+
+def programs(model="llama2_7b", layers=(2, 2), micro_batch_num=3, data=2, tensor=2, sequence=False, **settings):
+    graph = small_graph(model, num_layers=sum(layers))
+    cuts = megatron_strategy(graph, small_config_of(model), data, tensor, sequence)
+    stage = StagePlan({n: OpStrategy(*c) for n, c in cuts.items()}, Settings(data * tensor, **settings))
+    return partition_stages(graph, (stage,) * len(layers), Pipeline(runs_of(layers), micro_batch_num))
+
+
+def counts(program: StageProgram, rank: int) -> Counter:
+    return Counter((c.phase, c.kind, c.ranks) for c in program.collectives(rank))
+
+
+def test_a_micro_batch_goes_forward_and_its_gradient_back():
+    first, second = programs()
+    ours, theirs = counts(first, 1), counts(second, 5)
+    assert ours[Phase.FORWARD, "Send", (1, 5)] == ours[Phase.BACKWARD, "Receive", (1, 5)] == 3
+    assert theirs[Phase.FORWARD, "Receive", (1, 5)] == theirs[Phase.BACKWARD, "Send", (1, 5)] == 3
+    sizes = {
+        c.input_type for p, r in ((first, 1), (second, 5)) for c in p.collectives(r) if c.kind in ("Send", "Receive")
+    }
+    assert {str(t) for t in sizes} == {"bfloat16[4096, 256]"}
+
+
+def test_a_middle_stage_passes_on():
+    _, middle, _ = programs(layers=(1, 1, 2), data=2, tensor=1)
+    found = counts(middle, 2)
+    assert found[Phase.FORWARD, "Receive", (0, 2)] == found[Phase.FORWARD, "Send", (2, 4)] == 3
+    assert found[Phase.BACKWARD, "Receive", (2, 4)] == found[Phase.BACKWARD, "Send", (0, 2)] == 3
+
+
+def test_work_is_done_for_every_micro_batch_and_gradients_are_summed_once():
+    first, _ = programs()
+    sums = [c for c in first.collectives(0) if c.parameter == "layers.0.attention.query.weight"]
+    assert [(c.kind, c.ranks) for c in sums] == [("AllReduce", (0, 2))]
+    name = "Default/layers-CellList/0-TransformerBlock/attention-SelfAttention/output-Linear/MatMul-op0"
+    work = Counter(c.phase for c in first.collectives(0) if c.op == name)
+    assert work == {Phase.FORWARD: 3, Phase.BACKWARD: 3}
+
+
+@pytest.mark.parametrize(("level", "scatters"), [(OptimizerLevel.LEVEL1, 1), (OptimizerLevel.LEVEL2, 3)])
+def test_weights_are_gathered_once_and_gradients_scattered_as_the_level_says(level, scatters):
+    first, _ = programs(optimizer_level=level)
+    found = Counter(c.kind for c in first.collectives(0) if c.parameter == "layers.0.attention.query.weight")
+    assert found == {"AllGather": 1, "ReduceScatter": scatters}
+
+
+def test_level3_is_refused():
+    with pytest.raises(InvalidStrategyError, match="level3 with pipeline stages"):
+        programs(optimizer_level=OptimizerLevel.LEVEL3)
+
+
+def test_a_parameter_of_two_stages_is_sent_once_and_summed_by_the_first():
+    first, last = programs("gpt2_xl", optimizer_level=OptimizerLevel.LEVEL1, parallel_optimizer_threshold_KB=0)
+    name = "word_embedding.table"
+    crossing = {(n.kind, n.phase): p.times(n) for p in (first, last) for n in p.micro.nodes
+                if n.role is Role.BORDER and n.parameter == name}  # fmt: skip
+    assert set(crossing.values()) == {1} and len(crossing) == 4
+    assert first.parameters[name].mirror is not None and first.parameters[name].shard == 1
+    assert last.parameters[name].mirror is None and last.parameters[name].owner == 0
+    assert [c.kind for c in first.collectives(0) if c.parameter == name and c.kind == "AllReduce"] == ["AllReduce"]
+
+
+def test_stages_hold_their_own_parameters():
+    first, last = programs(layers=(1, 3))
+    both = {*first.parameters, *last.parameters}
+    assert len(both) == len(first.parameters) + len(last.parameters)
+    assert {n for n in first.parameters if not n.startswith("layers.0.")} == {"word_embedding.table"}
+    assert {n for n in last.parameters if not n.startswith("layers.")} == {"norm.gamma", "output_table"}
+
+
+def test_early_stages_keep_more_micro_batches():
+    found = programs(layers=(1, 1, 1, 1), micro_batch_num=6, data=1, tensor=1)
+    assert [in_flight(p) for p in found] == [4, 3, 2, 1]
+    assert kept_B(found[1]) == kept_B(found[2]) > 0
+    assert stage_activation_peak_B(found[1]) - stage_activation_peak_B(found[2]) == kept_B(found[1])
+    few = programs(layers=(1, 1, 1), micro_batch_num=3, data=1, tensor=1)
+    assert [in_flight(p) for p in few] == [3, 2, 1]

@@ -27,7 +27,18 @@ def plan():
 def test_the_table(plan):
     title, head, *lines = considered_text(plan, 3).splitlines()
     assert title == "Ways to lay out the step, surveyed"
-    assert head.split() == "stages micro-batches mesh step ratio work recompute bubble once kept".split()
+    assert head.split() == [
+        "stages",
+        "micro-batches",
+        "mesh",
+        "step",
+        "ratio",
+        "work",
+        "recompute",
+        "bubble",
+        "once",
+        "kept",
+    ]
     assert "1.00 s" in lines[0] and "3.00 GiB" in lines[0]
     assert lines[1].endswith("takes 1.50 s or more")
     assert lines[2].endswith("does not fit")

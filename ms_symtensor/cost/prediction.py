@@ -22,7 +22,7 @@ class Predictions:
     """One entry per configuration, in the order given.
 
     `peak_memory_B`: of the fullest stage; `stage_memory_B`: of every stage; `first_step_memory_B`: as that, in the first step
-    under PyTorch. `fits`: whether that is within what the
+    under PyTorch. `fits`: whether what the allocator reserves is within what the
     framework can use. `model_FLOPs`: floating-point operations of a step, recomputation and dropped work not counted
     (6 per parameter and token, 12 per layer, hidden width and token of the sequence; arXiv 2204.02311, appendix B).
     """
@@ -55,7 +55,7 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
         peak,
         total,
         memory.first_step_B,
-        peak <= cluster.device.hbm_usable_B,
+        memory.reserved_B.max(axis=1) <= cluster.device.hbm_usable_B,
         flops,
         mfu,
         seconds,

@@ -92,6 +92,11 @@ class Shapes:
         return self.column(lambda c: -(-c.model.vocab_size // (128 * c.model_parallel)) * 128)
 
     @cached_property
+    def loss_vocabulary(self) -> Array:
+        """Entries of a token's logits that the loss reads on one device."""
+        return np.where(self.where(lambda c: c.gathered_logits) > 0, self.vocabulary * self.tp, self.vocabulary)
+
+    @cached_property
     def heads(self) -> Array:
         return self.column(lambda c: c.model.num_heads / c.model_parallel)
 

@@ -15,6 +15,11 @@ from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
 from ms_symtensor.cost.timeline import optimizer_shards, recomputed_share
 
+FRAGMENTS = 0.2
+"""empirical: PyTorch's caching allocator loses so much of what micro-batches keep between their tensors of many sizes;
+MindSpore plans the memory of a whole graph and loses nothing.
+"""
+
 GATHERED = 5
 """empirical: tensors of all tokens and the whole hidden width that live at once while a block is computed backward."""
 
@@ -29,10 +34,16 @@ class StageBytes:
     optimizer_states_B: Array
     activations_B: Array
     moments_B: Array
+    fragments_B: Array
+
+    @property
+    def reserved_B(self) -> Array:
+        """The peak of what the allocator takes from the device."""
+        return self.total_B + self.fragments_B
 
     @property
     def total_B(self) -> Array:
-        """The peak of a step."""
+        """The peak of what a step uses."""
         return self.resting_B + self.activations_B + self.moments_B
 
     @property
@@ -72,13 +83,15 @@ def stage_bytes(network: Network) -> StageBytes:
     # nanotron adds the gradients of a micro-batch, in the weights' element type, to those of the step.
     beside_B = s.where(lambda c: c.framework == "nanotron")[:, None] * weight_B
     gradients = np.where(gradients_cut, rest, whole) * (gradient_B + beside_B)
+    of_blocks, of_loss = _activations_B(network)
     return StageBytes(
         parameters,
         gradients,
         rest * master_B,
         rest * states_B,
-        _activations_B(network),
+        of_blocks + of_loss,
         _moments_B(network),
+        np.where(mindspore > 0, 0.0, FRAGMENTS * of_blocks),
     )
 
 
@@ -92,7 +105,8 @@ def in_flight(network: Network) -> Array:
     return np.where(network.exists > 0, np.minimum(m, np.where(chunks > 1, interleaved, plain)), 0.0)
 
 
-def _activations_B(network: Network) -> Array:
+def _activations_B(network: Network) -> tuple[Array, Array]:
+    """What micro-batches in flight keep, and what only one of them does."""
     s = network.shapes
     flight = in_flight(network)
     whole, parts = recomputed_share(network)
@@ -112,8 +126,7 @@ def _activations_B(network: Network) -> Array:
     again = (whole > 0) * np.max([b.kept_B + nothing for b in blocks[: 1 + bool(network.counts[2].any())]], axis=0)[
         :, None
     ]
-    total: Array = flight * (of_blocks + ends) + loss + again * network.exists
-    return total
+    return flight * (of_blocks + ends), loss + again * network.exists
 
 
 def _moments_B(network: Network) -> Array:
@@ -121,7 +134,9 @@ def _moments_B(network: Network) -> Array:
     the tokens in full: gathered, their gradient, and partial sums before they are scattered.
     """
     s = network.shapes
-    logits = s.tokens * s.vocabulary * s.element_B
+    # PyTorch's own loss makes its gradient in float32 before it is cast.
+    gradient_B = s.element_B + 4 * s.where(lambda c: c.gathered_logits)
+    logits = s.tokens * s.loss_vocabulary * gradient_B
     whole = np.where(s.tp > 1, GATHERED * s.tokens * s.hidden * s.element_B, 0.0)
     found: Array = network.counts[3] * logits[:, None] + network.exists * whole[:, None]
     return found

@@ -40,16 +40,24 @@ def embedding(s: Shapes) -> Place:
 def head(s: Shapes) -> Place:
     """Last norm, product with the vocabulary, cross entropy in float32."""
     t, h, w = s.tokens, s.hidden, s.element_B
-    logits = t * s.vocabulary
+    logits = t * s.loss_vocabulary
+    gathers = s.where(lambda c: c.gathered_logits)
     made = gathered(product("head", t, s.vocabulary, h, w), "head", s.sequence_parallel, t * h * w)
-    # nanotron subtracts the maximum into one more copy (src/nanotron/parallel/tensor_parallel/functional.py).
-    copies = 1 + s.where(lambda c: c.framework == "nanotron")
+    # nanotron subtracts the maximum into one more copy (src/nanotron/parallel/tensor_parallel/functional.py); PyTorch's own
+    # loss, which gathered logits go to, keeps the logarithms of the probabilities beside them.
+    parts = gathers * (s.tp > 1) * 2  # the gathered parts beside their concatenation, forward and backward
+    copies = 1 + s.where(lambda c: c.framework == "nanotron" or c.gathered_logits)
     # Cast, maximum, shifted exponential, sum; the gradient is written over the exponential.
     loss = passes("cross entropy", logits, w + 5 * _FP32_B, 2 * _FP32_B + 2 * w, 7, 4)
-    sums = Transfer("sums of the loss", Collective.ALL_REDUCE, "tp", t * _FP32_B, 3.0)
+    sums = Transfer("sums of the loss", Collective.ALL_REDUCE, "tp", t * _FP32_B, 3.0 * (1 - gathers))
+    whole = Transfer("logits", Collective.ALL_GATHER, "tp", logits * w, gathers)
     return Place(
         "head",
-        (_norm(s), made.keeping(s.norm_tokens * h * w), loss.keeping(logits * (w + copies * _FP32_B)).sending((sums,))),
+        (
+            _norm(s),
+            made.keeping(s.norm_tokens * h * w),
+            loss.keeping(logits * (w * (1 + parts) + copies * _FP32_B)).sending((sums, whole)),
+        ),
     )
 
 
@@ -62,7 +70,8 @@ def _norm(s: Shapes) -> Operator:
     )  # fmt: skip
     # Its output, which the product behind it reads, and its input: that of the residual sum, or MindSpore's in float32.
     kept_B = np.where(s.mindspore > 0, _FP32_B, w)
-    return operator.keeping(elements * kept_B, elements * (w + np.where(fused, 0, _FP32_B)))
+    # Apart, its operators also keep the input and the normalised input in float32.
+    return operator.keeping(elements * kept_B, elements * (w + np.where(fused, 0, 2 * _FP32_B)))
 
 
 def _residual(s: Shapes) -> Operator:

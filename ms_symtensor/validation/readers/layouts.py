@@ -4,6 +4,7 @@ from ms_symtensor.cost.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
+    Bytes,
     Configuration,
     Transformer,
 )
@@ -61,6 +62,8 @@ def case(row: Row) -> Case:
         recomputation=RECOMPUTATION[row.text("recompute")],
         attention=KERNELS[kernel.removesuffix(RMS_KERNEL)],
         fused_norm=kernel.endswith(RMS_KERNEL),
+        bytes_per_parameter=Bytes(gradient=2),  # whole models of 13e9 parameters fit one device with ZeRO-1
+        gathered_logits=True,  # Aleph Alpha's trainer: all_concat before the loss
         overlap_gradients=False,
         overlap_weights=False,
     )

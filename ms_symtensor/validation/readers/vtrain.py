@@ -18,7 +18,6 @@ COLUMNS = (
 )  # fmt: skip
 VOCABULARY = 51200  # GPT-2's 50257, padded to a multiple of 128 x 8 as Megatron-LM does for 8 tensor-parallel ranks
 DEVICES_OF_A_SERVER = 8
-SOFTMAX_BATCH = 4  # rows of scores that a thread block of the fused softmax takes at once, for sequences above 128
 
 
 def case(row: Row) -> Case:
@@ -56,19 +55,9 @@ def case(row: Row) -> Case:
         micro_batch_size=row.count("micro_batch"),
         micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
         recomputation=NO_RECOMPUTATION if one_server else FULL_RECOMPUTATION,
-        attention=_attention(row.count("micro_batch"), heads, row.count("tp")),
+        attention=AttentionKernel.FUSED_SOFTMAX,
         precision="float16",
         overlap_gradients=False,
     )
     measured = Measurement(step_time_s=row.positive("step_ms") / 1e3, fits=True)
     return Case(row.line, row.text("group"), configuration, measured, "2-8 devices" if one_server else "64-512 devices")
-
-
-def _attention(micro_batch_size: int, heads: int, tensor_parallel: int) -> AttentionKernel:
-    """Megatron-LM's fused softmax where it is available: samples x heads of a rank must be a multiple of SOFTMAX_BATCH.
-
-    github.com/NVIDIA/Megatron-LM, megatron/model/fused_softmax.py, is_kernel_available, and get_batch_per_block of its
-    kernel. Elsewhere scale, mask and softmax are kernels of their own.
-    """
-    available = micro_batch_size * heads // tensor_parallel % SOFTMAX_BATCH == 0
-    return AttentionKernel.FUSED_SOFTMAX if available else AttentionKernel.PLAIN

@@ -68,9 +68,3 @@ def test_a_missing_column_is_named(read_rows) -> None:
     assert str(error.value) == (
         "data.csv: row 1 is not the header of a known form; the nearest is vtrain_a100, and column micro_batch is missing"
     )
-
-
-@pytest.mark.parametrize("micro_batch, kernel", [(1, AttentionKernel.PLAIN), (2, AttentionKernel.FUSED_SOFTMAX)])
-def test_the_fused_softmax_takes_four_heads_and_samples_at_once(read_rows, micro_batch, kernel) -> None:
-    (case,) = read_rows({**ROW, "dp": 1, "tp": 8, "pp": 1, "micro_batch": micro_batch, "global_batch": 8}).cases
-    assert case.configuration.attention is kernel  # 16 heads on 8 ranks

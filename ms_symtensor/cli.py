@@ -7,6 +7,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,6 +93,7 @@ def _prove(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.proof_report import proof_json, proof_text
     from ms_symtensor.strategy.file import load, load_graph
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that its processes end with it
     _require_positive("--time-limit", chosen.time_limit)
     if chosen.steps < 0:
         raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ms_symtensor.errors import ExecutionError
@@ -136,15 +136,26 @@ def _is_alive(pid_file: Path) -> bool:
 
 def _wait_until_gone(directory: Path) -> None:
     """The processes end with those that started them; this waits until the system has taken them away."""
-    files = list(directory.glob("*.pid"))
     for attempt in range(200):
-        left = [path for path in files if _is_alive(path)]
+        left = _processes_of(directory)
         if not left:
             return
-        if attempt == 100:
-            for path in left:
-                os.kill(int(path.read_text(encoding="ascii")), signal.SIGKILL)
+        if attempt >= 100:
+            for number in left:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
         time.sleep(_POLL_S / 2)
+
+
+def _processes_of(directory: Path) -> list[int]:
+    """The processes with `directory`, which is theirs alone, among their arguments."""
+    wanted = os.fsencode(directory)
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):  # it has ended meanwhile
+            if entry.name.isdigit() and wanted in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
 
 
 def _reason(text: str) -> str:

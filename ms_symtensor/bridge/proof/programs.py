@@ -11,6 +11,7 @@ from ms_symtensor.bridge.host import WORLD_GROUP, import_mindspore
 from ms_symtensor.bridge.mindir_values import ValueReader
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.float32 import to_float32
+from ms_symtensor.bridge.proof.ordering import order_collectives
 from ms_symtensor.bridge.proof.substitution import Group, Substituter
 from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import CompilerError
@@ -83,6 +84,7 @@ def _executable(compiled: CompiledModel, rank: int, substituter: Substituter) ->
         return Group(len(ranks), ranks.index(rank))
 
     substituter.substitute(model, group_of, rank)
+    order_collectives(model)
     values = ValueReader()
     prefix = f"{model.graph.name}:"
     inputs = tuple((proto.name.removeprefix(prefix), values.input_types(proto)[0]) for proto in model.graph.input)

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,7 +45,9 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.alternatives import priced
     from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
+    from ms_symtensor.report.pareto import pareto_json, pareto_text
     from ms_symtensor.report.plan_report import plan_json, plan_text
+    from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
     from ms_symtensor.search.request import Limits, Request
 
@@ -69,11 +72,15 @@ def _plan(chosen: argparse.Namespace) -> int:
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
         text = plan_text(found, graph, others)
+        data = plan_json(found)
         if chosen.top:
             text = f"{text}\n\n{considered_text(found, chosen.top)}"
+        if chosen.pareto:
+            plans = list(front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0]))
+            text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
         step("write")
         written = write_plan(found, graph, text, chosen.out)
-    _show(chosen, plan_json(found), f"{text}\n\nWritten to {chosen.out}: {', '.join(written)}")
+    _show(chosen, data, f"{text}\n\nWritten to {chosen.out}: {', '.join(written)}")
     return 0
 
 
@@ -250,6 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--fix", action="append", default=[], metavar="NAME=N", help=f"pin one of {', '.join(PINNED)}")
     plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
+    plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")
     plan.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the plan")
     _add_json(plan)
     plan.set_defaults(run=_plan)

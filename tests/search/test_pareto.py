@@ -1,0 +1,33 @@
+"""The front of time against memory: what each plan gives for the memory that it saves."""
+
+import itertools
+from dataclasses import replace
+
+from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.models import planned, resolve
+from ms_symtensor.search.pareto import SHRINK, front
+from ms_symtensor.search.request import Limits, Request
+from tests.search.test_best import A2, GIB
+
+MODEL = resolve("llama2_7b", 16, None, {"num_layers": 4})
+REQUEST = Request(A2, 8, 16, MODEL.seq_length, 58 * GIB, limits=Limits({}, {"pipeline_stages": 1}))
+
+
+def within(limit_B):
+    return planned(MODEL, replace(REQUEST, limit_B=limit_B))[0]
+
+
+def test_every_plan_is_smaller_and_slower_than_the_one_before():
+    plans = list(front(within(58 * GIB), within))
+    assert len(plans) > 2
+    for before, after in itertools.pairwise(plans):
+        assert after.prediction.peak_memory_B <= SHRINK * before.prediction.peak_memory_B
+        assert after.prediction.step_time_s >= before.prediction.step_time_s
+
+
+def test_it_ends_where_nothing_fits():
+    def nothing(limit_B):
+        raise InfeasibleError("nothing fits")
+
+    fastest = within(58 * GIB)
+    assert list(front(fastest, nothing)) == [fastest]

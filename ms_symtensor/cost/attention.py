@@ -84,8 +84,11 @@ def _plain(s: Shapes, times: Array) -> tuple[Operator, ...]:
     t, w = s.tokens, s.element_B
     scores = s.heads * t * s.sequence
     fused = s.fused_softmax
-    forward_B = np.where(fused > 0, 2 * w, 6 * w + 8) + s.dropout * (2 * w + 1)
-    backward_B = np.where(fused > 0, 3 * w, 5 * w + 12) + s.dropout * (2 * w + 1)
+    # Scale, mask and softmax apart read and write the scores once each; where Megatron's kernel cannot be used, its
+    # fallback does so in float32, with a cast before and behind.
+    fallback = s.where(lambda c: c.attention is AttentionKernel.FUSED_SOFTMAX) * (1 - fused)
+    forward_B = np.where(fused > 0, 2 * w, 6 * w + 12 * fallback) + s.dropout * (2 * w + 1)
+    backward_B = np.where(fused > 0, 3 * w, 7 * w + 14 * fallback) + s.dropout * (2 * w + 1)
     kept_B = np.where(fused > 0, w, w + 4) + s.dropout * (w + 1)
 
     def batched(name: str, n: Array, k: Array) -> Operator:

@@ -62,10 +62,10 @@ def head(s: Shapes) -> Place:
 
 
 def _norm(s: Shapes) -> Operator:
-    """One kernel where it is fused; otherwise a chain in float32."""
+    """One kernel where it is fused; otherwise a cast, square, mean, product, cast and weight, and their gradients."""
     w, elements, fused = s.element_B, s.norm_tokens * s.hidden, s.fused_norm > 0
     operator = passes(
-        "norm", elements, np.where(fused, 2 * w, 2 * w + 16), np.where(fused, 3 * w, 3 * w + 28),
+        "norm", elements, np.where(fused, 2 * w, 4 * w + 28), np.where(fused, 3 * w, 6 * w + 56),
         np.where(fused, 1, 6), np.where(fused, 2, 10), Part.NORM,
     )  # fmt: skip
     # Its output, which the product behind it reads, and its input: that of the residual sum, or MindSpore's in float32.

@@ -26,6 +26,8 @@ class Device:
     l2_B                  level-2 cache
     op_overhead_s         fixed cost of one operator, whatever its size
     host_overhead_s       time of the host to launch one operator where the framework works eagerly; runs beside the device
+    rank_skew_s           by how much every rank of a tensor group delays its collectives where an eager framework's pipeline
+                          crosses nodes
     reduce_s_per_B        time to add one received byte to a local one in a collective; 0 where the copy engine adds
     """
 
@@ -44,6 +46,7 @@ class Device:
     l2_B: float
     op_overhead_s: float
     host_overhead_s: float
+    rank_skew_s: float
     reduce_s_per_B: float
 
     @cached_property

@@ -19,6 +19,7 @@ _FRACTIONS = ("cube_efficiency", "attention_efficiency", "hbm_efficiency", "effi
 _MAY_BE_ZERO = (
     "op_overhead_s",
     "host_overhead_s",
+    "rank_skew_s",
     "wave_elements",
     "pipeline_depth",
     "latency_s",

@@ -66,6 +66,13 @@ class Groups:
             alone[rows] = axes[0][0] == 1
         return np.where(alone > 0, 0.0, np.broadcast_to(np.asarray(transfer.times, dtype=float), alone.shape))
 
+    def crosses_nodes(self, cluster: Cluster, group: str) -> Array:
+        """1 where the ranks of `group` use the outermost level of the cluster."""
+        found = np.zeros(len(self.of))
+        for axes, rows in self._axes[group].items():
+            found[rows] = lattice_sizes(cluster, axes)[-1] > 1
+        return found
+
     def transfer_s(self, cluster: Cluster, transfer: Transfer) -> Array:
         """Seconds of `transfer`, as often as it happens."""
         times: Array = np.broadcast_to(np.asarray(transfer.times, dtype=float), (len(self.of),))

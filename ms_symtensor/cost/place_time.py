@@ -3,8 +3,9 @@
 The device works kernel after kernel; an eager host launches them and the collectives beside it. The host runs ahead of the
 device only in part, so that neither hides all of the other:
 
-    T = (T_device³ + T_host³)^⅓,   T_device = Σ kernels + Σ collectives,   T_host = launches · t_host
+    T = (T_device³ + T_host³)^⅓,   T_device = Σ kernels + Σ collectives,   T_host = launches · t_host + Σ delays
 
+where a collective of p tensor ranks is delayed by p · rank_skew_s if the pipeline crosses nodes.
 (the power is empirical; 1 is a sum, without bound it is the maximum, as if each queue had no end).
 """
 
@@ -59,7 +60,11 @@ def _pass(
     device = _device_s(works, rows, cluster) + sent
     launches = sum((w.kernels * w.times * np.ones(rows) for w in works), np.zeros(rows))
     launches = launches + sum((groups.happens(t) for t in transfers), np.zeros(rows))
-    host = shapes.eager * launches * cluster.device.host_overhead_s
+    host = launches * cluster.device.host_overhead_s
+    if cluster.device.rank_skew_s:
+        waits = sum((groups.happens(t) for t in transfers if t.group == "tp"), np.zeros(rows))
+        host = host + groups.crosses_nodes(cluster, "pp") * waits * shapes.tp * cluster.device.rank_skew_s
+    host = shapes.eager * host
     return Seconds((device**HOST_POWER + host**HOST_POWER) ** (1 / HOST_POWER), sent)
 
 

@@ -13,7 +13,7 @@ from ms_symtensor.cost.groups import Groups
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.place_time import place_seconds
 from ms_symtensor.cost.shapes import Array, shapes_of
-from ms_symtensor.cost.timeline import StepSeconds, step_seconds
+from ms_symtensor.cost.timeline import StepSeconds, step_seconds, with_retries
 from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
 
 
@@ -47,6 +47,8 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
     memory = _memory(configurations)
     total = memory.total_B
     peak = total.max(axis=1)
+    reserved = memory.reserved_B.max(axis=1)
+    seconds = with_retries(seconds, network.shapes.eager * network.shapes.micro_batches, reserved, cluster)
     flops = np.array([model_flops(c) for c in configurations])
     devices = network.shapes.column(lambda c: c.device_num)
     mfu = flops / (seconds.step_time_s * devices * cluster.device.cube_peak_FLOPs)
@@ -55,7 +57,7 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
         peak,
         total,
         memory.first_step_B,
-        memory.reserved_B.max(axis=1) <= cluster.device.hbm_usable_B,
+        reserved <= cluster.device.hbm_usable_B,
         flops,
         mfu,
         seconds,

@@ -13,7 +13,7 @@ Sums that run under the backward pass of the last micro-batch are hidden up to i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,22 @@ from ms_symtensor.program.settings import OptimizerLevel
 
 OVERLAP_SLOWDOWN = 0.3
 """empirical: a hidden collective slows the computation above it by so much of its own time (it takes cores and bandwidth)."""
+
+
+RETRY_S = 0.5
+RETRY_EXCESS = 0.05
+"""empirical: to free and to allocate the cache of a whole device again takes a fraction of a second; if so much more is wanted
+than there is, every micro-batch does it.
+"""
+
+BUCKET_B = 25 * 2**20
+"""torch.nn.parallel.DistributedDataParallel, bucket_cap_mb."""
+
+MEGATRON_BUCKET_B = 40e6 * 4
+"""Megatron-LM, distributed_data_parallel_config.py: bucket_size of at least 40e6 parameters, in float32."""
+
+TENSORS_OF_A_BLOCK = 6
+"""Fused query, key and value, output, gate and up, down, two norms."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,13 @@ def step_seconds(network: Network, places: Sequence[PlaceSeconds], groups: Group
         gradients[rows, last],
         optimizer[rows, last],
     )
+
+
+def with_retries(seconds: StepSeconds, micro_batches: Array, reserved_B: Array, cluster: Cluster) -> StepSeconds:
+    """`seconds` where PyTorch's allocator finds no room: it then gives its cache back and asks again in every micro-batch."""
+    excess = np.clip(reserved_B / cluster.device.hbm_capacity_B - 1, 0.0, RETRY_EXCESS) / RETRY_EXCESS
+    retries = micro_batches * excess * RETRY_S
+    return replace(seconds, step_time_s=seconds.step_time_s + retries, compute_s=seconds.compute_s + retries)
 
 
 def recomputed_share(network: Network) -> tuple[Array, Array]:
@@ -137,13 +160,17 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
     shared = network.on_stages(tuple(e.shared for e in network.elements))
     experts = network.on_stages(tuple(e.of_experts for e in network.elements))
     summed, gathered = np.zeros((2, *shared.shape))
+    messages, expert_messages = _messages(network, shared * gradient_B[:, None]), np.ones(shared.shape)
     for stage in range(network.stages):
-        for elements, group in ((shared[:, stage], "dp"), (experts[:, stage], "expert_dp")):
-            size_B = elements * gradient_B
-            whole = groups.seconds(cluster, Collective.ALL_REDUCE, group, size_B)
-            scattered = groups.seconds(cluster, Collective.REDUCE_SCATTER, group, size_B)
+        for elements, group, parts in (
+            (shared[:, stage], "dp", messages[:, stage]),
+            (experts[:, stage], "expert_dp", expert_messages[:, stage]),
+        ):
+            size_B = elements * gradient_B / parts
+            whole = parts * groups.seconds(cluster, Collective.ALL_REDUCE, group, size_B)
+            scattered = parts * groups.seconds(cluster, Collective.REDUCE_SCATTER, group, size_B)
             summed[:, stage] += np.where(elements > 0, np.where(sharded > 0, scattered, whole), 0.0)
-            gather = groups.seconds(cluster, Collective.ALL_GATHER, group, elements * weight_B)
+            gather = parts * groups.seconds(cluster, Collective.ALL_GATHER, group, elements * weight_B / parts)
             gathered[:, stage] += np.where(elements > 0, sharded * gather, 0.0)
     hides_sums = s.where(lambda c: c.overlap_gradients)[:, None]
     hides_gathers = s.where(lambda c: c.overlap_weights)[:, None]
@@ -152,6 +179,22 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
     exposed = _exposed(summed, hides_sums * window) + _exposed(gathered, hides_gathers * window / 2)
     exposed[:, 0] += table
     return exposed
+
+
+def _messages(network: Network, size_B: Array) -> Array:
+    """In how many collectives the gradients of a stage are summed: [configurations, stages].
+
+    nanotron's ZeRO takes one tensor after the other (src/nanotron/optim/zero.py), others buckets: PyTorch's of 25 MB,
+    Megatron's of 40e6 parameters if they overlap with the backward pass, otherwise all in one.
+    """
+    s = network.shapes
+    tensors = TENSORS_OF_A_BLOCK * network.counts[1:3].sum(axis=0) + 1
+    nanotron = s.where(lambda c: c.framework in ("nanotron", "fsdp"))[:, None] > 0
+    sharded = s.where(lambda c: c.optimizer_level is not OptimizerLevel.NONE)[:, None] > 0
+    overlaps = s.where(lambda c: c.overlap_gradients and c.framework == "megatron")[:, None] > 0
+    buckets = np.where(nanotron, size_B / BUCKET_B, np.where(overlaps, size_B / MEGATRON_BUCKET_B, 1.0))
+    found: Array = np.maximum(1.0, np.where(nanotron & sharded, tensors, np.ceil(buckets)))
+    return found
 
 
 def _exposed(needed: Array, window: Array) -> Array:

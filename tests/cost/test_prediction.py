@@ -53,7 +53,7 @@ def test_a_row_does_not_depend_on_the_others():
 
 def test_recomputation_costs_time_and_spares_memory():
     found = predict([one(), one(recomputation=FULL_RECOMPUTATION)], A100)
-    assert 1.2 < found.step_time_s[1] / found.step_time_s[0] < 1.35
+    assert 1.15 < found.step_time_s[1] / found.step_time_s[0] < 1.35
     assert found.peak_memory_B[1] < found.peak_memory_B[0]
     assert found.seconds.recompute_s[0] == 0
 

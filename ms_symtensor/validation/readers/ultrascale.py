@@ -89,6 +89,8 @@ def case(row: Row) -> Case:
         head_stage=head_stage,
         optimizer_level=OptimizerLevel(int(zero)),
         framework="nanotron",
+        overlap_gradients=zero == "0",  # ZeRO scatters and gathers behind the backward pass: src/nanotron/optim/zero.py
+        overlap_weights=False,
     )
     measured = Measurement(
         step_time_s=configuration.tokens / (row.positive("tok_s_gpu") * configuration.device_num) if timed else None,

@@ -73,8 +73,8 @@ class Estimate:
 class Outcome:
     """All that was learnt: feasible estimates by rising step time, and a bound on every step.
 
-    `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages; `bounds_s`
-    has the bound of every shape.
+    `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages; `rows` are
+    all choices of layouts that were priced, by rising bounds.
     """
 
     estimates: tuple[Estimate, ...]
@@ -83,7 +83,15 @@ class Outcome:
     shapes: int
     tried: int
     infeasible: tuple[Shape, ...]
-    bounds_s: Mapping[Shape, float]
+    rows: tuple["Row", ...]
+
+    @property
+    def bounds_s(self) -> dict[Shape, float]:
+        """The bound of every shape."""
+        found: dict[Shape, float] = {}
+        for row in self.rows:
+            found.setdefault(row.shape, row.bound_s)
+        return found
 
 
 def survey(
@@ -134,10 +142,7 @@ def _chosen(
             found[row.shape] = one
     best = tuple(sorted(found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
     bound = min((row.bound_s for row in rows if row.shape not in refused or row.shape in found), default=math.inf)
-    bounds: dict[Shape, float] = {}
-    for row in rows:
-        bounds.setdefault(row.shape, row.bound_s)
-    return Outcome(best, bound, 0, len(space), tried, tuple(s for s in refused if s not in found), bounds)
+    return Outcome(best, bound, 0, len(space), tried, tuple(s for s in refused if s not in found), tuple(rows))
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:

@@ -2,22 +2,26 @@
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.forward import meanings
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.depth import Judged, at_depth, judged
-from ms_symtensor.search.folding import fold
+from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.network import Network
-from ms_symtensor.search.outer import Outcome, Row
+from ms_symtensor.search.outer import Outcome
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.shapes import Shape, shapes
 from ms_symtensor.search.stage_layers import Stage
-from ms_symtensor.search.whole import Whole, strategies_of, whole_plan
+from ms_symtensor.search.whole import Whole, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
+from ms_symtensor.tensor.graph import Graph
 
 METHOD = (
     "exact variable elimination for all shapes of stages, micro-batches and meshes at once, stages divided by bisection,"
@@ -78,16 +82,17 @@ def _considered(outcome: Outcome) -> tuple[Considered, ...]:
 
 def _plan(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:
     """The plan that `found` describes."""
-    estimate, row = found.estimate, found.row
-    shape, strategies = estimate.shape, strategies_of(row)
-    graph = network.graph_at(shape.batch)
-    settings = replace(row.problem.settings, device_num=math.prod(shape.mesh), optimizer_level=estimate.level)
-    whole = judged(_shorts(network, row), strategies, settings, request.cluster, request.rules)
+    estimate = found.estimate
+    shape, settings = estimate.shape, found.settings
+    graph, short = network.graph_at(shape.batch), network.short(shape.batch)
+    whole = judged(
+        _shorts(short, network.depths, request.rules), found.strategies, settings, request.cluster, request.rules
+    )
     recomputed = _recomputed(block_names(graph), estimate.stages)
     stages, pipeline = pipeline_stages(
         graph,
         [stage.blocks for stage in estimate.stages],
-        [at_depth(graph, row.problem.graph, strategies)] * shape.stages,
+        [at_depth(graph, short, found.strategies)] * shape.stages,
         replace(settings, recompute=dict.fromkeys(recomputed, Recompute())),
         shape.micro_batch_num,
     )
@@ -115,12 +120,12 @@ def _plan(network: Network, request: Request, found: Whole, searched: Pipelined)
     )
 
 
-def _shorts(network: Network, row: Row) -> ShortGraphs:
-    """The short network of `row`, standing for all blocks; further ones need no names."""
-    of = row.problem
-    kinds = zip(of.places.kinds, network.depths[1:-1], strict=True)
+def _shorts(short: Graph, depths: tuple[int, ...], rules: Mapping[str, Rule] | None) -> ShortGraphs:
+    """The `short` network, standing for one of `depths`; further blocks need no names."""
+    folded = fold(short)
+    kinds = zip(kinds_of_blocks(short, folded), depths[1:-1], strict=True)
     names = tuple((*names, *[""] * (depth - len(names))) for names, depth in kinds)
-    return short_graphs(of.graph, fold(of.graph), of.known.meanings, names)
+    return short_graphs(short, folded, meanings(short, rules), names)
 
 
 def _recomputed(blocks: tuple[str, ...], stages: tuple[Stage, ...]) -> list[str]:

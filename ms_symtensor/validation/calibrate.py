@@ -22,7 +22,8 @@ from ms_symtensor.validation.dataset import Case
 from ms_symtensor.validation.evaluate import Numbers, Outcome, Predictor, outcome
 from ms_symtensor.validation.metrics import mape
 
-NOISE = 0.1  # empirical: the relative error that formulas of this kind keep, however their constants are chosen
+NOISE = 0.05  # empirical: the relative error that formulas of this kind keep, however their constants are chosen
+ENOUGH = 1e-3  # relative change of the sum, or of the constants, at which the solver stops: far below what the rows know
 EDGE = 1e-6  # a constant may start at an end of its range, where the solver wants room
 
 
@@ -68,7 +69,7 @@ def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
         return np.concatenate([_soft(error), x])
 
     bounds = (lowest - EDGE, highest + EDGE)
-    found = least_squares(residuals, np.zeros(len(constants)), bounds=bounds, diff_step=1e-4, max_nfev=40)
+    found = least_squares(residuals, np.zeros(len(constants)), bounds=bounds, diff_step=1e-4, ftol=ENOUGH, xtol=ENOUGH)
     fitted = values(found.x)
     before, after = mape(times(np.zeros(len(constants))), measured), mape(times(found.x), measured)
     return Fit(

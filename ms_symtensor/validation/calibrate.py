@@ -23,7 +23,9 @@ from ms_symtensor.validation.evaluate import Numbers, Outcome, Predictor, outcom
 from ms_symtensor.validation.metrics import mape
 
 NOISE = 0.05  # empirical: the relative error that formulas of this kind keep, however their constants are chosen
-ENOUGH = 1e-3  # relative change of the sum, or of the constants, at which the solver stops: far below what the rows know
+ENOUGH = (
+    1e-3  # relative change of the sum, or of the constants, at which the solver stops: far below what the rows know
+)
 EDGE = 1e-6  # a constant may start at an end of its range, where the solver wants room
 
 

@@ -49,7 +49,7 @@ def case(row: Row) -> Case:
 def _megatron(row: Row) -> Configuration:
     zero = row.text("zero")
     options = megatron.options_of(row.text("recompute"), row.text("other"))
-    megatron.must_be_usable(options)
+    megatron.must_be_usable(options, packed="pack" in row.text("model"))
     _must_be_complete(row)
     if zero == "ZeRO-3":
         raise UnusableRowError("ZeRO-3 under DeepSpeed")

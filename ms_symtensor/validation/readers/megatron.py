@@ -38,13 +38,18 @@ def options_of(*texts: str) -> Options:
     return found
 
 
-def must_be_usable(options: Options) -> None:
-    """UnusableRowError, with the reason, for options that the cost model has no terms for."""
+def must_be_usable(options: Options, packed: bool = False) -> None:
+    """UnusableRowError, with the reason, for options that the cost model has no terms for.
+
+    `packed`: samples are known to fill their sequences.
+    """
     for name, reason in UNUSABLE.items():
         if name in options:
             raise UnusableRowError(reason)
     if options.get("stage") in STAGES:
         raise UnusableRowError(STAGES[options["stage"]])
+    if options.get("stage") == "sft" and not packed:
+        raise UnusableRowError("stage=sft: samples of unknown length, unless packed")
 
 
 def recomputation(options: Options, interleave: int = 1) -> Recomputation:

@@ -21,7 +21,7 @@ def case(row: Row) -> Case:
     if row.text("check") not in ("", "ok"):
         raise UnusableRowError(row.text("check"))
     options = megatron.options_of(row.text("recompute"), row.text("zero"), row.text("features"))
-    megatron.must_be_usable(options)
+    megatron.must_be_usable(options, packed="pack" in row.text("name"))
     model = transformer_of(row, row.text("name"), "kv", megatron.imbalance(options))
     devices_must_agree(row, "cp")
     interleave = row.optional_count("vpp") or 1

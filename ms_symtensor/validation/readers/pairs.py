@@ -33,7 +33,7 @@ def pair(row: Row) -> Pair:
     """Words such as `DP4 PP2 dist-opt, no recompute, gbs256`.
 
     What only one side (or the comment) says of the batch holds for both; where nobody says anything, both take the same
-    batch, of MICRO_BATCHES_OF_A_STAGE or more.
+    batch, of MICRO_BATCHES_OF_A_STAGE or more. MindFormers has one micro-batch in a step where there is no pipeline.
     """
     if row.text("unit") not in UNITS:
         raise UnusableRowError(f"unknown unit {row.text('unit')!r}")
@@ -45,9 +45,10 @@ def pair(row: Row) -> Pair:
     counts = re.findall(r"\d+", row.text("n_devices"))
     model, seq_length = published_model(row.text("model")), row.optional_count("seq_len") or SEQ_LENGTH
     mindspore = row.text("source").startswith(("MS|", "MindFormers"))
-    first, second = (_spread(words, int(counts[0]) if counts else None, row.text("comment")) for words in sides)
+    devices = int(counts[0]) if counts else None
+    first, second = (_spread(words, devices, row.text("comment"), mindspore) for words in sides)
     batch = first.batch or second.batch
-    if batch is None and not (first.micro_batch_num or second.micro_batch_num):
+    if batch is None and not (first.micro_batch_num and second.micro_batch_num):
         batch = MICRO_BATCHES_OF_A_STAGE * max(s.data * s.micro_batch_size * s.stages for s in (first, second))
     better, worse = (
         _configuration(words, spread, model, seq_length, spread.batch or batch, mindspore)
@@ -69,7 +70,7 @@ class _Spread:
     batch: int | None
 
 
-def _spread(words: str, device_num: int | None, comment: str) -> _Spread:
+def _spread(words: str, device_num: int | None, comment: str, mindspore: bool) -> _Spread:
     tensor, context, stages = (_degree(words, name) or 1 for name in ("TP", "CP", "PP"))
     devices = _number(words, r"\b(\d+)p\b") or device_num
     inner = tensor * context * stages
@@ -80,7 +81,7 @@ def _spread(words: str, device_num: int | None, comment: str) -> _Spread:
         context,
         stages,
         _number(words, r"\bmbs ?(\d+)") or _number(comment, r"\bmbs ?(\d+)") or 1,
-        _number(words, r"\bmb(\d+)"),
+        _number(words, r"\bmb(\d+)") or (1 if mindspore and stages == 1 else None),
         _number(words, r"\bgbs ?(\d+)") or _number(comment, r"\bgbs ?(\d+)"),
     )
 

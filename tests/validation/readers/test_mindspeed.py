@@ -55,10 +55,13 @@ def test_reasons(read_rows) -> None:
         {"hidden": ""},
         {"features": "lora-target-modules=linear_qkv"},
         {"features": "num-layer-list=8,8,8,9"},
+        {"features": "stage=sft prompt-type=llama2"},
+        {"features": "stage=sft prompt-type=llama2", "name": "llama2_pack"},
     )
     assert found.reasons() == {
         "(8, 8, 8, 9) does not put 32 blocks on 4 stages": 1,
         "LoRA: most weights are frozen": 1,
         "n_devices not parsed": 1,
+        "stage=sft: samples of unknown length, unless packed": 1,
         "the model's dimensions are not given": 1,
     }

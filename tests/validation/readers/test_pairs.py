@@ -102,3 +102,15 @@ def test_names(name, layers, hidden) -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(UnusableRowError, match="the dimensions of Nobody are not known"):
         published_model("Nobody")
+
+
+def test_mindformers_takes_one_micro_batch_where_there_is_no_pipeline(read_rows) -> None:
+    words = {
+        "better_config": "DP8 PP2 (16p) full recompute",
+        "worse_config": "DP8 (8p) full recompute",
+        "n_devices": "8/16",
+    }
+    (pair,) = read_rows({**ROW, **words, "source": "MindFormers performance_optimization.md"}).pairs
+    assert (pair.better.device_num, pair.worse.device_num) == (16, 8)
+    assert pair.worse.micro_batch_num == 1 and pair.better.micro_batch_num == 16
+    assert pair.worse.framework == "mindspore"

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, lazy_inline, nn, ops
 
 from model_zoo.config import TransformerConfig
 from model_zoo.experts import MixtureOfExperts, empty_places
+from model_zoo.latent_attention import LatentAttention
 from model_zoo.layers import FeedForward, GatedFeedForward, Norm, SelfAttention, attention_mask, rotary_tables
 
 
@@ -31,7 +32,11 @@ class TransformerBlock(nn.Cell):
         self.has_experts = has_experts
         self.norm_first = config.causal
         self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
-        self.attention = SelfAttention(config, shared.rotary, shared.mask)
+        if config.latent_attention is not None:
+            assert shared.rotary is not None
+            self.attention = LatentAttention(config, shared.rotary, shared.mask)
+        else:
+            self.attention = SelfAttention(config, shared.rotary, shared.mask)
         if has_experts:
             assert shared.empty is not None
             self.feed_forward = MixtureOfExperts(config, shared.empty)
@@ -46,3 +51,11 @@ class TransformerBlock(nn.Cell):
             return self.add_feed_forward(x, self.feed_forward(self.feed_forward_norm(x)))
         x = self.attention_norm(self.add_attention(x, self.attention(x)))
         return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))
+
+
+def block_class(config: TransformerConfig) -> type[TransformerBlock]:
+    if not config.lazy_inline:
+        return TransformerBlock
+    # Blocks of a kind are alike, so they share one sub-graph: these attributes are its key.
+    shared = lazy_inline(attrs=["has_experts"])(TransformerBlock.__init__)
+    return type("TransformerBlock", (TransformerBlock,), {"__init__": shared})

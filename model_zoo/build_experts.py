@@ -1,6 +1,7 @@
 """The cells of `experts.py` as graphs."""
 
 from model_zoo.build_layers import Layers
+from model_zoo.config import Experts
 from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, TensorType
 
@@ -45,17 +46,56 @@ def _look_up(b: Layers, primitive: str, table: Value, index: Value) -> Value:
     return b.emit.op("Gather", primitive, (table, index, Constant(1), Constant(1)), result)[0]
 
 
-def _router(b: Layers, x: Value) -> tuple[Value, Value]:
+def _scores(b: Layers, x: Value) -> Value:
     c, experts = b.config, b.config.experts
     assert experts is not None
-    with b.emit.cell("router", "Router"):
+    with b.emit.cell("scores", "Scores"):
         weight = b.weight("weight", (experts.number, c.hidden_size), c.trains_base)
-        logits = b.matmul(b.cast("cast_in", x, "float32"), b.cast("cast_weight", weight, "float32"))
+        return b.matmul(b.cast("cast_in", x, "float32"), b.cast("cast_weight", weight, "float32"))
+
+
+def _top_k(b: Layers, primitive: str, x: Value, number: int) -> tuple[Value, Value]:
+    """The largest values along the last dim, and where they stand."""
+    shape = (*x.shape[:-1], number)
+    values, places = TensorType(shape, x.dtype), TensorType(shape, "int32")
+    found = b.emit.op("TopK", primitive, (x, Constant(number)), values, places, sorted=True)
+    return found[0], found[1]
+
+
+def _normalised(b: Layers, weights: Value) -> Value:
+    return b.binary("RealDiv", "div", weights, b.sum("sum_weights", weights, (-1,), True))
+
+
+def _router(b: Layers, x: Value) -> tuple[Value, Value]:
+    experts = b.config.experts
+    assert experts is not None
+    if experts.scoring == "sigmoid":
+        return _group_router(b, x, experts)
+    with b.emit.cell("router", "Router"):
+        logits = _scores(b, x)
         scores = b.emit.op("Softmax", "softmax", (logits, Constant((-1,))), logits.type)[0]
-        chosen = TensorType((x.shape[0], experts.per_token), "int32")
-        values = TensorType(chosen.shape, "float32")
-        weights, index = b.emit.op("TopK", "top_k", (scores, Constant(experts.per_token)), values, chosen, sorted=True)
-        return b.binary("RealDiv", "div", weights, b.sum("sum_weights", weights, (-1,), True)), index
+        weights, index = _top_k(b, "top_k", scores, experts.per_token)
+        return _normalised(b, weights), index
+
+
+def _group_router(b: Layers, x: Value, experts: Experts) -> tuple[Value, Value]:
+    tokens, groups = x.shape[0], experts.groups
+    scalar = b.table((), "float32")
+    with b.emit.cell("router", "GroupRouter"):
+        scores = b.unary("Sigmoid", "sigmoid", _scores(b, x))
+        correction = b.emit.parameter("correction", (experts.number,), b.config.param_dtype, trains=False)
+        choice = b.binary("Add", "add_correction", b.unary("StopGradient", "stop_gradient", scores), correction)
+        choice = b.reshape("split_groups", choice, (tokens, groups, experts.number // groups))
+        best = b.sum("sum_two", _top_k(b, "top_two", choice, 2)[0], (-1,), False)
+        found = _top_k(b, "top_groups", best, experts.groups_per_token)[1]
+        one_hot = TensorType((*found.shape, groups), "float32")
+        arguments = (found, Constant(groups), scalar, scalar, Constant(-1))
+        chosen = b.sum("sum_groups", b.emit.op("OneHot", "one_hot", arguments, one_hot)[0], (1,), False)
+        choice = b.binary("Mul", "mul_groups", choice, b.reshape("widen_groups", chosen, (tokens, groups, 1)))
+        index = _top_k(b, "top_k", b.reshape("merge_groups", choice, (tokens, experts.number)), experts.per_token)[1]
+        picked = TensorType(index.shape, "float32")
+        weights = b.emit.op("GatherD", "pick", (scores, Constant(1), index), picked)[0]
+        return b.binary("Mul", "mul_scale", _normalised(b, weights), scalar), index
 
 
 def _feed_forward(b: Layers, x: Value) -> Value:

@@ -4,7 +4,7 @@ import struct
 
 from model_zoo.config import TransformerConfig
 from model_zoo.emitter import Argument, Emitter, Value
-from ms_symtensor.tensor.graph import Attribute, Constant, TensorType
+from ms_symtensor.tensor.graph import Attribute, Constant, Source, TensorType
 
 _TYPE_ID = {"float16": 42, "float32": 43, "bfloat16": 45}  # MindSpore's numbers of element types, as Cast takes them
 
@@ -21,6 +21,7 @@ class Operators:
     def __init__(self, config: TransformerConfig) -> None:
         self.config = config
         self.emit = Emitter()
+        self._casts: dict[tuple[Source, str], Value] = {}
 
     def unary(self, op_type: str, primitive: str, x: Value, **attributes: Attribute) -> Value:
         return self.emit.op(op_type, primitive, (x,), x.type, **attributes)[0]
@@ -32,7 +33,10 @@ class Operators:
     def cast(self, primitive: str, x: Value, dtype: str) -> Value:
         if x.type.dtype == dtype:
             return x  # MindSpore drops a Cast that changes nothing
-        return self.emit.op("Cast", primitive, (x, Constant(_TYPE_ID[dtype])), TensorType(x.shape, dtype))[0]
+        if (x.source, dtype) not in self._casts:  # and merges equal ones
+            result = TensorType(x.shape, dtype)
+            self._casts[x.source, dtype] = self.emit.op("Cast", primitive, (x, Constant(_TYPE_ID[dtype])), result)[0]
+        return self._casts[x.source, dtype]
 
     def reshape(self, primitive: str, x: Value, shape: tuple[int, ...]) -> Value:
         return self.emit.op("Reshape", primitive, (x, Constant(shape)), TensorType(shape, x.dtype))[0]

@@ -5,6 +5,7 @@ same attributes. MindSpore is not needed.
 """
 
 from model_zoo.build_experts import mixture_of_experts
+from model_zoo.build_latent_attention import latent_attention
 from model_zoo.build_layers import Layers
 from model_zoo.config import TransformerConfig
 from model_zoo.emitter import Value
@@ -15,7 +16,7 @@ _PARAMETER_ORDER = (
     "router", "experts", "shared", "query_down", "key_value_down", "query", "query_rotary", "key", "value", "key_rotary",
     "query_norm", "key_value_norm", "key_norm", "output", "gate", "up", "down", "dense", "hidden_norm", "embedding_norm",
     "project", "block", "norm", "head", "second_token", "position_embedding", "type_embedding", "transform", "table",
-    "weight", "bias", "correction", "low_rank", "gamma", "beta",
+    "weight", "bias", "correction", "scores", "low_rank", "gamma", "beta",
 )  # fmt: skip
 
 
@@ -26,7 +27,7 @@ def build_graph(config: TransformerConfig) -> Graph:
 
 class _Network(Layers):
     def transformer_block(self, x: Value, has_experts: bool) -> Value:
-        attention = self.self_attention
+        attention = self.self_attention if self.config.latent_attention is None else self.latent_attention
         feed_forward = self.mixture_of_experts if has_experts else self.dense_feed_forward
         if self.config.causal:
             x = self.binary("Add", "add_attention", x, attention(self.norm("attention_norm", x)))
@@ -34,20 +35,26 @@ class _Network(Layers):
         x = self.norm("attention_norm", self.binary("Add", "add_attention", x, attention(x)))
         return self.norm("feed_forward_norm", self.binary("Add", "add_feed_forward", x, feed_forward(x)))
 
+    def latent_attention(self, x: Value) -> Value:
+        return latent_attention(self, x)
+
     def mixture_of_experts(self, x: Value) -> Value:
         return mixture_of_experts(self, x)
 
     def dense_feed_forward(self, x: Value) -> Value:
         return self.feed_forward("feed_forward", x, self.config.intermediate_size)
 
+    def look_up(self, table: Value, ids: Value) -> Value:
+        """The rows of `table` by `ids`."""
+        result = TensorType((*ids.shape, table.shape[1]), table.dtype)
+        # the axis, and how many leading dims of ids are batch dims
+        return self.emit.op("Gather", "gather", (table, ids, Constant(0), Constant(0)), result)[0]
+
     def embedding(self, attribute: str, ids: Value, rows: int) -> tuple[Value, Value]:
         """The rows of the table by `ids`, and the table."""
-        c = self.config
         with self.emit.cell(attribute, "Embedding"):
-            table = self.weight("table", (rows, c.hidden_size), c.trains_vocabulary)
-            result = TensorType((*ids.shape, c.hidden_size), table.dtype)
-            # the axis, and how many leading dims of ids are batch dims
-            return self.emit.op("Gather", "gather", (table, ids, Constant(0), Constant(0)), result)[0], table
+            table = self.weight("table", (rows, self.config.hidden_size), self.config.trains_vocabulary)
+            return self.look_up(table, ids), table
 
     def masked_token_transform(self, x: Value) -> Value:
         with self.emit.cell("transform", "MaskedTokenTransform"):
@@ -78,6 +85,26 @@ class _Network(Layers):
             token_num = self.sum("sum_mask", loss_mask, (0, 1), False)
             return self.binary("RealDiv", "div", self.sum("sum_loss", loss, (0, 1), False), token_num)
 
+    def loss_of(self, x: Value, table: Value, labels: Value, loss_mask: Value) -> Value:
+        tokens = x.shape[0]
+        logits = self.vocabulary_head(x, table)
+        labels = self.reshape("flatten_labels", labels, (tokens,))
+        return self.cross_entropy(logits, labels, self.reshape("flatten_mask", loss_mask, (tokens, 1)))
+
+    def second_token(self, hidden: Value, next_ids: Value, table: Value, output_table: Value) -> Value:
+        c = self.config
+        labels = self.emit.input("second_labels", next_ids.shape, "int32")
+        loss_mask = self.emit.input("second_loss_mask", next_ids.shape, "float32")
+        with self.emit.cell("second_token", "SecondToken"):
+            embedded = self.cast("cast_embedding", self.look_up(table, next_ids), c.compute_dtype)
+            embedded = self.reshape("flatten_embedding", embedded, hidden.shape)
+            parts = [self.norm("embedding_norm", embedded), self.norm("hidden_norm", hidden)]
+            x = self.linear("project", self.concat("concat", parts, -1), c.hidden_size, c.linear_bias)
+            with self.emit.cell("block", "TransformerBlock"):
+                x = self.transformer_block(x, c.experts is not None)
+            loss = self.loss_of(self.norm("norm", x), output_table, labels, loss_mask)
+            return self.binary("Mul", "mul_weight", loss, self.table((), "float32"))
+
     def transformer(self) -> Graph:
         c = self.config
         shape = (c.batch_size, c.seq_length)
@@ -99,10 +126,11 @@ class _Network(Layers):
         for layer in range(c.num_layers):
             with self.emit.cell("layers", "CellList"), self.emit.cell(str(layer), "TransformerBlock"):
                 x = self.transformer_block(x, c.has_experts(layer))
-        x = self.norm("norm", x) if c.causal else self.masked_token_transform(x)
+        normed = self.norm("norm", x) if c.causal else self.masked_token_transform(x)
+        output_table = word_table
         if not c.tied_embeddings:
-            word_table = self.weight("output_table", (c.vocab_size, c.hidden_size), c.trains_vocabulary)
-        logits = self.vocabulary_head(x, word_table)
-        labels = self.reshape("flatten_labels", labels, (tokens,))
-        loss = self.cross_entropy(logits, labels, self.reshape("flatten_mask", loss_mask, (tokens, 1)))
+            output_table = self.weight("output_table", (c.vocab_size, c.hidden_size), c.trains_vocabulary)
+        loss = self.loss_of(normed, output_table, labels, loss_mask)
+        if c.second_token_weight:
+            loss = self.binary("Add", "add_loss", loss, self.second_token(x, labels, word_table, output_table))
         return self.emit.graph(c.network, loss, _PARAMETER_ORDER)

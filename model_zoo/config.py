@@ -11,7 +11,9 @@ Activation = Literal["swiglu", "gelu"]
 Position = Literal["rotary", "learned"]
 Attention = Literal["flash", "self"]
 
-Network = Literal["RotaryDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
+Scoring = Literal["softmax", "sigmoid"]
+
+Network = Literal["RotaryDecoder", "SecondTokenDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
 
 COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
 DEFAULT_SEQ_LENGTH = 4096
@@ -31,12 +33,28 @@ class Experts:
     per_token: int
     intermediate_size: int
     shared_size: int = 0  # width of the expert that every token takes; 0: there is none
+    scoring: Scoring = "softmax"
+    groups: int = 1  # with sigmoid scores: a token's experts come from the best `groups_per_token` of so many groups
+    groups_per_token: int = 1
+    scale: float = 1.0  # what the weights of a token's experts sum to
     load_imbalance: float = 1.1  # MindFormers' default for its mixtures
 
     def places(self, tokens: int) -> int:
         """Places of one expert for `tokens` tokens, a multiple of the cube unit's 16 rows; the first stays empty."""
         wanted = math.ceil(self.load_imbalance * self.per_token * tokens / self.number)
         return -(-(min(wanted, tokens) + 1) // _CUBE_ROWS) * _CUBE_ROWS
+
+
+@dataclass(frozen=True)
+class LatentSizes:
+    """Multi-head latent attention: the widths that queries, and keys with values, are projected from, and of a head its rotated
+    part (of `head_dim`) and its value.
+    """
+
+    query_rank: int
+    key_value_rank: int
+    rotary_head_dim: int
+    value_head_dim: int
 
 
 @dataclass(frozen=True)
@@ -83,6 +101,8 @@ class TransformerConfig:
     head_dim: int = 0  # 0: hidden_size / num_heads
     lora: Lora | None = None
     experts: Experts | None = None
+    latent_attention: LatentSizes | None = None
+    second_token_weight: float = 0.0  # of the loss of the token after the next; 0: it is not predicted
     dense_layers: int = 0  # so many blocks before the first one with experts
     seq_length: int = DEFAULT_SEQ_LENGTH
     batch_size: int = 16
@@ -115,7 +135,14 @@ class TransformerConfig:
         """The class in `model_zoo.network` that builds it."""
         if not self.causal:
             return "MaskedEncoder"
-        return "RotaryDecoder" if self.position == "rotary" else "LearnedPositionDecoder"
+        if self.position == "learned":
+            return "LearnedPositionDecoder"
+        return "SecondTokenDecoder" if self.second_token_weight else "RotaryDecoder"
+
+    @property
+    def rotary_size(self) -> int:
+        """Dims of a head that are rotated by position."""
+        return self.head_dim if self.latent_attention is None else self.latent_attention.rotary_head_dim
 
     def has_experts(self, layer: int) -> bool:
         """Whether the feed-forward of block number `layer` is a mixture of experts."""

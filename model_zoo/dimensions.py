@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from model_zoo.config import Attention, Experts, Lora, TransformerConfig
+from model_zoo.config import Attention, Experts, LatentSizes, Lora, TransformerConfig
 from ms_symtensor.errors import InputError
 
 
@@ -88,6 +88,17 @@ _PUBLISHED = (
         "qwen3_30b_a3b", hidden_size=2048, num_layers=48, num_heads=32, n_kv_heads=4, head_dim=128,
         intermediate_size=6144, vocab_size=151936, max_position_embeddings=40960, rotary_base=1000000.0,
         norm_epsilon=1e-6, qk_norm=True, experts=Experts(number=128, per_token=8, intermediate_size=768),
+    ),
+    # https://huggingface.co/deepseek-ai/DeepSeek-V3 config.json; the weight of the second token: arXiv:2412.19437, 4.2
+    _llama(
+        "deepseek_v3", hidden_size=7168, num_layers=61, num_heads=128, n_kv_heads=128, head_dim=192,
+        intermediate_size=18432, vocab_size=129280, max_position_embeddings=163840, norm_epsilon=1e-6,
+        latent_attention=LatentSizes(query_rank=1536, key_value_rank=512, rotary_head_dim=64, value_head_dim=128),
+        experts=Experts(
+            number=256, per_token=8, intermediate_size=2048, shared_size=2048, scoring="sigmoid", groups=8,
+            groups_per_token=4, scale=2.5,
+        ),
+        dense_layers=3, second_token_weight=0.3,
     ),
     # https://huggingface.co/openai-community/gpt2-xl config.json
     TransformerConfig(

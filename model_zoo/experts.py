@@ -28,24 +28,74 @@ def empty_places(config: TransformerConfig) -> tuple[Tensor, Tensor] | None:
     return Tensor(token, dtype_of(config.compute_dtype)), Tensor(place)
 
 
-class Router(nn.Cell):
-    """x [tokens, hidden] -> weights float32 and experts int32, both [tokens, per_token]; weights sum to `scale`."""
+class Scores(nn.Cell):
+    """x [tokens, hidden] -> float32 scores of all experts [tokens, experts]."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         assert config.experts is not None
-        self.number, self.per_token = config.experts.number, config.experts.per_token
-        self.weight = weight((self.number, config.hidden_size), config, trains=config.trains_base)
+        self.weight = weight((config.experts.number, config.hidden_size), config, trains=config.trains_base)
         self.cast_in, self.cast_weight = ops.Cast(), ops.Cast()
         self.matmul = ops.MatMul(transpose_b=True)
-        self.top_k = ops.TopK()
-        self.softmax = ops.Softmax(axis=-1)
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.matmul(self.cast_in(x, ms.float32), self.cast_weight(self.weight, ms.float32))
+
+
+class Router(nn.Cell):
+    """x [tokens, hidden] -> weights float32 and experts int32, both [tokens, per_token]: those with the highest softmax of the
+    scores, which are then made to sum to one.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        assert config.experts is not None
+        self.per_token = config.experts.per_token
+        self.scores = Scores(config)
+        self.softmax, self.top_k = ops.Softmax(axis=-1), ops.TopK()
         self.sum_weights, self.div = ops.ReduceSum(keep_dims=True), ops.RealDiv()
 
     def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        scores = self.softmax(self.matmul(self.cast_in(x, ms.float32), self.cast_weight(self.weight, ms.float32)))
-        weights, experts = self.top_k(scores, self.per_token)
+        weights, experts = self.top_k(self.softmax(self.scores(x)), self.per_token)
         return self.div(weights, self.sum_weights(weights, -1)), experts
+
+
+class GroupRouter(nn.Cell):
+    """DeepSeek-V3's router, as `Router`: sigmoids of the scores, plus a correction that balances the load and is no parameter of
+    the loss, choose first the groups (by their two best experts), then the experts; the weights are without it.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        experts = config.experts
+        assert experts is not None
+        self.number, self.per_token = experts.number, experts.per_token
+        self.groups, self.groups_per_token = experts.groups, experts.groups_per_token
+        self.scores = Scores(config)
+        self.correction = weight((self.number,), config, "zeros")
+        self.correction.requires_grad = False
+        self.sigmoid, self.stop_gradient, self.add_correction = ops.Sigmoid(), ops.StopGradient(), ops.Add()
+        self.split_groups, self.top_two, self.sum_two = ops.Reshape(), ops.TopK(), ops.ReduceSum()
+        self.top_groups, self.one_hot = ops.TopK(), ops.OneHot()
+        self.one, self.zero = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
+        self.sum_groups, self.widen_groups = ops.ReduceSum(), ops.Reshape()
+        self.mul_groups, self.merge_groups = ops.Mul(), ops.Reshape()
+        self.top_k, self.pick = ops.TopK(), ops.GatherD()
+        self.sum_weights, self.div = ops.ReduceSum(keep_dims=True), ops.RealDiv()
+        self.scale, self.mul_scale = Tensor(experts.scale, ms.float32), ops.Mul()
+
+    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        tokens = x.shape[0]
+        scores = self.sigmoid(self.scores(x))
+        choice = self.add_correction(self.stop_gradient(scores), self.correction)
+        choice = self.split_groups(choice, (tokens, self.groups, self.number // self.groups))
+        best, _ = self.top_two(choice, 2)
+        _, groups = self.top_groups(self.sum_two(best, -1), self.groups_per_token)
+        chosen = self.sum_groups(self.one_hot(groups, self.groups, self.one, self.zero), 1)
+        choice = self.mul_groups(choice, self.widen_groups(chosen, (tokens, self.groups, 1)))
+        _, experts = self.top_k(self.merge_groups(choice, (tokens, self.number)), self.per_token)
+        weights = self.pick(scores, 1, experts)
+        return self.mul_scale(self.div(weights, self.sum_weights(weights, -1)), self.scale), experts
 
 
 class ExpertFeedForward(nn.Cell):
@@ -80,7 +130,7 @@ class MixtureOfExperts(nn.Cell):
         self.seq_length, self.hidden_size = config.seq_length, config.hidden_size
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.no_token, self.no_place = empty
-        self.router = Router(config)
+        self.router = Router(config) if config.experts.scoring == "softmax" else GroupRouter(config)
         self.experts = ExpertFeedForward(config)
         self.split_samples, self.split_choices, self.split_weights = ops.Reshape(), ops.Reshape(), ops.Reshape()
         self.route = TopKRouter()

@@ -103,11 +103,11 @@ class Norm(nn.Cell):
 
 
 def rotary_tables(config: TransformerConfig) -> tuple[Tensor, Tensor]:
-    """cos and sin of the rotary angles, each [seq_length, head_dim]; the first half of sin is negated.
+    """cos and sin of the rotary angles, each [seq_length, rotary_size]; the first half of sin is negated.
 
     With the sign in the table, x * cos + swap_halves(x) * sin is the rotation, one operator fewer for every use.
     """
-    half = config.head_dim // 2
+    half = config.rotary_size // 2
     frequency = config.rotary_base ** -(np.arange(half, dtype=np.float32) / half)
     angle = np.outer(np.arange(config.seq_length, dtype=np.float32), frequency)
     cos = np.concatenate([np.cos(angle), np.cos(angle)], axis=-1).astype(np.float32)
@@ -120,7 +120,7 @@ class RotaryEmbedding(nn.Cell):
 
     def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor]) -> None:
         super().__init__()
-        self.half, self.head_dim = config.head_dim // 2, config.head_dim
+        self.half, self.head_dim = config.rotary_size // 2, config.rotary_size
         self.cos, self.sin = tables
         self.lower_half, self.upper_half = ops.StridedSlice(), ops.StridedSlice()
         self.concat = ops.Concat(axis=-1)

@@ -3,13 +3,15 @@
 from typing import Any
 
 import mindspore as ms
-from mindspore import Parameter, Tensor, lazy_inline, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Zero
 from mindspore.nn.utils import no_init_parameters
 
-from model_zoo.block import TransformerBlock, constants
+from model_zoo.block import block_class, constants
 from model_zoo.config import TransformerConfig
+from model_zoo.head import CrossEntropy, VocabularyHead
 from model_zoo.layers import Linear, Norm, dtype_of, weight
+from model_zoo.second_token import SecondToken
 
 
 class Embedding(nn.Cell):
@@ -22,26 +24,6 @@ class Embedding(nn.Cell):
 
     def construct(self, ids: Tensor) -> Tensor:
         return self.gather(self.table, ids, 0)
-
-
-class VocabularyHead(nn.Cell):
-    """x [tokens, hidden] @ table [vocab, hidden] transposed (+ bias [vocab]) -> float32 logits [tokens, vocab]."""
-
-    def __init__(self, config: TransformerConfig, has_bias: bool) -> None:
-        super().__init__()
-        self.compute_dtype = dtype_of(config.compute_dtype)
-        self.has_bias = has_bias
-        self.cast_table, self.cast_logits = ops.Cast(), ops.Cast()
-        self.matmul = ops.MatMul(transpose_b=True)
-        if has_bias:
-            self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
-            self.add_bias = ops.Add()
-
-    def construct(self, x: Tensor, table: Tensor) -> Tensor:
-        logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
-        if self.has_bias:
-            logits = self.add_bias(logits, self.bias)
-        return logits
 
 
 class MaskedTokenTransform(nn.Cell):
@@ -57,43 +39,6 @@ class MaskedTokenTransform(nn.Cell):
         return self.norm(self.gelu(self.dense(x)))
 
 
-class CrossEntropy(nn.Cell):
-    """Mean over the tokens with loss_mask 1 of log(sum(exp(logits))) - logits[label].
-
-    logits float32 [tokens, vocab], labels int32 [tokens], loss_mask float32 [tokens, 1] -> float32 scalar. Written from
-    reductions over the vocabulary, so that the vocabulary can be cut.
-    """
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.vocab_size = config.vocab_size
-        self.one, self.zero = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
-        self.max, self.sub_max = ops.ReduceMax(keep_dims=True), ops.Sub()
-        self.exp, self.sum_exp, self.log = ops.Exp(), ops.ReduceSum(keep_dims=True), ops.Log()
-        self.one_hot, self.mul_one_hot = ops.OneHot(), ops.Mul()
-        self.sum_target = ops.ReduceSum(keep_dims=True)
-        self.sub_target, self.mul_mask = ops.Sub(), ops.Mul()
-        self.sum_loss, self.sum_mask, self.div = ops.ReduceSum(), ops.ReduceSum(), ops.RealDiv()
-        self.stop_gradient = ops.StopGradient()
-
-    def construct(self, logits: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
-        # The maximum only guards exp against overflow: the loss does not depend on it.
-        logits = self.sub_max(logits, self.stop_gradient(self.max(logits, -1)))
-        log_sum = self.log(self.sum_exp(self.exp(logits), -1))
-        one_hot = self.one_hot(labels, self.vocab_size, self.one, self.zero)
-        target = self.sum_target(self.mul_one_hot(logits, one_hot), -1)
-        loss = self.mul_mask(self.sub_target(log_sum, target), loss_mask)
-        return self.div(self.sum_loss(loss, (0, 1)), self.sum_mask(loss_mask, (0, 1)))
-
-
-def _block_class(config: TransformerConfig) -> type[TransformerBlock]:
-    if not config.lazy_inline:
-        return TransformerBlock
-    # Blocks of a kind are alike, so they share one sub-graph: these attributes are its key.
-    shared = lazy_inline(attrs=["has_experts"])(TransformerBlock.__init__)
-    return type("TransformerBlock", (TransformerBlock,), {"__init__": shared})
-
-
 class Transformer(nn.Cell):
     """What decoders and encoders have in common; the children differ in their inputs."""
 
@@ -103,8 +48,10 @@ class Transformer(nn.Cell):
         self.tied_embeddings = config.tied_embeddings
         self.word_embedding = Embedding(config, config.vocab_size)
         self.cast_embedding, self.flatten_embedding = ops.Cast(), ops.Reshape()
-        shared, block = constants(config), _block_class(config)
-        self.layers = nn.CellList([block(config, shared, config.has_experts(i)) for i in range(config.num_layers)])
+        self.shared, self.block = constants(config), block_class(config)
+        self.layers = nn.CellList(
+            [self.block(config, self.shared, config.has_experts(i)) for i in range(config.num_layers)]
+        )
         self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=not config.causal)
         if not config.tied_embeddings:
@@ -139,6 +86,27 @@ class RotaryDecoder(Transformer):
         return self.loss_of(self.norm(self.run_layers(x)), labels, loss_mask)
 
 
+class SecondTokenDecoder(Transformer):
+    """DeepSeek-V3: a rotary decoder that learns to predict the token after the next as well.
+
+    `labels` is the next token also where `loss_mask` is 0: its embedding is read. `second_labels` is the token after it.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        self.second_token = SecondToken(config, self.shared, self.block)
+        self.add_loss = ops.Add()
+
+    def construct(
+        self, input_ids: Tensor, labels: Tensor, loss_mask: Tensor, second_labels: Tensor, second_loss_mask: Tensor
+    ) -> Tensor:
+        x = self.run_layers(self.flat(self.word_embedding(input_ids)))
+        second = self.second_token(
+            x, labels, second_labels, second_loss_mask, self.word_embedding.table, self.output_table
+        )
+        return self.add_loss(self.loss_of(self.norm(x), labels, loss_mask), second)
+
+
 class LearnedPositionDecoder(Transformer):
     """GPT-2 and its kind: a learned vector for every position."""
 
@@ -171,7 +139,7 @@ class MaskedEncoder(Transformer):
 
 
 _NETWORKS: dict[str, type[Transformer]] = {
-    network.__name__: network for network in (RotaryDecoder, LearnedPositionDecoder, MaskedEncoder)
+    network.__name__: network for network in (RotaryDecoder, SecondTokenDecoder, LearnedPositionDecoder, MaskedEncoder)
 }
 
 
@@ -179,14 +147,16 @@ def build(config: TransformerConfig) -> tuple[nn.Cell, tuple[Tensor, ...]]:
     """The forward network with its scalar float32 loss, and its inputs; weights and inputs have shapes but no values.
 
     Inputs have the global batch: int32 input_ids (then position_ids where positions are learned, then token_type_ids
-    for BERT), int32 labels and float32 loss_mask, all [batch_size, seq_length]. The mask has 1 where a token counts.
+    for BERT), int32 labels and float32 loss_mask, the same two again for a second token; all [batch_size, seq_length]. A
+    mask has 1 where a token counts.
     """
     with no_init_parameters():
         cell = _NETWORKS[config.network](config)
     cell.set_train()
     ids_num = 1 + (config.position == "learned") + (config.type_vocab_size > 0)
     shape = (config.batch_size, config.seq_length)
-    dtypes = [ms.int32] * (ids_num + 1) + [ms.float32]
+    targets_num = 2 if config.second_token_weight else 1
+    dtypes = [ms.int32] * ids_num + [ms.int32, ms.float32] * targets_num
     return cell, tuple(Tensor(shape=shape, dtype=dtype, init=Zero()) for dtype in dtypes)
 
 

@@ -1,0 +1,56 @@
+"""From the final hidden state to the loss."""
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from model_zoo.config import TransformerConfig
+from model_zoo.layers import dtype_of, weight
+
+
+class VocabularyHead(nn.Cell):
+    """x [tokens, hidden] @ table [vocab, hidden] transposed (+ bias [vocab]) -> float32 logits [tokens, vocab]."""
+
+    def __init__(self, config: TransformerConfig, has_bias: bool) -> None:
+        super().__init__()
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.has_bias = has_bias
+        self.cast_table, self.cast_logits = ops.Cast(), ops.Cast()
+        self.matmul = ops.MatMul(transpose_b=True)
+        if has_bias:
+            self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
+            self.add_bias = ops.Add()
+
+    def construct(self, x: Tensor, table: Tensor) -> Tensor:
+        logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
+        if self.has_bias:
+            logits = self.add_bias(logits, self.bias)
+        return logits
+
+
+class CrossEntropy(nn.Cell):
+    """Mean over the tokens with loss_mask 1 of log(sum(exp(logits))) - logits[label].
+
+    logits float32 [tokens, vocab], labels int32 [tokens], loss_mask float32 [tokens, 1] -> float32 scalar. Written from
+    reductions over the vocabulary, so that the vocabulary can be cut.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.vocab_size = config.vocab_size
+        self.one, self.zero = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
+        self.max, self.sub_max = ops.ReduceMax(keep_dims=True), ops.Sub()
+        self.exp, self.sum_exp, self.log = ops.Exp(), ops.ReduceSum(keep_dims=True), ops.Log()
+        self.one_hot, self.mul_one_hot = ops.OneHot(), ops.Mul()
+        self.sum_target = ops.ReduceSum(keep_dims=True)
+        self.sub_target, self.mul_mask = ops.Sub(), ops.Mul()
+        self.sum_loss, self.sum_mask, self.div = ops.ReduceSum(), ops.ReduceSum(), ops.RealDiv()
+        self.stop_gradient = ops.StopGradient()
+
+    def construct(self, logits: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
+        # The maximum only guards exp against overflow: the loss does not depend on it.
+        logits = self.sub_max(logits, self.stop_gradient(self.max(logits, -1)))
+        log_sum = self.log(self.sum_exp(self.exp(logits), -1))
+        one_hot = self.one_hot(labels, self.vocab_size, self.one, self.zero)
+        target = self.sum_target(self.mul_one_hot(logits, one_hot), -1)
+        loss = self.mul_mask(self.sub_target(log_sum, target), loss_mask)
+        return self.div(self.sum_loss(loss, (0, 1)), self.sum_mask(loss_mask, (0, 1)))

@@ -1,0 +1,59 @@
+"""DeepSeek's multi-head latent attention: keys and values from one narrow vector per token (arXiv:2405.04434)."""
+
+from mindspore import Tensor, nn, ops
+
+from model_zoo.config import TransformerConfig
+from model_zoo.layers import CoreAttention, FlashAttention, Linear, Norm, RotaryEmbedding
+
+
+class LatentAttention(nn.Cell):
+    """[tokens, hidden] -> [tokens, hidden]. Each head's query and key are a part without and a part with rotation, the latter
+    of the key the same for all heads. Projections that DeepSeek stores together are separate here, as MindFormers has them.
+    """
+
+    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor], mask: Tensor | None) -> None:
+        super().__init__()
+        latent = config.latent_attention
+        assert latent is not None
+        self.seq_length, self.heads = config.seq_length, config.num_heads
+        self.rotary_size, self.value_size = latent.rotary_head_dim, latent.value_head_dim
+        self.plain_size = config.head_dim - latent.rotary_head_dim
+        hidden, bias = config.hidden_size, config.linear_bias
+        self.query_down = Linear(config, hidden, latent.query_rank, bias)
+        self.key_value_down = Linear(config, hidden, latent.key_value_rank, bias)
+        self.query = Linear(config, latent.query_rank, self.heads * self.plain_size, bias)
+        self.query_rotary = Linear(config, latent.query_rank, self.heads * self.rotary_size, bias)
+        self.key = Linear(config, latent.key_value_rank, self.heads * self.plain_size, bias)
+        self.value = Linear(config, latent.key_value_rank, self.heads * self.value_size, bias)
+        self.key_rotary = Linear(config, hidden, self.rotary_size, bias)
+        self.query_norm, self.key_value_norm = Norm(config, latent.query_rank), Norm(config, latent.key_value_rank)
+        self.split_query, self.split_query_rotary, self.split_key = ops.Reshape(), ops.Reshape(), ops.Reshape()
+        self.split_value, self.split_key_rotary = ops.Reshape(), ops.Reshape()
+        self.transpose_query, self.transpose_query_rotary = ops.Transpose(), ops.Transpose()
+        self.transpose_key, self.transpose_key_rotary = ops.Transpose(), ops.Transpose()
+        self.transpose_value, self.transpose_out = ops.Transpose(), ops.Transpose()
+        self.rotate_query, self.rotate_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
+        self.repeat_key = ops.Tile()
+        self.join_query, self.join_key = ops.Concat(axis=-1), ops.Concat(axis=-1)
+        self.core = FlashAttention(config, mask) if config.attention == "flash" else CoreAttention(config, mask)
+        self.merge_heads = ops.Reshape()
+        self.output = Linear(config, self.heads * self.value_size, hidden, bias)
+
+    def construct(self, x: Tensor) -> Tensor:
+        tokens = x.shape[0]
+        batch, seq, heads = tokens // self.seq_length, self.seq_length, self.heads
+        swap = (0, 2, 1, 3)
+        latent = self.query_norm(self.query_down(x))
+        query = self.split_query(self.query(latent), (batch, seq, heads, self.plain_size))
+        rotary = self.split_query_rotary(self.query_rotary(latent), (batch, seq, heads, self.rotary_size))
+        rotary = self.rotate_query(self.transpose_query_rotary(rotary, swap))
+        query = self.join_query((self.transpose_query(query, swap), rotary))
+        latent = self.key_value_norm(self.key_value_down(x))
+        key = self.split_key(self.key(latent), (batch, seq, heads, self.plain_size))
+        value = self.split_value(self.value(latent), (batch, seq, heads, self.value_size))
+        rotary = self.split_key_rotary(self.key_rotary(x), (batch, seq, 1, self.rotary_size))
+        rotary = self.repeat_key(self.rotate_key(self.transpose_key_rotary(rotary, swap)), (1, heads, 1, 1))
+        key = self.join_key((self.transpose_key(key, swap), rotary))
+        out = self.core(query, key, self.transpose_value(value, swap))
+        out = self.merge_heads(self.transpose_out(out, swap), (tokens, heads * self.value_size))
+        return self.output(out)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import LatentSizes, TransformerConfig
 from model_zoo.dimensions import dimensions_of
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.cluster.load import load
@@ -28,7 +28,7 @@ KINDS: tuple[Kind, ...] = ("planned", "megatron", "random")
 
 MODELS = (
     "llama2_7b", "llama2_7b-self", "llama2_13b", "llama2_13b-self", "llama3_8b", "gpt2_xl", "gpt2_xl-self", "bert_large",
-    "qwen3_32b", "qwen_7b_lora", "mixtral_8x7b",
+    "qwen3_32b", "qwen_7b_lora", "mixtral_8x7b", "deepseek_v3",
 )  # fmt: skip
 """Networks of the zoo; `-self` ones with plain self-attention instead of FlashAttention."""
 
@@ -76,12 +76,16 @@ def config_of(model: str, num_layers: int = LAYERS) -> TransformerConfig:
 
 def small_config_of(model: str) -> TransformerConfig:
     """The structure of `model` with small dims: two layers of the Llamas, one of the others."""
-    config = config_of(model, LAYERS if model in ("llama2_7b", "llama3_8b") else 1)
+    config = config_of(model, LAYERS if model in ("llama2_7b", "llama3_8b", "deepseek_v3") else 1)
     kv_heads = 8 if config.n_kv_heads == config.num_heads else 4
-    experts = config.experts and replace(config.experts, number=8, intermediate_size=128)
+    experts = config.experts and replace(
+        config.experts, number=8, intermediate_size=128, shared_size=min(128, config.experts.shared_size),
+        groups=min(4, config.experts.groups), groups_per_token=min(2, config.experts.groups_per_token),
+    )  # fmt: skip
+    latent = config.latent_attention and LatentSizes(64, 64, rotary_head_dim=16, value_head_dim=16)
     return replace(
-        config, experts=experts, hidden_size=256, num_heads=8, n_kv_heads=kv_heads, head_dim=32, intermediate_size=512,
-        vocab_size=1024, seq_length=128,
+        config, experts=experts, latent_attention=latent, dense_layers=min(1, config.dense_layers), hidden_size=256,
+        num_heads=8, n_kv_heads=kv_heads, head_dim=32, intermediate_size=512, vocab_size=1024, seq_length=128,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ms_symtensor.tensor.graph import Graph, Op
 Cuts = tuple[tuple[int, ...], ...]
 """One integer per dim of every tensor, as MindSpore's `shard` takes them."""
 
-_COLUMN_CUT = ("query", "key", "value", "gate", "up")
+_COLUMN_CUT = ("query", "query_rotary", "key", "value", "gate", "up")
 _ROW_CUT = ("output", "down")
 _DISPATCH = (
     "route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts",
@@ -77,10 +77,10 @@ class _Rules:
         if op.type == "MatMul":
             return self._matmul(op, owner)
         if op.type == "Gather":
-            return ((self.vocabulary if owner == "word_embedding" else 1, 1), (self.data, 1)), None
+            return ((self.vocabulary if owner in ("word_embedding", "second_token") else 1, 1), (self.data, 1)), None
         if owner == "loss":
             return self._loss(graph, op), None
-        return tuple(self._dims(op, owner, rank, ranks[0]) for rank in ranks), None
+        return tuple(self._dims(op, owner, shape, ranks[0]) for shape in shapes), None
 
     def _experts(self, shapes: list[tuple[int, ...]], op: Op) -> Cuts:
         """Experts are cut with the samples as far as they go, their width like the feed-forward's."""
@@ -120,11 +120,14 @@ class _Rules:
     def _width(self, op: Op) -> int:
         return self.heads if "attention" in op.cell else self.model
 
-    def _dims(self, op: Op, owner: str, rank: int, first_rank: int) -> tuple[int, ...]:
-        """Element-wise operators, norms and everything on [batch, heads, seq, head_dim]; `rank` that of one input."""
+    def _dims(self, op: Op, owner: str, shape: tuple[int, ...], first_rank: int) -> tuple[int, ...]:
+        """Element-wise operators, norms and everything on [batch, heads, seq, head_dim]; `shape` that of one input."""
+        rank = len(shape)
         if rank == 4:
             before_swap = op.type == "Transpose" and op.primitive != "transpose_out"
-            return (self.data, 1, self.heads, 1) if before_swap else (self.data, self.heads, 1, 1)
+            head = 2 if before_swap else 1
+            heads = 1 if shape[head] == 1 and op.type != "Tile" else self.heads  # one that all share stays whole
+            return (self.data, 1, heads, 1) if before_swap else (self.data, heads, 1, 1)
         if first_rank == 4:  # rotary tables, masks and the scale of attention
             return (1,) * rank
         if first_rank == 3:

@@ -86,7 +86,7 @@ def shorten(graph: Graph, folded: Fold, keep: int | Sequence[int]) -> Graph:
     dropped = {name for names, count in zip(kinds, counts, strict=True) for name in names[count:]}
     if not dropped:
         return graph
-    ends = {names[count - 1] for names, count in zip(kinds, counts, strict=True) if count}
+    ends = {names[:count][-1] for names, count in zip(kinds, counts, strict=True) if count}
     last = {folded.class_of[op.name]: op.name for op in graph.ops if op.block in ends}
     gone = {op.name for op in graph.ops if op.block in dropped}
 

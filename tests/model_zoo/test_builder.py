@@ -21,6 +21,7 @@ PARAMETERS = {
     "qwen3_32b": 32_762_123_264,
     "mixtral_8x7b": 46_702_792_704,
     "qwen3_30b_a3b": 30_532_122_624,
+    "deepseek_v3": 671_026_419_200 + 11_610_068_224,  # the main network, and what predicts the second token
     "qwen_7b_lora": 7_721_324_544 + 159_907_840,  # Qwen-7B, and its adapters of rank 64
 }
 
@@ -41,19 +42,20 @@ def test_graph_is_the_captured_one(name: str, attention: Attention) -> None:
     from model_zoo.network import build
     from ms_symtensor.bridge.capture import capture
 
-    config = dimensions_of(name, num_layers=2, attention=attention)
+    config = dimensions_of(name, num_layers=PUBLISHED[name].dense_layers + 2, attention=attention)
     built, captured = build_graph(config), capture(*flat(build(config)))
     for mine, theirs in zip(built.ops, captured.ops, strict=True):
         assert mine == theirs
     assert built == captured
 
 
-def test_shared_blocks_capture_to_the_same_graph() -> None:
+@pytest.mark.parametrize(("name", "num_layers"), [("llama3_8b", 11), ("deepseek_v3", 5)])
+def test_shared_blocks_capture_to_the_same_graph(name: str, num_layers: int) -> None:
     pytest.importorskip("mindspore")
     from model_zoo.network import build
     from ms_symtensor.bridge.capture import capture
 
-    config = dimensions_of("llama3_8b", num_layers=11, lazy_inline=True)
+    config = dimensions_of(name, num_layers=num_layers, lazy_inline=True)
     assert capture(*flat(build(config))) == build_graph(config)
 
 

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ms_symtensor.search.folding import fold, repeated_blocks, shorten
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from ms_symtensor.search.folding import fold, kinds_of_blocks, repeated_blocks, shorten
 from ms_symtensor.tensor.graph import OpOutput
 from tests.strategy.plans import small_graph
 
@@ -65,3 +67,11 @@ def test_a_block_that_is_frozen_is_another_than_one_that_trains():
     graph = small_graph("llama2_7b", num_layers=4)
     frozen = tuple(replace(p, requires_grad=not p.name.startswith("layers.0.")) for p in graph.parameters)
     assert sorted({len(m) for m in fold(replace(graph, parameters=frozen)).members}) == [1, 3]
+
+
+def test_dense_blocks_and_blocks_with_experts_are_two_kinds():
+    graph = build_graph(dimensions_of("deepseek_v3", num_layers=7))
+    folded = fold(graph)
+    dense = tuple(f"layers.{i}" for i in range(3))
+    assert kinds_of_blocks(graph, folded) == (dense, tuple(f"layers.{i}" for i in range(3, 7)))
+    assert nameless(shorten(graph, folded, 3)) == nameless(build_graph(dimensions_of("deepseek_v3", num_layers=6)))

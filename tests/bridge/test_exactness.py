@@ -19,7 +19,9 @@ def test_prediction_equals_program(model):
         assert is_near(result), line(result)
 
 
-@pytest.mark.parametrize(("model", "numbers"), [("qwen_7b_lora", (4, 9)), ("mixtral_8x7b", (3, 7)), ("deepseek_v3", (6,))])
+@pytest.mark.parametrize(
+    ("model", "numbers"), [("qwen_7b_lora", (4, 9)), ("mixtral_8x7b", (3, 7)), ("deepseek_v3", (6,))]
+)
 def test_frozen_parameters_and_experts_are_predicted_exactly(model, numbers):
     for result in run_model(model, small_config_of(model), numbers):
         assert is_near(result) and passed([result]), line(result)

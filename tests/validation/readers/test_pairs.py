@@ -20,7 +20,7 @@ def test_words(read_rows) -> None:
     assert (better.data_parallel, better.pipeline_stages, better.global_batch_size) == (4, 2, 256)
     assert better.optimizer_level is OptimizerLevel.LEVEL1 and better.recomputation.blocks == (0,)
     assert (worse.data_parallel, worse.model_parallel, worse.micro_batch_size, worse.global_batch_size) == (1, 8, 4, 16)
-    assert worse.optimizer_level is OptimizerLevel.NONE and worse.sequence_parallel
+    assert worse.optimizer_level is OptimizerLevel.NONE and worse.sequence_parallel  # a single copy
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,9 @@ def _configuration(
     experts = re.search(r"(\d+) experts", words)
     if experts and (model.experts is None or model.experts.num_experts != int(experts[1])):
         raise UnusableRowError(f"{experts[1]} experts, which the published model has not")
-    sharded = spread.data > 1 or mindspore  # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
+    sharded = (
+        spread.data > 1 or mindspore
+    )  # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
     zero = _number(words, r"ZeRO-?(\d)")
     samples = spread.data * spread.micro_batch_size
     return Configuration(

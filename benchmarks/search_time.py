@@ -1,8 +1,9 @@
 """Search time and memory: one process per search, graph given, everything cold; medians and ratios of one run.
 
-    python -m benchmarks.search_time [--repeat 5]
+    python -m benchmarks.search_time [--repeat 5] [--models llama3_70b]
 
 The first row is the yardstick, all others are shown as ratios to it as well: deeper networks, more devices, other networks.
+With `stages` 1, one stage is searched alone, whatever memory it needs; `any`: pipeline stages, micro-batches and meshes too.
 """
 
 import argparse
@@ -12,31 +13,37 @@ import subprocess
 import sys
 
 CASES = (
-    ("llama2_7b", 32, 8),
-    ("llama2_7b", 64, 8),
-    ("llama2_7b", 128, 8),
-    ("llama2_7b", 32, 16),
-    ("llama2_7b", 32, 64),
-    ("llama2_13b", 40, 8),
-    ("llama3_8b", 32, 8),
-    ("gpt2_xl", 48, 8),
-    ("bert_large", 24, 8),
+    ("llama2_7b", 32, 8, 16, "1"),
+    ("llama2_7b", 64, 8, 16, "1"),
+    ("llama2_7b", 128, 8, 16, "1"),
+    ("llama2_7b", 32, 64, 128, "1"),
+    ("llama2_13b", 40, 8, 16, "1"),
+    ("llama3_8b", 32, 8, 16, "1"),
+    ("gpt2_xl", 48, 8, 16, "1"),
+    ("bert_large", 24, 8, 16, "1"),
+    ("llama2_7b", 32, 8, 16, "any"),
+    ("mixtral_8x7b", 32, 64, 128, "any"),
+    ("qwen1_5_72b", 80, 64, 128, "any"),
+    ("llama3_70b", 32, 2048, 2048, "any"),
+    ("llama3_70b", 80, 2048, 2048, "any"),
+    ("llama3_70b", 128, 2048, 2048, "any"),
+    ("llama3_70b", 80, 4096, 4096, "any"),
+    ("llama3_70b", 80, 16384, 16384, "any"),
 )
 
 ONE = """
 import json, resource, sys, time
-from model_zoo import dimensions_of
-from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.search.plan import plan
-model, layers, device_num = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-config = dimensions_of(model, num_layers=layers, batch_size=2 * device_num)
-graph, cluster = build_graph(config), load("atlas_800t_a2")
+from ms_symtensor.models import planned, resolve
+from ms_symtensor.search.request import Limits, Request
+name, layers, device_num, batch, stages = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
+model, cluster = resolve(name, batch, None, {"num_layers": layers}), load("atlas_800t_a2")
+limits = Limits({}, {"pipeline_stages": 1} if stages == "1" else {})
+limit_B = 1 << 40 if stages == "1" else int(cluster.device.hbm_usable_B)
 wall, cpu = time.perf_counter(), time.process_time()
 try:
-    plan(graph, cluster, device_num=device_num, global_batch_size=config.batch_size, seq_length=config.seq_length,
-         memory_limit_B=1 << 40)
+    planned(model, Request(cluster, device_num, batch, model.seq_length, limit_B, limits=limits))
 except InfeasibleError:
     pass
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -44,11 +51,11 @@ print(json.dumps([wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss 
 """
 
 
-def measure(model: str, layers: int, device_num: int, repeat: int) -> tuple[float, float, float]:
+def measure(case: tuple[str, int, int, int, str], repeat: int) -> tuple[float, float, float]:
     """Medians of wall seconds, CPU seconds and peak MiB of a process that searches once."""
     rows = []
     for _ in range(repeat):
-        command = [sys.executable, "-c", ONE, model, str(layers), str(device_num)]
+        command = [sys.executable, "-c", ONE, *map(str, case)]
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     wall, cpu, memory = (statistics.median(column) for column in zip(*rows, strict=True))
     return wall, cpu, memory
@@ -57,14 +64,18 @@ def measure(model: str, layers: int, device_num: int, repeat: int) -> tuple[floa
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--models", nargs="*", help="only these")
     chosen = parser.parse_args()
     first = None
-    print(f"{'model':12s} layers devices   search     CPU  memory   ratio of search, of memory")
-    for model, layers, device_num in CASES:
-        wall, cpu, memory = measure(model, layers, device_num, chosen.repeat)
+    print(f"{'model':13s} layers devices  batch stages   search     CPU  memory   ratio of search, of memory")
+    for case in CASES:
+        if chosen.models and case[0] not in chosen.models:
+            continue
+        wall, cpu, memory = measure(case, chosen.repeat)
         first = first or (wall, memory)
+        model, layers, device_num, batch, stages = case
         print(
-            f"{model:12s} {layers:6d} {device_num:7d}  {wall:5.2f} s  {cpu:4.2f} s  {memory:3.0f} MiB"
+            f"{model:13s} {layers:6d} {device_num:7d} {batch:6d} {stages:>6s}  {wall:5.2f} s  {cpu:4.2f} s  {memory:3.0f} MiB"
             f"  {wall / first[0]:5.2f}  {memory / first[1]:5.2f}",
             flush=True,
         )

@@ -48,7 +48,7 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
     total = memory.total_B
     peak = total.max(axis=1)
     reserved = memory.reserved_B.max(axis=1)
-    seconds = with_retries(seconds, network.shapes.eager * network.shapes.micro_batches, reserved, cluster)
+    seconds = with_retries(seconds, network.shapes.eager * network.shapes.micro_batches, memory, cluster)
     flops = np.array([model_flops(c) for c in configurations])
     devices = network.shapes.column(lambda c: c.device_num)
     mfu = flops / (seconds.step_time_s * devices * cluster.device.cube_peak_FLOPs)

@@ -19,11 +19,12 @@ import numpy as np
 
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.configuration import ALL, Configuration
 from ms_symtensor.cost.groups import Groups
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.place_time import PlaceSeconds
 from ms_symtensor.cost.shapes import Array
+from ms_symtensor.cost.sharing import optimizer_shards, recomputed_share
+from ms_symtensor.cost.training_memory import StageBytes
 from ms_symtensor.program.settings import OptimizerLevel
 
 OVERLAP_SLOWDOWN = 0.3
@@ -31,7 +32,7 @@ OVERLAP_SLOWDOWN = 0.3
 
 
 RETRY_S = 0.5
-RETRY_EXCESS = 0.05
+RETRY_EXCESS = 0.1
 """empirical: to free and to allocate the cache of a whole device again takes a fraction of a second; if so much more is wanted
 than there is, every micro-batch does it.
 """
@@ -99,34 +100,14 @@ def step_seconds(network: Network, places: Sequence[PlaceSeconds], groups: Group
     )
 
 
-def with_retries(seconds: StepSeconds, micro_batches: Array, reserved_B: Array, cluster: Cluster) -> StepSeconds:
-    """`seconds` where PyTorch's allocator finds no room: it then gives its cache back and asks again in every micro-batch."""
-    excess = np.clip(reserved_B / cluster.device.hbm_capacity_B - 1, 0.0, RETRY_EXCESS) / RETRY_EXCESS
-    retries = micro_batches * excess * RETRY_S
+def with_retries(seconds: StepSeconds, micro_batches: Array, bytes_: StageBytes, cluster: Cluster) -> StepSeconds:
+    """`seconds` where PyTorch's allocator finds no room for its fragments alone: it then gives its cache back and asks again
+    in every micro-batch.
+    """
+    room_B = cluster.device.hbm_capacity_B
+    excess = np.clip(bytes_.reserved_B.max(axis=1) / room_B - 1, 0.0, RETRY_EXCESS) / RETRY_EXCESS
+    retries = np.where(bytes_.total_B.max(axis=1) <= room_B, micro_batches * excess * RETRY_S, 0.0)
     return replace(seconds, step_time_s=seconds.step_time_s + retries, compute_s=seconds.compute_s + retries)
-
-
-def recomputed_share(network: Network) -> tuple[Array, Array]:
-    """Shares of the blocks of every stage that are computed again whole, and in parts: [configurations, stages]."""
-    whole, parts = np.zeros((2, len(network.shapes.of), network.stages))
-    known: dict[tuple, tuple[list[float], list[float]]] = {}
-    for row, c in enumerate(network.shapes.of):
-        key = (c.recomputation, c.stage_layers)
-        if key not in known:
-            known[key] = _shares(c)
-        whole[row, : c.pipeline_stages], parts[row, : c.pipeline_stages] = known[key]
-    return whole, parts
-
-
-def _shares(c: Configuration) -> tuple[list[float], list[float]]:
-    whole, parts = [], []
-    for stage, blocks in enumerate(c.stage_layers):
-        again = c.recomputation.on_stage(stage, blocks)
-        others = blocks - again
-        wanted = others if c.recomputation.part_blocks == ALL else min(c.recomputation.part_blocks, others)
-        whole.append(again / max(blocks, 1))
-        parts.append(wanted / max(blocks, 1) if c.recomputation.parts else 0.0)
-    return whole, parts
 
 
 def _again_s(network: Network, places: Sequence[PlaceSeconds]) -> Array:
@@ -218,18 +199,3 @@ def _optimizer_s(network: Network, cluster: Cluster) -> Array:
     device = cluster.device
     seconds: Array = traffic[:, None] * elements / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
     return seconds
-
-
-def optimizer_shards(network: Network) -> tuple[Array, Array]:
-    """Over how many ranks master weights and moments are sharded: of shared parameters, and of experts."""
-    s = network.shapes
-    level = s.column(lambda c: c.optimizer_level)
-    limit = s.column(lambda c: c.optimizer_weight_shard_size)
-    copies, expert_copies = s.dp * s.cp, s.dp * s.cp / s.ep
-    expert_copies = np.where((s.mindspore > 0) | (expert_copies < 1), s.tp * s.cp * s.dp / s.ep, expert_copies)
-    size = np.where(limit > 0, np.minimum(limit, copies), copies)
-    expert_size = np.where(limit > 0, np.minimum(limit, expert_copies), expert_copies)
-    # MindSpore shards the first dim of a parameter, which is that of the experts, and only where it divides.
-    local = s.column(lambda c: c.model.experts.num_experts / c.expert_parallel if c.model.experts else 1)
-    expert_size = np.where((s.mindspore > 0) & (local % expert_size != 0), 1.0, expert_size)
-    return np.where(level > 0, size, 1.0), np.where(level > 0, expert_size, 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 from ms_symtensor.cost.configuration import Part
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
-from ms_symtensor.cost.timeline import optimizer_shards, recomputed_share
+from ms_symtensor.cost.sharing import optimizer_shards, recomputed_share
 
 FRAGMENTS = 0.2
 """empirical: PyTorch's caching allocator loses so much of what micro-batches keep between their tensors of many sizes;

@@ -1,0 +1,45 @@
+"""What of a network is computed again, and over how many ranks its optimizer is sharded."""
+
+import numpy as np
+
+from ms_symtensor.cost.configuration import ALL, Configuration
+from ms_symtensor.cost.network import Network
+from ms_symtensor.cost.shapes import Array
+
+
+def recomputed_share(network: Network) -> tuple[Array, Array]:
+    """Shares of the blocks of every stage that are computed again whole, and in parts: [configurations, stages]."""
+    whole, parts = np.zeros((2, len(network.shapes.of), network.stages))
+    known: dict[tuple, tuple[list[float], list[float]]] = {}
+    for row, c in enumerate(network.shapes.of):
+        key = (c.recomputation, c.stage_layers)
+        if key not in known:
+            known[key] = _shares(c)
+        whole[row, : c.pipeline_stages], parts[row, : c.pipeline_stages] = known[key]
+    return whole, parts
+
+
+def _shares(c: Configuration) -> tuple[list[float], list[float]]:
+    whole, parts = [], []
+    for stage, blocks in enumerate(c.stage_layers):
+        again = c.recomputation.on_stage(stage, blocks)
+        others = blocks - again
+        wanted = others if c.recomputation.part_blocks == ALL else min(c.recomputation.part_blocks, others)
+        whole.append(again / max(blocks, 1))
+        parts.append(wanted / max(blocks, 1) if c.recomputation.parts else 0.0)
+    return whole, parts
+
+
+def optimizer_shards(network: Network) -> tuple[Array, Array]:
+    """Over how many ranks master weights and moments are sharded: of shared parameters, and of experts."""
+    s = network.shapes
+    level = s.column(lambda c: c.optimizer_level)
+    limit = s.column(lambda c: c.optimizer_weight_shard_size)
+    copies, expert_copies = s.dp * s.cp, s.dp * s.cp / s.ep
+    expert_copies = np.where((s.mindspore > 0) | (expert_copies < 1), s.tp * s.cp * s.dp / s.ep, expert_copies)
+    size = np.where(limit > 0, np.minimum(limit, copies), copies)
+    expert_size = np.where(limit > 0, np.minimum(limit, expert_copies), expert_copies)
+    # MindSpore shards the first dim of a parameter, which is that of the experts, and only where it divides.
+    local = s.column(lambda c: c.model.experts.num_experts / c.expert_parallel if c.model.experts else 1)
+    expert_size = np.where((s.mindspore > 0) & (local % expert_size != 0), 1.0, expert_size)
+    return np.where(level > 0, size, 1.0), np.where(level > 0, expert_size, 1.0)

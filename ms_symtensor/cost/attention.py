@@ -50,7 +50,7 @@ def _projections(s: Shapes) -> tuple[Operator, ...]:
 
 def _rotary(s: Shapes) -> tuple[Operator, ...]:
     # Two multiplications, a rotation and a sum, of queries and keys; one pass where element-wise operators are fused.
-    fused = s.where(lambda c: c.compiled or c.framework == "mindspore")
+    fused = s.where(lambda c: c.compiled)
     each_B = np.where(fused > 0, 2.0, 8.0) * s.element_B
     kernels = np.where(fused > 0, 2.0, 10.0)
     elements = s.tokens * (s.queries + s.keys)

@@ -197,10 +197,8 @@ class Shapes:
 
     @cached_property
     def fused_activation(self) -> Array:
-        """nanotron leaves the activation function to PyTorch's own operators."""
-        return self.where(
-            lambda c: c.compiled or c.framework == "mindspore" or (c.framework == "megatron" and c.fused_norm)
-        )
+        """nanotron and MindFormers write the activation function and its product in separate operators."""
+        return self.where(lambda c: c.compiled or (c.framework == "megatron" and c.fused_norm))
 
     @cached_property
     def rotary(self) -> Array:

@@ -75,9 +75,10 @@ def stage_bytes(network: Network) -> StageBytes:
         for name in ("weight", "master", "gradient", "states")
     )
     weights_cut = (level >= 3) | ((mindspore > 0) & (level >= 1))
-    gradients_cut = level >= 2
+    adds_up = s.micro_batches[:, None] > 1
+    gradients_cut = (level >= 2) | ((mindspore > 0) & (level >= 1) & ~adds_up)
     # MindSpore keeps weights gathered in the activations' element type until the backward pass, and adds the gradients of
-    # micro-batches up unsharded (gradient_accumulation_shard False); level 3 gathers again, level 2 shards the gradients.
+    # several micro-batches up unsharded (gradient_accumulation_shard False); level 3 gathers again, level 2 shards all.
     gathered_B = np.where((mindspore > 0) & (level < 3), s.element_B[:, None] * whole, 0.0)
     parameters = np.where(weights_cut, rest, whole) * weight_B + gathered_B
     # nanotron adds the gradients of a micro-batch, in the weights' element type, to those of the step.

@@ -64,10 +64,11 @@ def head(s: Shapes) -> Place:
 def _norm(s: Shapes) -> Operator:
     """One kernel where it is fused; otherwise a cast, square, mean, product, cast and weight, and their gradients."""
     w, elements, fused = s.element_B, s.norm_tokens * s.hidden, s.fused_norm > 0
-    operator = passes(
-        "norm", elements, np.where(fused, 2 * w, 4 * w + 28), np.where(fused, 3 * w, 6 * w + 56),
-        np.where(fused, 1, 6), np.where(fused, 2, 10), Part.NORM,
-    )  # fmt: skip
+    casts = s.mindspore > 0  # to float32 before MindSpore's kernel and back behind it
+    forward_B = np.where(fused, np.where(casts, 2 * w + 16, 2 * w), 4 * w + 28)
+    backward_B = np.where(fused, np.where(casts, 2 * w + 20, 3 * w), 6 * w + 56)
+    kernels, kernels_back = np.where(fused, 1 + 2 * casts, 6), np.where(fused, 2 + 2 * casts, 10)
+    operator = passes("norm", elements, forward_B, backward_B, kernels, kernels_back, Part.NORM)
     # Its output, which the product behind it reads, and its input: that of the residual sum, or MindSpore's in float32.
     kept_B = np.where(s.mindspore > 0, _FP32_B, w)
     # Apart, its operators also keep the input and the normalised input in float32.
@@ -96,7 +97,7 @@ def _activation(s: Shapes, elements: Array) -> Operator:
     operator = passes("activation", elements, forward_B, backward_B, np.where(fused, 1, 2), np.where(fused, 1, 3),
                       Part.ACTIVATION_FUNCTION)  # fmt: skip
     # Separate operators keep the function's value beside its product with the other branch.
-    apart = gated & (~fused | (s.mindspore > 0))
+    apart = gated & ~fused
     return operator.keeping(0.0, elements * w * np.where(apart, 2, 1))
 
 

@@ -12,5 +12,5 @@ def test_a_formula_is_evaluated_with_the_devices_numbers():
     time = sympy.Max(flops / (symbols.F_cube * symbols.eta_cube), symbols.t_op)
     arguments = {s.name: v for s, v in device.values.items() if s in time.free_symbols}
     f = compile_expression(time, time.free_symbols)
-    assert f(test_flops=1e15, **arguments) == pytest.approx(1e15 / (353.9e12 * 0.86))
+    assert f(test_flops=1e15, **arguments) == pytest.approx(1e15 / (353.9e12 * device.cube_efficiency))
     assert f(test_flops=1.0, **arguments) == device.op_overhead_s

@@ -14,6 +14,7 @@ from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import Parameter
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.redistribution_groups import simplest
 
 KIB = 1024
 
@@ -117,10 +118,23 @@ def is_synchronised(placement: ParameterPlacement, rank: int = 0) -> bool:
     return reached == copies
 
 
+def _is_plainly_synchronised(placement: ParameterPlacement) -> bool:
+    """Whether one collective reaches all copies, whatever the rank: no rank needs looking at, of which there are many."""
+    if placement.owner is not None:
+        return True
+    if placement.unsummed or (placement.gather is not None and placement.mirror is not None):
+        return False
+    reached = placement.gather or placement.mirror
+    copies = placement.layout.copies
+    return copies.size == 1 if reached is None else simplest(reached) == simplest(copies)
+
+
 def require_synchronised(parameters: Mapping[str, ParameterPlacement], device_num: int) -> None:
     """InvalidStrategyError naming the first trainable parameter that would train wrongly without a word from MindSpore."""
     for name, placement in parameters.items():
-        if placement.requires_grad and not all(is_synchronised(placement, rank) for rank in range(device_num)):
+        if not placement.requires_grad or _is_plainly_synchronised(placement):
+            continue
+        if not all(is_synchronised(placement, rank) for rank in range(device_num)):
             raise InvalidStrategyError(
                 f"parameter {name}: MindSpore would not sum its gradient over exactly the ranks that hold the same slice. "
                 + (

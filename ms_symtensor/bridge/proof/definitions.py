@@ -142,6 +142,48 @@ class SiluGradient(nn.Cell):
         return dy * sigmoid * (1 + x * (1 - sigmoid))
 
 
+class Sum(nn.Cell):
+    """The sum over `dims`, () for all."""
+
+    def __init__(self, dims, keep):
+        super().__init__()
+        self.dims, self.sum = dims, ops.ReduceSum(keep)
+
+    def construct(self, x):
+        return self.sum(x, self.dims)
+
+
+class TopKRouter(nn.Cell):
+    """From the experts [batch, tokens, k] of every token: the tokens [batch, experts, capacity] of every expert, counted from
+    1 (0: none), and the place [batch, tokens, k] of every choice among all experts' places, whose first ones stay empty.
+
+    Where places are short, earlier tokens come first (`by_token`), or earlier choices.
+    """
+
+    def __init__(self, capacity, experts, by_token):
+        super().__init__()
+        self.capacity, self.experts, self.by_token = capacity, experts, by_token
+
+    def construct(self, chosen):
+        batch, tokens, k = chosen.shape
+        asked = chosen if self.by_token else ops.transpose(chosen, (0, 2, 1))
+        asked = ops.reshape(asked, (batch, tokens * k, 1))
+        one_hot = ops.cast(ops.equal(asked, ops.arange(0, self.experts)), mindspore.float32)
+        place = ops.sum(ops.cumsum(one_hot, 1) * one_hot, -1)
+        place = place * ops.cast(place <= self.capacity, mindspore.float32)
+        token = ops.reshape(ops.arange(1, tokens + 1), (1, tokens, 1) if self.by_token else (1, 1, tokens))
+        token = ops.broadcast_to(token, (batch, tokens, k) if self.by_token else (batch, k, tokens))
+        token = ops.cast(ops.reshape(token, (batch, tokens * k, 1)), mindspore.float32)
+        places = ops.cast(ops.arange(1, self.capacity + 1), mindspore.float32)
+        at = ops.cast(ops.equal(ops.expand_dims(place, -1), places), mindspore.float32)
+        dispatch = ops.matmul(ops.transpose(one_hot, (0, 2, 1)), at * token)
+        combine = ops.reshape(asked, (batch, tokens * k)) * (self.capacity + 1) + ops.cast(place, mindspore.int32)
+        combine = ops.reshape(combine, (batch, tokens, k) if self.by_token else (batch, k, tokens))
+        if not self.by_token:
+            combine = ops.transpose(combine, (0, 2, 1))
+        return ops.cast(dispatch, mindspore.int32), combine
+
+
 def visible(rows, columns, sparse_mode, before, after):
     """Which columns [columns] each row [rows] of scores sees, by FlashAttentionScore's sparse mode; None: all.
 

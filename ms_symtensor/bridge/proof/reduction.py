@@ -6,10 +6,11 @@ have the very collectives of the whole one, operator by operator.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from ms_symtensor.bridge.load_network import zoo_options
 from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from model_zoo.config import TransformerConfig
 
 LAYERS = 2
+_LAYER = re.compile(r"(/layers-CellList/)(\d+)-")  # in an operator's full name
 _SCALES = (1, 2, 4, 8)
 _HEAD_DIM, _WIDTH, _SEQ_LENGTH = 8, 64, 16
 """Smallest sizes that are tried, multiplied by _SCALES in turn; empirical."""
@@ -47,9 +49,10 @@ def reduce_plan(plan: Plan) -> ReducedPlan:
 
     options = zoo_options(plan.source)
     whole = dimensions_of(plan.source["model"], **options | {"lazy_inline": False})
-    shallow = replace(whole, num_layers=min(LAYERS, whole.num_layers))
+    kept = _kept_layers(whole)
+    shallow = replace(whole, num_layers=len(kept), dense_layers=min(1, whole.dense_layers))
     full_graph = build_graph(shallow)
-    full_stage = _for_graph(plan.stage, full_graph, whole.num_layers, plan.stage.settings)
+    full_stage = _for_graph(plan.stage, full_graph, kept, whole.num_layers, plan.stage.settings)
     expected = collectives_of(full_graph, full_stage)
     for config in reduced_dimensions(shallow, plan.device_num):
         graph = build_graph(config)
@@ -57,7 +60,7 @@ def reduce_plan(plan: Plan) -> ReducedPlan:
         if threshold is None:
             continue
         settings = replace(plan.stage.settings, parallel_optimizer_threshold_KB=threshold)
-        stage = _for_graph(plan.stage, graph, whole.num_layers, settings)
+        stage = _for_graph(plan.stage, graph, kept, whole.num_layers, settings)
         try:
             if collectives_of(graph, stage) != expected:
                 continue
@@ -91,7 +94,17 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
         kv_heads = divided(config.n_kv_heads, several)
         group = config.num_heads // config.n_kv_heads
         heads = kv_heads * divided(group, 2)
-        head_dim = divided(config.head_dim, _HEAD_DIM * scale)
+        latent = config.latent_attention
+        if latent is not None:
+            latent = replace(
+                latent,
+                query_rank=divided(latent.query_rank, _WIDTH * scale),
+                key_value_rank=divided(latent.key_value_rank, _WIDTH * scale),
+                rotary_head_dim=divided(latent.rotary_head_dim, _HEAD_DIM * scale),
+                value_head_dim=divided(latent.value_head_dim, _HEAD_DIM * scale),
+            )
+        rotated = latent.rotary_head_dim if latent is not None else 0  # a part of a head
+        head_dim = divided(config.head_dim, rotated + _HEAD_DIM * scale)
         square = config.num_heads * config.head_dim == config.hidden_size
         seq_length = divided(config.seq_length, max(several, _SEQ_LENGTH * scale))
         learned = config.position == "learned"
@@ -108,13 +121,26 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
             if learned
             else config.max_position_embeddings,
             batch_size=divided(config.batch_size, several),
+            latent_attention=latent,
+            experts=config.experts
+            and replace(
+                config.experts,
+                intermediate_size=divided(config.experts.intermediate_size, _WIDTH * scale),
+                shared_size=config.experts.shared_size and divided(config.experts.shared_size, _WIDTH * scale),
+            ),
         )
 
 
-def changed(before: "TransformerConfig", after: "TransformerConfig") -> dict[str, tuple[int, int]]:
-    """The sizes in which two networks differ."""
-    pairs = ((f.name, getattr(before, f.name), getattr(after, f.name)) for f in fields(before))
-    return {name: (old, new) for name, old, new in pairs if isinstance(old, int) and old != new}
+def changed(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[int, int]]:
+    """The sizes in which two networks differ, those of their parts as `experts.intermediate_size`."""
+    found: dict[str, tuple[int, int]] = {}
+    for field in fields(before):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if is_dataclass(old):
+            found |= changed(old, new, f"{prefix}{field.name}.")
+        elif isinstance(old, int) and old != new:
+            found[prefix + field.name] = old, new
+    return found
 
 
 def collectives_of(graph: Graph, stage: StagePlan) -> Counter[tuple[str, str, str, tuple[int, ...], str | None]]:
@@ -123,8 +149,16 @@ def collectives_of(graph: Graph, stage: StagePlan) -> Counter[tuple[str, str, st
     return Counter((c.op, c.phase.value, c.kind, c.ranks, c.parameter) for c in found)
 
 
-def _for_graph(stage: StagePlan, graph: Graph, layers: int, settings: Settings) -> StagePlan:
-    """`stage`, found for a network of `layers` blocks, for the first blocks of it that `graph` has.
+def _kept_layers(config: "TransformerConfig") -> tuple[int, ...]:
+    """Which layers stay: the first two, or the first of each kind."""
+    layers = range(config.num_layers)
+    dense = [n for n in layers if not config.has_experts(n)]
+    mixed = [n for n in layers if config.has_experts(n)]
+    return (dense[0], mixed[0]) if dense and mixed else tuple(layers[:LAYERS])
+
+
+def _for_graph(stage: StagePlan, graph: Graph, kept: tuple[int, ...], layers: int, settings: Settings) -> StagePlan:
+    """`stage`, found for a network of `layers` blocks, for `graph`, whose blocks are those with the numbers `kept`.
 
     The first block is recomputed if any was, the others if all were.
     """
@@ -132,8 +166,12 @@ def _for_graph(stage: StagePlan, graph: Graph, layers: int, settings: Settings) 
     kinds = list(settings.recompute.values())
     recompute: dict[str, Recompute] = {}
     if kinds:
-        recompute = dict.fromkeys(blocks if len(kinds) == layers else blocks[:1], kinds[0])
-    strategies = {op.name: stage.strategies[op.name] for op in graph.ops if op.name in stage.strategies}
+        recompute = dict.fromkeys(blocks if len(kinds) >= layers else blocks[:1], kinds[0])
+    strategies = {}
+    for op in graph.ops:
+        name = _LAYER.sub(lambda found: f"{found[1]}{kept[int(found[2])]}-", op.name)
+        if name in stage.strategies:
+            strategies[op.name] = stage.strategies[name]
     return StagePlan(strategies, replace(settings, recompute=recompute))
 
 

@@ -127,6 +127,17 @@ def _attention(call: Call, unread: tuple[int, ...], mask: int) -> Definition:
     return Definition((0, 1, 2, *((mask,) if reads_mask else ())), (Function("FlashAttention", arguments),))
 
 
+def _sum(call: Call, _: GroupOf) -> Definition:
+    dims = call.constant(1)
+    dims = () if dims is None else dims if isinstance(dims, tuple) else (dims,)
+    return Definition((0,), (Function("Sum", (dims, call.constant(2))),))
+
+
+def _top_k_router(call: Call, _: GroupOf) -> Definition:
+    capacity, experts, drop_type = (call.constant(i) for i in (1, 2, 3))
+    return Definition((0,), (Function("TopKRouter", (capacity, experts, drop_type == 0)),))
+
+
 def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
     return lambda call, _: Definition(operands, (Function(cell),))
 
@@ -139,6 +150,8 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "FlashAttentionScore": Substitute("softmax(q k^T) v from plain operators", _flash_attention),
     "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
+    "SumExt": Substitute("ReduceSum", _sum),
+    "TopKRouter": Substitute("places by counting", _top_k_router),
     "RmsNormGrad": Substitute("its derivative", _plain("RmsNormGradient", 0, 1, 2, 3)),
 }
 """By operator type. Whatever is not here runs as it is, or is reported as missing on a CPU."""

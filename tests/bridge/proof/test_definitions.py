@@ -99,5 +99,33 @@ def test_collectives_from_sums_over_ranks() -> None:
         np.testing.assert_array_equal(received, np.concatenate([x[:, 2 * rank : 2 * rank + 2] for x in shards]))
 
 
+@pytest.mark.parametrize("by_token", [True, False])
+def test_tokens_find_places_with_their_experts(by_token: bool) -> None:
+    """Token by token or choice by choice, as MindSpore's kernel counts them."""
+    batch, tokens, k, experts, capacity = 2, 5, 2, 3, 3
+    chosen = np.stack([np.argsort(RANDOM.random((tokens, experts)), -1)[:, :k] for _ in range(batch)]).astype(np.int32)
+    dispatch, combine = np.zeros((batch, experts, capacity), np.int32), np.zeros((batch, tokens, k), np.int32)
+    for b in range(batch):
+        taken = [0] * experts
+        pairs = [(t, j) for t in range(tokens) for j in range(k)]
+        for t, j in pairs if by_token else sorted(pairs, key=lambda pair: pair[::-1]):
+            expert = chosen[b, t, j]
+            combine[b, t, j] = expert * (capacity + 1)
+            if taken[expert] < capacity:
+                dispatch[b, expert, taken[expert]] = t + 1
+                taken[expert] += 1
+                combine[b, t, j] += taken[expert]
+    found = run(definitions.TopKRouter(capacity, experts, by_token), chosen)
+    np.testing.assert_array_equal(found[0], dispatch)
+    np.testing.assert_array_equal(found[1], combine)
+
+
+def test_a_sum_over_dims() -> None:
+    x = values(2, 3, 4)
+    for dims, keep in (((), False), ((0, 2), True), ((1,), False)):
+        expected = x.sum(dims or None, keepdims=keep)
+        np.testing.assert_allclose(run(definitions.Sum(dims, keep), x)[0], expected, rtol=1e-5)
+
+
 def teardown_module() -> None:
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)

@@ -7,6 +7,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
+from model_zoo.config import TransformerConfig
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.bridge.proof.reduction import changed, collectives_of, reduce_plan, reduced_dimensions
 from ms_symtensor.cluster.load import load
@@ -14,19 +15,29 @@ from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.search.plan import plan
+from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+
+
+def some_plan(model: str, config: TransformerConfig) -> Plan:
+    """A plan without strategies."""
+    source = {"model": model, "batch_size": str(config.batch_size), "num_layers": str(config.num_layers)}
+    return Plan(
+        model, "", "", (StagePlan({}, Settings(1)),), config.batch_size, config.seq_length, 1, 1, False,
+        Prediction({}, {}, True, 0), SearchReport(0, 0.0, 0.0, "none"), source=source,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("device_num", [2, 4, 8])
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_what_divides_and_what_does_not_stays(model: str, device_num: int) -> None:
-    whole = dimensions_of(model, num_layers=2)
+    whole = replace(dimensions_of(model), num_layers=2, dense_layers=0)
     small = next(reduced_dimensions(whole, device_num))
     for size, (before, after) in changed(whole, small).items():
         assert after < before, size
         assert before % after == 0 or size == "hidden_size", size
         assert math.gcd(before, device_num) == math.gcd(after, device_num), size
     parameters = sum(p.type.size_B for p in build_graph(small).parameters)
-    assert parameters < 32 << 20
+    assert parameters < 64 << 20
 
 
 @pytest.mark.parametrize(("model", "device_num"), [("llama2_7b", 8), ("gpt2_xl", 4), ("llama3_8b", 8)])
@@ -44,17 +55,27 @@ def test_a_reduced_plan_has_the_collectives_of_the_plan(model: str, device_num: 
     assert small.sizes["hidden_size"] == (config.hidden_size, small.config.hidden_size)
 
 
+def test_one_layer_of_each_kind_stays() -> None:
+    """DeepSeek-V3: three dense layers, then mixtures of experts."""
+    config = dimensions_of("deepseek_v3", batch_size=16)
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 8, 1, False)
+    given = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
+    by_hand = replace(some_plan("deepseek_v3", config), stages=(StagePlan(given, Settings(8)),))
+    small = reduce_plan(by_hand)
+    assert small.sizes["num_layers"] == (61, 2)
+    assert small.sizes["dense_layers"] == (3, 1)
+    assert len(small.plan.strategies) == sum(op.name in small.plan.strategies for op in build_graph(small.config).ops)
+    assert any("/1-" in name and "experts" in name for name in small.plan.strategies)
+
+
 def test_the_optimizer_shards_the_same_parameters_of_a_reduced_network() -> None:
     config = dimensions_of("bert_large", num_layers=1, batch_size=16)
     graph = build_graph(config)
     cuts = megatron_strategy(graph, config, 4, 1, False)
     given = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
-    found = plan(
-        graph, load("atlas_800t_a2"), device_num=4, global_batch_size=16, seq_length=config.seq_length,
-        source={"model": "bert_large", "num_layers": "1", "batch_size": "16"},
-    )  # fmt: skip
     stage = StagePlan(given, Settings(4, optimizer_level=OptimizerLevel.LEVEL2))
-    small = reduce_plan(replace(found, stages=(stage,)))
+    small = reduce_plan(replace(some_plan("bert_large", config), stages=(stage,)))
     before, after = small.sizes["parallel_optimizer_threshold_KB"]
     assert before == 64
     assert 0 < after < 64

@@ -20,24 +20,39 @@ class Reference:
     def loss(self, input_ids: NDArray[np.int32], *rest: NDArray[Any]) -> float:
         """Masked mean cross entropy; the inputs are those of the network."""
         c, w = self.config, self.weights
-        *extra, labels, loss_mask = rest
+        second = rest[-2:] if c.second_token_weight else ()
+        *extra, labels, loss_mask = rest[: len(rest) - len(second)]
         x = w["word_embedding.table"][input_ids]
         for name, ids in zip(("position_embedding", "type_embedding"), extra, strict=False):
             x = x + w[f"{name}.table"][ids]
         x = x if c.causal else self._norm("norm", x)
         for layer in range(c.num_layers):
-            x = self._layer(f"layers.{layer}", x)
+            x = self._layer(f"layers.{layer}", x, c.has_experts(layer))
+        hidden = x
         last = ("norm", x) if c.causal else ("transform.norm", _gelu(self._linear("transform.dense", x)))
         x = self._norm(*last)
-        table = w["word_embedding.table"] if c.tied_embeddings else w["output_table"]
+        loss = self._cross_entropy(x, labels, loss_mask)
+        if second:
+            name, embedded = "second_token", w["word_embedding.table"][labels]
+            parts = [self._norm(f"{name}.embedding_norm", embedded), self._norm(f"{name}.hidden_norm", hidden)]
+            x = self._layer(f"{name}.block", self._linear(f"{name}.project", np.concatenate(parts, axis=-1)), True)
+            loss += c.second_token_weight * self._cross_entropy(self._norm(f"{name}.norm", x), *second)
+        return loss
+
+    def _cross_entropy(self, x: Array, labels: NDArray[Any], loss_mask: NDArray[Any]) -> float:
+        w = self.weights
+        table = w["word_embedding.table"] if self.config.tied_embeddings else w["output_table"]
         logits = x @ table.T + w.get("head.bias", 0.0)
         picked = np.take_along_axis(_log_softmax(logits), labels[..., None], axis=-1)[..., 0]
         return float(-(picked * loss_mask).sum() / loss_mask.sum())
 
-    def _layer(self, name: str, x: Array) -> Array:
+    def _layer(self, name: str, x: Array, has_experts: bool = False) -> Array:
         if self.config.causal:
-            x = x + self._attention(f"{name}.attention", self._norm(f"{name}.attention_norm", x))
-            return x + self._feed_forward(f"{name}.feed_forward", self._norm(f"{name}.feed_forward_norm", x))
+            attention = self._latent_attention if self.config.latent_attention else self._attention
+            x = x + attention(f"{name}.attention", self._norm(f"{name}.attention_norm", x))
+            y = self._norm(f"{name}.feed_forward_norm", x)
+            name = f"{name}.feed_forward"
+            return x + (experts_result(self, name, y) if has_experts else self._feed_forward(name, y))
         x = self._norm(f"{name}.attention_norm", x + self._attention(f"{name}.attention", x))
         return self._norm(f"{name}.feed_forward_norm", x + self._feed_forward(f"{name}.feed_forward", x))
 
@@ -75,9 +90,33 @@ class Reference:
             out[..., mine] = np.exp(_log_softmax(score)) @ value[..., shared]
         return self._linear(f"{name}.output", out)
 
+    def _latent_attention(self, name: str, x: Array) -> Array:
+        """As the paper writes it, head by head."""
+        c, sizes = self.config, self.config.latent_attention
+        assert sizes is not None
+        plain, rotary, value = c.head_dim - sizes.rotary_head_dim, sizes.rotary_head_dim, sizes.value_head_dim
+        queries = self._norm(f"{name}.query_norm", self._linear(f"{name}.query_down", x))
+        latent = self._norm(f"{name}.key_value_norm", self._linear(f"{name}.key_value_down", x))
+        turned = self._rotated(self._linear(f"{name}.key_rotary", x))
+        seq = x.shape[1]
+        out = []
+        for head in range(c.num_heads):
+
+            def part(which: str, source: Array, size: int, head: int = head) -> Array:
+                return source @ self.weights[f"{name}.{which}.weight"][head * size : (head + 1) * size].T
+
+            q = np.concatenate(
+                [part("query", queries, plain), self._rotated(part("query_rotary", queries, rotary))], -1
+            )
+            k = np.concatenate([part("key", latent, plain), turned], -1)
+            score = q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim)
+            score = np.where(np.tril(np.ones((seq, seq), bool)), score, -np.inf)
+            out.append(np.exp(_log_softmax(score)) @ part("value", latent, value))
+        return self._linear(f"{name}.output", np.concatenate(out, -1))
+
     def _rotated(self, x: Array) -> Array:
         """Dims i and i + half as the parts of a complex number, turned by position / base^(i / half)."""
-        half = self.config.head_dim // 2
+        half = x.shape[-1] // 2
         angle = np.outer(np.arange(x.shape[1]), self.config.rotary_base ** -(np.arange(half) / half))
         turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angle)
         return np.concatenate([turned.real, turned.imag], axis=-1)
@@ -87,6 +126,39 @@ class Reference:
             gate = self._linear(f"{name}.gate", x)
             return self._linear(f"{name}.down", gate / (1.0 + np.exp(-gate)) * self._linear(f"{name}.up", x))
         return self._linear(f"{name}.down", _gelu(self._linear(f"{name}.up", x)))
+
+
+def experts_result(of: Reference, name: str, x: Array) -> Array:
+    """Token by token: the results of its experts that have a place left, weighted, and the shared expert's."""
+    experts, w = of.config.experts, of.weights
+    assert experts is not None
+    out = np.zeros_like(x)
+    for sample, tokens in enumerate(x):
+        taken = np.zeros(experts.number, int)
+        for position, token in enumerate(tokens):
+            for expert, weight in _choices(of, f"{name}.router", token):
+                taken[expert] += 1
+                if taken[expert] < experts.places(len(tokens)):  # one place stays empty
+                    gate, up = (token @ w[f"{name}.experts.{part}"][expert] for part in ("gate", "up"))
+                    result = (gate / (1.0 + np.exp(-gate)) * up) @ w[f"{name}.experts.down"][expert]
+                    out[sample, position] += weight * result
+    return out + of._feed_forward(f"{name}.shared", x) if experts.shared_size else out
+
+
+def _choices(of: Reference, name: str, token: Array) -> list[tuple[int, float]]:
+    """The experts of a token, best first, with their weights."""
+    experts, logits = of.config.experts, of.weights[f"{name}.scores.weight"] @ token
+    assert experts is not None
+    if experts.scoring == "softmax":
+        scores = choice = np.exp(_log_softmax(logits))
+    else:
+        scores = 1.0 / (1.0 + np.exp(-logits))
+        choice = scores + of.weights[f"{name}.correction"]
+        grouped = np.sort(choice.reshape(experts.groups, -1), axis=-1)[:, -2:].sum(-1)
+        best = np.argsort(-grouped)[: experts.groups_per_token]
+        choice = choice * np.repeat(np.isin(np.arange(experts.groups), best), experts.number // experts.groups)
+    chosen = np.argsort(-choice)[: experts.per_token]
+    return [(int(e), float(experts.scale * scores[e] / scores[chosen].sum())) for e in chosen]
 
 
 def _gelu(x: Array) -> Array:

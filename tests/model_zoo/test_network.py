@@ -12,9 +12,10 @@ import numpy as np
 from mindspore import ops
 
 from model_zoo import FACTORIES, PUBLISHED
-from model_zoo.config import Lora, TransformerConfig
+from model_zoo.config import Experts, LatentSizes, Lora, TransformerConfig
 from model_zoo.network import build, optimizer
 from tests.model_zoo.reference import Reference
+from tests.model_zoo.routing import RouterDefinition
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -83,6 +84,10 @@ SMALL: dict[str, Any] = {
 )
 def test_loss_is_what_the_definition_gives(config: TransformerConfig) -> None:
     cell, _ = build(config)
+    _assert_loss(config, cell)
+
+
+def _assert_loss(config: TransformerConfig, cell: Any) -> None:
     for number, parameter in enumerate(cell.get_parameters()):
         values = np.random.default_rng(number).normal(0.0, 0.3, parameter.shape).astype(np.float32)
         parameter.set_data(ms.Tensor(values))
@@ -91,6 +96,30 @@ def test_loss_is_what_the_definition_gives(config: TransformerConfig) -> None:
     loss = float(cell(*(ms.Tensor(array) for array in inputs)).asnumpy())
     weights = {p.name: p.asnumpy().astype(np.float64) for p in cell.get_parameters()}
     assert loss == pytest.approx(Reference(config, weights).loss(*inputs), rel=1e-4)
+
+
+ROUTED: dict[str, Any] = SMALL | {"seq_length": 40, "attention": "self", "norm": "layer_norm", "num_layers": 2}
+EXPERTS = Experts(number=4, per_token=2, intermediate_size=24, load_imbalance=0.7)  # some tokens are dropped
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(PUBLISHED["mixtral_8x7b"], **ROUTED, n_kv_heads=2, experts=EXPERTS),
+        replace(
+            PUBLISHED["deepseek_v3"], **ROUTED, n_kv_heads=4, dense_layers=1, latent_attention=LatentSizes(12, 10, 4, 6),
+            experts=replace(EXPERTS, shared_size=20, scoring="sigmoid", groups=2, groups_per_token=1, scale=2.5),
+        ),
+    ],
+    ids=lambda config: config.name,
+)  # fmt: skip
+def test_loss_with_experts_is_what_the_definition_gives(config: TransformerConfig) -> None:
+    cell, _ = build(config)
+    for _, part in cell.cells_and_names():
+        if "route" in part.__dict__.get("_primitives", {}):
+            del part._primitives["route"]
+            part.route = RouterDefinition()
+    _assert_loss(config, cell)
 
 
 def _inputs(config: TransformerConfig) -> list[Any]:
@@ -102,4 +131,7 @@ def _inputs(config: TransformerConfig) -> list[Any]:
     if config.type_vocab_size:
         arrays.append(random.integers(0, config.type_vocab_size, shape))
     arrays.append(random.integers(0, config.vocab_size, shape))
-    return [array.astype(np.int32) for array in arrays] + [random.integers(0, 2, shape).astype(np.float32)]
+    inputs = [array.astype(np.int32) for array in arrays] + [random.integers(0, 2, shape).astype(np.float32)]
+    if config.second_token_weight:
+        inputs += [random.integers(0, config.vocab_size, shape).astype(np.int32), np.ones(shape, np.float32)]
+    return inputs

@@ -105,7 +105,8 @@ def with_retries(seconds: StepSeconds, micro_batches: Array, bytes_: StageBytes,
     in every micro-batch.
     """
     room_B = cluster.device.hbm_capacity_B
-    excess = np.clip(bytes_.reserved_B.max(axis=1) / room_B - 1, 0.0, RETRY_EXCESS) / RETRY_EXCESS
+    wanted_B = (bytes_.total_B + bytes_.fragments_B / 2).max(axis=1)  # fragments as they are on average
+    excess = np.clip(wanted_B / room_B - 1, 0.0, RETRY_EXCESS) / RETRY_EXCESS
     retries = np.where(bytes_.total_B.max(axis=1) <= room_B, micro_batches * excess * RETRY_S, 0.0)
     return replace(seconds, step_time_s=seconds.step_time_s + retries, compute_s=seconds.compute_s + retries)
 

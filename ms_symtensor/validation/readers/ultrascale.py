@@ -97,5 +97,6 @@ def case(row: Row) -> Case:
         peak_memory_B=row.positive("mem_gb") * GIB if timed else None,
         fits=timed,
         mfu=row.number("mfu") / 100 if timed else None,
+        stage=0,  # rank 0 writes the log: a last stage with larger logits does not show in it
     )
     return Case(row.line, f"{row.text('model')}|n{row.text('n_devices')}", configuration, measured)

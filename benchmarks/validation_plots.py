@@ -8,6 +8,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator, NullLocator
 
 from ms_symtensor.validation.validate import Validation
 
@@ -62,5 +63,10 @@ def _panel(axis: plt.Axes, label: str, kinds: list[str], measured: np.ndarray, p
     for factor in (0.8, 1.25):
         axis.plot(ends, factor * ends, color="grey", linewidth=0.5, linestyle="--")
     axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel=f"measured {label}", ylabel=f"predicted {label}")
+    for scale in (axis.xaxis, axis.yaxis):
+        scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        scale.set_major_formatter("{x:g}")
+        scale.set_minor_locator(NullLocator())
+    axis.tick_params(labelsize=7)
     axis.set_aspect("equal")
     axis.legend(fontsize=7, loc="upper left")

@@ -58,7 +58,7 @@ def _plan(chosen: argparse.Namespace) -> int:
         _require_positive("--memory-limit", chosen.memory_limit)
         limit_B = int(chosen.memory_limit * GIB)
     fixed, most = _pinned(chosen.fix), _pinned(chosen.max)
-    limits = Limits(fixed, {"pipeline_stages": 1, **fixed, **most})  # several stages are not written yet
+    limits = Limits(fixed, {**fixed, **most})
     with progress() as step:
         step("graph")
         model = _model(chosen)
@@ -86,10 +86,17 @@ def _plan(chosen: argparse.Namespace) -> int:
 
 def _verify(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.verify import verify
+    from ms_symtensor.bridge.verify_stages import verify_stages
+    from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
     from ms_symtensor.strategy.file import load, load_graph
 
-    verdict = verify(load(chosen.directory), load_graph(chosen.directory), chosen.rank)
+    plan, graph = load(chosen.directory), load_graph(chosen.directory)
+    if plan.pipeline is not None:
+        verdicts = verify_stages(plan, graph, chosen.rank)
+        _show(chosen, verdicts_json(verdicts), verdicts_text(verdicts))
+        return 0 if all(one.passed for one in verdicts) else 1
+    verdict = verify(plan, graph, chosen.rank or 0)
     _show(chosen, verdict_json(verdict), verdict_text(verdict))
     return 0 if verdict.passed else 1
 
@@ -133,7 +140,7 @@ def _audit(chosen: argparse.Namespace) -> int:
     load_cluster(chosen.cluster)
     _require_positive("--device-num", chosen.device_num)
     cell, inputs = load_factory(chosen.factory)
-    found = audit(cell, *inputs, device_num=chosen.device_num, cluster=chosen.cluster, rank=chosen.rank)
+    found = audit(cell, *inputs, device_num=chosen.device_num, cluster=chosen.cluster, rank=chosen.rank or 0)
     _show(chosen, audit_json(found), audit_text(found))
     return 0 if found.verdict.passed else 1
 
@@ -340,7 +347,12 @@ def _add_model(command: argparse.ArgumentParser) -> None:
 
 
 def _add_rank(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--rank", type=int, default=0, metavar="R", help="whose program is compared (default: 0)")
+    command.add_argument(
+        "--rank",
+        type=int,
+        metavar="R",
+        help="whose program is compared (default: 0; with pipeline stages, one of each)",
+    )
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:

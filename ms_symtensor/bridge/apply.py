@@ -7,6 +7,7 @@ from typing import Any
 from ms_symtensor.bridge.capture import primitives_of
 from ms_symtensor.bridge.morph import is_morph, layouts_of
 from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.pipeline_network import set_stages, unset_stages
 from ms_symtensor.bridge.recompute import is_recomputed, set_recompute, unset_recompute
 from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import LaidOut, OpStrategy
@@ -24,7 +25,9 @@ _OURS = "_symtensor_strategy"  # set on a primitive that was given its strategy 
 def apply(
     cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, rules: Mapping[str, Rule] | None = None
 ) -> None:
-    """Give `cell`, from which `graph` was captured, the strategies and the recompute blocks of `plan`.
+    """Give `cell`, from which `graph` was captured, the strategies, the recompute blocks and the pipeline stages of `plan`.
+
+    With a pipeline, `graph` is that of one micro-batch (see `pipeline_network.micro_batch`).
 
     `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything
     is changed. A plan that was applied before is replaced. InputError: the plan is for another graph, or primitives
@@ -33,18 +36,22 @@ def apply(
     """
     check(plan, graph, planned)
     wanted = _strategies(cell, graph, plan, rules)
-    blocks = {name: _block_cell(cell, name) for name in plan.stage.settings.recompute}
+    recompute = plan.settings.recompute
+    blocks = {name: _block_cell(cell, name) for name in recompute}
     remove(cell)
+    if plan.pipeline is not None:
+        set_stages(cell, graph, plan.pipeline)
     for primitive, strategy in wanted:
         primitive.shard(strategy.inputs, strategy.outputs)
         setattr(primitive, _OURS, strategy)
     for name, block in blocks.items():
-        set_recompute(block, plan.stage.settings.recompute[name].communication)
+        set_recompute(block, recompute[name].communication)
 
 
 def remove(cell: Any, by_hand: bool = False) -> None:
     """Take off `cell` what `apply` set; with `by_hand`, the strategies of the user's `shard()` too."""
     unset_recompute(cell)
+    unset_stages(cell)
     for _, primitive in _primitives(cell):
         if (by_hand and not is_morph(primitive)) or _OURS in primitive.__dict__:
             primitive.__dict__.pop(_OURS, None)
@@ -55,7 +62,9 @@ def remove(cell: Any, by_hand: bool = False) -> None:
 
 def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
     """The parallel settings that `plan` was made for; `others` are further fields of `ParallelConfig`."""
-    settings = context_settings(plan.stage.settings)
+    settings = context_settings(plan.settings, plan.pipeline)
+    if "pipeline_config" in settings:
+        others = {**others, "others": {"pipeline_config": settings.pop("pipeline_config"), **others.get("others", {})}}
     return ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings, **others)
 
 
@@ -70,7 +79,7 @@ def _strategies(cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] |
         )
     wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
     found = primitives_of(cell, graph)
-    for path, (op, strategy) in strategies_by_primitive(graph, plan.stage, rules).items():
+    for path, (op, strategy) in strategies_by_primitive(graph, plan.whole, rules).items():
         primitive = found[op.name]
         # One primitive object can stand under two attributes.
         _, first, its = wanted.setdefault(id(primitive), (primitive, op, strategy))

@@ -72,6 +72,17 @@ def micro_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def whole_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
+    """The inputs of a step, without values, from those of one of its micro-batches."""
+    import_mindspore()
+    from mindspore import Tensor
+    from mindspore.common.initializer import Zero
+
+    return tuple(
+        Tensor(shape=(micro_batch_num * one.shape[0], *one.shape[1:]), dtype=one.dtype, init=Zero()) for one in inputs
+    )
+
+
 def pipeline_training_cell(network: Any, micro_batch_num: int) -> Any:
     """A training step of `network` over `micro_batch_num` micro-batches, as MindSpore's own: gradients add up in parameters.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ms_symtensor.bridge.apply import apply, remove
 from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.pipeline_network import micro_batch
 from ms_symtensor.errors import InputError
 from ms_symtensor.strategy.file import load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
@@ -67,10 +68,13 @@ class StoredPlan:
     graph: Graph | None = None
 
     def apply(self, cell: Any, *inputs: Any) -> None:
-        """Give the strategies to `cell`, the forward network with its loss; `inputs` have global shapes.
+        """Give the strategies to `cell`, the forward network with its loss; `inputs` have global shapes, those of all
+        micro-batches together.
 
         InputError if the plan is for another network.
         """
+        if self.plan.pipeline is not None:
+            inputs = micro_batch(inputs, self.plan.micro_batch_num)
         put(cell, capture(cell, *inputs), self.plan, self.graph)
 
 

@@ -22,7 +22,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.plan import Plan
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, TensorType
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,14 @@ def require_rank(rank: int, device_num: int) -> None:
         raise InputError(f"there is no rank {rank} among {device_num} devices: give one from 0 to {device_num - 1}")
 
 
+def require_loss(graph: Graph) -> TensorType:
+    """The type of the loss; InputError if the network returns anything else."""
+    loss = graph.type_of(graph.output)
+    if loss is None or "float" not in loss.dtype:
+        raise InputError(f"{graph.name} does not return its loss alone, one tensor of floats: return nothing else")
+    return loss
+
+
 def require_compiler(device_num: int, rank: int) -> None:
     """CompilerError if MindSpore's compiler cannot be driven on this machine."""
     with ascend_compiler(device_num, rank):
@@ -113,9 +121,7 @@ def _compile_step(
 ) -> CompiledProgram | Verdict:
     """The program of `rank` for a training step of `cell`, or the verdict that MindSpore rejects it."""
     mindspore = import_mindspore()
-    loss = graph.type_of(graph.output)
-    if loss is None or "float" not in loss.dtype:
-        raise InputError(f"{graph.name} does not return its loss alone, one tensor of floats: return nothing else")
+    loss = require_loss(graph)
     sens = mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
     start = time.perf_counter()
     try:

@@ -7,6 +7,7 @@ from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import priced_as
 from ms_symtensor.program.program import UNKNOWN_B, Program
+from ms_symtensor.program.stage_program import StageProgram
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class CollectiveCost:
     time_s: float
 
 
-def collective_costs(program: Program, cluster: Cluster, rank: int = 0) -> tuple[CollectiveCost, ...]:
+def collective_costs(program: Program | StageProgram, cluster: Cluster, rank: int = 0) -> tuple[CollectiveCost, ...]:
     """The collectives of `rank`, equal ones of one operator together, the most expensive first."""
     counts = Counter((c.op, c.kind, c.phase.value, c.ranks, c.size_B) for c in program.collectives(rank))
     costs = []

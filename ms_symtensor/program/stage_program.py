@@ -22,10 +22,11 @@ from ms_symtensor.tensor.graph import Graph
 @dataclass(frozen=True)
 class StageProgram:
     """What every rank of pipeline stage `stage` runs in a step: `micro`, the nodes of one micro-batch, so often as `times`
-    says. Ranks of `micro` count from 0 within the stage.
+    says. Ranks of `micro` count from 0 within the stage. `graph` is the stage's part of the network.
     """
 
     stage: int
+    graph: Graph
     pipeline: Pipeline
     level: OptimizerLevel
     micro: Program
@@ -95,6 +96,7 @@ def partition_stages(
     return tuple(
         StageProgram(
             part.stage,
+            part.graph,
             pipeline,
             stage.settings.optimizer_level,
             partition(

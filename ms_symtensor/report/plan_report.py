@@ -6,8 +6,10 @@ from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.report.alternatives import Alternative, alternatives_text
 from ms_symtensor.report.operators import operators_text
+from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -44,18 +46,30 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = ()) -> str:
     """Everything about the plan on one page: degrees, time, memory, collectives, who is cut how, and `alternatives`."""
-    program = partition(graph, plan.stage)
-    costs = collective_costs(program, load_cluster(plan.cluster))
     return "\n\n".join(
         [
             _headline(plan),
             beside(_times(plan), _memory(plan)),
-            "Collectives of a step on rank 0, all blocks together\n" + _collectives(costs),
-            "Operators (dim/slices)\n\n" + operators_text(graph, plan.stage),
+            *_exchanges(plan, graph),
+            "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
             *([alternatives_text(plan, alternatives)] if alternatives else []),
             _search(plan),
         ]
     )
+
+
+def _exchanges(plan: Plan, graph: Graph) -> list[str]:
+    """What the ranks exchange, and with several stages what each of these holds."""
+    cluster = load_cluster(plan.cluster)
+    title = "Collectives of a step on rank 0, all blocks together\n"
+    if plan.pipeline is None:
+        return [title + _collectives(collective_costs(partition(graph, plan.stage), cluster))]
+    programs = partition_stages(graph, plan.stages, plan.pipeline)
+    return [
+        "Pipeline stages (bytes of one rank)\n" + stages_text(plan, graph, programs),
+        title.replace("blocks", "blocks and micro-batches of its stage")
+        + _collectives(collective_costs(programs[0], cluster)),
+    ]
 
 
 def _headline(plan: Plan) -> str:
@@ -66,13 +80,17 @@ def _headline(plan: Plan) -> str:
     rows = [
         ("data_parallel", str(plan.data_parallel), "optimizer sharding", optimizer),
         ("model_parallel", str(plan.model_parallel), "recompute", recompute),
-        ("sequence_parallel", "yes" if plan.sequence_parallel else "no", "pipeline_stages", str(plan.pipeline_stages)),
+        ("sequence_parallel", "yes" if plan.sequence_parallel else "no", "pipeline_stages", _stages(plan)),
     ]
     title = (
         f"{plan.model}: {plan.device_num} devices of {plan.cluster}, global batch {plan.global_batch_size},"
         f" sequence {plan.seq_length}"
     )
     return f"{title}\n{table(rows)}"
+
+
+def _stages(plan: Plan) -> str:
+    return f"{plan.pipeline_stages}, {plan.micro_batch_num} micro-batches" if plan.pipeline is not None else "1"
 
 
 def _times(plan: Plan) -> str:

@@ -5,7 +5,7 @@ what `rank_list_for_transform`, `transform_checkpoints` and `merge_pipeline_stra
 by the file's ending: JSON for ".json", otherwise a protobuf with the messages of `mindspore.train.node_strategy_pb2`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ms_symtensor.ops.registry import signature
@@ -20,14 +20,22 @@ from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, Source
 _SAVES = 2  # per compile
 
 
-def strategy_checkpoint(graph: Graph, plan: StagePlan, optimizer_states: Iterable[str] = ()) -> dict[str, Any]:
+def strategy_checkpoint(
+    graph: Graph,
+    plan: StagePlan,
+    optimizer_states: Iterable[str] = (),
+    placements: Mapping[str, ParameterPlacement] | None = None,
+    stage: int = 0,
+) -> dict[str, Any]:
     """The checkpoint of `graph` under `plan` as plain data, keys sorted.
+
+    For pipeline stage `stage`, `graph` is its part of the network, and `placements` where its parameters lie.
 
     `optimizer_states` are the names that an optimizer puts before those of the parameters for its states: "adam_m" and
     "adam_v" for AdamWeightDecay; states lie as their parameters do. `current_stage` is a count of saves in MindSpore: 2
     after the first compile of a process. Errors: those of `partition`.
     """
-    placements = partition(graph, plan).parameters
+    placements = partition(graph, plan).parameters if placements is None else placements
     layouts = {}
     for name, placement in placements.items():
         item = _layout(placement, plan)
@@ -37,7 +45,7 @@ def strategy_checkpoint(graph: Graph, plan: StagePlan, optimizer_states: Iterabl
     return {
         "current_stage": _SAVES,
         "parallel_layout_item": dict(sorted(layouts.items())),
-        "parallel_strategy_item": dict(sorted(_strategies(graph, plan).items())),
+        "parallel_strategy_item": dict(sorted(_strategies(graph, plan, stage).items())),
     }
 
 
@@ -88,7 +96,7 @@ def _layout(placement: ParameterPlacement, plan: StagePlan) -> dict[str, Any]:
     }
 
 
-def _strategies(graph: Graph, plan: StagePlan) -> dict[str, Any]:
+def _strategies(graph: Graph, plan: StagePlan, stage: int) -> dict[str, Any]:
     """The strategies of the operators that read a parameter, under their type and the name of the first one they
     read.
     """
@@ -101,7 +109,7 @@ def _strategies(graph: Graph, plan: StagePlan) -> dict[str, Any]:
         read = [root.name for s in graph.tensor_inputs(op) if isinstance(root := _root(graph, s), ParameterRef)]
         if read:
             strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
-            found[f"{op.type}_{read[0]}"] = {"parallel_strategy": [list(d) for d in strategy.inputs], "stage": 0}
+            found[f"{op.type}_{read[0]}"] = {"parallel_strategy": [list(d) for d in strategy.inputs], "stage": stage}
     return found
 
 

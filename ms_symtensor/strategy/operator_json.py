@@ -32,15 +32,15 @@ def training_scope(graph: Graph, wrappers: tuple[str, ...] = ("network-GradientS
     return "/".join((CAPTURED_SCOPE, *wrappers, f"network-{graph.name}"))
 
 
-def operator_strategy(graph: Graph, plan: StagePlan, scope: str | None = None) -> dict[str, Any]:
-    """The data of the file for `graph` under `plan`.
+def operator_strategy(graph: Graph, plan: StagePlan, scope: str | None = None, stage: int = 0) -> dict[str, Any]:
+    """The data of the file for `graph` under `plan`; for the part of a network that pipeline stage `stage` runs, its own.
 
     `scope` is where the network stands in the cell that is compiled: MindSpore names operators by their cells. Default:
     `training_scope(graph)`, that is `AutoParallel(training_cell(net))`.
     """
     names = _names(graph, plan, training_scope(graph) if scope is None else scope)
     inputs: dict[str, Any] = {
-        f"{CAPTURED_SCOPE}/_VirtualDataset-op0": _item(tuple((1,) * len(kind.shape) for _, kind in graph.inputs))
+        f"{CAPTURED_SCOPE}/_VirtualDataset-op0": _item(tuple((1,) * len(kind.shape) for _, kind in graph.inputs), stage)
     }
     outputs: dict[str, Any] = {}
     for op in graph.ops:
@@ -53,16 +53,16 @@ def operator_strategy(graph: Graph, plan: StagePlan, scope: str | None = None) -
             strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
         else:
             continue
-        inputs[names[op.name]] = _item(strategy.inputs)
+        inputs[names[op.name]] = _item(strategy.inputs, stage)
         if strategy.outputs is not None:
-            outputs[names[op.name]] = _item(strategy.outputs)
-    data = {"current_stage": 0, "parallel_strategy_item": inputs}
+            outputs[names[op.name]] = _item(strategy.outputs, stage)
+    data = {"current_stage": stage, "parallel_strategy_item": inputs}
     return data | {"parallel_out_strategy_item": outputs} if outputs else data
 
 
-def operator_strategy_text(graph: Graph, plan: StagePlan, scope: str | None = None) -> str:
+def operator_strategy_text(graph: Graph, plan: StagePlan, scope: str | None = None, stage: int = 0) -> str:
     """The file itself."""
-    return json_text(operator_strategy(graph, plan, scope))
+    return json_text(operator_strategy(graph, plan, scope, stage))
 
 
 def _names(graph: Graph, plan: StagePlan, scope: str) -> dict[str, str]:
@@ -75,5 +75,5 @@ def _names(graph: Graph, plan: StagePlan, scope: str) -> dict[str, str]:
     }
 
 
-def _item(degrees: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
-    return {"parallel_strategy": [list(d) for d in degrees], "stage": 0}
+def _item(degrees: tuple[tuple[int, ...], ...], stage: int) -> dict[str, Any]:
+    return {"parallel_strategy": [list(d) for d in degrees], "stage": stage}

@@ -74,7 +74,8 @@ class Plan:
     search: SearchReport
     pipeline: Pipeline | None = None
     source: Mapping[str, str] = field(default_factory=dict)
-    """How to rebuild the network: {"model": …} of the zoo with its options, or {"factory": "file.py:function"}."""
+    """How to rebuild the network of the graph, with a pipeline at the size of one micro-batch: {"model": …} of the zoo with its
+    options, or {"factory": "file.py:function"}."""
 
     def __post_init__(self) -> None:
         expected = 1 if self.pipeline is None else self.pipeline.stage_num
@@ -109,6 +110,11 @@ class Plan:
     def strategies(self) -> Mapping[str, OpStrategy]:
         """The strategies of the operators of all stages."""
         return {name: strategy for stage in self.stages for name, strategy in stage.strategies.items()}
+
+    @property
+    def whole(self) -> StagePlan:
+        """All operators and blocks as if on one stage: what is put onto the network, whose cells are the same on every rank."""
+        return StagePlan(self.strategies, self.settings)
 
     @property
     def pipeline_stages(self) -> int:

@@ -8,6 +8,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op
 
@@ -50,8 +51,10 @@ def require_same(
         )
 
 
-def context_settings(settings: Settings) -> dict[str, Any]:
-    """The keyword arguments of `mindspore.set_auto_parallel_context` for `settings`, the number of devices left out."""
+def context_settings(settings: Settings, pipeline: Pipeline | None = None) -> dict[str, Any]:
+    """The keyword arguments of `mindspore.set_auto_parallel_context` for the `settings` of a stage, and the `pipeline` that it
+    is part of, if any; the number of devices is left out.
+    """
     found: dict[str, Any] = {
         "parallel_mode": "semi_auto_parallel",
         "dataset_strategy": "full_batch",
@@ -65,6 +68,10 @@ def context_settings(settings: Settings) -> dict[str, Any]:
             "optimizer_weight_shard_size": settings.optimizer_weight_shard_size,
             "parallel_optimizer_threshold": settings.parallel_optimizer_threshold_KB,
         }
+    if pipeline is not None:
+        found["pipeline_stages"] = pipeline.stage_num
+        if pipeline.interleave > 1:
+            found["pipeline_config"] = {"pipeline_interleave": True, "pipeline_scheduler": "1f1b"}
     return found
 
 

@@ -4,6 +4,7 @@ from itertools import groupby
 
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings, strategies_by_primitive
+from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stage_cells
 from ms_symtensor.tensor.graph import Graph
 
 _INDENT = "    "
@@ -23,7 +24,10 @@ def python_code(graph: Graph, plan: Plan) -> str:
             parent = _expression("net", blocks[0][:-1])
             body += [f"for index in {_indices([int(b[-1]) for b in blocks])}:", f"{_INDENT}block = {parent}[index]"]
             body += [f"{_INDENT}block.{line}" for line in lines]
-    settings = {"device_num": plan.device_num} | context_settings(plan.stage.settings)
+    settings = {"device_num": plan.device_num} | context_settings(plan.settings, plan.pipeline)
+    step = () if plan.pipeline is None else (f"# then: net = mindspore.nn.PipelineCell(net, {plan.micro_batch_num})",)
+    body += _whole_parameters(graph, plan)
+    contents = "what is recomputed" + ("" if plan.pipeline is None else ", and its pipeline stages")
     return "\n".join(
         [
             f'"""The plan of ms_symtensor for {plan.model} on {plan.device_num} devices of {plan.cluster}."""',
@@ -32,10 +36,11 @@ def python_code(graph: Graph, plan: Plan) -> str:
             "SETTINGS = {",
             *(f"{_INDENT}{_quoted(name)}: {_quoted(value)}," for name, value in settings.items()),
             "}",
+            *step,
             "",
             "",
             "def shard(net):",
-            f'{_INDENT}"""Set the strategies of the primitives of `net` ({graph.name}), and what is recomputed."""',
+            f'{_INDENT}"""Set the strategies of the primitives of `net` ({graph.name}), and {contents}."""',
             *(f"{_INDENT}{line}" for line in body),
             "",
         ]
@@ -45,18 +50,38 @@ def python_code(graph: Graph, plan: Plan) -> str:
 def _sections(graph: Graph, plan: Plan) -> list[tuple[list[tuple[str, ...]], list[str]]]:
     """Blocks (paths; the empty path is the network itself) with the lines that all of them get, in graph order."""
     lines: dict[tuple[str, ...], list[str]] = {}
-    for path, (op, strategy) in strategies_by_primitive(graph, plan.stage).items():
+    for path, (op, strategy) in strategies_by_primitive(graph, plan.whole).items():
         block = tuple(op.block.split(".")) if op.block else ()
         block = block if path[: len(block)] == block else ()
         arguments = f"{strategy.inputs}" + (f", {strategy.outputs}" if strategy.outputs is not None else "")
         lines.setdefault(block, []).append(f"{_expression('', path[len(block) :])[1:]}.shard({arguments})")
-    for name, recompute in plan.stage.settings.recompute.items():
+    blocks = {tuple(op.block.split(".")) for op in graph.ops if op.block is not None}
+    for path, place in stage_cells(graph, plan.pipeline).items() if plan.pipeline is not None else ():
+        of = path if path in blocks else ()
+        owner = "" if of else f"{_expression('', path)[1:]}."
+        lines.setdefault(of, []).append(f"{owner}pipeline_stage = {place.stage}")
+        if plan.pipeline is not None and plan.pipeline.interleave > 1:
+            lines[of].append(f"{owner}pipeline_segment = {place.segment}")
+    for name, recompute in plan.settings.recompute.items():
         lines.setdefault(tuple(name.split(".")), []).append(f"recompute(mp_comm_recompute={recompute.communication})")
     alike: dict[tuple, list[tuple[str, ...]]] = {}
     for block, text in lines.items():
         key = (block[:-1] if block and block[-1].isdigit() else block, tuple(text))
         alike.setdefault(key, []).append(block)
     return [(blocks, list(text)) for (_, text), blocks in alike.items()]
+
+
+def _whole_parameters(graph: Graph, plan: Plan) -> list[str]:
+    """Lines for the parameters that the optimizer must not shard because several stages read them."""
+    several = () if plan.pipeline is None else parameters_of_several_stages(graph, plan.pipeline)
+    if not several:
+        return []
+    names = ", ".join(map(_quoted, several))
+    return [
+        "for parameter in net.get_parameters():",
+        f"{_INDENT}if parameter.name in ({names},):  # several stages read it",
+        f"{_INDENT * 2}parameter.parallel_optimizer = False",
+    ]
 
 
 def _expression(root: str, path: tuple[str, ...]) -> str:

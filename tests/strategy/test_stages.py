@@ -8,6 +8,8 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import Recompute, Settings
 from ms_symtensor.strategy import file
+from ms_symtensor.strategy.python_code import python_code
+from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stage_cells
 from ms_symtensor.strategy.stages import pipeline_stages
 
 
@@ -74,3 +76,22 @@ def test_a_file_with_a_wrong_pipeline_is_refused(plan, tmp_path, change, message
     with pytest.raises(InputError, match=message) as caught:
         file.load(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_python_code_sets_the_stages_of_cells(graph, plan):
+    code = python_code(graph, plan)
+    compile(code, "shard.py", "exec")
+    lines = [line.strip() for line in code.splitlines()]
+    assert "net.word_embedding.pipeline_stage = 0" in lines and "net.head.pipeline_stage = 1" in lines
+    assert lines.count("block.pipeline_stage = 1") + lines.count("net.layers[2].pipeline_stage = 1") >= 1
+    assert '"pipeline_stages": 2,' in lines and "# then: net = mindspore.nn.PipelineCell(net, 4)" in lines
+
+
+def test_cells_are_named_once_and_lists_never(graph, plan):
+    found = stage_cells(graph, plan.pipeline)
+    assert {".".join(path): place.stage for path, place in found.items()} == {
+        "word_embedding": 0, "layers.0": 0, "layers.1": 1, "layers.2": 1, "layers.3": 1, "norm": 1, "head": 1, "loss": 1,
+    }  # fmt: skip
+    assert parameters_of_several_stages(graph, plan.pipeline) == ()
+    tied = small_graph("gpt2_xl", num_layers=4)
+    assert parameters_of_several_stages(tied, plan.pipeline) == ("word_embedding.table",)

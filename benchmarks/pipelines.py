@@ -1,0 +1,136 @@
+"""How often MindSpore's compiler agrees with the predicted programs of pipeline stages.
+
+    python -m benchmarks.pipelines [--models llama2_7b …] [--cases 12] [--first 0] [--small] [--out pipelines.jsonl]
+    python -m benchmarks.pipelines --sample
+
+Every case is a network of the zoo with four blocks on 2 or 4 stages of 1 to 4 devices: planned, Megatron-style or random
+strategies, different ones on every stage, uneven layers, optimizer sharding, recompute. One rank of every stage is compiled
+for Ascend on this machine and compared: every collective, Send and Receive (kind, ranks, bytes, forward, backward or
+recomputed), every parameter's slice, the gradient sum of every parameter.
+
+Each result is a line of JSON in `--out`; a case that stands there is not run again. Exit code 1 if anything differs.
+"""
+
+import argparse
+import gc
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "4")
+
+from benchmarks.pipeline_cases import MODELS, SAMPLE, SAMPLE_LAYERS, PipelineCase, case, micro_config
+from model_zoo.dimensions import TransformerConfig
+from ms_symtensor.program.parameters import is_synchronised
+from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.tensor.graph import Graph
+
+Result = dict[str, Any]
+
+
+def plan_of(one: PipelineCase, graph: Graph) -> Plan:
+    """`one` as a plan, of which only strategies, stages and settings are used."""
+    return Plan(
+        model=one.model, graph_hash=graph.hash, cluster="", stages=one.stages, global_batch_size=0, seq_length=0,
+        data_parallel=1, model_parallel=1, sequence_parallel=False, prediction=Prediction({}, {}, True, 0),
+        search=SearchReport(0, 0.0, 0.0, one.kind), pipeline=one.pipeline,
+    )  # fmt: skip
+
+
+def run(cell: Any, inputs: Sequence[Any], graph: Graph, one: PipelineCase) -> Result:
+    """Predict, compile and compare one rank of every stage; `inputs` are those of a micro-batch."""
+    from ms_symtensor.bridge.apply import apply
+    from ms_symtensor.bridge.verify_stages import judge_rank
+
+    plan = plan_of(one, graph)
+    apply(cell, graph, plan)
+    programs = partition_stages(graph, one.stages, one.pipeline)
+    differences, collectives, equal_sums, seconds = [], 0, True, 0.0
+    for program in programs:
+        rank = program.ranks[one.number % len(program.ranks)]
+        verdict = judge_rank(cell, inputs, graph, plan, programs, rank)
+        seconds += verdict.compile_time_s
+        if verdict.comparison is None:
+            differences.append(f"rank {rank} rejected: {verdict.reason}")
+            continue
+        found = verdict.comparison
+        collectives += found.compiled_collectives
+        differences += [f"rank {rank}: {text}" for text in found.differences]
+        if found.predicted_parameters_B != found.compiled_parameters_B:
+            differences.append(f"rank {rank}: bytes of parameters")
+        wrong = {
+            name
+            for name, p in program.parameters.items()
+            if p.requires_grad and not is_synchronised(p, rank - program.ranks.start)
+        }
+        equal_sums = equal_sums and wrong == set(found.unsynchronised)
+    return {
+        "case": one.name, "text": str(one), "collectives": collectives, "differences": differences, "sums": equal_sums,
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def passed(result: Result) -> bool:
+    return not result["differences"] and bool(result["sums"])
+
+
+def line(result: Result) -> str:
+    """One case for people."""
+    if passed(result):
+        return f"ok    {result['text']}: {result['collectives']} collectives, {result['seconds']:.1f} s"
+    return f"WRONG {result['text']}: {'; '.join(result['differences'][:3]) or 'sums of gradients'}"
+
+
+def run_sample(model: str) -> Iterator[Result]:
+    """The results of the cases of SAMPLE."""
+    return run_model(model, SAMPLE[model], micro_config(model, small=True, num_layers=SAMPLE_LAYERS))
+
+
+def run_model(model: str, numbers: Sequence[int], config: TransformerConfig) -> Iterator[Result]:
+    """The results of the cases `numbers` of one network."""
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture import capture
+
+    cell, inputs = build(config)
+    graph = capture(cell, *inputs)
+    for number in numbers:
+        yield run(cell, inputs, graph, case(model, graph, config, number))
+        gc.collect()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--cases", type=int, default=12, help="cases per network")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--small", action="store_true", help="small dims, which compile faster")
+    parser.add_argument("--out", type=Path, default=Path("pipelines.jsonl"))
+    parser.add_argument("--sample", action="store_true", help="the cases of the test suite instead")
+    chosen = parser.parse_args(arguments)
+    if chosen.sample:
+        results = [result for model in SAMPLE for result in run_sample(model)]
+        print("\n".join(map(line, results)))
+        return 0 if all(map(passed, results)) else 1
+    results = [json.loads(text) for text in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
+    known = {result["case"] for result in results}
+    for model in chosen.models:
+        numbers = [n for n in range(chosen.first, chosen.first + chosen.cases) if not _has(known, model, n)]
+        for result in run_model(model, numbers, micro_config(model, chosen.small)) if numbers else ():
+            print(line(result), flush=True)
+            with chosen.out.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            results.append(result)
+    print(f"{sum(map(passed, results))} of {len(results)} cases agree")
+    return 0 if all(map(passed, results)) else 1
+
+
+def _has(known: set[str], model: str, number: int) -> bool:
+    return any(name.startswith(f"{model}/") and name.endswith(f"/{number}") for name in known)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+"""Predicted programs of pipeline stages equal compiled ones: the four sample cases of benchmarks/pipelines.py."""
+
+import pytest
+
+from benchmarks.pipeline_cases import SAMPLE
+from benchmarks.pipelines import line, passed, run_sample
+
+
+@pytest.mark.parametrize("model", SAMPLE)
+def test_prediction_equals_program(model):
+    for result in run_sample(model):
+        assert passed(result), line(result)

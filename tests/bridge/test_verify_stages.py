@@ -1,0 +1,42 @@
+"""From the search to the compiler with two pipeline stages, and what the compiler refuses."""
+
+import pytest
+
+from ms_symtensor.bridge.verify_stages import verify_stages
+from ms_symtensor.cli import main
+from ms_symtensor.errors import InputError
+from ms_symtensor.report.stage_report import verdicts_json
+from ms_symtensor.strategy.file import load, load_graph
+
+SMALL = ["--num-layers", "2", "--seq-length", "128"]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("plan")
+    arguments = ["plan", "llama2_7b", *SMALL, "--global-batch-size", "8", "--device-num", "4"]
+    assert main([*arguments, "--fix", "pipeline_stages=2", "--out", str(directory)]) == 0
+    return directory
+
+
+def test_every_stage_is_verified(planned):
+    plan, graph = load(planned), load_graph(planned)
+    found = verify_stages(plan, graph)
+    assert [verdict.rank for verdict in found] == [0, 3]
+    assert all(verdict.passed for verdict in found)
+    data = verdicts_json(found)
+    assert data["collectives"]["equal"] and data["collectives"]["predicted"] == data["collectives"]["compiled"] > 0
+    assert data["parameter_bytes"]["predicted"] == data["parameter_bytes"]["compiled"] > 0
+    assert [stage["rank"] for stage in data["stages"]] == [0, 3]
+
+
+def test_a_rank_that_does_not_exist_is_refused(planned):
+    with pytest.raises(InputError, match="there is no rank 4 among 4 devices"):
+        verify_stages(load(planned), rank=4)
+
+
+def test_files_of_every_stage_are_written(planned):
+    names = {file.name for file in planned.iterdir()}
+    assert {f"parameter_layout_{s}.{end}" for s in (0, 1) for end in ("json", "ckpt")} <= names
+    assert "pipeline_stage = 1" in (planned / "shard.py").read_text()
+    assert "Pipeline stages" in (planned / "report.txt").read_text()

@@ -4,10 +4,10 @@ The slide leaves out how many of the 61 blocks were run, pipeline and expert par
 parameters do not fit on 64 devices of 64 GB in any way. Assumed:
 
 - data x tensor parallelism is all there is (its three products are 64), so no pipeline;
-- optimizer sharding, and whole blocks recomputed, as almost all of them are in MindFormers' own settings for DeepSeek-V3
-  (research/deepseek3/deepseek3_671b/pretrain_deepseek3_671b.yaml), with its global batch of 512 samples of 4096 tokens,
-  one per data-parallel rank and micro-batch;
-- experts over two servers. Over 8, 32 or 64 devices the order and what fits come out the same, the utilisations do not;
+- optimizer sharding, whole blocks recomputed, experts over 8 devices, and a global batch of 512 samples of 4096 tokens, one
+  per data-parallel rank and micro-batch: MindFormers' own settings for DeepSeek-V3, which recompute almost every block
+  (research/deepseek3/deepseek3_671b/pretrain_deepseek3_671b.yaml). With experts over 16 to 64 devices the order and what
+  fits come out the same, the utilisations do not;
 - as many blocks as fit with DP32 x TP2, 3 of them dense, as published.
 """
 
@@ -15,8 +15,8 @@ from ms_symtensor.cost.configuration import FULL_RECOMPUTATION, Bytes, Configura
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.readers.dryrun import deepseek_v3
 
-BLOCKS = 7  # the deepest of which DP32 x TP2 fits into 64 GB under these assumptions
-EXPERT_PARALLEL = 16
+BLOCKS = 5  # the deepest of which DP32 x TP2 fits into 64 GB under these assumptions
+EXPERT_PARALLEL = 8
 DEVICES = 64
 SEQ_LENGTH = 4096
 GLOBAL_BATCH_SIZE = 512

@@ -4,7 +4,7 @@ from ms_symtensor.cost.configuration import Configuration
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers import megatron, mindformers
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.readers.slide import slide_configuration
 from ms_symtensor.validation.table import Row
@@ -116,9 +116,7 @@ def _mindformers(row: Row) -> Configuration:
 
 
 def _must_be_complete(row: Row) -> None:
-    for column in ("n_devices", "dp", "tp", "pp", "micro_batch", "global_batch", "seq_len"):
-        if not row.text(column):
-            raise UnusableRowError(f"{column} is not given")
+    must_be_given(row, "n_devices", "dp", "tp", "pp", "micro_batch", "global_batch", "seq_len")
     devices_must_agree(row, "cp")
 
 

@@ -16,6 +16,13 @@ def devices_must_agree(row: Row, *further: str) -> int:
     return devices
 
 
+def must_be_given(row: Row, *columns: str) -> None:
+    """UnusableRowError if one of `columns` is empty, in tables whose sources leave things out."""
+    for column in columns:
+        if not row.text(column):
+            raise UnusableRowError(f"{column} is not given")
+
+
 def micro_batches(row: Row, samples: int, column: str = "global_batch") -> int:
     """Micro-batches of a step, of `samples` each on all devices together."""
     number, rest = divmod(row.count(column), samples)

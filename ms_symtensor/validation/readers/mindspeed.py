@@ -3,7 +3,7 @@
 from ms_symtensor.cost.configuration import Configuration
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers import megatron
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.table import Row
 
@@ -23,6 +23,7 @@ def case(row: Row) -> Case:
     options = megatron.options_of(row.text("recompute"), row.text("zero"), row.text("features"))
     megatron.must_be_usable(options, packed="pack" in row.text("name"))
     model = transformer_of(row, row.text("name"), "kv", megatron.imbalance(options))
+    must_be_given(row, "n_devices", "dp", "tp", "pp", "mbs", "gbs", "seq")
     devices_must_agree(row, "cp")
     interleave = row.optional_count("vpp") or 1
     configuration = Configuration(

@@ -2,6 +2,7 @@
 
 from ms_symtensor.cost.configuration import Experts, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.readers.common import must_be_given
 from ms_symtensor.validation.readers.families import family_of
 from ms_symtensor.validation.table import Row
 
@@ -25,6 +26,7 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
     number = row.optional_count("experts") or 1
     experts = None
     if number > 1:
+        must_be_given(row, "topk")
         experts = Experts(
             num_experts=number,
             top_k=row.count("topk"),

@@ -14,7 +14,7 @@ from ms_symtensor.cost.configuration import (
 )
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.table import Row
 
@@ -90,9 +90,7 @@ def case(row: Row) -> Case:
 
 
 def _must_be_complete(row: Row) -> None:
-    for column in ("dp", "tp", "pp", "micro_batch", "seq_len"):
-        if not row.text(column):
-            raise UnusableRowError(f"{column} is not given")
+    must_be_given(row, "dp", "tp", "pp", "micro_batch", "seq_len")
     if not row.text("num_micro") and not row.text("global_batch"):
         raise UnusableRowError("the batch is not given")
     devices_must_agree(row, "cp")

@@ -43,7 +43,7 @@ def pair(row: Row) -> Pair:
         better, worse = (slide_configuration(_degree(words, "DP") or 1, _degree(words, "TP") or 1) for words in sides)
         return Pair(row.line, row.text("confidence"), better, worse, by_memory)
     counts = re.findall(r"\d+", row.text("n_devices"))
-    model, seq_length = published_model(row.text("model")), row.optional_count("seq_len") or SEQ_LENGTH
+    model, seq_length = published_model(row.text("model")), _number(row.text("seq_len"), r"(\d+)") or SEQ_LENGTH
     mindspore = row.text("source").startswith(("MS|", "MindFormers"))
     devices = int(counts[0]) if counts else None
     first, second = (_spread(words, devices, row.text("comment"), mindspore) for words in sides)

@@ -3,7 +3,7 @@
 from ms_symtensor.cost.configuration import Configuration, Transformer
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
-from ms_symtensor.validation.readers.common import devices_must_agree
+from ms_symtensor.validation.readers.common import devices_must_agree, must_be_given
 from ms_symtensor.validation.table import Row
 
 NAME = "ultrascale_h100"
@@ -69,6 +69,8 @@ def case(row: Row) -> Case:
     if samples != row.count("gbs"):
         raise UnusableRowError("dp x mbs x grad_acc is not gbs")
     timed = row.text("status") == "ok"
+    if timed:
+        must_be_given(row, "mfu", "tok_s_gpu")
     if timed and row.number("mfu") < LEAST_MFU_PERCENT:
         raise UnusableRowError(f"MFU below {LEAST_MFU_PERCENT:g} %")
     model, stages = model_of(row.text("model")), row.count("pp")
@@ -94,7 +96,7 @@ def case(row: Row) -> Case:
     )
     measured = Measurement(
         step_time_s=configuration.tokens / (row.positive("tok_s_gpu") * configuration.device_num) if timed else None,
-        peak_memory_B=row.positive("mem_gb") * GIB if timed else None,
+        peak_memory_B=row.positive("mem_gb") * GIB if timed and row.text("mem_gb") else None,
         fits=timed,
         mfu=row.number("mfu") / 100 if timed else None,
         stage=0,  # rank 0 writes the log: a last stage with larger logits does not show in it

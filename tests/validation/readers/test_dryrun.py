@@ -62,3 +62,8 @@ def test_a_stage_that_does_not_exist(read_rows) -> None:
 
 def test_other_models_are_excluded(read_rows) -> None:
     assert read_rows({**ROW, "model": "Other"}).reasons() == {"the dimensions of Other are not known": 1}
+
+
+def test_without_a_stage_the_largest_counts(read_rows) -> None:
+    (case,) = read_rows({**ROW, "stage_simulated": ""}).cases
+    assert case.measured.stage is None

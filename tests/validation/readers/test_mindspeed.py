@@ -53,6 +53,8 @@ def test_reasons(read_rows) -> None:
         ROW,
         {"check": "n_devices not parsed"},
         {"hidden": ""},
+        {"mbs": ""},
+        {"experts": 8},
         {"features": "lora-target-modules=linear_qkv"},
         {"features": "num-layer-list=8,8,8,9"},
         {"features": "stage=sft prompt-type=llama2"},
@@ -61,6 +63,8 @@ def test_reasons(read_rows) -> None:
     assert found.reasons() == {
         "(8, 8, 8, 9) does not put 32 blocks on 4 stages": 1,
         "LoRA: most weights are frozen": 1,
+        "mbs is not given": 1,
+        "topk is not given": 1,
         "n_devices not parsed": 1,
         "stage=sft: samples of unknown length, unless packed": 1,
         "the model's dimensions are not given": 1,

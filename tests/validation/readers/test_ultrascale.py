@@ -33,6 +33,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason(read_rows) -> None:
     found = read_rows(
         ROW,
         {"mfu": 0.0},
+        {"mfu": ""},
         {"gbs": 128},
         {"dp": 16, "gbs": 512},
         {"model": "llama-like-17B"},
@@ -41,6 +42,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason(read_rows) -> None:
     )
     assert found.reasons() == {
         "MFU below 5 %": 1,
+        "mfu is not given": 1,
         "dp x mbs x grad_acc is not gbs": 1,
         "dp x tp x pp is not n_devices": 1,
         "nanotron leaves a pipeline stage empty and fails": 1,
@@ -74,3 +76,8 @@ def test_stages_without_blocks_run_where_the_head_or_the_loss_is_on_them() -> No
     assert (blocks, head) == ((3, 3, 2, 3, 2, 3, 0, 0), 6)
     with pytest.raises(UnusableRowError):
         stages_of(model_of("llama-like-1B"), 16)
+
+
+def test_a_timed_row_may_lack_its_memory(read_rows) -> None:
+    (case,) = read_rows({**ROW, "mem_gb": ""}).cases
+    assert case.measured.peak_memory_B is None and case.measured.step_time_s is not None

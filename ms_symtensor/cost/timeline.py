@@ -31,6 +31,9 @@ OVERLAP_SLOWDOWN = 0.3
 """empirical: a hidden collective slows the computation above it by so much of its own time (it takes cores and bandwidth)."""
 
 
+TRANSFER_LAUNCHES = 4
+"""empirical: shape and buffer of what comes, a send and a receive; that much of the host's time is not hidden."""
+
 RETRY_S = 0.5
 RETRY_EXCESS = 0.1
 """empirical: to free and to allocate the cache of a whole device again takes a fraction of a second; if so much more is wanted
@@ -126,10 +129,13 @@ def _again_s(network: Network, places: Sequence[PlaceSeconds]) -> Array:
 
 
 def _transfer_s(network: Network, groups: Groups, cluster: Cluster) -> Array:
-    """Activations to the next stage and gradients to the one before, once per chunk and micro-batch."""
+    """Activations to the next stage and gradients to the one before, once per chunk and micro-batch, each sent and received
+    by an eager host that waits for them.
+    """
     s = network.shapes
     one = groups.seconds(cluster, Collective.SEND, "pp", s.norm_tokens * s.hidden * s.element_B)
-    both = np.where(s.pp > 1, 2 * s.chunks * one, 0.0)
+    launches_s = s.eager * TRANSFER_LAUNCHES * cluster.device.host_overhead_s
+    both = np.where(s.pp > 1, 2 * s.chunks * (one + launches_s), 0.0)
     return both[:, None] * network.exists
 
 

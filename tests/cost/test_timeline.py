@@ -1,0 +1,60 @@
+"""The step's timeline: the published formula of a pipeline, and what gradients add."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.configuration import Configuration, Transformer
+from ms_symtensor.cost.network import Network
+from ms_symtensor.cost.prediction import predict
+from ms_symtensor.cost.shapes import shapes_of
+from ms_symtensor.cost.training_memory import in_flight
+from ms_symtensor.program.settings import OptimizerLevel
+
+A100 = load("a100_80g")
+MODEL = Transformer(4096, 32, 32, 32, 11008, 32000)
+BASE = Configuration(MODEL, 4096, micro_batch_num=32)
+
+
+@pytest.mark.parametrize("stages, chunks", [(2, 1), (4, 1), (4, 2), (8, 4)])
+def test_the_pipeline_waits_as_long_as_it_is_deep(stages, chunks):
+    # Narayanan et al., arXiv 2104.04473, section 2.2: (p - 1) / (v m) of the work, here with the head on the last stage.
+    few, many = (
+        predict([replace(BASE, pipeline_stages=stages, interleave=chunks, micro_batch_num=m)], A100).seconds
+        for m in (32, 64)
+    )
+    each = (many.step_time_s - few.step_time_s)[0] / 32
+    first = few.step_time_s[0] - 32 * each - few.optimizer_s[0]
+    assert first < (stages - 1) / chunks * each
+    assert first == pytest.approx((stages - 1) / chunks * each, rel=0.35)
+
+
+def test_hidden_sums_cost_less_than_those_behind_the_backward_pass():
+    spread = replace(BASE, data_parallel=64, micro_batch_num=4)
+    hidden, behind = predict([spread, replace(spread, overlap_gradients=False)], A100).seconds.gradient_s
+    assert 0 < hidden < behind
+
+
+def test_sharded_states_make_the_update_shorter():
+    spread = replace(BASE, data_parallel=8)
+    rows = [replace(spread, optimizer_level=OptimizerLevel(level)) for level in (0, 1)]
+    whole, shared = predict(rows, A100).seconds.optimizer_s
+    assert whole == pytest.approx(8 * shared)
+
+
+def test_a_device_that_is_full_of_fragments_takes_longer():
+    fits = replace(BASE, data_parallel=8, micro_batch_size=4, micro_batch_num=4)
+    found = predict([fits], A100)
+    used_B, fragments_B = found.bytes.total_B[0, 0], found.bytes.fragments_B[0, 0]
+    roomy = replace(A100, device=replace(A100.device, hbm_capacity_B=2 * used_B))
+    tight = replace(A100, device=replace(A100.device, hbm_capacity_B=used_B + fragments_B / 4))
+    assert predict([fits], tight).step_time_s[0] > predict([fits], roomy).step_time_s[0]
+
+
+def test_micro_batches_in_flight():
+    rows = [replace(BASE, pipeline_stages=4), replace(BASE, pipeline_stages=4, interleave=2)]
+    found = in_flight(Network(shapes_of(rows)))
+    np.testing.assert_allclose(found[0], [4, 3, 2, 1])
+    np.testing.assert_allclose(found[1], [5.5, 4.5, 3.5, 2.5])  # (2 (P - i - 1) + (v - 1) P + 1) / v chunks

@@ -61,12 +61,12 @@ CASES = (
 )
 
 
-def plan_of(case: Case, model: str, attention: str) -> Plan:
-    """The plan of `case` for the published network."""
+def plan_of(case: Case, model: str, attention: str, layers: int = LAYERS) -> Plan:
+    """The plan of `case` for the published network; what is written by hand is alike in all layers, `layers` are enough."""
     batch = 2 * case.device_num
     config = dimensions_of(model, batch_size=batch, attention=attention)
     if not case.planned:
-        config = replace(config, num_layers=LAYERS)
+        config = replace(config, num_layers=layers)
     source = {"model": model, "attention": attention, "batch_size": str(batch), "num_layers": str(config.num_layers)}
     graph = build_graph(config)
     if case.planned:

@@ -110,8 +110,11 @@ def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Re
     """
     with fresh_scopes(cell):
         graph = capture(cell, *inputs)
+    from mindspore import context
+
     settings = context_settings(settings_of_user(cell, graph, device_num))
-    parallel = ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings)
+    means = {name: context.get_auto_parallel_context(name) for name in ("gradients_mean", "loss_repeated_mean")}
+    parallel = ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings, **means)
     return prove_network(cell, inputs, graph, device_num, parallel, request)
 
 

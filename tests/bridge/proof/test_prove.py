@@ -1,32 +1,109 @@
-"""Proofs of small networks, by the command line: real processes with real collectives."""
+"""Proofs by real processes with real collectives: of plans, and of what MindSpore itself gets wrong."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.proofs import CASES, plan_of
+from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.load_network import load_factory
+from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.proof.launch import Processes, started
+from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_network, prove_plan
+from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.cli import main
+from ms_symtensor.cluster.load import load
+from ms_symtensor.search.plan import plan
 
-NETWORKS = Path(__file__).parents[1] / "hand_written.py"
+NETWORKS = Path(__file__).with_name("networks.py")
 KEYS = [
     "equal", "ranks", "loss_rel_error", "grad_rel_error_max", "worst_parameter", "parameters_checked", "substitutions",
     "reduction", "seconds",
 ]  # fmt: skip
 
 
-def test_a_gradient_that_is_not_summed_is_found_and_named(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """Four processes that serve all proofs of this file."""
+    with started(tmp_path_factory.mktemp("four"), 4) as processes:
+        yield processes
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [("llama2_7b", "plan for 4"), ("gpt2_xl", "DP2 TP2 SP"), ("llama3_8b", "DP4 ZeRO3"), ("mixtral_8x7b", "DP1 TP4")],
+)
+def test_networks_of_the_zoo(model: str, name: str, four: Processes) -> None:
+    case = next(case for case in CASES if case.name == name)
+    proof = prove_plan(plan_of(case, model, "flash", layers=1), request=Request(processes=four))
+    assert proof.equal, proof.wrong
+    assert 0.0 < proof.worst.error < 1e-5
+    assert proof.reduction["hidden_size"][0] > proof.reduction["hidden_size"][1]
+    assert any(said.startswith("FlashAttentionScoreGrad:") for said in proof.substitutions)
+
+
+def test_a_gradient_that_is_not_summed_is_found_and_named(four: Processes) -> None:
     """MindSpore leaves the sum out for a weight behind Transpose: the loss is right, the gradient is not."""
-    assert main(["prove", f"{NETWORKS}:transposed_weight", "--device-num", "8", "--json"]) == 1
+    cell, inputs = load_factory(f"{NETWORKS}:by_hand_transposed")
+    proof = prove_by_hand(cell, inputs, 4, Request(processes=four))
+    assert proof.loss_rel_error < 1e-5
+    assert not proof.equal
+    assert [d.name for d in proof.wrong] == ["second"]
+    assert proof.worst.error > 0.5
+    assert proof.worst.ranks == (0, 1, 2, 3)
+
+
+def test_the_planner_works_round_it(four: Processes) -> None:
+    source = {"factory": f"{NETWORKS}:unsharded_transposed"}
+    cell, inputs = load_factory(source["factory"])
+    with fresh_scopes(cell):
+        graph = capture(cell, *inputs)
+    found = plan(graph, load("atlas_800t_a2"), device_num=4, global_batch_size=8, seq_length=32, source=source)
+    proof = prove_plan(found, graph, Request(steps=3, processes=four))
+    assert proof.equal, proof.wrong
+    assert len(proof.losses) == 4  # one with the gradients, three of the steps
+    assert proof.reduction == {}
+
+
+def test_a_wrong_sum_is_found_and_named(four: Processes) -> None:
+    """The mean over the copies instead of the sum: only what has copies is wrong."""
+    cell, inputs = load_factory(f"{NETWORKS}:by_hand")
+    with fresh_scopes(cell):
+        graph = capture(cell, *inputs)
+    proof = prove_network(cell, inputs, graph, 4, ParallelConfig(gradients_mean=True), Request(processes=four))
+    assert [d.name for d in proof.wrong] == ["second"]
+    assert proof.worst.error == pytest.approx(0.75, abs=1e-3)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", f"{NETWORKS}:by_hand", "--device-num", "4", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert list(data) == KEYS
-    assert data["equal"] is False
-    assert data["ranks"] == 8
-    assert data["loss_rel_error"] < 1e-5
-    assert data["worst_parameter"] == "second"
-    assert data["grad_rel_error_max"] > 0.5
-    assert data["parameters_checked"] == 2
-    assert data["substitutions"] == [
-        "AllGather: AllReduce of the slices among zeros",
-        "ReduceScatter: AllReduce and slice",
-    ]
-    assert data["reduction"] == {}
+    assert data["equal"] is True
+    assert (data["ranks"], data["parameters_checked"], data["reduction"]) == (4, 2, {})
+    assert data["loss_rel_error"] < 1e-5 > data["grad_rel_error_max"]
+    assert data["substitutions"] == ["ReduceScatter: AllReduce and slice"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([f"{NETWORKS}:by_hand"], "give --device-num"),
+        ([f"{NETWORKS}:by_hand", "--device-num", "0"], "--device-num is 0"),
+        ([f"{NETWORKS}:by_hand", "--device-num", "4", "--steps", "-1"], "--steps is -1"),
+        ([f"{NETWORKS}:by_hand", "--device-num", "4", "--time-limit", "0"], "--time-limit is 0"),
+        ([f"{NETWORKS}:missing", "--device-num", "4"], "no function 'missing'"),
+        ([f"{NETWORKS}:no_loss", "--device-num", "2"], "does not return its loss alone"),
+        ([f"{NETWORKS}:not_on_cpu", "--device-num", "2"], "Swiglu"),
+        (["/nowhere"], "cannot read the plan"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("symtensor: error: ")
+    assert said in line

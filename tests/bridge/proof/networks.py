@@ -1,0 +1,77 @@
+"""Small networks for four devices, as factories: `file.py:name`. MindSpore reads their source."""
+
+import mindspore
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import Zero
+from mindspore.nn.utils import no_init_parameters
+
+
+def tensor(*shape):
+    return Tensor(shape=shape, dtype=mindspore.float32, init=Zero())
+
+
+class TwoLayers(nn.Cell):
+    """sum(relu(x @ first^T) @ second), `second` through a Transpose of its own if `transposes`."""
+
+    def __init__(self, transposes):
+        super().__init__()
+        self.first = Parameter(tensor(16, 32), name="first")
+        self.second = Parameter(tensor(16, 16), name="second")
+        self.up, self.down = ops.MatMul(transpose_b=True), ops.MatMul(transpose_b=not transposes)
+        self.relu, self.sum, self.swap = ops.ReLU(), ops.ReduceSum(), ops.Transpose()
+        self.transposes = transposes
+
+    def construct(self, x):
+        second = self.swap(self.second, (1, 0)) if self.transposes else self.second
+        return self.sum(self.down(self.relu(self.up(x, self.first)), second), (0, 1))
+
+
+def network(transposes=False):
+    with no_init_parameters():
+        return TwoLayers(transposes), (tensor(8, 32),)
+
+
+def unsharded_transposed():
+    return network(transposes=True)
+
+
+def by_hand(transposes=False):
+    """`first` is cut into four slices, `second` is on all four devices, which cut the batch."""
+    cell, inputs = network(transposes)
+    cell.up.shard(((1, 1), (4, 1)))
+    cell.relu.shard(((1, 4),))
+    cell.down.shard(((4, 1), (1, 1)))
+    cell.sum.shard(((4, 1),))
+    if transposes:
+        cell.swap.shard(((1, 1),))
+    return cell, inputs
+
+
+def by_hand_transposed():
+    return by_hand(transposes=True)
+
+
+class TwoResults(TwoLayers):
+    def construct(self, x):
+        return self.up(x, self.first)
+
+
+def no_loss():
+    with no_init_parameters():
+        return TwoResults(False), (tensor(8, 32),)
+
+
+class NotOnCpu(TwoLayers):
+    """With an operator that MindSpore's CPU lacks and that has no definition."""
+
+    def __init__(self):
+        super().__init__(False)
+        self.swiglu = ops.auto_generate.Swiglu()
+
+    def construct(self, x):
+        return self.sum(self.swiglu(self.up(x, self.first), -1), (0, 1))
+
+
+def not_on_cpu():
+    with no_init_parameters():
+        return NotOnCpu(), (tensor(8, 32),)

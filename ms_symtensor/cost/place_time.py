@@ -1,12 +1,11 @@
 """Seconds that the places of a network take for one micro-batch, forward, backward and again.
 
-The device works kernel after kernel; an eager host launches them and the collectives beside it. The host runs ahead of the
-device only in part, so that neither hides all of the other:
+The device works kernel after kernel; an eager host launches them and the collectives, and runs ahead of the device where it
+can, so that the slower of the two decides:
 
-    T = (T_device³ + T_host³)^⅓,   T_device = Σ kernels + Σ collectives,   T_host = launches · t_host + Σ delays
+    T = max(T_device, T_host),   T_device = Σ kernels + Σ collectives,   T_host = launches · t_host + Σ delays
 
 where a collective of p tensor ranks is delayed by p · rank_skew_s if the pipeline crosses nodes.
-(the power is empirical; 1 is a sum, without bound it is the maximum, as if each queue had no end).
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +19,6 @@ from ms_symtensor.cost.groups import Groups
 from ms_symtensor.cost.operator import roofline
 from ms_symtensor.cost.shapes import Array, Shapes
 from ms_symtensor.cost.work import Place, Transfer, Work
-
-HOST_POWER = 3.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def _pass(
         waits = sum((groups.happens(t) for t in transfers if t.group == "tp"), np.zeros(rows))
         host = host + groups.crosses_nodes(cluster, "pp") * waits * shapes.tp * cluster.device.rank_skew_s
     host = shapes.eager * host
-    return Seconds((device**HOST_POWER + host**HOST_POWER) ** (1 / HOST_POWER), sent)
+    return Seconds(np.maximum(device, host), sent)
 
 
 def _device_s(works: Sequence[Work], rows: int, cluster: Cluster) -> Array:

@@ -48,8 +48,10 @@ def test_a_device_that_is_full_of_fragments_takes_longer():
     fits = replace(BASE, data_parallel=8, micro_batch_size=4, micro_batch_num=4)
     found = predict([fits], A100)
     used_B, fragments_B = found.bytes.total_B[0, 0], found.bytes.fragments_B[0, 0]
-    roomy = replace(A100, device=replace(A100.device, hbm_capacity_B=2 * used_B))
-    tight = replace(A100, device=replace(A100.device, hbm_capacity_B=used_B + fragments_B / 4))
+    roomy, tight = (
+        replace(A100, device=replace(A100.device, hbm_usable_B=usable_B, hbm_capacity_B=1.1 * usable_B))
+        for usable_B in (2 * used_B, used_B + fragments_B / 4)
+    )
     assert predict([fits], tight).step_time_s[0] > predict([fits], roomy).step_time_s[0]
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cost.attention import attention
 from ms_symtensor.cost.configuration import Part
+from ms_symtensor.cost.elements import Elements, elements_of
 from ms_symtensor.cost.shapes import Array, Shapes
 from ms_symtensor.cost.work import Operator, Place, Transfer, Work, gathered, passes, product, scattered
 
@@ -19,13 +20,13 @@ published runs, which do not say, lie between (huggingface.co/spaces/nanotron/ul
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
     operators = (_norm(s), *attention(s), _residual(s), _norm(s), *_feed_forward(s), _residual(s))
-    return Place("dense block", operators)
+    return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1])))
 
 
 def expert_block(s: Shapes) -> Place:
     """As a dense block, with a mixture of experts for the feed-forward."""
     operators = (_norm(s), *attention(s), _residual(s), _norm(s), *_experts(s), _residual(s))
-    return Place("expert block", operators)
+    return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2])))
 
 
 def embedding(s: Shapes) -> Place:
@@ -62,8 +63,18 @@ def head(s: Shapes) -> Place:
             _norm(s),
             made.keeping(s.norm_tokens * h * w),
             loss.keeping(logits * (w * (1 + parts) + copies * _FP32_B)).sending((sums, whole)),
+            _accumulation(s, elements_of(s)[0]),  # a tied table has its gradient from here as well
         ),
     )
+
+
+def _accumulation(s: Shapes, elements: Elements) -> Operator:
+    """nanotron adds every gradient of a micro-batch to its float32 sum in an operator of its own
+    (src/nanotron/optim/gradient_accumulator.py); Megatron's products do so themselves.
+    """
+    moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * _FP32_B)
+    times = s.where(lambda c: c.framework == "nanotron")
+    return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=6, times=times),))
 
 
 def _norm(s: Shapes) -> Operator:

@@ -63,8 +63,8 @@ class Estimate:
         total, pace = sum(s.each_s for s in self.stages), max(s.each_s for s in self.stages)
         return {
             "work": share * self.work_s,
-            "recompute": share * (total - self.work_s),
-            "bubble": self.shape.micro_batch_num * pace + total - pace - share * total,
+            "recompute": max(0.0, share * (total - self.work_s)),  # a sum in another order may be larger by rounding
+            "bubble": max(0.0, self.shape.micro_batch_num * pace + total - pace - share * total),
             "once": self.once_s,
         }
 

@@ -26,7 +26,7 @@ from ms_symtensor.ops.signature import view
 from ms_symtensor.program.forward import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.domain import candidates, meshes
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import Fold, fold, repeated_blocks
@@ -78,7 +78,7 @@ def all_priced(graph: Graph, cluster: Cluster, device_num: int, recompute: bool 
     blocks = repeated_blocks(graph, folded)
     counts = range(len(blocks) + 1) if recompute else (0,)
     for strategies in combinations(graph, device_num, known, folded):
-        for settings, count in itertools.product(settings_of(device_num), counts):
+        for settings, count in itertools.product(settings_of(Settings(device_num)), counts):
             again = dict.fromkeys(blocks[:count], Recompute())
             stage = StagePlan(strategies, replace(settings, recompute=again))
             try:

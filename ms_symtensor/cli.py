@@ -111,13 +111,19 @@ def _prove(chosen: argparse.Namespace) -> int:
     _require_positive("--time-limit", chosen.time_limit)
     if chosen.steps < 0:
         raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")
-    request = Request(chosen.steps, chosen.time_limit)
+    if chosen.ranks is not None:
+        _require_positive("--ranks", chosen.ranks)
+    request = Request(chosen.steps, chosen.time_limit, chosen.ranks)
     if chosen.device_num is not None:
         _require_positive("--device-num", chosen.device_num)
     if is_factory(chosen.target):
         if chosen.device_num is None:
             raise InputError(
                 f"{chosen.target} is no plan, which would say for how many devices it is: give --device-num"
+            )
+        if chosen.ranks not in (None, chosen.device_num):
+            raise InputError(
+                "--ranks shrinks plans; what shard() says by hand is for --device-num devices: leave it out"
             )
         cell, inputs = load_factory(chosen.target)
         found = prove_by_hand(cell, inputs, chosen.device_num, request)
@@ -282,6 +288,7 @@ def _parser() -> argparse.ArgumentParser:
         "target", metavar="DIR|file.py:factory", help="a plan's directory, or a function that returns (cell, inputs)"
     )
     prove.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
+    prove.add_argument("--ranks", type=int, metavar="R", help="run the first R devices of a plan only")
     prove.add_argument("--steps", type=int, default=0, metavar="K", help="prove K optimizer steps too")
     prove.add_argument(
         "--time-limit", type=float, default=600.0, metavar="S", help="seconds for the processes (default: %(default)g)"

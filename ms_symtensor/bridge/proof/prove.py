@@ -14,6 +14,7 @@ from ms_symtensor.bridge.load_network import load_network
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof import trial
 from ms_symtensor.bridge.proof.comparison import Difference
+from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.bridge.proof.launch import Processes, started
 from ms_symtensor.bridge.proof.reduction import reduce_plan
 from ms_symtensor.bridge.proof.substitution import Substituter
@@ -23,22 +24,28 @@ from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.user_settings import settings_of_user
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
 from ms_symtensor.tensor.graph import Graph
 
 TIME_LIMIT_S = 600.0
+MAX_RANKS = 16
+"""Each is a process of half a gigabyte."""
 
 
 @dataclass(frozen=True)
 class Request:
     """How to prove: with `steps`, that many optimizer steps too; `time_limit_s` is for what the processes execute.
 
+    `ranks`: a plan's first devices only, instead of all (see `fewer_ranks`).
+
     `processes` that run already (`launch.started`) are used instead of new ones; they must be as many as devices.
     """
 
     steps: int = 0
     time_limit_s: float = TIME_LIMIT_S
+    ranks: int | None = None
     processes: Processes | None = None
 
 
@@ -88,16 +95,25 @@ def prove_plan(
     Errors: InfeasibleError if it cannot be made small; as `verify`; as `prove_network`.
     """
     reduction: Mapping[str, tuple[int, int]] = {}
+    ranks = plan.device_num if request.ranks is None else request.ranks
+    if ranks > MAX_RANKS:
+        raise InputError(
+            f"{ranks} processes are too many for one machine: give --ranks, a divisor of {plan.device_num}"
+        )
     if "model" in plan.source:
         from model_zoo.network import build
 
-        small = reduce_plan(plan)
+        small = reduce_plan(plan, ranks)
         plan, planned, reduction = small.plan, None, small.sizes
         cell, inputs = build(small.config)
     else:
         cell, inputs = load_network(plan.source)
     with fresh_scopes(cell):
         graph = capture(cell, *inputs)
+    if ranks != plan.device_num:
+        check(plan, graph, planned)
+        reduction = {"device_num": (plan.device_num, ranks)}
+        plan = replace(plan, stages=(on_first_ranks(graph, plan.stage, ranks),))
     apply(cell, graph, plan, planned, rules)
     proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request)
     return replace(proof, reduction=reduction)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ms_symtensor.bridge.load_network import zoo_options
+from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
 from ms_symtensor.program.parameters import KIB, may_be_shared
 from ms_symtensor.program.partition import partition
@@ -39,8 +40,8 @@ class ReducedPlan:
     sizes: Mapping[str, tuple[int, int]]
 
 
-def reduce_plan(plan: Plan) -> ReducedPlan:
-    """`plan`, which is for a network of the zoo, for the same network with small sizes.
+def reduce_plan(plan: Plan, ranks: int | None = None) -> ReducedPlan:
+    """`plan`, which is for a network of the zoo, for the same network with small sizes, on its first `ranks` devices.
 
     InfeasibleError if no smaller network has the same program.
     """
@@ -53,14 +54,18 @@ def reduce_plan(plan: Plan) -> ReducedPlan:
     shallow = replace(whole, num_layers=len(kept), dense_layers=min(1, whole.dense_layers))
     full_graph = build_graph(shallow)
     full_stage = _for_graph(plan.stage, full_graph, kept, whole.num_layers, plan.stage.settings)
+    ranks = plan.device_num if ranks is None else ranks
+    if ranks != plan.device_num:
+        full_stage = on_first_ranks(full_graph, full_stage, ranks)
     expected = collectives_of(full_graph, full_stage)
     for config in reduced_dimensions(shallow, plan.device_num):
         graph = build_graph(config)
         threshold = _threshold_KB(full_graph, graph, plan.stage.settings)
         if threshold is None:
             continue
-        settings = replace(plan.stage.settings, parallel_optimizer_threshold_KB=threshold)
-        stage = _for_graph(plan.stage, graph, kept, whole.num_layers, settings)
+        stage = StagePlan(
+            full_stage.strategies, replace(full_stage.settings, parallel_optimizer_threshold_KB=threshold)
+        )
         try:
             if collectives_of(graph, stage) != expected:
                 continue
@@ -74,6 +79,8 @@ def reduce_plan(plan: Plan) -> ReducedPlan:
         before = plan.stage.settings.parallel_optimizer_threshold_KB
         if threshold != before:
             sizes["parallel_optimizer_threshold_KB"] = before, threshold
+        if ranks != plan.device_num:
+            sizes["device_num"] = plan.device_num, ranks
         return ReducedPlan(small, config, sizes)
     raise InfeasibleError(
         f"no smaller {plan.model} has the program of this plan, so that it cannot be run here: plan a factory of a small network"

@@ -14,10 +14,10 @@ _UNKNOWN_BOUND = 2  # of integers that index nothing we know of: flags, mostly
 
 
 def parameter_value(name: str, kind: TensorType) -> numpy.ndarray:
-    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 1, none is 0."""
+    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 0.5, none is 0."""
     random = _random(name)
     if len(kind.shape) < 2:
-        return random.uniform(0.5, 1.5, kind.shape).astype(numpy.float32)
+        return random.uniform(0.25, 0.75, kind.shape).astype(numpy.float32)
     value: numpy.ndarray = random.standard_normal(kind.shape) / numpy.sqrt(kind.shape[-1])
     return value.astype(numpy.float32)
 

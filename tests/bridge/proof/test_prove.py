@@ -97,6 +97,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         ([f"{NETWORKS}:missing", "--device-num", "4"], "no function 'missing'"),
         ([f"{NETWORKS}:no_loss", "--device-num", "2"], "does not return its loss alone"),
         ([f"{NETWORKS}:not_on_cpu", "--device-num", "2"], "Swiglu"),
+        ([f"{NETWORKS}:by_hand", "--device-num", "4", "--ranks", "2"], "--ranks shrinks plans"),
+        ([f"{NETWORKS}:by_hand", "--device-num", "64"], "64 processes are too many"),
         (["/nowhere"], "cannot read the plan"),
     ],
 )

@@ -25,7 +25,8 @@ class Comparison:
 
     `differences` are sentences; empty if every collective (kind, ranks, bytes, phase) and every parameter slice agrees.
     `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. Peaks of
-    activations are UNKNOWN_B where some tensor's size is known at run time only.
+    activations are UNKNOWN_B where some tensor's size is known at run time only; the compiled one of a pipeline stage is, too,
+    as the order of its micro-batches is not read.
     """
 
     rank: int

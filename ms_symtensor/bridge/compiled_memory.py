@@ -27,7 +27,7 @@ def compiled_activation_peak_B(program: CompiledProgram) -> int:
             return tuple(n for item in source.items for n in number(item))
         return (numbers[source.op, source.index],) if isinstance(source, OpOutput) else ()
 
-    ranks = _ranks(program)
+    ranks = backward_ranks(program)
     steps = [
         Step(
             tuple(n for source in node.inputs for n in number(source)),
@@ -42,7 +42,7 @@ def compiled_activation_peak_B(program: CompiledProgram) -> int:
     return peak_B([steps[i] for i in schedule(steps, kept)], sizes, kept)
 
 
-def _ranks(program: CompiledProgram) -> dict[str, float]:
+def backward_ranks(program: CompiledProgram) -> dict[str, float]:
     """The place of every node of the backward pass: gradients go backwards through the forward operators.
 
     MindSpore marks a gradient with its forward operator. A sum of gradients comes right before its first reader, anything
@@ -61,22 +61,22 @@ def _ranks(program: CompiledProgram) -> dict[str, float]:
         rank = place.get(node.attribute("forward_unique_id"))
         if rank is None and node.type == "AddN":
             continue
-        made = [ranks[op] for op in _producers(node.inputs) if op in ranks]
+        made = [ranks[op] for op in producers(node.inputs) if op in ranks]
         ranks[node.name] = rank if rank is not None else max(made, default=-float(len(program.nodes)))
     first: dict[str, float] = {}
     for node in reversed(program.nodes):
         if node.name not in ranks and node.name in first:
             ranks[node.name] = first[node.name]
         if node.name in ranks:
-            for op in _producers(node.inputs):
+            for op in producers(node.inputs):
                 first[op] = min(first.get(op, ranks[node.name]), ranks[node.name])
     return ranks
 
 
-def _producers(sources: Iterable[Source]) -> Iterator[str]:
+def producers(sources: Iterable[Source]) -> Iterator[str]:
     for source in sources:
         if isinstance(source, TupleInput):
-            yield from _producers(source.items)
+            yield from producers(source.items)
         elif isinstance(source, OpOutput):
             yield source.op
 

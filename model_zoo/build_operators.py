@@ -20,7 +20,7 @@ class Operators:
 
     def __init__(self, config: TransformerConfig) -> None:
         self.config = config
-        self.emit = Emitter()
+        self.emit = Emitter(config.lazy_inline)
         self._casts: dict[tuple[Source, str], Value] = {}
 
     def unary(self, op_type: str, primitive: str, x: Value, **attributes: Attribute) -> Value:

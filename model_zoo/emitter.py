@@ -50,7 +50,9 @@ class Emitter:
     operators of a type within a scope in that order; so names are known at the end, and numbers stand in until then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lazy_inline: bool = False) -> None:
+        """`lazy_inline`: MindSpore compiles transformer blocks of a kind once for all."""
+        self._lazy_inline = lazy_inline
         self._scope: tuple[str, ...] = ("Default",)
         self._path: tuple[str, ...] = ()
         self._drafts: list[tuple[str, Op]] = []
@@ -75,8 +77,12 @@ class Emitter:
     def parameter(self, name: str, shape: tuple[int, ...], dtype: str, trains: bool = True) -> Value:
         """The parameter `name` of the current cell."""
         full_name = ".".join((*self._path, name))
-        self._parameters[full_name] = Parameter(full_name, TensorType(shape, dtype), trains)
+        kind = TensorType(shape, dtype)
+        self._parameters[full_name] = Parameter(full_name, kind, trains, in_shared_block=self._shares_blocks())
         return Value(ParameterRef(full_name), self._parameters[full_name].type)
+
+    def _shares_blocks(self) -> bool:
+        return self._lazy_inline and any(part.endswith("-TransformerBlock") for part in self._scope)
 
     def op(
         self,

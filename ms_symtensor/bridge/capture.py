@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ms_symtensor.bridge.blocks import block_of_ops
-from ms_symtensor.bridge.executor import front_end, without_lazy_inline
+from ms_symtensor.bridge.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
 from ms_symtensor.bridge.host import import_mindspore
 from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
 from ms_symtensor.bridge.morph import Body, body_of, is_morph, opaque
@@ -31,6 +31,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
     CompilerError, with the line of the network, if MindSpore rejects it.
     """
     import_mindspore()
+    shared = parameters_of_shared_blocks(cell)
     with ExitStack() as stack:
         stack.enter_context(stand_alone_context())
         stack.enter_context(_graph_mode())
@@ -51,7 +52,9 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         name=name or type(cell).__name__,
         inputs=graph.inputs,
         parameters=tuple(
-            Parameter(p.name, types[p.name], bool(p.requires_grad)) for p in cell.get_parameters() if p.name in types
+            Parameter(p.name, types[p.name], bool(p.requires_grad), bool(p.parallel_optimizer), p.name in shared)
+            for p in cell.get_parameters()
+            if p.name in types
         ),
         ops=tuple(
             Op(

@@ -84,6 +84,12 @@ def without_lazy_inline(cell: Any) -> Iterator[None]:
             names[_LAZY_INLINE] = mark
 
 
+def parameters_of_shared_blocks(cell: Any) -> frozenset[str]:
+    """Names of the parameters of cells that are decorated with `@lazy_inline`."""
+    decorated = [c for _, c in cell.cells_and_names() if _LAZY_INLINE in c.__dict__]
+    return frozenset(p.name for c in decorated for p in c.get_parameters())
+
+
 def has_lazy_inline(cell: Any) -> bool:
     """Whether a cell in `cell` is decorated with `@lazy_inline`."""
     return any(_LAZY_INLINE in c.__dict__ for _, c in cell.cells_and_names())

@@ -62,7 +62,7 @@ def share_over_all(plain: ParameterPlacement) -> ParameterPlacement:
 
 def may_be_shared(parameter: Parameter, settings: Settings) -> bool:
     """Whether the optimizer shards `parameter` under `settings`, provided that its copies divide it."""
-    level = settings.optimizer_level is not OptimizerLevel.NONE
+    level = settings.optimizer_level is not OptimizerLevel.NONE and parameter.optimizer_shards
     large = parameter.type.size_B >= settings.parallel_optimizer_threshold_KB * KIB  # the whole one, not its slice
     return level and large and bool(parameter.type.shape)
 

@@ -61,8 +61,9 @@ class ParameterPlacement:
 
     `gather` holds the ranks that share one copy; `mirror` those over which the (scattered) gradient is summed. `unsummed`:
     there is a use whose gradient MindSpore leaves out of that sum. `owner`: the pipeline stage that updates and sends it,
-    where this one only reads it. A `shared` parameter has several users: it is gathered, and
-    its gradient summed, once, in the type it is stored in; otherwise a Cast to the type in use comes before the gather.
+    where this one only reads it. A `shared` parameter has several users, or is one of a block that is
+    compiled once for all its calls: it is gathered, and its gradient summed, in the type it is stored in; otherwise a Cast to
+    the type in use comes before the gather.
     """
 
     layout: Layout

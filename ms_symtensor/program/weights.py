@@ -51,7 +51,9 @@ def place_parameters(
             layout = uses[parameter.name][0][2]
             chosen = unshared if parameter.name in never_shared else settings
             found = place_parameter(parameter, layout, chosen, True in summed, False in summed)
-            placed[parameter.name] = replace(found, shared=_is_shared(graph, parameter.name))
+            placed[parameter.name] = replace(
+                found, shared=parameter.in_shared_block or _is_shared(graph, parameter.name)
+            )
     return placed
 
 

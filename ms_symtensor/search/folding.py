@@ -57,9 +57,10 @@ def _form(graph: Graph, op: Op) -> tuple:
 
 
 def _origin(graph: Graph, source: Source) -> str:
-    """What kind of source it is; a frozen parameter is another kind than one that trains."""
-    frozen = isinstance(source, ParameterRef) and not graph.parameter_by_name[source.name].requires_grad
-    return "frozen" if frozen else type(source).__name__
+    """What kind of source it is; a parameter that is frozen, or never shared, is another kind than others."""
+    if isinstance(source, ParameterRef):
+        return str(replace(graph.parameter_by_name[source.name], name=""))
+    return type(source).__name__
 
 
 def kinds_of_blocks(graph: Graph, folded: Fold) -> tuple[tuple[str, ...], ...]:

@@ -101,7 +101,7 @@ def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]
     joined: dict[tuple, ParameterUse] = {}
     for name, use in first.items():
         use = replace(use, reads=tuple(reads[name].values()))
-        key = (use.number, use.position, use.parameter.type, use.parameter.requires_grad, use.reads)
+        key = (use.number, use.position, replace(use.parameter, name=""), use.reads)
         joined[key] = replace(joined[key], counts=_sum(joined[key].counts, use.counts)) if key in joined else use
     return tuple(joined.values())
 
@@ -179,7 +179,7 @@ def _placed(
     def seconds(kind: str, group: DeviceGroup | None, size_B: Array) -> Array:
         return pricer.node_s(kind, group, size_B, nothing)
 
-    tied = len(use.reads) > 1
+    tied = len(use.reads) > 1 or use.parameter.in_shared_block
     first = use.reads[0]
     dtype, in_gradient = (placement.dtype, False) if tied else (first.dtype, first.in_gradient)
     cost = price_slice(seconds, placement, shard, elements, settings, dtype, in_gradient)
@@ -188,7 +188,7 @@ def _placed(
     share, stored = elements / shard, size_B(placement.dtype)
     trains = use.parameter.requires_grad
     if tied:
-        # In several element types: gathered, and its gradients summed, as it is stored.
+        # In several element types, or in a shared block: gathered, and its gradients summed, as it is stored.
         kept_B = nothing
         for read in use.reads:
             used = size_B(read.dtype)

@@ -74,6 +74,11 @@ class Problem:
         return Settings(self.device_num, enable_alltoall=routes_tokens(self.graph))
 
     @property
+    def shares_blocks(self) -> bool:
+        """Whether MindSpore compiles blocks once for all their calls."""
+        return any(p.in_shared_block for p in self.graph.parameters)
+
+    @property
     def blocks(self) -> tuple[str, ...]:
         """The repeated blocks, which may be recomputed."""
         return self.shorts.blocks

@@ -50,12 +50,13 @@ class Solution:
     solved: int
 
 
-def settings_of(base: Settings) -> tuple[Settings, ...]:
+def settings_of(base: Settings, shares_blocks: bool = False) -> tuple[Settings, ...]:
     """`base` with the optimizer shardings that are searched: none, level 1, level 3, over all copies.
 
-    Level 2 compiles to the same program as level 1 where gradients are not accumulated.
+    Level 2 compiles to the same program as level 1 where gradients are not accumulated. MindSpore does not combine level 3 with
+    blocks that it compiles once for all (`@lazy_inline`).
     """
-    levels = (OptimizerLevel.LEVEL1, OptimizerLevel.NONE, OptimizerLevel.LEVEL3)
+    levels = (OptimizerLevel.LEVEL1, OptimizerLevel.NONE, *(() if shares_blocks else (OptimizerLevel.LEVEL3,)))
     return tuple(replace(base, optimizer_level=level) for level in levels)
 
 
@@ -68,7 +69,7 @@ def solve(
     """The best candidate of problem `of` whose peak stays within `limit_B`; `best` is the best one known so far."""
     bound, solved = math.inf, 0
     smallest: Candidate | None = None
-    for settings in settings_of(of.settings):
+    for settings in settings_of(of.settings, of.shares_blocks):
         progress(f"optimizer sharding {settings.optimizer_level.name.lower()}")
         search = _Setting(of, settings, limit_B)
         search.run(math.inf if best is None else best.time_s)
@@ -84,8 +85,10 @@ def solve(
 
 def fits(of: Problem, limit_B: int) -> bool:
     """Whether the choices that keep the least fit `limit_B`, everything recomputed: a quick look, no search."""
-    for level in (OptimizerLevel.LEVEL3, OptimizerLevel.LEVEL1):
-        search = _Setting(of, replace(of.settings, optimizer_level=level), limit_B)
+    for settings in reversed(settings_of(of.settings, of.shares_blocks)):
+        if settings.optimizer_level is OptimizerLevel.NONE:
+            continue
+        search = _Setting(of, settings, limit_B)
         search.least_memory()
         if any(found.memory_B <= limit_B for found in search.found):
             return True

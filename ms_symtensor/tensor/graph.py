@@ -87,11 +87,17 @@ Source = OpOutput | ParameterRef | InputRef | Constant | TupleInput
 
 @dataclass(frozen=True)
 class Parameter:
-    """A trainable (or frozen) weight."""
+    """A trainable (or frozen) weight.
+
+    `optimizer_shards`: whether the optimizer may share it among its copies (`Parameter.parallel_optimizer`).
+    `in_shared_block`: it belongs to a cell that MindSpore compiles once for all its calls (`@lazy_inline`).
+    """
 
     name: str
     type: TensorType
     requires_grad: bool = True
+    optimizer_shards: bool = True
+    in_shared_block: bool = False
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,7 @@ def to_json(graph: Graph) -> dict[str, Any]:
         "version": VERSION,
         "name": graph.name,
         "inputs": [{"name": name, "type": _type_to_json(tensor)} for name, tensor in graph.inputs],
-        "parameters": [
-            {"name": p.name, "type": _type_to_json(p.type), "requires_grad": p.requires_grad} for p in graph.parameters
-        ],
+        "parameters": [_parameter_to_json(p) for p in graph.parameters],
         "ops": [_op_to_json(op) for op in graph.ops],
         "output": _source_to_json(graph.output),
         "attributes": [[name, _attribute_to_json(value)] for name, value in graph.attributes],
@@ -55,10 +53,7 @@ def from_json(data: Any, origin: str = "the data") -> Graph:
         graph = Graph(
             name=_text(data["name"]),
             inputs=tuple((_text(item["name"]), _type_from_json(item["type"])) for item in data["inputs"]),
-            parameters=tuple(
-                Parameter(_text(p["name"]), _type_from_json(p["type"]), bool(p["requires_grad"]))
-                for p in data["parameters"]
-            ),
+            parameters=tuple(map(_parameter_from_json, data["parameters"])),
             ops=tuple(_op_from_json(op) for op in data["ops"]),
             output=_source_from_json(data["output"]),
             attributes=tuple((_text(name), _attribute_from_json(value)) for name, value in data["attributes"]),
@@ -68,6 +63,25 @@ def from_json(data: Any, origin: str = "the data") -> Graph:
         what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{origin} is a damaged graph ({what}): capture the network again") from error
     return graph
+
+
+_PARAMETER_FLAGS = {"optimizer_shards": True, "in_shared_block": False}
+"""Flags that are written only where they differ from these: graphs without them keep their files and hashes."""
+
+
+def _parameter_to_json(parameter: Parameter) -> dict[str, Any]:
+    flags = {name: getattr(parameter, name) for name in _PARAMETER_FLAGS}
+    return {
+        "name": parameter.name,
+        "type": _type_to_json(parameter.type),
+        "requires_grad": parameter.requires_grad,
+        **{name: value for name, value in flags.items() if value != _PARAMETER_FLAGS[name]},
+    }
+
+
+def _parameter_from_json(data: Any) -> Parameter:
+    flags = {name: bool(data.get(name, usual)) for name, usual in _PARAMETER_FLAGS.items()}
+    return Parameter(_text(data["name"]), _type_from_json(data["type"]), bool(data["requires_grad"]), **flags)
 
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:

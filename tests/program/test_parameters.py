@@ -1,5 +1,7 @@
 """Placement of parameters: optimizer sharding and gradient groups, as compiled programs show them."""
 
+from dataclasses import replace
+
 import pytest
 
 from ms_symtensor.errors import InvalidStrategyError
@@ -78,3 +80,8 @@ def test_a_frozen_parameter_is_shared_like_others_but_never_summed():
     found = place((8,), (-1, -1), wanted=2, parameter=frozen)
     assert (found.shard, found.mirror) == (2, None)
     assert place((8,), (-1, -1), parameter=frozen, optimizer_level=OptimizerLevel.NONE).mirror is None
+
+
+def test_a_parameter_that_is_never_shared_stays_whole():
+    found = place((8,), (-1, -1), parameter=replace(WEIGHT, optimizer_shards=False))
+    assert (found.shard, found.gather) == (1, None) and found.mirror.size == 8

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -103,3 +104,12 @@ def test_damaged_content(graph, change, message):
     change(data)
     with pytest.raises(InputError, match=message):
         from_json(data, "graph.json")
+
+
+def test_flags_of_parameters_are_kept_and_usual_ones_not_written():
+    plain = Parameter("w", TensorType((4,), "float32"))
+    special = replace(plain, name="v", requires_grad=False, optimizer_shards=False, in_shared_block=True)
+    graph = Graph("Net", (), (plain, special), (), ParameterRef("w"))
+    data = to_json(graph)
+    assert from_json(data) == graph
+    assert set(data["parameters"][0]) == {"name", "type", "requires_grad"}

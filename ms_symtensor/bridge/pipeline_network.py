@@ -10,7 +10,8 @@ from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stag
 from ms_symtensor.tensor.graph import Graph
 
 _UNDO = "_symtensor_before_stages"  # on a network whose stages were set here
-_STATE = ("_pipeline_stage", "_pipeline_segment")
+_LAZY_INLINE = "_cell_init_args"  # what the decorator @lazy_inline sets
+_STATE = ("_pipeline_stage", "_pipeline_segment", _LAZY_INLINE)
 
 
 def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
@@ -34,6 +35,10 @@ def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
         owner.pipeline_stage = place.stage
         if pipeline.interleave > 1:
             owner.pipeline_segment = place.segment
+    if pipeline.interleave > 1 and _LAZY_INLINE not in cell.__dict__:
+        cell.cell_init_args = (
+            f"lazy_inline_{type(cell).__name__}"  # MindSpore interleaves networks with @lazy_inline only
+        )
     several = parameters_of_several_stages(graph, pipeline)
     for parameter in cell.get_parameters():
         if parameter.name in several:

@@ -27,6 +27,8 @@ def python_code(graph: Graph, plan: Plan) -> str:
     settings = {"device_num": plan.device_num} | context_settings(plan.settings, plan.pipeline)
     step = () if plan.pipeline is None else (f"# then: net = mindspore.nn.PipelineCell(net, {plan.micro_batch_num})",)
     body += _whole_parameters(graph, plan)
+    if plan.pipeline is not None and plan.pipeline.interleave > 1:
+        body += ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does: interleaving needs it']
     contents = "what is recomputed" + ("" if plan.pipeline is None else ", and its pipeline stages")
     return "\n".join(
         [

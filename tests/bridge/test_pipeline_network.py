@@ -50,3 +50,13 @@ def test_a_tied_table_is_never_sharded_by_the_optimizer():
     assert [p.name for p in cell.get_parameters() if not p.parallel_optimizer] == ["word_embedding.table"]
     unset_stages(cell)
     assert all(p.parallel_optimizer for p in cell.get_parameters())
+
+
+def test_an_interleaved_network_becomes_lazy_inline():
+    cell, inputs = build(replace(small_config_of("llama3_8b"), num_layers=4))
+    graph = capture(cell, *inputs)
+    set_stages(cell, graph, Pipeline(runs_of((1, 1, 1, 1), interleave=2), 2))
+    assert [(c.pipeline_stage, c.pipeline_segment) for c in cell.layers] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert "_cell_init_args" in cell.__dict__
+    unset_stages(cell)
+    assert "_cell_init_args" not in cell.__dict__

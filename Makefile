@@ -20,6 +20,7 @@ $(INSTALLED): setup.py Makefile
 demo: install
 	$(BIN)/symtensor plan llama2_7b --cluster atlas_800t_a2 --device-num 8 --global-batch-size 16 --seq-length 4096 --out $(PLAN)
 	$(BIN)/symtensor verify $(PLAN)
+	$(BIN)/symtensor prove $(PLAN)
 
 test: install
 	$(BIN)/python -m pytest

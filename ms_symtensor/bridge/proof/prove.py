@@ -1,5 +1,6 @@
 """Prove: run the program that MindSpore compiled for every rank, and compare with one process that has it all."""
 
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from ms_symtensor.bridge.proof.values import input_values
 from ms_symtensor.bridge.proof.workspace import begin
 from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.user_settings import settings_of_user
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import ExecutionError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
@@ -31,7 +32,9 @@ from ms_symtensor.tensor.graph import Graph
 
 TIME_LIMIT_S = 600.0
 MAX_RANKS = 16
-"""Each is a process of half a gigabyte."""
+PROCESS_B = 450 << 20
+"""Resident memory of a process that has loaded MindSpore; measured."""
+FLOAT32_B = 4
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,6 @@ def prove_plan(
     """
     reduction: Mapping[str, tuple[int, int]] = {}
     ranks = plan.device_num if request.ranks is None else request.ranks
-    if ranks > MAX_RANKS:
-        raise InputError(
-            f"{ranks} processes are too many for one machine: give --ranks, a divisor of {plan.device_num}"
-        )
     if "model" in plan.source:
         from model_zoo.network import build
 
@@ -146,6 +145,11 @@ def prove_network(
     loss = graph.type_of(graph.output)
     if loss is None or "float" not in loss.dtype or loss.shape:
         raise InputError(f"{graph.name} does not return its loss alone, a scalar of floats: return nothing else")
+    if device_num > MAX_RANKS:
+        raise InputError(
+            f"{device_num} processes are too many for one machine: prove a plan, with --ranks {MAX_RANKS} at most"
+        )
+    _require_memory(graph, device_num)
     subject = trial.Subject(cell, inputs, input_values(inputs, graph), device_num, parallel)
     substituter = Substituter()
     with ExitStack() as stack:
@@ -168,3 +172,19 @@ def prove_network(
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
     seconds = time.perf_counter() - start
     return Proof(device_num, request.steps, losses, parameters, substituter.used, seconds)
+
+
+def _require_memory(graph: Graph, ranks: int) -> None:
+    """ExecutionError unless this machine has the memory for the tensors of one whole network, and for the slices of another."""
+    tensors = [t for op in graph.ops for t in op.outputs] + [p.type for p in graph.parameters]
+    tensors += [kind for _, kind in graph.inputs]
+    whole_B = sum(t.element_num * FLOAT32_B for t in tensors if t.is_known)
+    needed_B = 2 * whole_B + ranks * PROCESS_B
+    free_B = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with open("/proc/meminfo", encoding="ascii") as file:
+        free_B = next((int(row.split()[1]) << 10 for row in file if row.startswith("MemAvailable")), free_B)
+    if needed_B > free_B:
+        raise ExecutionError(
+            f"running {graph.name} on {ranks} ranks takes at least {needed_B / (1 << 30):.0f} GiB, and"
+            f" {free_B / (1 << 30):.0f} GiB are free: give a smaller network, or fewer ranks"
+        )

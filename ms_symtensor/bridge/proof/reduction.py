@@ -58,7 +58,7 @@ def reduce_plan(plan: Plan, ranks: int | None = None) -> ReducedPlan:
     if ranks != plan.device_num:
         full_stage = on_first_ranks(full_graph, full_stage, ranks)
     expected = collectives_of(full_graph, full_stage)
-    for config in reduced_dimensions(shallow, plan.device_num):
+    for config in reduced_dimensions(shallow, ranks):
         graph = build_graph(config)
         threshold = _threshold_KB(full_graph, graph, plan.stage.settings)
         if threshold is None:

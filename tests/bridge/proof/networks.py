@@ -75,3 +75,9 @@ class NotOnCpu(TwoLayers):
 def not_on_cpu():
     with no_init_parameters():
         return NotOnCpu(), (tensor(8, 32),)
+
+
+def too_large():
+    """Half a terabyte of activations."""
+    cell, _ = network()
+    return cell, (tensor(1 << 32, 32),)

@@ -99,6 +99,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         ([f"{NETWORKS}:not_on_cpu", "--device-num", "2"], "Swiglu"),
         ([f"{NETWORKS}:by_hand", "--device-num", "4", "--ranks", "2"], "--ranks shrinks plans"),
         ([f"{NETWORKS}:by_hand", "--device-num", "64"], "64 processes are too many"),
+        ([f"{NETWORKS}:too_large", "--device-num", "2"], "GiB are free: give a smaller network"),
         (["/nowhere"], "cannot read the plan"),
     ],
 )

@@ -6,6 +6,7 @@ from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan
 
 _NAMES = {"dp": "data", "tp": "model", "pp": "pipeline_stages", "mb": "micro_batch_num"}
+_PARTS = ("work", "recompute", "bubble", "once")
 _KEYS = ("pipeline_stages", "micro_batch_num", "data", "model")
 
 
@@ -17,7 +18,7 @@ def considered_text(plan: Plan, count: int) -> str:
             note = f"takes {seconds(one.bound_s)} or more" if one.fits else "does not fit"
             rows.append((*_layout(one), "", "", "", "", "", "", note))
             continue
-        parts = (seconds(one.time_s[name]) for name in ("work", "recompute", "bubble", "once"))
+        parts = (seconds(one.time_s[name]) if one.time_s else "" for name in _PARTS)
         ratio = f"{one.step_time_s / plan.prediction.step_time_s:.2f}"
         rows.append((*_layout(one), seconds(one.step_time_s), ratio, *parts, size(one.peak_memory_B or 0)))
     head = ("stages", "micro-batches", "mesh", "step", "ratio", "work", "recompute", "bubble", "once", "kept")
@@ -35,7 +36,8 @@ def why_not(plan: Plan, wanted: str) -> str:
         return (
             f"{wanted}: not among the {len(plan.search.considered)} ways that were looked at. Stages x mesh must be the"
             f" {plan.device_num} devices and not outnumber the blocks; micro-batches must divide the batch of"
-            f" {plan.global_batch_size} and not be fewer than the stages"
+            f" {plan.global_batch_size} and not be fewer than the stages. One stage is searched over all meshes at once, operator"
+            " by operator (pp=1)"
         )
     one = found[0]
     ours, theirs = seconds(plan.prediction.step_time_s), _shown(one)
@@ -45,11 +47,8 @@ def why_not(plan: Plan, wanted: str) -> str:
         return f"{theirs}: no plan of this kind takes less than {seconds(one.bound_s)}; the plan takes {ours}"
     lines = [f"{theirs}: takes {seconds(one.step_time_s)} at best; the plan takes {ours}"]
     mine = next((o for o in plan.search.considered if _is_plan(o, plan)), None)
-    if mine is not None and mine is not one and mine.time_s:
-        rows = [
-            (name, seconds(mine.time_s[name]), seconds(one.time_s[name]))
-            for name in ("work", "recompute", "bubble", "once")
-        ]
+    if mine is not None and mine is not one and mine.time_s and one.time_s:
+        rows = [(name, seconds(mine.time_s[name]), seconds(one.time_s[name])) for name in _PARTS]
         lines.append(table(rows, ("an average stage", "the plan", wanted), right=(1, 2)))
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ from ms_symtensor.search.network import Network
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import GIB, no_garbage_collection, plan, require_devices
 from ms_symtensor.search.request import Request
+from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
 
 MAX_ONE_STAGE = 256
@@ -35,7 +36,7 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
         except InfeasibleError as error:
             refused = error
     if one is not None and request.limits.most.get("pipeline_stages") == 1:
-        return one
+        return replace(one, search=replace(one.search, considered=(_considered(one),)))
     progress("pipeline stages")
     several = pipelined_plan(of, request, *([one.prediction.step_time_s] if one is not None else []))
     best = several.plan or one
@@ -54,8 +55,15 @@ def _report(best: Plan, one: Plan | None, several: Pipelined) -> SearchReport:
         one.search.search_time_s + several.search_time_s,
         max(0.0, best.prediction.step_time_s / bound_s - 1),
         best.search.method,
-        several.considered,
+        (_considered(one), *several.considered),
     )
+
+
+def _considered(one: Plan) -> Considered:
+    """One stage, searched over all its meshes at once."""
+    time_s = one.prediction.step_time_s
+    bound_s = time_s / (1 + one.search.optimality_gap)
+    return Considered(1, 1, (one.device_num,), bound_s, True, time_s, one.prediction.peak_memory_B)
 
 
 def _infeasible(request: Request, refused: InfeasibleError | None, several: Pipelined) -> InfeasibleError:

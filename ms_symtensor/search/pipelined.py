@@ -42,7 +42,7 @@ class Pipelined:
     @property
     def shapes(self) -> int:
         """How many ways with several stages there are."""
-        return sum(one.pipeline_stages > 1 for one in self.considered)
+        return len(self.considered)
 
 
 def pipelined_plan(network: Network, request: Request, known_s: float = math.inf) -> Pipelined:
@@ -51,16 +51,13 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     space = [
         shape
         for shape in shapes(request.device_num, request.global_batch_size, sum(network.depths[1:-1]))
-        if request.limits.allow(shape.stages, shape.micro_batch_num)
+        if shape.stages > 1 and request.limits.allow(shape.stages, shape.micro_batch_num)
     ]
     outcome, found = whole_plan(
         network.short, network.depths, request.cluster, space, request.limit_B, request.rules,
-        known_s=known_s, least_stages=2,
+        known_s=known_s,
     )  # fmt: skip
-    possible = (b for shape, b in outcome.bounds_s.items() if shape.stages > 1 and shape not in outcome.infeasible)
-    searched = Pipelined(
-        None, min(possible, default=math.inf), outcome.candidates, _considered(outcome), time.perf_counter() - start
-    )
+    searched = Pipelined(None, outcome.bound_s, outcome.candidates, _considered(outcome), time.perf_counter() - start)
     return searched if found is None else replace(searched, plan=_plan(network, request, found, searched))
 
 

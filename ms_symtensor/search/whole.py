@@ -58,15 +58,11 @@ def whole_plan(
     rules: Mapping[str, Rule] | None = None,
     keep: int = 10,
     known_s: float = math.inf,
-    least_stages: int = 1,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan whose stages, `least_stages` of them, fit `limit_B`.
-
-    None if no plan fits and beats `known_s`.
-    """
+    """What was learnt of `space`, and the fastest plan whose stages fit `limit_B`; None if none does and beats `known_s`."""
     outcome = survey(short_at, depths, space, cluster, limit_B, rules, keep, known_s)
     best: Whole | None = None
-    for estimate in [one for one in outcome.estimates if one.shape.stages >= least_stages][:REFINED]:
+    for estimate in outcome.estimates[:REFINED]:
         if best is not None and estimate.step_time_s >= best.estimate.step_time_s:
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]

@@ -124,7 +124,9 @@ class _Rules:
         """Element-wise operators, norms and everything on [batch, heads, seq, head_dim]; `shape` that of one input."""
         rank = len(shape)
         if rank == 4:
-            before_swap = op.type == "Transpose" and op.primitive != "transpose_out"
+            before_swap = owner in ("query_norm", "key_norm") or (
+                op.type == "Transpose" and op.primitive != "transpose_out"
+            )
             head = 2 if before_swap else 1
             heads = 1 if shape[head] == 1 and op.type != "Tile" else self.heads  # one that all share stays whole
             return (self.data, 1, heads, 1) if before_swap else (self.data, heads, 1, 1)

@@ -57,6 +57,8 @@ def _plan(chosen: argparse.Namespace) -> int:
     if chosen.memory_limit is not None:
         _require_positive("--memory-limit", chosen.memory_limit)
         limit_B = int(chosen.memory_limit * GIB)
+    if chosen.top is not None:
+        _require_positive("--top", chosen.top)
     fixed, most = _pinned(chosen.fix), _pinned(chosen.max)
     limits = Limits(fixed, {**fixed, **most})
     with progress() as step:

@@ -174,6 +174,9 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
         ({"--num-layers": "0"}, "num_layers"),
         ({"--memory-limit": "1.8"}, "devices would do"),
         ({"--memory-limit": "-1"}, "--memory-limit is -1"),
+        ({"--top": "-1"}, "--top is -1"),
+        ({"--fix": "pipeline_stages"}, "give NAME=NUMBER"),
+        ({"--max": "tp=2"}, "tp cannot be pinned"),
         ({"--attention": "linear"}, "linear"),
     ],
 )

@@ -74,7 +74,7 @@ def _layout(one: Considered) -> tuple[str, str, str]:
 
 def _shown(one: Considered) -> str:
     stages, number, mesh = _layout(one)
-    return f"{stages} stages, {number} micro-batches, mesh {mesh}"
+    return f"pipeline_stages {stages}, micro_batch_num {number}, mesh {mesh}"
 
 
 def _read(wanted: str) -> dict[str, int]:

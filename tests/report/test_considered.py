@@ -47,7 +47,7 @@ def test_the_table(plan):
 @pytest.mark.parametrize(
     "wanted, answer",
     (
-        ("pp=2", "2 stages, 4 micro-batches, mesh 4: takes 1.00 s at best"),
+        ("pp=2", "pipeline_stages 2, micro_batch_num 4, mesh 4: takes 1.00 s at best"),
         ("dp=2, tp=4", "no plan of this kind takes less than 1.50 s"),
         ("pipeline_stages=4,mb=4", "its stages do not fit"),
         ("dp=3", "not among the 3 ways that were looked at"),

@@ -1,141 +1,134 @@
 """Whether plans and hand-written strategies train the same model as one device: the zoo, run on local processes.
 
-    python -m benchmarks.proofs [--models llama2_7b …] [--attention flash self] [--ranks 2 4 8] [--steps 2]
+    python -m benchmarks.proofs [--models llama2_7b …] [--cases DP4 …] [--out proofs.jsonl] [--seconds 240]
+    python -m benchmarks.proofs --table --out proofs.jsonl
 
-Rows: the plan for 2, 4 and 8 devices; on 4 devices Megatron's tensor parallelism of 2 (with data parallelism of 2) and 4, each
+Cases: the plan for 2, 4 and 8 devices; on 4 devices Megatron's tensor parallelism of 2 (with data parallelism of 2) and 4, each
 with and without sequence parallelism, pure data parallelism, that with ZeRO levels 1 to 3, and with everything recomputed.
 Each is made for the published network, then reduced (`ms_symtensor.bridge.proof.reduction`), compiled for Ascend, executed,
 and its loss, every gradient, and weights and momenta after `--steps` steps compared with one process. Where a plan needs more
-memory than a device has, it is made for larger devices. Exit code 1 if something is not equal or could not be run.
+memory than a device has, it is made for larger devices.
+
+Each result is a line of JSON in `--out`; a case that stands there as equal is not run again, and the last line of a case
+counts. No case is begun after `--seconds`. Exit code 1 if something is not equal or could not be run.
 """
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from model_zoo import PUBLISHED, dimensions_of
-from model_zoo.builder import build_graph
-from model_zoo.megatron import megatron_strategy
+from benchmarks.proof_cases import CASES, Case, plan_of
+from model_zoo import PUBLISHED
 from ms_symtensor.bridge.proof.launch import Processes, started
-from ms_symtensor.bridge.proof.prove import Proof, Request, prove_plan
-from ms_symtensor.cluster.load import load
-from ms_symtensor.errors import InfeasibleError, SymTensorError
-from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
-from ms_symtensor.search.plan import plan
-from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.bridge.proof.prove import Request, prove_plan
+from ms_symtensor.errors import SymTensorError
 
-CLUSTER = "atlas_800t_a2"
-LAYERS = 2
-UNLIMITED_B = 1 << 44
+Result = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Case:
-    """A strategy for `device_num` devices: planned, or by hand with these degrees and settings."""
-
-    name: str
-    device_num: int
-    planned: bool = False
-    model_parallel: int = 1
-    sequence_parallel: bool = False
-    level: OptimizerLevel = OptimizerLevel.NONE
-    recompute: bool = False
-
-
-CASES = (
-    *(Case(f"plan for {n}", n, planned=True) for n in (2, 4, 8)),
-    *(
-        Case(f"DP{4 // tp} TP{tp}{' SP' if sequence else ''}", 4, model_parallel=tp, sequence_parallel=sequence)
-        for tp in (2, 4)
-        for sequence in (False, True)
-    ),
-    Case("DP4", 4),
-    *(Case(f"DP4 ZeRO{int(level)}", 4, level=level) for level in OptimizerLevel if level),
-    Case("DP2 TP2 SP recompute", 4, model_parallel=2, sequence_parallel=True, recompute=True),
-)
-
-
-def plan_of(case: Case, model: str, attention: str, layers: int = LAYERS) -> Plan:
-    """The plan of `case` for the published network; what is written by hand is alike in all layers, `layers` are enough."""
-    batch = 2 * case.device_num
-    config = dimensions_of(model, batch_size=batch, attention=attention)
-    if not case.planned:
-        config = replace(config, num_layers=layers)
-    source = {"model": model, "attention": attention, "batch_size": str(batch), "num_layers": str(config.num_layers)}
-    graph = build_graph(config)
-    if case.planned:
-        request = {
-            "device_num": case.device_num, "global_batch_size": batch, "seq_length": config.seq_length, "model": model,
-            "source": source,
-        }  # fmt: skip
-        try:
-            return plan(graph, load(CLUSTER), **request)
-        except InfeasibleError:
-            return plan(graph, load(CLUSTER), memory_limit_B=UNLIMITED_B, **request)
-    data = case.device_num // case.model_parallel
-    cuts = megatron_strategy(graph, config, data, case.model_parallel, case.sequence_parallel)
-    given = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
-    blocks = dict.fromkeys(op.block for op in graph.ops if op.block is not None)
-    settings = Settings(
-        case.device_num,
-        optimizer_level=case.level,
-        recompute={block: Recompute() for block in blocks} if case.recompute else {},
-    )
-    return Plan(
-        model, graph.hash, CLUSTER, (StagePlan(given, settings),), batch, config.seq_length, data, case.model_parallel,
-        case.sequence_parallel, Prediction({}, {}, True, 0), SearchReport(0, 0.0, 0.0, "by hand"), source=source,
-    )  # fmt: skip
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="*", default=list(PUBLISHED))
-    parser.add_argument("--attention", nargs="*", default=["flash"])
-    parser.add_argument("--ranks", nargs="*", type=int, default=[2, 4, 8])
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--models", nargs="+", default=list(PUBLISHED), choices=PUBLISHED)
+    parser.add_argument("--attention", default="flash")
+    parser.add_argument("--cases", nargs="+", default=[c.name for c in CASES], choices=[c.name for c in CASES])
     parser.add_argument("--steps", type=int, default=0)
-    parser.add_argument("--cases", nargs="*", help="only those with such names")
-    chosen = parser.parse_args()
-    equal = total = 0
-    for ranks in chosen.ranks:
-        cases = [c for c in CASES if c.device_num == ranks and (not chosen.cases or c.name in chosen.cases)]
-        pairs = [(m, a, c) for m in chosen.models for a in chosen.attention for c in cases]
-        for text, good in rows(pairs, ranks, chosen.steps):
-            print(text, flush=True)
-            equal, total = equal + good, total + 1
-    print(f"equal: {equal} of {total}")
-    return 0 if equal == total else 1
+    parser.add_argument("--out", type=Path, default=Path("proofs.jsonl"))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many seconds")
+    parser.add_argument("--table", action="store_true", help="print what stands in --out, and run nothing")
+    chosen = parser.parse_args(arguments)
+    known = {key_of(result): result for result in read(chosen.out)}
+    if not chosen.table:
+        wanted = [
+            (model, case)
+            for case in sorted((c for c in CASES if c.name in chosen.cases), key=lambda case: case.device_num)
+            for model in chosen.models
+            if not known.get((model, chosen.attention, case.name, chosen.steps), {}).get("equal")
+        ]
+        for result in results(wanted, chosen.attention, chosen.steps, time.monotonic() + chosen.seconds):
+            print(line(result), flush=True)
+            with chosen.out.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            known[key_of(result)] = result
+    print(table(list(known.values())))
+    return 0 if all(result["equal"] for result in known.values()) else 1
 
 
-def rows(pairs: list[tuple[str, str, Case]], ranks: int, steps: int) -> Iterator[tuple[str, bool]]:
-    """A line for each model, attention and case, and whether it is equal; processes serve until one of them fails."""
+def read(path: Path) -> list[Result]:
+    return [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+
+
+def key_of(result: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    return result["model"], result["attention"], result["case"], result["steps"]
+
+
+def results(wanted: Sequence[tuple[str, Case]], attention: str, steps: int, end: float) -> Iterator[Result]:
+    """The results of models and cases, until `end` (of time.monotonic); processes serve until one of them fails."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     with ExitStack() as stack:
         processes: Processes | None = None
-        for model, attention, case in pairs:
-            name = f"{model:18s} {attention:5s} {case.name:22s}"
+        for model, case in wanted:
+            if time.monotonic() > end:
+                return
             start = time.perf_counter()
-            if processes is None:
+            result = {"model": model, "attention": attention, "case": case.name, "steps": steps, "commit": commit}
+            if processes is None or processes.ranks != case.device_num:
+                stack.close()
                 folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-                processes = stack.enter_context(started(Path(folder), ranks))
+                processes = stack.enter_context(started(Path(folder), case.device_num))
             try:
                 proof = prove_plan(plan_of(case, model, attention), request=Request(steps, processes=processes))
             except SymTensorError as error:
                 stack.close()
                 processes = None
-                yield f"{name} FAILED {type(error).__name__}: {' '.join(str(error).split())}", False
+                text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                yield {**result, "equal": False, "error": text, "seconds": time.perf_counter() - start}
                 continue
-            yield f"{name} {_row(proof)} {time.perf_counter() - start:5.1f} s", proof.equal
+            yield {
+                **result, "equal": proof.equal, "loss": proof.loss_rel_error, "gradients": proof.worst.error,
+                "worst": proof.worst.name, "parameters": len(proof.parameters), "reduction": dict(proof.reduction),
+                "wrong": [d.name for d in proof.wrong], "seconds": time.perf_counter() - start,
+            }  # fmt: skip
 
 
-def _row(proof: Proof) -> str:
-    worst = proof.worst
-    state = "equal    " if proof.equal else "NOT EQUAL"
-    return f"{state} loss {proof.loss_rel_error:.1e}  gradients {worst.error:.1e} ({worst.name}, of {len(proof.parameters)})"
+def line(result: Mapping[str, Any]) -> str:
+    """One case for people."""
+    name = f"{result['model']:18s} {result['attention']:5s} {result['case']:22s}"
+    if "error" in result:
+        return f"{name} FAILED {result['error']}"
+    state = "equal    " if result["equal"] else "NOT EQUAL"
+    return (
+        f"{name} {state} loss {result['loss']:.1e}  gradients {result['gradients']:.1e} ({result['worst']}, of"
+        f" {result['parameters']}) {result['seconds']:5.1f} s"
+    )
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> str:
+    """Models by cases, each with its largest relative error, and how many are equal."""
+    cell = {(r["model"], r["case"]): r for r in found}
+    cases = [c.name for c in CASES if any(r["case"] == c.name for r in found)]
+    rows = [f"| | {' | '.join(cases)} |", f"| --- |{' --- |' * len(cases)}"]
+    rows += [
+        f"| {model} | {' | '.join(_cell(cell.get((model, name))) for name in cases)} |"
+        for model in PUBLISHED
+        if any(r["model"] == model for r in found)
+    ]
+    equal = sum(result["equal"] for result in found)
+    return "\n".join([*rows, f"equal: {equal} of {len(found)}"])
+
+
+def _cell(result: Mapping[str, Any] | None) -> str:
+    if result is None:
+        return ""
+    if "error" in result:
+        return "FAILED"
+    return f"{'' if result['equal'] else 'NOT EQUAL '}{max(result['loss'], result['gradients']):.0e}"
 
 
 if __name__ == "__main__":

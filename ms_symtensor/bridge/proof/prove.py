@@ -11,6 +11,7 @@ from typing import Any
 
 from ms_symtensor.bridge.apply import apply, parallel_config
 from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.host import import_mindspore
 from ms_symtensor.bridge.load_network import load_network
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof import trial
@@ -100,6 +101,7 @@ def prove_plan(
     reduction: Mapping[str, tuple[int, int]] = {}
     ranks = plan.device_num if request.ranks is None else request.ranks
     if "model" in plan.source:
+        import_mindspore()
         from model_zoo.network import build
 
         small = reduce_plan(plan, ranks)

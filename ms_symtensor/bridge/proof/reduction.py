@@ -51,7 +51,7 @@ def reduce_plan(plan: Plan, ranks: int | None = None) -> ReducedPlan:
     options = zoo_options(plan.source)
     whole = dimensions_of(plan.source["model"], **options | {"lazy_inline": False})
     kept = _kept_layers(whole)
-    shallow = replace(whole, num_layers=len(kept), dense_layers=min(1, whole.dense_layers))
+    shallow = replace(whole, num_layers=len(kept), dense_layers=sum(not whole.has_experts(n) for n in kept))
     full_graph = build_graph(shallow)
     full_stage = _for_graph(plan.stage, full_graph, kept, whole.num_layers, plan.stage.settings)
     ranks = plan.device_num if ranks is None else ranks

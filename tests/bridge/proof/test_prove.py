@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.proofs import CASES, plan_of
+from benchmarks.proof_cases import CASES, plan_of
 from ms_symtensor.bridge.capture import capture
 from ms_symtensor.bridge.load_network import load_factory
 from ms_symtensor.bridge.parallel_context import ParallelConfig

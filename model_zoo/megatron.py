@@ -25,12 +25,18 @@ _UNSHARDED = ("Cast", "Reshape", "StopGradient")  # MindSpore derives their layo
 
 
 def megatron_strategy(
-    graph: Graph, config: TransformerConfig, data_parallel: int, model_parallel: int, sequence_parallel: bool
+    graph: Graph,
+    config: TransformerConfig,
+    data_parallel: int,
+    model_parallel: int,
+    sequence_parallel: bool,
+    expert_parallel: int | None = None,
 ) -> Mapping[str, tuple[Cuts, Cuts | None]]:
     """Input and output cuts (None: MindSpore's own) by operator name, for the graph of `config`.
 
     The tokens are cut `data_parallel` times; heads, feed-forward width and vocabulary `model_parallel` times, each left
-    whole where it does not divide. With `sequence_parallel`, norms and residual sums cut the tokens by both. InputError
+    whole where it does not divide. Experts are cut `expert_parallel` times, which divides `data_parallel` (None: as many times
+    as that allows). With `sequence_parallel`, norms and residual sums cut the tokens by both. InputError
     if the batch (or, with sequence parallelism, the tokens) or the feed-forward width does not divide.
     """
     degrees = data_parallel * model_parallel
@@ -38,6 +44,8 @@ def megatron_strategy(
         raise InputError(f"batch_size {config.batch_size} does not divide by data_parallel {data_parallel}")
     if config.intermediate_size % model_parallel:
         raise InputError(f"width {config.intermediate_size} does not divide by model_parallel {model_parallel}")
+    if expert_parallel and data_parallel % expert_parallel:
+        raise InputError(f"data_parallel {data_parallel} does not divide by expert_parallel {expert_parallel}")
     if sequence_parallel and config.batch_size * config.seq_length % degrees:
         raise InputError(f"{config.batch_size * config.seq_length} tokens do not divide by {degrees} devices")
     rules = _Rules(
@@ -47,7 +55,7 @@ def megatron_strategy(
         vocabulary=model_parallel if config.vocab_size % model_parallel == 0 else 1,
         tokens=degrees if sequence_parallel else data_parallel,
         token_num=config.batch_size * config.seq_length,
-        experts=config.experts.number if config.experts is not None else 1,
+        experts=math.gcd(expert_parallel or data_parallel, config.experts.number if config.experts is not None else 1),
         expert_width=model_parallel if config.experts and config.experts.intermediate_size % model_parallel == 0 else 1,
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
@@ -55,7 +63,9 @@ def megatron_strategy(
 
 @dataclass(frozen=True)
 class _Rules:
-    """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward."""
+    """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward,
+    `experts` of the experts.
+    """
 
     data: int
     model: int
@@ -84,7 +94,7 @@ class _Rules:
 
     def _experts(self, shapes: list[tuple[int, ...]], op: Op) -> Cuts:
         """Experts are cut with the samples as far as they go, their width like the feed-forward's."""
-        expert = math.gcd(self.data, self.experts)
+        expert = self.experts
         wide = (expert, self.data // expert, self.expert_width)
         if "router" in op.cell or op.primitive == "add_shared":
             if op.type == "OneHot":

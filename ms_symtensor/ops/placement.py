@@ -221,7 +221,7 @@ def _device_matrix(
 
 def _scatters_unasked(signature: Signature, whole: Placement) -> bool:
     assert whole.partial is not None
-    if not signature.scatters_unasked or signature.scatter is None:
+    if not signature.scatters_unasked or signature.scatter not in signature.outputs[0]:  # a dim of size 1 is none
         return False
     first, dim = whole.computed[0], signature.outputs[0].index(signature.scatter)
     return first.cut(dim) == 1 and first.shape[dim] % whole.partial.group.size == 0

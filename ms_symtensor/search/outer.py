@@ -310,8 +310,15 @@ def _by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp]
 
 
 def divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:
-    """The stages of `row` that fit, and what the step then takes: T = M · max s + (Σ s - max s) + once."""
-    shape, c, m = row.shape, row.costs, row.member
+    """The stages of `row` that fit, and what the step then takes."""
+    parts = parts_of(row, depths)
+    stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limit_B)
+    return None if stages is None else estimated(row, depths, parts, stages)
+
+
+def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
+    """The chain of what stands before the blocks, the blocks, and what stands after them."""
+    c, m = row.costs, row.member
     chain: list[Part] = []
     for place, depth in enumerate(depths):
         is_block = 0 < place < len(depths) - 1
@@ -319,14 +326,24 @@ def divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | Non
             float(v[place, m]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B)
         )
         chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block)] * depth
-    stages = divide(chain, shape.stages, shape.micro_batch_num, limit_B)
-    if stages is None:
-        return None
+    return chain
+
+
+def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
+    """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
+    c, m = row.costs, row.member
     once = float(c.once_s[0, m]), float(c.once_s[-1, m])
     blocks = float((c.once_s[1:-1, m] * depths[1:-1]).sum()) / max(1, sum(depths[1:-1]))
     once_s = max(
         s.blocks * blocks + (once[0] if i == 0 else 0.0) + (once[1] if i == len(stages) - 1 else 0.0)
         for i, s in enumerate(stages)
     )
-    work_s = sum(part.each_s for part in chain)
-    return Estimate(shape, row.level, row.bound_s, max(s.peak_B for s in stages), stages, work_s, once_s)
+    work_s = sum(part.each_s for part in parts)
+    return Estimate(row.shape, row.level, row.bound_s, max(s.peak_B for s in stages), stages, work_s, once_s)
+
+
+def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
+    """The row of `of`, whose variables have one candidate each."""
+    parameters = parameter_terms(of.known, of.parameters, replace(of.settings, optimizer_level=level))
+    choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
+    return Row(shape, level, 0.0, _by_place(of, parameters, choice), 0, of, choice[0])

@@ -58,7 +58,7 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
         known_s=known_s,
     )  # fmt: skip
     searched = Pipelined(None, outcome.bound_s, outcome.candidates, _considered(outcome), time.perf_counter() - start)
-    return searched if found is None else replace(searched, plan=_plan(network, request, found, searched))
+    return searched if found is None else replace(searched, plan=plan_of(network, request, found, searched))
 
 
 def _considered(outcome: Outcome) -> tuple[Considered, ...]:
@@ -77,8 +77,8 @@ def _considered(outcome: Outcome) -> tuple[Considered, ...]:
     return tuple(sorted(found, key=lambda c: (not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)))
 
 
-def _plan(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:
-    """The plan that `found` describes."""
+def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:
+    """The plan that `found` describes, as `searched` found it."""
     estimate = found.estimate
     shape, settings = estimate.shape, found.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)

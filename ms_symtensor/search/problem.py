@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.ops.placement import strategy_of
+from ms_symtensor.ops.placement import OpStrategy, strategy_of
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.ops.routing import routes_tokens
 from ms_symtensor.program.gradients import gradient_users
@@ -109,14 +109,15 @@ def problem_of_family(
     rules: Mapping[str, Rule] | None = None,
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
     of: tuple[tuple[str, ...], ...] | None = None,
+    given: Mapping[str, OpStrategy] | None = None,
 ) -> Problem:
-    """Write down the problem of `graph` on all meshes of a family; `powers` as in `variables`.
+    """Write down the problem of `graph` on all meshes of a family; `powers` and `given` as in `variables`.
 
     `graph` may be short for a network with the blocks `of`, kind by kind.
     """
     folded = fold(graph)
     pricer = Pricer(cluster, meshes)
-    known = variables(graph, folded, pricer, rules, powers)
+    known = variables(graph, folded, pricer, rules, powers, given)
     shorts = short_graphs(graph, folded, known.meanings, of)
     where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
     again, cast_again = _computed_again(known, folded, shorts, meshes.device_num)

@@ -54,6 +54,14 @@ class Chain:
         self.saved_B = _sums(p.kept_B - p.kept_recomputed_B if p.is_block else 0.0 for p in parts)
         self.blocks = _sums(int(p.is_block) for p in parts)
 
+    def with_recomputed(self, start: int, end: int, flight: int, recomputed: int) -> Stage:
+        """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
+        last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
+        each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
+        kept_B = self.kept_B[end] - self.kept_B[start] - (self.saved_B[last] - self.saved_B[start])
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * kept_B
+        return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)
+
     def stage(self, start: int, end: int, flight: int, limit_B: float, pace_s: float) -> Stage | None:
         """Parts `start` to `end` with as few recomputed blocks, first ones first, as fit; None if too large or too slow."""
         each_s = self.each_s[end] - self.each_s[start]
@@ -70,6 +78,19 @@ class Chain:
         if each_s > pace_s:
             return None
         return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)
+
+
+def laid_out(
+    parts: Sequence[Part], layers: Sequence[int], recomputed: Sequence[int], micro_batch_num: int
+) -> tuple[Stage, ...]:
+    """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
+    chain, found, start = Chain(parts), [], 0
+    for number, (count, again) in enumerate(zip(layers, recomputed, strict=True)):
+        last = number == len(layers) - 1
+        end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
+        found.append(chain.with_recomputed(start, end, in_flight(number, len(layers), micro_batch_num), again))
+        start = end
+    return tuple(found)
 
 
 def _sums(values: Iterable[float]) -> list[float]:

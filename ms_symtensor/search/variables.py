@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from ms_symtensor.cost.inner import inner_seconds
 from ms_symtensor.cost.operator import work
 from ms_symtensor.errors import InputError
-from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of
+from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, view
+from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs
 from ms_symtensor.search.domain import candidates
 from ms_symtensor.search.folding import Fold
@@ -70,10 +71,12 @@ def variables(
     pricer: Pricer,
     rules: Mapping[str, Rule] | None = None,
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
+    given: Mapping[str, OpStrategy] | None = None,
 ) -> Variables:
     """The variables of `graph`, each with all its candidates, priced on every member of the pricer's family.
 
-    `powers`: per tensor, which dims grow with the batch (`graph_growth`).
+    `powers`: per tensor, which dims grow with the batch (`graph_growth`). `given`: strategies by operator, each the only
+    candidate of its class; operators without one take MindSpore's default.
     """
     meanings: dict[str, tuple[OpView, Signature]] = {}
     views: dict[int, tuple[OpView, Signature]] = {}
@@ -92,7 +95,11 @@ def variables(
             continue
         products = gradient_inputs(graph, signatures, gradients, members[0].name)
         growing = _growing(graph, members[0], powers)
+        only = None
+        if given is not None:
+            only = given.get(members[0].name) or default_strategy(sig, pricer.family.device_num)
         key = (
+            only,
             seen.type,
             seen.inputs,
             seen.outputs,
@@ -105,7 +112,10 @@ def variables(
         )
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
-            chosen = candidates(seen, sig, pricer.family, regular=members[0].block is not None)
+            if only is None:
+                chosen = candidates(seen, sig, pricer.family, regular=members[0].block is not None)
+            else:
+                chosen = ((only, place(seen, sig, only, pricer.family.device_num)),)
             if sig.body is None:
                 same[key] = (chosen, _own_costs(seen, sig, chosen, products, pricer, growing))
             else:

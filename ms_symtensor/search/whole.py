@@ -20,8 +20,9 @@ from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.family import Family
-from ms_symtensor.search.outer import Estimate, Outcome, Row, divided, survey
+from ms_symtensor.search.outer import Estimate, Outcome, Row, divided, estimated, parts_of, survey
 from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.stage_layers import laid_out
 from ms_symtensor.tensor.graph import Graph
 
 ShortAt = Callable[[int], Graph]
@@ -97,6 +98,20 @@ def settled(
         if found is not None and (best is None or found.step_time_s < best.estimate.step_time_s):
             best = Whole(found, row, strategies, moments_B)
     return best
+
+
+def as_given(
+    graph: Graph,
+    depths: tuple[int, ...],
+    row: Row,
+    layers: Sequence[int],
+    recomputed: Sequence[int],
+    rules: Mapping[str, Rule] | None = None,
+) -> Whole:
+    """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not; `graph` as in `settled`."""
+    strategies, parts = strategies_of(row), parts_of(row, depths)
+    stages = laid_out(parts, layers, recomputed, row.shape.micro_batch_num)
+    return Whole(estimated(row, depths, parts, stages), row, strategies, _moments_B(graph, row, strategies, rules))
 
 
 def settings_of(row: Row) -> Settings:

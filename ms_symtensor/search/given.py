@@ -1,0 +1,128 @@
+"""Price a plan that somebody else made, by the formulas of the search: a yardstick for its own.
+
+Strategies, stages, micro-batches, optimizer sharding and recomputation are given; blocks per stage and recomputed blocks may
+be left to the search, which then recomputes as few as fit.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.routing import routes_tokens
+from ms_symtensor.program.forward import meanings
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
+from ms_symtensor.search.depth import at_depth, judged
+from ms_symtensor.search.family import Single
+from ms_symtensor.search.folding import fold, kinds_of_blocks
+from ms_symtensor.search.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
+from ms_symtensor.search.network import Network
+from ms_symtensor.search.outer import given_row
+from ms_symtensor.search.pipelined import Pipelined, plan_of
+from ms_symtensor.search.problem import problem_of_family
+from ms_symtensor.search.request import Request
+from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.whole import as_given, settled
+from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.tensor.graph import Graph
+
+METHOD = "given by hand"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A plan by hand.
+
+    `strategies(graph)`: those of the operators of the network with any number of blocks, at the size of a micro-batch.
+    `layers`: blocks of every stage (None: divided such that the slowest stage is as fast as can be); `recomputed`: how many
+    of them are recomputed, first ones first (None: as few as fit, or all where even that does not fit).
+    """
+
+    shape: Shape
+    level: OptimizerLevel
+    strategies: Callable[[Graph], Mapping[str, OpStrategy]]
+    layers: tuple[int, ...] | None = None
+    recomputed: tuple[int, ...] | None = None
+
+
+def price_given(network: Network, request: Request, given: Given) -> Plan:
+    """The plan `given` for `network`, priced; `fits` of its prediction tells whether it does.
+
+    Errors: InvalidStrategyError for what MindSpore would reject, or not train rightly.
+    """
+    if given.shape.stages == 1:
+        return _one_stage(network, request, given)
+    short = network.short(given.shape.batch)
+    of = problem_of_family(
+        short, request.cluster, Single(given.shape.mesh), request.rules, given=given.strategies(short)
+    )
+    row = given_row(of, given.shape, given.level)
+    found = None
+    if given.recomputed is None and given.layers is None:
+        found = settled(short, network.depths, [row], request.limit_B, request.rules)
+    if found is None:
+        layers = given.layers or even(sum(network.depths[1:-1]), given.shape.stages)
+        choices = [given.recomputed] if given.recomputed is not None else [(0,) * len(layers), layers]
+        for again in choices:
+            found = as_given(short, network.depths, row, layers, again, request.rules)
+            if found.estimate.peak_memory_B + found.moments_B <= request.limit_B:
+                break
+    assert found is not None
+    return plan_of(network, request, found, Pipelined(None, found.estimate.step_time_s, 0, (), 0.0))
+
+
+def even(blocks: int, stages: int) -> tuple[int, ...]:
+    """So many blocks on so many stages; the first ones take one more where they do not divide."""
+    return tuple(blocks // stages + (number < blocks % stages) for number in range(stages))
+
+
+def _one_stage(network: Network, request: Request, given: Given) -> Plan:
+    graph = network.graph_at(given.shape.batch)
+    folded = fold(graph)
+    few = few_blocks(graph, folded)
+    shorts = short_graphs(few, fold(few), meanings(few, request.rules), kinds_of_blocks(graph, folded))
+    strategies = given.strategies(few)
+    settings = Settings(math.prod(given.shape.mesh), enable_alltoall=routes_tokens(few), optimizer_level=given.level)
+    plain = judged(shorts, strategies, settings, request.cluster, request.rules)
+    count = (
+        sum(given.recomputed)
+        if given.recomputed is not None
+        else _fewest(shorts, strategies, settings, request, plain.cost.memory_B)
+    )
+    settings = replace(settings, recompute=dict.fromkeys(shorts.blocks[:count], Recompute()))
+    found = judged(shorts, strategies, settings, request.cluster, request.rules)
+    cost, summary = found.cost, found.degrees
+    return Plan(
+        model=request.model,
+        graph_hash=graph.hash,
+        cluster=request.cluster.name,
+        stages=(StagePlan(at_depth(graph, few, strategies), settings),),
+        global_batch_size=request.global_batch_size,
+        seq_length=request.seq_length,
+        data_parallel=summary.data_parallel,
+        model_parallel=summary.model_parallel,
+        sequence_parallel=summary.sequence_parallel,
+        prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= request.limit_B, request.limit_B),
+        search=SearchReport(0, 0.0, 0.0, METHOD),
+        source=dict(request.source),
+    )
+
+
+def _fewest(
+    shorts: ShortGraphs,
+    strategies: Mapping[str, OpStrategy],
+    settings: Settings,
+    request: Request,
+    plain_B: Mapping[str, int],
+) -> int:
+    """The fewest recomputed blocks that fit; all where even those do not."""
+    at_rest_B = sum(plain_B.values()) - plain_B["activations"] - plain_B["buffers"]
+    peaks = PeakMemory(shorts, strategies, settings)
+    low, high = 0, len(shorts.blocks)
+    while low < high:
+        middle = (low + high) // 2 if low else 0
+        if at_rest_B + sum(peaks.of(middle)) <= request.limit_B:
+            high = middle
+        else:
+            low = middle + 1
+    return high

@@ -17,7 +17,7 @@ from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.network import Network
-from ms_symtensor.search.outer import given_row
+from ms_symtensor.search.rows import given_row
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.problem import problem_of_family
 from ms_symtensor.search.request import Request

@@ -154,7 +154,7 @@ def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
 
 def _memory_B(found: Whole, whole: Judged, depths: tuple[int, ...]) -> dict[str, int]:
     """What the fullest stage holds."""
-    stages, rest_B = found.estimate.stages, found.row.costs.at_rest_B[:, found.row.member]
+    stages, rest_B = found.estimate.stages, found.row.costs.at_rest_B
     number = max(range(len(stages)), key=lambda i: stages[i].peak_B)
     chain = [place for place, depth in enumerate(depths[1:-1], 1) for _ in range(depth)]
     start = sum(stage.blocks for stage in stages[:number])

@@ -139,14 +139,18 @@ def factors(
     recomputed: float,
     price_s_per_B: float | Array,
     weights: Weights | None = None,
+    which: NDArray[np.intp] | None = None,
 ) -> list[Factor]:
     """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope.
 
-    `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network.
+    `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network. `which`: the
+    members of the family that are asked for, to which prices and weights belong (default: all).
     """
     of_place = weights or Weights.plain(of.places.depths)
     joint: dict[tuple[int, ...], Array] = {}
     for t in (*of.terms, *parameters):
+        if which is not None:
+            t = t.of_members(which)
         table = weighted(t, of_place.each_s) * (t.forward_s + recomputed * t.again_s + t.backward_s)
         table = table + weighted(t, of_place.once_s) * t.once_s
         if np.any(price_s_per_B):

@@ -29,6 +29,13 @@ class Terms:
     kept_recomputed_B: Array
     at_rest_B: Array
 
+    def of_members(self, which: NDArray[np.intp]) -> "Terms":
+        """The tables of some members of the family."""
+        tables = (
+            self.forward_s, self.again_s, self.backward_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B
+        )  # fmt: skip
+        return Terms(self.scope, self.counts, *(table[which] for table in tables))
+
 
 def terms(
     scope: tuple[int, ...],

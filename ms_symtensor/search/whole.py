@@ -20,7 +20,8 @@ from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.family import Family
-from ms_symtensor.search.outer import Estimate, Outcome, Row, divided, estimated, parts_of, survey
+from ms_symtensor.search.outer import Estimate, Outcome, divided, estimated, parts_of, survey
+from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_layers import laid_out
 from ms_symtensor.tensor.graph import Graph
@@ -146,11 +147,11 @@ def _moments_B(graph: Graph, row: Row, strategies: Mapping[str, OpStrategy], rul
 
     Where blocks are recomputed, that includes what one of them makes again.
     """
-    costs, m = row.costs, row.member
+    costs = row.costs
     where = row.problem.places
     depths = np.array([1, *(len(names) for names in where.kinds), 1])
     found = 0.0
-    for blocks, kept_B in (((), costs.kept_B[:, m]), (row.problem.blocks, costs.kept_recomputed_B[:, m])):
+    for blocks, kept_B in (((), costs.kept_B), (row.problem.blocks, costs.kept_recomputed_B)):
         settings = replace(settings_of(row), recompute=dict.fromkeys(blocks, Recompute()))
         program = partition(graph, StagePlan(strategies, settings), rules)
         found = max(found, activation_peak_B(program) - float((kept_B * depths).sum()) + buffers_B(program))

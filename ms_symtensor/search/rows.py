@@ -1,0 +1,137 @@
+"""The best layouts of every shape of a family under one setting of the optimizer, and how fast no layout is.
+
+A first look is quick: the layouts that are best where memory is free. The second one is for shapes that are still worth it:
+layouts that keep little, and better bounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.average_stage import average_weights, pace_weights
+from ms_symtensor.search.elimination import Minimum, minimise
+from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.problem import Problem, factors
+from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.terms import Terms, Weights
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a micro-batch (forward and backward; again), seconds once per step, and bytes of one occurrence of every
+    place: [places], or [places, shapes].
+    """
+
+    each_s: Array
+    again_s: Array
+    once_s: Array
+    kept_B: Array
+    kept_recomputed_B: Array
+    at_rest_B: Array
+
+    def of(self, number: int) -> "Costs":
+        """Those of one shape."""
+        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
+        return Costs(*(table[:, number] for table in tables))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One shape, member number `member` of the family of `problem`, under one setting: `costs` [places] of the candidates
+    `choice` of the problem's variables.
+    """
+
+    shape: Shape
+    level: OptimizerLevel
+    bound_s: float
+    costs: Costs
+    member: int
+    problem: Problem
+    choice: Numbers
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The shapes `members` of the family of `problem`, one optimizer level, and the parameters' tables under it."""
+
+    problem: Problem
+    members: tuple[Shape, ...]
+    depths: tuple[int, ...]
+    level: OptimizerLevel
+    parameters: list[Terms]
+
+    def fastest(self) -> list[Row]:
+        """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike."""
+        which = np.arange(len(self.members))
+        least = self._least(which, self._weights(which))
+        return self._rows(which, least.assignment, least.value)
+
+    def slim(self, among: Sequence[Row], limit_B: float, known_s: float) -> list[Row]:
+        """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
+
+        The bound is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of T + λ (M - limit),
+        M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. Steps slower than `known_s`
+        need not be bounded.
+        """
+        if not among:
+            return []
+        which = np.array([row.member for row in among], dtype=np.intp)
+        fast = _by_place(self.problem, self.parameters, np.stack([row.choice for row in among]), which)
+        bound = np.array([row.bound_s for row in among])
+        weights = self._weights(which, fast.each_s[1:-1].min(axis=0, initial=np.inf), known_s)
+        saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
+        again = (weights.each_s * fast.again_s)[1:-1].sum(axis=0)
+        price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
+        both = [self._least(which, weights, recomputed, price) for recomputed in (0.0, 1.0)]
+        bound = np.maximum(bound, np.min([one.value for one in both], axis=0) - price * limit_B)
+        if paces := [self._least(which, one).value for one in self._pace_weights(which, fast)]:
+            bound = np.maximum(bound, np.min(paces, axis=0))
+        first = self._rows(which, np.stack([row.choice for row in among]), bound)
+        return first + [row for one in both for row in self._rows(which, one.assignment, bound)]
+
+    def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
+        shapes = [self.members[i] for i in which]
+        return average_weights(self.depths, shapes, np.zeros(len(which)) if block_s is None else block_s, known_s)
+
+    def _pace_weights(self, which: Numbers, fast: Costs) -> tuple[Weights, ...]:
+        if len(self.depths) != 3:  # several kinds of blocks
+            return ()
+        return pace_weights(self.depths, [self.members[i] for i in which], fast.each_s)
+
+    def _least(self, which: Numbers, weights: Weights, recomputed: float = 0.0, price: float | Array = 0.0) -> Minimum:
+        tables = factors(self.problem, self.parameters, recomputed, price, weights, which)
+        return minimise(self.problem.sizes, tables, self.problem.order)
+
+    def _rows(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
+        costs = _by_place(self.problem, self.parameters, assignment, which)
+        finite = np.isfinite(costs.each_s).all(axis=0)
+        return [
+            Row(self.members[m], self.level, float(bound_s[i]), costs.of(i), int(m), self.problem, assignment[i])
+            for i, m in enumerate(which)
+            if finite[i]
+        ]
+
+
+def _by_place(of: Problem, parameters: list[Terms], assignment: Numbers, which: Numbers) -> Costs:
+    """The costs of `assignment` [members, variables] on the members `which` of the family."""
+    sums = np.zeros((6, of.places.number, len(which)))
+    for t in (*of.terms, *parameters):
+        at = (which, *(assignment[:, v] for v in t.scope))
+        tables = (t.again_s, t.once_s, t.kept_B, t.kept_recomputed_B, t.at_rest_B)
+        row = np.stack([t.forward_s[at] + t.backward_s[at], *(table[at] for table in tables)])
+        sums += row[:, None, :] * np.array(t.counts)[None, :, None]
+    return Costs(*sums)
+
+
+def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
+    """The row of `of`, whose variables have one candidate each."""
+    parameters = parameter_terms(of.known, of.parameters, replace(of.settings, optimizer_level=level))
+    choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
+    costs = _by_place(of, parameters, choice, np.zeros(1, dtype=np.intp))
+    return Row(shape, level, 0.0, costs.of(0), 0, of, choice[0])

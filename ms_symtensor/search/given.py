@@ -17,10 +17,10 @@ from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.network import Network
-from ms_symtensor.search.rows import given_row
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.problem import problem_of_family
 from ms_symtensor.search.request import Request
+from ms_symtensor.search.rows import given_row
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.whole import as_given, settled
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
@@ -68,7 +68,7 @@ def price_given(network: Network, request: Request, given: Given) -> Plan:
             if found.estimate.peak_memory_B + found.moments_B <= request.limit_B:
                 break
     assert found is not None
-    return plan_of(network, request, found, Pipelined(None, found.estimate.step_time_s, 0, (), 0.0))
+    return plan_of(network, request, found, Pipelined(None, found.estimate.step_time_s, 0, (), {}), 0.0)
 
 
 def even(blocks: int, stages: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ until no bound is below the best step found.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from ms_symtensor.search.places import places
 from ms_symtensor.search.problem import problem_of_family
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.solve import settings_of
 from ms_symtensor.search.stage_layers import Part, Stage, divide
 from ms_symtensor.tensor.graph import Graph
 
@@ -34,6 +35,9 @@ Array = NDArray[np.float64]
 
 SHORT = 3
 """Blocks of every kind in the network whose tables are written down: a first, a last and one between them."""
+
+SAMPLES = {1: (2, 6), 2: (4, 24), 3: (16, 384)}
+"""Samples of the representative by the axes of its mesh: one per position of the major axis, and three per device."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ def survey(
         best_s = tried.best_s
         rows = [_looked_at(of, first, best_s, limit_B, best_s) for of, first in zip(settings, fast, strict=True)]
         tried.look_at(row for of_setting in rows for row in of_setting)
-    candidates = sum(of.problem.candidates * len(of.members) for of in settings[::2])
+    candidates = sum(of.problem.candidates * len(of.members) for of in settings if of.level is OptimizerLevel.NONE)
     return tried.outcome([row for of_setting in rows for row in of_setting], candidates, len(space))
 
 
@@ -201,16 +205,18 @@ def _settings(
     rules: Mapping[str, Rule] | None,
 ) -> list[Setting]:
     """Shapes that make a family, under every setting of the optimizer."""
-    axes = len(members[0].mesh)
-    batch = {1: 2, 2: 4, 3: 16}[axes] * (1 if members[0].samples <= 1 else 3)
+    batch = SAMPLES[len(members[0].mesh)][members[0].samples > 1]
     graph = graph_at(batch)
     of_all = family([m.mesh for m in members], [m.batch / batch for m in members])
     tables = problem_of_family(graph, cluster, of_all, rules, batch_powers(graph, graph_at(2 * batch)))
-    return [
-        Setting(tables, tuple(members), depths, level, parameter_terms(tables.known, tables.parameters, settings))
-        for level in (OptimizerLevel.LEVEL1, OptimizerLevel.NONE)
-        for settings in (replace(tables.settings, optimizer_level=level),)
-    ]
+    found = []
+    for settings in settings_of(tables.settings, tables.shares_blocks):
+        level = settings.optimizer_level
+        # MindSpore does not combine level 3 with pipeline stages.
+        allowed = [i for i, m in enumerate(members) if m.stages == 1 or level is not OptimizerLevel.LEVEL3]
+        terms = parameter_terms(tables.known, tables.parameters, settings)
+        found.append(Setting(tables, tuple(members), depths, level, terms, np.array(allowed, dtype=np.intp)))
+    return found
 
 
 def divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:

@@ -10,6 +10,7 @@ from ms_symtensor.program.forward import meanings
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.depth import Judged, at_depth, judged
+from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.network import Network
@@ -31,34 +32,60 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Pipelined:
-    """The best plan with several stages, if one fits and is fast enough; no such plan takes less than `bound_s`."""
+    """The best plan with several stages, if one fits and is fast enough; no such plan takes less than `bound_s`.
+
+    `one_stage_s`: the meshes of a plan with one stage, if these were surveyed too, each with a bound on its step.
+    """
 
     plan: Plan | None
     bound_s: float
     candidates: int
     considered: tuple[Considered, ...]
-    search_time_s: float
+    one_stage_s: Mapping[tuple[int, ...], float]
 
     @property
     def shapes(self) -> int:
         """How many ways with several stages there are."""
         return len(self.considered)
 
+    @property
+    def time_s(self) -> float:
+        """Seconds of the step of the plan, inf if there is none."""
+        return math.inf if self.plan is None else self.plan.prediction.step_time_s
 
-def pipelined_plan(network: Network, request: Request, known_s: float = math.inf) -> Pipelined:
-    """The fastest plan with at least two pipeline stages, if it takes less than `known_s`."""
+
+def pipelined_plan(network: Network, request: Request, known_s: float = math.inf, one_stage: bool = False) -> Pipelined:
+    """The fastest plan with at least two pipeline stages, if it takes less than `known_s`.
+
+    `one_stage`: survey plans of one stage beside them.
+    """
     start = time.perf_counter()
     space = [
         shape
         for shape in shapes(request.device_num, request.global_batch_size, sum(network.depths[1:-1]))
-        if shape.stages > 1 and request.limits.allow(shape.stages, shape.micro_batch_num)
+        if (shape.stages > 1 or one_stage) and request.limits.allow(shape.stages, shape.micro_batch_num)
     ]
     outcome, found = whole_plan(
         network.short, network.depths, request.cluster, space, request.limit_B, request.rules,
         known_s=known_s,
     )  # fmt: skip
-    searched = Pipelined(None, outcome.bound_s, outcome.candidates, _considered(outcome), time.perf_counter() - start)
-    return searched if found is None else replace(searched, plan=plan_of(network, request, found, searched))
+    bounds_s = [bound_s for shape, bound_s in outcome.bounds_s.items() if shape.stages > 1]
+    searched = Pipelined(
+        None, min(bounds_s, default=math.inf), outcome.candidates, _considered(outcome), _one_stage_s(request, outcome)
+    )
+    if found is None:
+        return searched
+    return replace(searched, plan=plan_of(network, request, found, searched, time.perf_counter() - start))
+
+
+def _one_stage_s(request: Request, outcome: Outcome) -> Mapping[tuple[int, ...], float]:
+    """A bound on the step in one stage for every mesh, whose axes may change places."""
+    found = dict.fromkeys(meshes(request.device_num), math.inf)
+    for shape, least_s in outcome.bounds_s.items():
+        mesh = tuple(sorted((*shape.mesh, 1)[:2], reverse=True))
+        if shape.stages == 1 and mesh in found:
+            found[mesh] = min(found[mesh], least_s)
+    return {mesh: least_s if math.isfinite(least_s) else 0.0 for mesh, least_s in found.items()}
 
 
 def _considered(outcome: Outcome) -> tuple[Considered, ...]:
@@ -73,12 +100,11 @@ def _considered(outcome: Outcome) -> tuple[Considered, ...]:
             return plain
         return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
 
-    found = [described(shape, bound_s) for shape, bound_s in outcome.bounds_s.items()]
+    found = [described(shape, bound_s) for shape, bound_s in outcome.bounds_s.items() if shape.stages > 1]
     return tuple(sorted(found, key=lambda c: (not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)))
 
 
-def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:
-    """The plan that `found` describes, as `searched` found it."""
+def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined, search_time_s: float) -> Plan:
     estimate = found.estimate
     shape, settings = estimate.shape, found.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)
@@ -108,7 +134,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         prediction=Prediction(_time_s(found, whole), memory, sum(memory.values()) <= request.limit_B, request.limit_B),
         search=SearchReport(
             searched.candidates,
-            searched.search_time_s,
+            search_time_s,
             max(0.0, found.estimate.step_time_s / searched.bound_s - 1),
             METHOD,
             searched.considered,

@@ -3,8 +3,9 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
@@ -12,7 +13,8 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.depth import at_depth, judged
 from ms_symtensor.search.domain import meshes
-from ms_symtensor.search.problem import problem
+from ms_symtensor.search.problem import Problem, problem
+from ms_symtensor.search.request import Request
 from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
@@ -39,6 +41,21 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass(frozen=True)
+class OneStage:
+    """What a search over plans of one stage has found: its `problem` and the `best` candidate that fits and is fast enough.
+
+    No such plan takes less than `bound_s`. `smallest`: the candidate with the smallest peak that was met; None where no mesh
+    was looked at.
+    """
+
+    problem: Problem | None
+    best: Candidate | None
+    smallest: Candidate | None
+    bound_s: float
+    candidates: int
+
+
 @no_garbage_collection()
 def plan(
     graph: Graph,
@@ -52,53 +69,90 @@ def plan(
     source: Mapping[str, str] | None = None,
     rules: Mapping[str, Rule] | None = None,
     progress: Callable[[str], None] = lambda _: None,
-    only: Sequence[tuple[int, ...]] | None = None,
 ) -> Plan:
     """The fastest plan of one stage for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
 
     `memory_limit_B` bounds the memory of one device (default: what the framework can use of it). `progress` is told what
-    is being searched. `only`: the meshes to look at (default: all).
+    is being searched.
 
     Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
     would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
     is missing and the smallest number of devices that would do, where nothing fits; UnknownOperatorError.
     """
+    limit_B = int(cluster.device.hbm_usable_B) if memory_limit_B is None else memory_limit_B
+    request = Request(
+        cluster,
+        device_num,
+        global_batch_size,
+        seq_length,
+        limit_B,
+        model or graph.name,
+        dict(source or {}),
+        rules=rules,
+    )
     require_devices(cluster, device_num)
     if global_batch_size < 1:
         raise InputError(f"global_batch_size is {global_batch_size}: give a positive number of samples")
     start = time.perf_counter()
-    limit_B = int(cluster.device.hbm_usable_B) if memory_limit_B is None else memory_limit_B
-    best: Candidate | None = None
-    smallest: Candidate | None = None
-    bound, priced = math.inf, 0
-    for mesh in meshes(device_num) if only is None else only:
+    found = one_stage(graph, request, progress=progress)
+    if found.best is None:
+        raise infeasible(graph, request, found)
+    return plan_of(graph, request, found, time.perf_counter() - start)
+
+
+def one_stage(
+    graph: Graph,
+    request: Request,
+    only: Mapping[tuple[int, ...], float] | None = None,
+    known_s: float = math.inf,
+    progress: Callable[[str], None] = lambda _: None,
+) -> OneStage:
+    """The fastest candidate of one stage.
+
+    `only`: the meshes to look at, each with seconds that no step on it is faster than (default: all meshes). What cannot beat a
+    step of `known_s` is not looked at closely.
+    """
+    found = OneStage(None, None, None, math.inf, 0)
+    every = dict.fromkeys(meshes(request.device_num), 0.0) if only is None else only
+    for mesh, least_s in sorted(every.items(), key=lambda pair: (pair[1], pair[0])):
+        if least_s >= min(known_s, math.inf if found.best is None else found.best.time_s):
+            found = replace(found, bound_s=min(found.bound_s, least_s))
+            continue
         progress(f"mesh {' x '.join(map(str, mesh))}")
-        one = problem(graph, cluster, mesh, rules)
-        solution = solve(one, limit_B, best, progress)
-        best, bound, priced = solution.best, min(bound, solution.bound_s), priced + one.candidates
-        if smallest is None or solution.smallest.memory_B < smallest.memory_B:
-            smallest = solution.smallest
-    assert smallest is not None
-    if best is None:
-        raise _infeasible(graph, cluster, device_num, limit_B, smallest, rules)
-    stage = StagePlan(at_depth(graph, one.graph, best.strategies), best.settings)
-    found = judged(one.shorts, best.strategies, best.settings, cluster, rules)
-    search_time_s = time.perf_counter() - start
-    cost, summary = found.cost, found.degrees
+        of = problem(graph, request.cluster, mesh, request.rules)
+        new = solve(of, request.limit_B, found.best, known_s, progress)
+        slimmest = [c for c in (found.smallest, new.smallest) if c is not None]
+        found = OneStage(
+            found.problem if new.best is found.best else of,
+            new.best,
+            min(slimmest, key=lambda c: c.memory_B),
+            min(found.bound_s, new.bound_s),
+            found.candidates + of.candidates,
+        )
+    return found
+
+
+def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: float) -> Plan:
+    """The plan of the best candidate of `found`."""
+    best, of = found.best, found.problem
+    assert best is not None and of is not None
+    stage = StagePlan(at_depth(graph, of.graph, best.strategies), best.settings)
+    whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules)
+    cost, summary, bound = whole.cost, whole.degrees, found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
     return Plan(
-        model=model or graph.name,
+        model=request.model,
         graph_hash=graph.hash,
-        cluster=cluster.name,
+        cluster=request.cluster.name,
         stages=(stage,),
-        global_batch_size=global_batch_size,
-        seq_length=seq_length,
+        global_batch_size=request.global_batch_size,
+        seq_length=request.seq_length,
         data_parallel=summary.data_parallel,
         model_parallel=summary.model_parallel,
         sequence_parallel=summary.sequence_parallel,
-        prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= limit_B, limit_B),
-        search=SearchReport(priced, search_time_s, gap, METHOD),
-        source=dict(source or {}),
+        prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= request.limit_B, request.limit_B),
+        search=SearchReport(found.candidates, search_time_s, gap, METHOD),
+        source=dict(request.source),
     )
 
 
@@ -114,25 +168,20 @@ def require_devices(cluster: Cluster, device_num: int) -> None:
         )
 
 
-def _infeasible(
-    graph: Graph,
-    cluster: Cluster,
-    device_num: int,
-    limit_B: int,
-    smallest: Candidate,
-    rules: Mapping[str, Rule] | None,
-) -> InfeasibleError:
+def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleError:
     """What is missing, and the smallest doubled number of devices that would fit."""
+    cluster, limit_B, smallest = request.cluster, request.limit_B, found.smallest
+    assert smallest is not None
     needed = ""
-    count = device_num
+    count = request.device_num
     while count < min(MAX_DEVICES_NAMED, cluster.max_ranks or MAX_DEVICES_NAMED):
         count *= 2
-        if any(fits(problem(graph, cluster, mesh, rules), limit_B) for mesh in meshes(count)):
+        if any(fits(problem(graph, cluster, mesh, request.rules), limit_B) for mesh in meshes(count)):
             needed = f"; {count} devices would do"
             break
     over = (smallest.memory_B - limit_B) / GIB
     return InfeasibleError(
-        f"nothing found that fits {limit_B / GIB:.1f} GiB on {device_num} devices: the plan with the smallest peak (optimizer "
-        f"sharding {smallest.settings.optimizer_level.name.lower()}, everything recomputed) needs "
+        f"nothing found that fits {limit_B / GIB:.1f} GiB on {request.device_num} devices: the plan with the smallest peak"
+        f" (optimizer sharding {smallest.settings.optimizer_level.name.lower()}, everything recomputed) needs "
         f"{smallest.memory_B / GIB:.1f} GiB, {over:.1f} GiB too much{needed}, or use a smaller batch"
     )

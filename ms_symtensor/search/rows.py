@@ -58,19 +58,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Setting:
-    """The shapes `members` of the family of `problem`, one optimizer level, and the parameters' tables under it."""
+    """One optimizer level, the parameters' tables under it, and the shapes for which MindSpore allows it: those with the
+    numbers `which` of `members`, the family of `problem`.
+    """
 
     problem: Problem
     members: tuple[Shape, ...]
     depths: tuple[int, ...]
     level: OptimizerLevel
     parameters: list[Terms]
+    which: Numbers
 
     def fastest(self) -> list[Row]:
         """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike."""
-        which = np.arange(len(self.members))
-        least = self._least(which, self._weights(which))
-        return self._rows(which, least.assignment, least.value)
+        if not len(self.which):
+            return []
+        least = self._least(self.which, self._weights(self.which))
+        return self._rows(self.which, least.assignment, least.value)
 
     def slim(self, among: Sequence[Row], limit_B: float, known_s: float) -> list[Row]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.

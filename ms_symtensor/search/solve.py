@@ -64,15 +64,19 @@ def solve(
     of: Problem,
     limit_B: int,
     best: Candidate | None = None,
+    known_s: float = math.inf,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Solution:
-    """The best candidate of problem `of` whose peak stays within `limit_B`; `best` is the best one known so far."""
+    """The best candidate of problem `of` whose peak stays within `limit_B`; `best` is the best one known so far.
+
+    What cannot beat a step of `known_s` is not looked at closely.
+    """
     bound, solved = math.inf, 0
     smallest: Candidate | None = None
     for settings in settings_of(of.settings, of.shares_blocks):
         progress(f"optimizer sharding {settings.optimizer_level.name.lower()}")
         search = _Setting(of, settings, limit_B)
-        search.run(math.inf if best is None else best.time_s)
+        search.run(known_s if best is None else min(best.time_s, known_s))
         bound, solved = min(bound, search.bound_s), solved + search.solved
         for found in search.found:
             if found.memory_B <= limit_B and (best is None or found.time_s < best.time_s):

@@ -61,10 +61,12 @@ def whole_plan(
     keep: int = 10,
     known_s: float = math.inf,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan whose stages fit `limit_B`; None if none does and beats `known_s`."""
+    """What was learnt of `space`, and the fastest plan of several stages that fit `limit_B`; None if none does and beats
+    `known_s`.
+    """
     outcome = survey(short_at, depths, space, cluster, limit_B, rules, keep, known_s)
     best: Whole | None = None
-    for estimate in outcome.estimates[:REFINED]:
+    for estimate in [e for e in outcome.estimates if e.shape.stages > 1][:REFINED]:
         if best is not None and estimate.step_time_s >= best.estimate.step_time_s:
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]

@@ -1,12 +1,12 @@
 """MindSpore's graph protobuf (mind_ir) as frozen data, calls expanded and the bookkeeping of the IR resolved away.
 
 Load, Depend, MakeTuple, TupleGetItem, UpdateState and their like do not appear: an input of an operator names its
-real source, in the terms of `ms_symtensor.tensor.graph`. A block that MindSpore shares between its calls
-(`@lazy_inline`) appears once per call, with the names and parameters of that call.
+real source, in the terms of `ms_symtensor.tensor.graph`. What they say about the order stays, in `Node.after`. A block that
+MindSpore shares between its calls (`@lazy_inline`) appears once per call, with the names and parameters of that call.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ _FORWARDED = {"Load", "Depend", "Return", "identity", "StopGradient"}  # deliver
 _TUPLES = {"MakeTuple", "MakeList"}
 _GET_ITEM = {"TupleGetItem", "ListGetItem", "RealTupleGetItem"}
 _NO_VALUE = {"UpdateState", "EnvironCreate"}
+_ORDERS = {"Depend", "UpdateState"}  # deliver their first input, or nothing, after the others are there
 _BRANCHES = {"Switch", "SwitchLayer", "switch_layer"}
 _SHARED_PARAMETER = re.compile(r"\W*CR_(.+)")  # what a shared block calls a parameter that it takes as an input
 
@@ -38,6 +39,7 @@ class Node:
     """One operator of MindSpore's graph: `name` is its full name, `instance` the name of the primitive object.
 
     `attributes` are the primitive's, `marks` those that MindSpore's passes left on this use of it (recompute, origins).
+    `after` names operators that it waits for without reading them (Depend, UpdateState).
     """
 
     name: str
@@ -47,6 +49,7 @@ class Node:
     outputs: tuple[TensorType, ...]
     attributes: tuple[tuple[str, Attribute], ...]
     marks: tuple[tuple[str, Attribute], ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def scope(self) -> str:
@@ -100,7 +103,7 @@ def read_graph(model: Any) -> NodeGraph:
         raise CompilerError(f"{sorted(shared)[0]!r} names an input and a parameter of the network: rename one")
     values: dict[str, _Value] = {prefix + name: InputRef(name) for name, _ in inputs}
     values |= {prefix + name: ParameterRef(name) for name, _ in parameters}
-    output = reader.run(graph, values, _Renaming())
+    output, _ = reader.run(graph, values, {}, _Renaming())
     return NodeGraph(
         nodes=tuple(reader.nodes.values()),
         inputs=tuple((name, types[0]) for name, types in inputs if len(types) == 1),
@@ -163,6 +166,22 @@ class _Tuple:
 
 
 _Value = Source | _Closure | _Tuple
+_Waits = dict[str, frozenset[str]]
+"""By the name of a value: the operators that its readers wait for, besides that which makes it."""
+_Result = tuple[_Value, frozenset[str]]
+
+
+def _all_of(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)
+
+
+def _operators(value: _Value) -> Iterator[str]:
+    """The operators that make `value`."""
+    if isinstance(value, _Tuple | TupleInput):
+        for item in value.items:
+            yield from _operators(item)
+    elif isinstance(value, OpOutput):
+        yield value.op
 
 
 def _source(value: _Value) -> Source:
@@ -190,14 +209,19 @@ class _GraphReader:
             proto.name: {a.name: self.values.attribute(a) for a in proto.attribute} for proto in model.primitives
         }
 
-    def run(self, function: Any, values: dict[str, _Value], renaming: _Renaming) -> _Value:
-        """The result of `function`, `values` holding its arguments; its operators are appended to `nodes`."""
+    def run(self, function: Any, values: dict[str, _Value], waits: _Waits, renaming: _Renaming) -> _Result:
+        """The result of `function`, `values` and `waits` holding its arguments; its operators are appended to `nodes`."""
         for proto in function.node:
             if proto.op_type != "Constant":
                 operands = tuple(self._value(name, values, renaming) for name in proto.input)
-                values[proto.output[0]] = self._result(proto, operands, values, renaming)
+                behind = {name: waits[name] for name in proto.input if name in waits}
+                found, waiting = self._result(proto, operands, behind, values, renaming)
+                values[proto.output[0]] = found
+                if waiting:
+                    waits[proto.output[0]] = waiting
         results = tuple(self._value(proto.name, values, renaming) for proto in function.output)
-        return results[0] if len(results) == 1 else _Tuple(results)
+        waiting = _all_of(waits[proto.name] for proto in function.output if proto.name in waits)
+        return results[0] if len(results) == 1 else _Tuple(results), waiting
 
     def _value(self, name: str, values: dict[str, _Value], renaming: _Renaming) -> _Value:
         if name in values:
@@ -209,18 +233,20 @@ class _GraphReader:
         raise CompilerError(f"MindSpore's graph uses {name.rpartition(':')[2]!r}, which it does not define")
 
     def _result(
-        self, proto: Any, operands: tuple[_Value, ...], values: dict[str, _Value], renaming: _Renaming
-    ) -> _Value:
+        self, proto: Any, operands: tuple[_Value, ...], behind: _Waits, values: dict[str, _Value], renaming: _Renaming
+    ) -> _Result:
+        """What `proto` delivers, and the operators that its readers wait for besides; `behind`: those of its operands."""
         callee = proto.op_type.removeprefix("REF::")
         if callee in self._functions:
-            return self._call(_Closure(callee, (), renaming), operands)
+            return self._call(proto, _Closure(callee, (), renaming), operands, behind)
         if callee in values:
             closure = values[callee]
             if not isinstance(closure, _Closure):
                 raise CompilerError(f"{proto.domain} calls a value that is no function: {_no_control_flow}")
-            return self._call(closure, operands)
+            return self._call(proto, closure, operands, behind)
         primitive = self._primitives.get(callee)
         kind = primitive.op_type if primitive is not None else callee
+        waiting = _all_of(behind.values())
         if kind in _BRANCHES:
             raise CompilerError(f"{proto.domain} branches on a tensor: {_no_control_flow}")
         if kind == "Partial":
@@ -229,18 +255,22 @@ class _GraphReader:
                 raise CompilerError(
                     f"{proto.domain} binds arguments to a value that is no function: {_no_control_flow}"
                 )
-            return replace(closure, arguments=closure.arguments + operands[1:])
+            return replace(closure, arguments=closure.arguments + operands[1:]), waiting
+        if kind in _ORDERS:
+            waiting |= frozenset(name for operand in operands[1:] for name in _operators(operand))
         if kind in _FORWARDED:
-            return operands[0]
+            return operands[0], waiting
         if kind in _TUPLES:
-            return _Tuple(operands)
+            return _Tuple(operands), waiting
         if kind in _GET_ITEM:
-            return _item(operands, proto.domain)
+            return _item(operands, proto.domain), waiting
         if kind in _NO_VALUE:
-            return Constant()
-        return self._append(proto, kind, operands, renaming)
+            return Constant(), waiting
+        return self._append(proto, kind, operands, waiting, renaming), frozenset()
 
-    def _append(self, proto: Any, kind: str, operands: tuple[_Value, ...], renaming: _Renaming) -> OpOutput:
+    def _append(
+        self, proto: Any, kind: str, operands: tuple[_Value, ...], waiting: frozenset[str], renaming: _Renaming
+    ) -> OpOutput:
         primitive = self._primitives.get(proto.op_type.removeprefix("REF::"))
         attributes = self._attributes[primitive.name] if primitive is not None else {}
         marks = {a.name: self.values.attribute(a) for source in (proto.primal_attr, proto.node_attr) for a in source}
@@ -257,13 +287,14 @@ class _GraphReader:
             outputs=types,
             attributes=renaming.attributes(attributes),
             marks=renaming.attributes(marks),
+            after=tuple(sorted(waiting)),
         )
         return OpOutput(name)
 
-    def _call(self, closure: _Closure, operands: Sequence[_Value]) -> _Value:
+    def _call(self, proto: Any, closure: _Closure, operands: Sequence[_Value], behind: _Waits) -> _Result:
         function = self._functions[closure.function]
         arguments = (*closure.arguments, *operands)
-        names = [proto.name for proto in function.input]
+        names = [formal.name for formal in function.input]
         if len(names) != len(arguments):
             raise CompilerError(
                 f"MindSpore's graph calls {closure.function} with {len(arguments)} arguments for {len(names)}"
@@ -274,8 +305,9 @@ class _GraphReader:
             if formal and isinstance(argument, ParameterRef):
                 renaming = _Renaming.between(formal.group(1), argument.name) or renaming
         values: dict[str, _Value] = dict(zip(names, arguments, strict=True))
-        result = self.run(function, values, renaming)
-        return _with_renaming(result, renaming)
+        given = zip(names[len(closure.arguments) :], proto.input, strict=True)
+        result, waiting = self.run(function, values, {name: behind[a] for name, a in given if a in behind}, renaming)
+        return _with_renaming(result, renaming), waiting
 
     def _unique(self, name: str) -> str:
         if name not in self.nodes:

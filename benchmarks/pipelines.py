@@ -6,9 +6,11 @@
 Every case is a network of the zoo with four blocks on 2 or 4 stages of 1 to 4 devices: planned, Megatron-style or random
 strategies, different ones on every stage, uneven layers, optimizer sharding, recompute. One rank of every stage is compiled
 for Ascend on this machine and compared: every collective, Send and Receive (kind, ranks, bytes, forward, backward or
-recomputed), every parameter's slice, the gradient sum of every parameter.
+recomputed), every parameter's slice, the gradient sum of every parameter; and the peak of live activations, in the order of the
+compiled control edges.
 
-Each result is a line of JSON in `--out`; a case that stands there is not run again. Exit code 1 if anything differs.
+Each result is a line of JSON in `--out`; a case that stands there is not run again. Exit code 1 if anything differs, or if
+fewer than 95 % of the stages' peaks lie within 5 %.
 """
 
 import argparse
@@ -22,6 +24,8 @@ from typing import Any
 
 os.environ.setdefault("GLOG_v", "4")
 
+from benchmarks.exactness import PEAK_RATE, PEAK_TOLERANCE
+from benchmarks.exactness_cases import tolerance
 from benchmarks.pipeline_cases import MODELS, SAMPLE, SAMPLE_LAYERS, PipelineCase, case, micro_config
 from model_zoo.dimensions import TransformerConfig
 from ms_symtensor.program.parameters import is_synchronised
@@ -50,6 +54,7 @@ def run(cell: Any, inputs: Sequence[Any], graph: Graph, one: PipelineCase) -> Re
     apply(cell, graph, plan)
     programs = partition_stages(graph, one.stages, one.pipeline)
     differences, collectives, equal_sums, seconds = [], 0, True, 0.0
+    peaks_B = []
     for program in programs:
         rank = program.ranks[one.number % len(program.ranks)]
         verdict = judge_rank(cell, inputs, graph, plan, programs, rank)
@@ -59,6 +64,7 @@ def run(cell: Any, inputs: Sequence[Any], graph: Graph, one: PipelineCase) -> Re
             continue
         found = verdict.comparison
         collectives += found.compiled_collectives
+        peaks_B.append([found.predicted_activations_B, found.compiled_activations_B])
         differences += [f"rank {rank}: {text}" for text in found.differences]
         if found.predicted_parameters_B != found.compiled_parameters_B:
             differences.append(f"rank {rank}: bytes of parameters")
@@ -70,7 +76,7 @@ def run(cell: Any, inputs: Sequence[Any], graph: Graph, one: PipelineCase) -> Re
         equal_sums = equal_sums and wrong == set(found.unsynchronised)
     return {
         "case": one.name, "text": str(one), "collectives": collectives, "differences": differences, "sums": equal_sums,
-        "seconds": seconds,
+        "peaks_B": peaks_B, "seconds": seconds,
     }  # fmt: skip
 
 
@@ -78,10 +84,32 @@ def passed(result: Result) -> bool:
     return not result["differences"] and bool(result["sums"])
 
 
+def apart(result: Result) -> list[float]:
+    """How far the predicted peak of every stage is from the compiled one, as a fraction of the latter."""
+    return [tolerance(*peaks) for peaks in result["peaks_B"]]
+
+
+def summary(results: Sequence[Result]) -> str:
+    """The rates over all cases."""
+    stages = [one for result in results for one in apart(result)]
+    near = sum(one <= PEAK_TOLERANCE for one in stages)
+    return (
+        f"{sum(map(passed, results))} of {len(results)} cases agree; peaks of activations within {PEAK_TOLERANCE:.0%} on {near}"
+        f" of {len(stages)} stages, {max(stages, default=0.0):.1%} apart at most"
+    )
+
+
+def all_passed(results: Sequence[Result]) -> bool:
+    """All collectives, parameters and sums equal, 95 % of the peaks within 5 %."""
+    stages = [one for result in results for one in apart(result)]
+    return all(map(passed, results)) and sum(one <= PEAK_TOLERANCE for one in stages) >= PEAK_RATE * len(stages)
+
+
 def line(result: Result) -> str:
     """One case for people."""
     if passed(result):
-        return f"ok    {result['text']}: {result['collectives']} collectives, {result['seconds']:.1f} s"
+        peaks = " ".join(f"{predicted_B / max(compiled_B, 1):.3f}" for predicted_B, compiled_B in result["peaks_B"])
+        return f"ok    {result['text']}: {result['collectives']} collectives, peaks {peaks}, {result['seconds']:.1f} s"
     return f"WRONG {result['text']}: {'; '.join(result['differences'][:3]) or 'sums of gradients'}"
 
 
@@ -113,8 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.sample:
         results = [result for model in SAMPLE for result in run_sample(model)]
-        print("\n".join(map(line, results)))
-        return 0 if all(map(passed, results)) else 1
+        print("\n".join([*map(line, results), summary(results)]))
+        return 0 if all_passed(results) else 1
     results = [json.loads(text) for text in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
     known = {result["case"] for result in results}
     for model in chosen.models:
@@ -124,8 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with chosen.out.open("a") as file:
                 file.write(json.dumps(result) + "\n")
             results.append(result)
-    print(f"{sum(map(passed, results))} of {len(results)} cases agree")
-    return 0 if all(map(passed, results)) else 1
+    print(summary(results))
+    return 0 if all_passed(results) else 1
 
 
 def _has(known: set[str], model: str, number: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ms_symtensor.bridge.collectives import CompiledCollective, collectives
 from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.compiled_memory import compiled_activation_peak_B
+from ms_symtensor.bridge.compiled_stage_memory import compiled_stage_peak_B
 from ms_symtensor.bridge.gradient_sums import ACCUMULATED, accumulated_sums, gradient_sums
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
@@ -25,8 +26,7 @@ class Comparison:
 
     `differences` are sentences; empty if every collective (kind, ranks, bytes, phase) and every parameter slice agrees.
     `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. Peaks of
-    activations are UNKNOWN_B where some tensor's size is known at run time only; the compiled one of a pipeline stage is, too,
-    as the order of its micro-batches is not read.
+    activations are UNKNOWN_B where some tensor's size is known at run time only.
     """
 
     rank: int
@@ -52,7 +52,7 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
     first = Counter((_phase(c.phase), c.kind, c.ranks, c.size_B) for c in ours)
     second = Counter((_compiled_phase(c), c.kind, c.ranks, _size_B(c)) for c in theirs)
     parameters = [*_parameter_differences(predicted, compiled), *_missing_parameters(predicted, compiled)]
-    is_comparable = predicted.is_known and isinstance(predicted, Program)
+    count = compiled_stage_peak_B if isinstance(predicted, StageProgram) else compiled_activation_peak_B
     return Comparison(
         rank,
         len(ours),
@@ -61,7 +61,7 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
         sum(_stored_B(p.slice_shape, p.dtype) for p in predicted.parameters.values()),
         sum(p.slice_type.size_B for p in compiled.layouts if p.name in predicted.parameters),
         _activations_B(predicted),
-        compiled_activation_peak_B(compiled) if is_comparable else UNKNOWN_B,
+        count(compiled) if predicted.is_known else UNKNOWN_B,
         unsynchronised_of_stage(predicted, compiled)
         if isinstance(predicted, StageProgram)
         else unsynchronised(graph, compiled),

@@ -68,6 +68,18 @@ class Pipeline:
         return self.run_of(layer) % self.stage_num
 
 
+def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> int:
+    """Micro-batches whose activations stage number `stage` of `stages` keeps at once under 1F1B.
+
+    With interleaving, the runs of a stage count like stages of their own, and a stage warms up twice as long:
+    min(M v, 2 (P - i - 1) + (v - 1) P + 1) runs of blocks (Narayanan et al. 2021, section 2.2), each 1/v of the stage.
+    """
+    if interleave == 1:
+        return min(micro_batch_num, stages - stage)
+    warm = 2 * (stages - stage - 1) + (interleave - 1) * stages + 1
+    return -(-min(micro_batch_num * interleave, warm) // interleave)
+
+
 def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, ...], ...]:
     """`Pipeline.layers` from the number of blocks of every run, in the order of a micro-batch's way.
 

@@ -32,7 +32,12 @@ class Again:
         return found is not None and found.communication
 
     def move(self, consumer: str | None, producer: str | None) -> bool:
-        """Whether a tensor is moved again from an operator of block `producer` to one of block `consumer`."""
+        """Whether a tensor is moved again from an operator of block `producer` to one of block `consumer`.
+
+        On one device nothing is moved: a Reshape is work like any other.
+        """
+        if self.settings.device_num == 1:
+            return consumer in self.settings.recompute
         return self.communication(consumer if consumer in self.settings.recompute else producer)
 
     def gather(self, op: Op, placement: ParameterPlacement, is_cast: bool) -> bool:

@@ -49,11 +49,16 @@ class StageProgram:
         """The global ranks of the stage."""
         return range(self.stage * self.micro.device_num, (self.stage + 1) * self.micro.device_num)
 
+    @property
+    def scatters_gradients(self) -> bool:
+        """Whether gradients are scattered before they add up, so that a rank holds shares of the sums."""
+        return self.level is OptimizerLevel.LEVEL2
+
     def times(self, node: Node) -> int:
         """How often `node` of `micro` runs in a step."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
         if node.role is Role.SYNC and node.kind in COLLECTIVES:
-            once = not (self.level is OptimizerLevel.LEVEL2 and node.kind == "ReduceScatter")
+            once = not (self.scatters_gradients and node.kind == "ReduceScatter")
         return 1 if once else self.pipeline.micro_batch_num
 
     def collectives(self, rank: int) -> tuple[Collective, ...]:

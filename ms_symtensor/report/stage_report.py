@@ -7,7 +7,7 @@ from typing import Any
 from ms_symtensor.bridge.verify import Verdict
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import COLLECTIVES
-from ms_symtensor.program.stage_memory import in_flight, stage_activation_peak_B
+from ms_symtensor.program.stage_memory import stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.report.text import size, table
 from ms_symtensor.report.verdict_report import verdict_json, verdict_text
@@ -29,7 +29,7 @@ def stages_text(plan: Plan, graph: Graph, programs: Sequence[StageProgram]) -> s
                 f"{program.ranks.start} … {program.ranks[-1]}",
                 ", ".join(f"{names[run.start]} … {names[run.stop - 1].rpartition('.')[2]}" for run in runs),
                 str(len(stage.settings.recompute)),
-                str(in_flight(program)),
+                str(stage_in_flight(program)),
                 size(weights_B),
                 size(stage_activation_peak_B(program)),
                 str(found[True]),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_layers import in_flight
 from ms_symtensor.search.terms import Weights
 
 Array = NDArray[np.float64]

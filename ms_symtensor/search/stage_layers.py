@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 
+from ms_symtensor.program.pipeline import in_flight
+
 PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
 
@@ -35,11 +37,6 @@ class Stage:
     recomputed: int
     each_s: float
     peak_B: float
-
-
-def in_flight(stage: int, stages: int, micro_batch_num: int) -> int:
-    """Micro-batches whose activations a stage keeps at once under 1F1B (Narayanan 2021)."""
-    return min(micro_batch_num, stages - stage)
 
 
 class Chain:

@@ -9,10 +9,10 @@ from benchmarks.exactness_cases import small_config_of
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.pipeline import Pipeline, runs_of
+from ms_symtensor.program.pipeline import Pipeline, in_flight, runs_of
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
-from ms_symtensor.program.stage_memory import in_flight, kept_B, stage_activation_peak_B
+from ms_symtensor.program.stage_memory import MicroBatch, micro_batch, stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 
 
@@ -87,8 +87,30 @@ def test_stages_hold_their_own_parameters():
 
 def test_early_stages_keep_more_micro_batches():
     found = programs(layers=(1, 1, 1, 1), micro_batch_num=6, data=1, tensor=1)
-    assert [in_flight(p) for p in found] == [4, 3, 2, 1]
-    assert kept_B(found[1]) == kept_B(found[2]) > 0
-    assert stage_activation_peak_B(found[1]) - stage_activation_peak_B(found[2]) == kept_B(found[1])
+    assert [stage_in_flight(p) for p in found] == [4, 3, 2, 1]
+    kept_B = micro_batch(found[1]).kept_B
+    assert kept_B == micro_batch(found[2]).kept_B > 0
+    assert stage_activation_peak_B(found[1]) - stage_activation_peak_B(found[2]) == kept_B
     few = programs(layers=(1, 1, 1), micro_batch_num=3, data=1, tensor=1)
-    assert [in_flight(p) for p in few] == [3, 2, 1]
+    assert [stage_in_flight(p) for p in few] == [3, 2, 1]
+
+
+def test_weights_in_use_stay_for_all_micro_batches():
+    found = programs(layers=(1, 1), data=2, tensor=1, optimizer_level=OptimizerLevel.LEVEL1)
+    blocks = [micro_batch(p) for p in found]
+    used_B = 2 * sum(p.layout.slice_shape[0] * p.layout.slice_shape[1] for n, p in found[0].parameters.items()
+                     if n.endswith("weight"))  # fmt: skip
+    table = found[0].parameters["word_embedding.table"].layout.slice_shape
+    assert blocks[0].weights_behind_B == used_B
+    assert blocks[0].weights_B == used_B + 4 * table[0] * table[1]
+
+
+def test_weights_of_the_forward_pass_are_dropped_after_the_last_one():
+    one = MicroBatch((5, 9), (False, True), kept_B=3, weights_B=10, weights_behind_B=4)
+    assert one.peak_B(2, micro_batch_num=3) == 10 + 9 + 3
+    assert one.peak_B(2, micro_batch_num=2) == 10 + 5 + 3
+
+
+def test_interleaved_stages_keep_more():
+    assert [in_flight(i, 4, 8, 2) for i in range(4)] == [6, 5, 4, 3]
+    assert [in_flight(i, 4, 8) for i in range(4)] == [4, 3, 2, 1]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ms_symtensor.search.stage_layers import Part, divide, in_flight
+from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.search.stage_layers import Part, divide
 
 SECONDS = st.integers(1, 9).map(float)
 BYTES = st.integers(0, 6).map(float)

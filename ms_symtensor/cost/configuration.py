@@ -177,6 +177,7 @@ class Configuration:
     framework: Framework = "megatron"
     overlap_gradients: bool = True  # gradient sums of data parallelism run under the backward pass
     overlap_weights: bool = True  # gathers of sharded weights run under the forward pass
+    padded_vocabulary: bool = True  # filled up such that every tensor rank has a multiple of 128 rows
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
     compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
 

@@ -5,10 +5,15 @@ can, so that the slower of the two decides:
 
     T = max(T_device, T_host),   T_device = Σ kernels + Σ collectives,   T_host = launches · t_host + Σ delays
 
-where a collective of p tensor ranks is delayed by p · rank_skew_s if the pipeline crosses nodes.
+Tensor ranks meet in every collective, so that a device waits for the slowest of their hosts however far ahead its own is, and
+neither time hides the other wholly:
+
+    T = sqrt(T_device² + T_host²)                                                     (empirical, as is the exponent)
+
+A collective of p tensor ranks is delayed by p · rank_skew_s if the pipeline crosses nodes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +21,20 @@ import numpy as np
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.configuration import Part
 from ms_symtensor.cost.groups import Groups
-from ms_symtensor.cost.operator import roofline
+from ms_symtensor.cost.kernels import Kernels, stacked
 from ms_symtensor.cost.shapes import Array, Shapes
-from ms_symtensor.cost.work import Place, Transfer, Work
+from ms_symtensor.cost.work import Place, Transfer
+
+
+@dataclass(frozen=True)
+class PlaceKernels:
+    """The kernels of one place and its collectives, whatever the cluster."""
+
+    forward: Kernels
+    backward: Kernels
+    parts: dict[Part, Kernels]
+    sent: tuple[Transfer, ...]
+    sent_back: tuple[Transfer, ...]
 
 
 @dataclass(frozen=True)
@@ -38,52 +54,35 @@ class PlaceSeconds:
     parts: dict[Part, Array]
 
 
-def place_seconds(place: Place, shapes: Shapes, groups: Groups, cluster: Cluster) -> PlaceSeconds:
-    """What `place` takes on `cluster`."""
-    rows = len(shapes.of)
-    return PlaceSeconds(
-        _pass(place.forward, place.sent, shapes, groups, cluster),
-        _pass(place.backward, place.sent_back, shapes, groups, cluster),
-        {part: _device_s(place.of_part(part), rows, cluster) for part in Part},
+def kernels_of(place: Place, rows: int) -> PlaceKernels:
+    """What `place` does, for so many configurations."""
+    return PlaceKernels(
+        stacked(place.forward, rows),
+        stacked(place.backward, rows),
+        {part: stacked(place.of_part(part), rows) for part in Part},
+        tuple(place.sent),
+        tuple(place.sent_back),
     )
 
 
-def _pass(
-    works: Sequence[Work], transfers: Iterable[Transfer], shapes: Shapes, groups: Groups, cluster: Cluster
-) -> Seconds:
-    rows = len(shapes.of)
-    transfers = tuple(transfers)
-    sent = sum((groups.transfer_s(cluster, t) for t in transfers), np.zeros(rows))
-    device = _device_s(works, rows, cluster) + sent
-    launches = sum((w.kernels * w.times * np.ones(rows) for w in works), np.zeros(rows))
-    launches = launches + sum((groups.happens(t) for t in transfers), np.zeros(rows))
+def place_seconds(place: PlaceKernels, shapes: Shapes, groups: Groups, cluster: Cluster) -> PlaceSeconds:
+    """What `place` takes on `cluster`."""
+    return PlaceSeconds(
+        _pass(place.forward, place.sent, shapes, groups, cluster),
+        _pass(place.backward, place.sent_back, shapes, groups, cluster),
+        {part: kernels.seconds(cluster) for part, kernels in place.parts.items()},
+    )
+
+
+def _pass(kernels: Kernels, transfers: Sequence[Transfer], shapes: Shapes, groups: Groups, cluster: Cluster) -> Seconds:
+    nothing = np.zeros(len(shapes.of))
+    sent = sum((groups.transfer_s(cluster, t) for t in transfers), nothing)
+    device = kernels.seconds(cluster) + sent
+    happens = [(t.group, groups.happens(t)) for t in transfers]
+    launches = kernels.launches + sum((times for _, times in happens), nothing)
     host = launches * cluster.device.host_overhead_s
     if cluster.device.rank_skew_s:
-        waits = sum((groups.happens(t) for t in transfers if t.group == "tp"), np.zeros(rows))
+        waits = sum((times for group, times in happens if group == "tp"), nothing)
         host = host + groups.crosses_nodes(cluster, "pp") * waits * shapes.tp * cluster.device.rank_skew_s
     host = shapes.eager * host
-    return Seconds(np.maximum(device, host), sent)
-
-
-def _device_s(works: Sequence[Work], rows: int, cluster: Cluster) -> Array:
-    """Seconds of kernels, one after the other."""
-    if not works:
-        return np.zeros(rows)
-    device = cluster.device
-
-    def stacked(values: Iterable[object]) -> Array:
-        return np.stack([np.broadcast_to(np.asarray(v, dtype=float), (rows,)) for v in values])
-
-    points, depth = stacked(w.points for w in works), stacked(w.depth for w in works)
-    moved, times = stacked(w.traffic_B for w in works), stacked(w.times for w in works)
-    kernels = stacked(w.kernels for w in works)
-    fused = np.array([np.any(np.asarray(w.flops) > 0) for w in works])
-    products = np.array([np.any(np.asarray(w.points) > 0) for w in works])[:, None]
-    paid = np.where(products, 2 * (points + device.wave_elements) * (depth + device.pipeline_depth), 0.0)
-    seconds = roofline(paid, moved, "", cluster)
-    if fused.any():
-        flops = stacked(w.flops for w in works)
-        seconds[fused] = roofline(flops[fused], moved[fused], "", cluster, True)
-    seconds = seconds + (kernels - 1) * device.op_overhead_s
-    total: Array = np.sum(np.where(times > 0, times * seconds, 0.0), axis=0)
-    return total
+    return Seconds(np.where(shapes.tp > 1, np.hypot(device, host), np.maximum(device, host)), sent)

@@ -11,7 +11,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.configuration import Configuration
 from ms_symtensor.cost.groups import Groups
 from ms_symtensor.cost.network import Network
-from ms_symtensor.cost.place_time import place_seconds
+from ms_symtensor.cost.place_time import PlaceKernels, kernels_of, place_seconds
 from ms_symtensor.cost.shapes import Array, shapes_of
 from ms_symtensor.cost.timeline import StepSeconds, step_seconds, with_retries
 from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
@@ -41,8 +41,8 @@ class Predictions:
 def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predictions:
     """Predictions for `configurations` on `cluster`."""
     configurations = tuple(configurations)
-    network, groups = _prepared(configurations)
-    places = tuple(place_seconds(place, network.shapes, groups, cluster) for place in network.places)
+    network, groups, kernels = _prepared(configurations)
+    places = tuple(place_seconds(place, network.shapes, groups, cluster) for place in kernels)
     seconds = step_seconds(network, places, groups, cluster)
     memory = _memory(configurations)
     total = memory.total_B
@@ -66,9 +66,11 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
 
 
 @lru_cache(maxsize=16)
-def _prepared(configurations: tuple[Configuration, ...]) -> tuple[Network, Groups]:
+def _prepared(configurations: tuple[Configuration, ...]) -> tuple[Network, Groups, tuple[PlaceKernels, ...]]:
     """What does not depend on the cluster's numbers, kept for the next call with other ones."""
-    return Network(shapes_of(configurations)), Groups(configurations)
+    network = Network(shapes_of(configurations))
+    kernels = tuple(kernels_of(place, len(configurations)) for place in network.places)
+    return network, Groups(configurations), kernels
 
 
 @lru_cache(maxsize=16)

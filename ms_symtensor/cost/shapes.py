@@ -88,8 +88,14 @@ class Shapes:
 
     @cached_property
     def vocabulary(self) -> Array:
-        """Rows of the embedding on one device, filled up to a multiple of 128 as Megatron does."""
-        return self.column(lambda c: -(-c.model.vocab_size // (128 * c.model_parallel)) * 128)
+        """Rows of the embedding on one device, filled up to a multiple of 128 where the framework does, as Megatron."""
+        return self.column(
+            lambda c: (
+                -(-c.model.vocab_size // (128 * c.model_parallel)) * 128
+                if c.padded_vocabulary
+                else c.model.vocab_size // c.model_parallel
+            )
+        )
 
     @cached_property
     def loss_vocabulary(self) -> Array:

@@ -49,6 +49,9 @@ MEGATRON_BUCKET_B = 40e6 * 4
 TENSORS_OF_A_BLOCK = 6
 """Fused query, key and value, output, gate and up, down, two norms."""
 
+AT_ONCE = 4
+"""empirical: of the collectives of one coalesced call, NCCL's channels work on so many at the same time."""
+
 
 @dataclass(frozen=True)
 class StepSeconds:
@@ -173,11 +176,11 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
 def _messages(network: Network, size_B: Array) -> Array:
     """In how many collectives the gradients of a stage are summed: [configurations, stages].
 
-    nanotron's ZeRO takes one tensor after the other (src/nanotron/optim/zero.py), others buckets: PyTorch's of 25 MB,
-    Megatron's of 40e6 parameters if they overlap with the backward pass, otherwise all in one.
+    nanotron's ZeRO hands over all tensors in one coalesced call (src/nanotron/optim/zero.py), others take buckets: PyTorch's of
+    25 MB, Megatron's of 40e6 parameters if they overlap with the backward pass, otherwise all in one.
     """
     s = network.shapes
-    tensors = TENSORS_OF_A_BLOCK * network.counts[1:3].sum(axis=0) + 1
+    tensors = (TENSORS_OF_A_BLOCK * network.counts[1:3].sum(axis=0) + 1) / AT_ONCE
     nanotron = s.where(lambda c: c.framework in ("nanotron", "fsdp"))[:, None] > 0
     sharded = s.where(lambda c: c.optimizer_level is not OptimizerLevel.NONE)[:, None] > 0
     overlaps = s.where(lambda c: c.overlap_gradients and c.framework == "megatron")[:, None] > 0

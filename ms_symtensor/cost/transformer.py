@@ -16,6 +16,11 @@ KEPT_GATHERED = 0.3
 published runs, which do not say, lie between (huggingface.co/spaces/nanotron/ultrascale-playbook).
 """
 
+ALIGNED = 8
+"""Elements that a row has to be a multiple of, so that the cube unit's loads of 16 bytes are aligned (NVIDIA, Matrix
+Multiplication Background User's Guide). empirical: a product with rows of fewer takes the square root of what is missing longer.
+"""
+
 
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
@@ -48,7 +53,8 @@ def head(s: Shapes) -> Place:
     t, h, w = s.tokens, s.hidden, s.element_B
     logits = t * s.loss_vocabulary
     gathers = s.where(lambda c: c.gathered_logits)
-    made = gathered(product("head", t, s.vocabulary, h, w), "head", s.sequence_parallel, t * h * w)
+    slowdown = np.sqrt(ALIGNED / np.gcd(s.vocabulary.astype(int), ALIGNED))
+    made = gathered(product("head", t, s.vocabulary, h, w, slowdown=slowdown), "head", s.sequence_parallel, t * h * w)
     # nanotron subtracts the maximum into one more copy (src/nanotron/parallel/tensor_parallel/functional.py); PyTorch's own
     # loss, which gathered logits go to, keeps the logarithms of the probabilities beside them.
     parts = gathers * (s.tp > 1) * 2  # the gathered parts beside their concatenation, forward and backward

@@ -19,7 +19,8 @@ class Work:
     """Kernels on one device.
 
     A product has `points` (elements of its result), `depth` (its summed dim) and 2 FLOPs per point and depth; fused attention
-    has `flops`; both and element-wise operators move `traffic_B`. `kernels`: launches; `times`: how often all that happens.
+    has `flops`; both and element-wise operators move `traffic_B`. `slowdown`: how much longer a product computes than one of
+    its size that the cube unit likes. `kernels`: launches; `times`: how often all that happens.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Work:
     depth: Number = 0.0
     flops: Number = 0.0
     traffic_B: Number = 0.0
+    slowdown: Number = 1.0
     kernels: Number = 1.0
     times: Number = 1.0
 
@@ -103,13 +105,14 @@ class Place:
 
 
 def product(
-    name: str, m: Number, n: Number, k: Number, element_B: Number, matrices: Number = 1.0, times: Number = 1.0
-) -> Operator:
+    name: str, m: Number, n: Number, k: Number, element_B: Number, matrices: Number = 1.0, times: Number = 1.0,
+    slowdown: Number = 1.0,
+) -> Operator:  # fmt: skip
     """x [m, k] @ w [k, n] with its two gradients; several `matrices` of that size share the rows."""
     moved_B = (m * k + m * n + matrices * k * n) * element_B
 
     def one(which: str, points: Number, depth: Number) -> Work:
-        return Work(f"{name} {which}", points, depth, traffic_B=moved_B, times=times)
+        return Work(f"{name} {which}", points, depth, traffic_B=moved_B, times=times, slowdown=slowdown)
 
     return Operator(
         forward=(one("forward", m * n, k),),

@@ -141,3 +141,22 @@ def test_the_parts_add_up():
     total = sum(getattr(found, part) for part in parts)
     np.testing.assert_allclose(total, found.step_time_s, rtol=1e-12)
     assert all((getattr(found, part) >= -1e-12).all() for part in parts if part != "bubble_s")
+
+
+def test_a_vocabulary_whose_rows_are_not_aligned_takes_longer():
+    # 50257 is odd, padded it is 50304; its halves of 25128 rows are a multiple of 8.
+    model = replace(LLAMA, vocab_size=50257)
+    rows = [one(model=model, model_parallel=t, padded_vocabulary=p) for t in (1, 2) for p in (True, False)]
+    padded, odd, half_padded, half = predict(rows, A100).step_time_s
+    assert odd > 1.03 * padded
+    assert half == pytest.approx(half_padded, rel=0.01)
+
+
+def test_an_eager_host_is_hidden_but_for_tensor_ranks_which_wait_for_each_other():
+    free = replace(A100, device=replace(A100.device, host_overhead_s=0.0))
+    rows = [one(model_parallel=t) for t in (1, 2)]
+    alone, ranks = predict(rows, A100).step_time_s / predict(rows, free).step_time_s
+    assert alone == pytest.approx(1.0, abs=1e-3)  # blocks of 4096 keep the device busy
+    assert 1.01 < ranks < 1.1
+    compiled = replace(rows[1], framework="mindspore")
+    assert predict([compiled], A100).step_time_s[0] == predict([compiled], free).step_time_s[0]

@@ -22,6 +22,7 @@ def test_a_row(read_rows) -> None:
     assert (spread.device_num, spread.data_parallel, spread.model_parallel, spread.pipeline_stages) == (8, 2, 2, 2)
     assert (spread.micro_batch_size, spread.micro_batch_num, spread.global_batch_size) == (4, 4, 32)
     assert spread.recomputation is NO_RECOMPUTATION
+    assert not spread.padded_vocabulary
     assert spread.attention is AttentionKernel.FUSED_SOFTMAX
     assert (spread.model.intermediate_size, spread.model.gated, spread.model.tied_embeddings) == (4096, False, True)
 
@@ -30,6 +31,7 @@ def test_on_several_servers_blocks_are_recomputed(read_rows) -> None:
     (case,) = read_rows({**ROW, "n_devices": 64, "dp": 16, "global_batch": 512}).cases
     assert case.part == "64-512 devices"
     assert case.configuration.recomputation is FULL_RECOMPUTATION
+    assert case.configuration.padded_vocabulary
 
 
 def test_what_cannot_be_used_is_counted_with_its_reason(read_rows) -> None:

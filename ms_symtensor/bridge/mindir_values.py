@@ -18,9 +18,13 @@ class ValueReader:
         from mindspore.train import mind_ir_pb2
 
         self._kinds = {number: name for name, number in mind_ir_pb2.AttributeProto.AttributeType.items()}
-        self._dtypes = {
+        self._dtypes: dict[int, str] = {
             number: _DTYPES.get(name, name.lower()) for name, number in mind_ir_pb2.TensorProto.DataType.items()
         }
+
+    def dtype_number(self, dtype: str) -> int:
+        """What a TensorProto says for `dtype`."""
+        return next(number for number, name in self._dtypes.items() if name == dtype)
 
     def tensor(self, proto: Any) -> TensorType:
         """The type of a TensorProto."""

@@ -4,12 +4,7 @@ A gradient is what MindSpore's own differentiation makes of the definition.
 """
 
 import mindspore
-import numpy
-from mindspore import Tensor, nn, ops
-
-_HIDDEN = -1e30  # added to a score: its exponential is 0 in float32
-_LEFT_UP_CAUSAL, _RIGHT_DOWN_CAUSAL, _BAND = 2, 3, 4
-SPARSE_MODES = (0, _LEFT_UP_CAUSAL, _RIGHT_DOWN_CAUSAL, _BAND)
+from mindspore import nn, ops
 
 
 class Gradient(nn.Cell):
@@ -32,66 +27,6 @@ class _Output(nn.Cell):
 
     def construct(self, *inputs):
         return self.forward(*inputs)[self.output]
-
-
-class Slice(nn.Cell):
-    """Slice number `position` of `number` equal ones along dim `dim`."""
-
-    def __init__(self, number, dim=0):
-        super().__init__()
-        self.number, self.dim = number, dim
-
-    def construct(self, x, position):
-        shape = x.shape
-        parts = (*shape[: self.dim], self.number, shape[self.dim] // self.number, *shape[self.dim + 1 :])
-        return ops.gather(ops.reshape(x, parts), position, self.dim)
-
-
-class Stack(nn.Cell):
-    """x as entry `position` of `number` of a new dim 0, among zeros."""
-
-    def __init__(self, number):
-        super().__init__()
-        self.number = number
-
-    def construct(self, x, position):
-        own = ops.reshape(ops.equal(ops.arange(0, self.number), position), (self.number,) + (1,) * x.ndim)
-        return ops.select(ops.broadcast_to(own, (self.number, *x.shape)), ops.expand_dims(x, 0), ops.zeros_like(x))
-
-
-class Place(nn.Cell):
-    """x as slice number `position` of `number` along dim 0, among zeros."""
-
-    def __init__(self, number):
-        super().__init__()
-        self.number, self.stack = number, Stack(number)
-
-    def construct(self, x, position):
-        return ops.reshape(self.stack(x, position), (self.number * x.shape[0], *x.shape[1:]))
-
-
-class Reduce(nn.Cell):
-    """The maximum, minimum or product ("max", "min", "prod") along dim 0."""
-
-    def __init__(self, kind):
-        super().__init__()
-        self.reduce = {"max": ops.ReduceMax(), "min": ops.ReduceMin(), "prod": ops.ReduceProd()}[kind]
-
-    def construct(self, stacked):
-        return self.reduce(stacked, 0)
-
-
-class AllToAllSlices(nn.Cell):
-    """From the tensors of `number` ranks, stacked along dim 0, what rank `position` receives in an AlltoAll."""
-
-    def __init__(self, number, split_dim, concat_dim):
-        super().__init__()
-        self.number, self.concat_dim, self.slice = number, concat_dim, Slice(number, split_dim)
-
-    def construct(self, gathered, position):
-        return ops.concat(
-            [self.slice(tensor, position) for tensor in ops.chunk(gathered, self.number, 0)], self.concat_dim
-        )
 
 
 class RmsNorm(nn.Cell):
@@ -182,78 +117,3 @@ class TopKRouter(nn.Cell):
         if not self.by_token:
             combine = ops.transpose(combine, (0, 2, 1))
         return ops.cast(dispatch, mindspore.int32), combine
-
-
-def visible(rows, columns, sparse_mode, before, after):
-    """Which columns [columns] each row [rows] of scores sees, by FlashAttentionScore's sparse mode; None: all.
-
-    Source: MindSpore's documentation of ops.flash_attention_score, sparse_mode.
-    """
-    row, column = numpy.arange(rows)[:, None], numpy.arange(columns)[None, :]
-    if sparse_mode == _LEFT_UP_CAUSAL:
-        return column <= row
-    if sparse_mode == _RIGHT_DOWN_CAUSAL:
-        return column - (columns - rows) <= row
-    if sparse_mode == _BAND:  # counted from the lower right corner
-        offset = column - (columns - rows) - row
-        return (-before <= offset) & (offset <= after)
-    return None
-
-
-class FlashAttention(nn.Cell):
-    """FlashAttentionScore on query, key, value (and a mask, 1 where hidden): row maxima, row sums, nothing, attention.
-
-    `layout` is "BNSD", "BSND", "BSH" or "SBH"; key and value may have fewer heads.
-    """
-
-    def __init__(self, layout, heads, scale, seen, has_mask):
-        super().__init__()
-        self.layout, self.heads, self.scale, self.has_mask = layout, heads, scale, has_mask
-        hidden = None if seen is None else numpy.where(seen, 0.0, _HIDDEN).astype(numpy.float32)
-        self.hides = hidden is not None
-        self.hidden = Tensor(hidden) if self.hides else None
-
-    def construct(self, query, key, value, *mask):
-        head_dim = query.shape[-1] if self.layout in ("BNSD", "BSND") else query.shape[-1] // self.heads
-        q, k, v = self.split(query, head_dim), self.split(key, head_dim), self.split(value, head_dim)
-        groups = q.shape[1] // k.shape[1]
-        if groups > 1:
-            k, v = ops.repeat_interleave(k, groups, 1), ops.repeat_interleave(v, groups, 1)
-        score = ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) * self.scale
-        if self.hides:
-            score = score + self.hidden
-        if self.has_mask:
-            score = score + ops.cast(mask[0], mindspore.float32) * _HIDDEN
-        peak = ops.stop_gradient(ops.amax(score, -1, True))
-        weight = ops.exp(score - peak)
-        total = ops.sum(weight, -1, True)
-        out = self.merge(ops.matmul(weight / total, v), query.shape)
-        return ops.tile(peak, (1, 1, 1, 8)), ops.tile(total, (1, 1, 1, 8)), ops.zeros((1,), mindspore.float32), out
-
-    def split(self, x, head_dim):
-        """To [batch, heads, seq, head_dim]."""
-        if self.layout == "BNSD":
-            return x
-        if self.layout == "BSND":
-            return ops.transpose(x, (0, 2, 1, 3))
-        a, b, width = x.shape
-        x = ops.reshape(x, (a, b, width // head_dim, head_dim))
-        return ops.transpose(x, (0, 2, 1, 3) if self.layout == "BSH" else (1, 2, 0, 3))
-
-    def merge(self, x, shape):
-        """From [batch, heads, seq, head_dim] to the query's shape."""
-        if self.layout == "BNSD":
-            return x
-        return ops.reshape(ops.transpose(x, (2, 0, 1, 3) if self.layout == "SBH" else (0, 2, 1, 3)), shape)
-
-
-class FlashAttentionGradient(nn.Cell):
-    """The gradients of FlashAttentionScore's attention by query, key and value, and nothing for the position shift."""
-
-    def __init__(self, forward):
-        super().__init__(auto_prefix=False)
-        self.gradient = Gradient(forward, 3, 3)
-
-    def construct(self, query, key, value, dy, *mask):
-        dq, dk, dv = self.gradient(query, key, value, *mask, dy)
-        return dq, dk, dv, ops.zeros((0,), mindspore.float32)

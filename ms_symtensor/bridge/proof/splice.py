@@ -127,7 +127,7 @@ class _Splicer:
             made.CopyFrom(node)
             if number < len(found.steps):
                 made.name = made.output[0] = f"{node.output[0]}_step{number}"
-                _set_shape(made, step.output)
+                self._set_type(made, step.output)
             callee = self._sum(primitive) if step.function is SUM else self._function(step.function)
             made.op_type = _REFERENCE + callee
             del made.input[:]
@@ -141,6 +141,13 @@ class _Splicer:
             given = [made.output[0]]
             nodes.append(made)
         return nodes
+
+    def _set_type(self, node: Any, kind: TensorType) -> None:
+        shape = next(a for a in node.attribute if a.name == "shape")
+        (tensor,) = shape.tensors
+        tensor.data_type = self._values.dtype_number(kind.dtype)
+        del tensor.dims[:]
+        tensor.dims.extend(kind.shape)
 
     def _sum(self, primitive: Any) -> str:
         """The name of an AllReduce over the group of `primitive`."""
@@ -184,13 +191,6 @@ class _Splicer:
                 if callee in own:
                     node.op_type = node.op_type.replace(callee, prefix + callee)
         return str(prefix + function.graph.name)
-
-
-def _set_shape(node: Any, kind: TensorType) -> None:
-    shape = next(a for a in node.attribute if a.name == "shape")
-    (tensor,) = shape.tensors
-    del tensor.dims[:]
-    tensor.dims.extend(kind.shape)
 
 
 def _scalar(node: Any, name: str, value: int) -> Any:

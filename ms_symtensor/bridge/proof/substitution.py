@@ -27,7 +27,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Function:
-    """A class of cells in `definitions` with its arguments (`inner`: a cell that it takes as its first one).
+    """A class of cells in `definitions`, `collective_parts` or `attention_definition` with its arguments.
+
+    `inner`: a cell that it takes as its first one.
 
     `takes_position`: its last input is the rank's place in the operator's group.
     """
@@ -67,7 +69,7 @@ def _group(call: Call, group_of: GroupOf) -> Group:
 
 def _all_reduce(call: Call, group_of: GroupOf) -> Definition | None:
     if call.attributes["op"] == "sum":
-        return None
+        return None if _is_float(call) else _over_group(call, group_of, SUM)
     return _over_group(call, group_of, "Stack", SUM, Function("Reduce", (call.attributes["op"],)))
 
 
@@ -76,7 +78,8 @@ def _reduce_scatter(call: Call, group_of: GroupOf) -> Definition:
 
 
 def _all_gather(call: Call, group_of: GroupOf) -> Definition | None:
-    return None if call.attributes["group"] == WORLD_GROUP else _over_group(call, group_of, "Place", SUM)
+    runs = call.attributes["group"] == WORLD_GROUP and _is_float(call)
+    return None if runs else _over_group(call, group_of, "Place", SUM)
 
 
 def _all_to_all(call: Call, group_of: GroupOf) -> Definition:
@@ -86,13 +89,22 @@ def _all_to_all(call: Call, group_of: GroupOf) -> Definition:
 
 
 def _over_group(call: Call, group_of: GroupOf, *steps: Function | str) -> Definition:
-    """`steps`, where a name other than SUM is that of a cell of the group's size that takes the position."""
+    """`steps`, where a name other than SUM is that of a cell of the group's size that takes the position.
+
+    What is not float32 becomes it in between.
+    """
     group = _group(call, group_of)
-    functions = (
+    functions = tuple(
         step if isinstance(step, Function) or step == SUM else Function(step, (group.size,), takes_position=True)
         for step in steps
     )
-    return Definition((0,), tuple(functions), group.position)
+    if not _is_float(call):
+        functions = (Function("ToFloat"), *functions, Function("FromFloat", (call.tensor(0).dtype,)))
+    return Definition((0,), functions, group.position)
+
+
+def _is_float(call: Call) -> bool:
+    return call.tensor(0).dtype == "float32"
 
 
 def _rms_norm(call: Call, _: GroupOf) -> Definition:
@@ -114,7 +126,7 @@ def _flash_attention_gradient(call: Call, _: GroupOf) -> Definition:
 
 def _attention(call: Call, unread: tuple[int, ...], mask: int) -> Definition:
     heads, keep, scale, before, after, _, layout, sparse_mode = (call.constant(i) for i in range(-8, 0))
-    from ms_symtensor.bridge.proof.definitions import SPARSE_MODES
+    from ms_symtensor.bridge.proof.attention_definition import SPARSE_MODES
 
     if layout not in _ATTENTION_LAYOUTS or sparse_mode not in SPARSE_MODES or keep != 1.0:
         raise ExecutionError(
@@ -143,7 +155,9 @@ def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
 
 
 SUBSTITUTES: Mapping[str, Substitute] = {
-    "AllReduce": Substitute("other than a sum: sum of the ranks' values among zeros, then reduced", _all_reduce),
+    "AllReduce": Substitute(
+        "other than a sum of floats: sum of the ranks' values among zeros, then reduced", _all_reduce
+    ),
     "ReduceScatter": Substitute("AllReduce and slice", _reduce_scatter),
     "AllGather": Substitute("AllReduce of the slices among zeros", _all_gather),
     "AlltoAll": Substitute("AllGather (as above) and slices", _all_to_all),
@@ -222,14 +236,15 @@ def _compiled(function: Function, types: tuple[TensorType, ...]) -> tuple[Any, t
 
 
 def _cell(function: Function, types: tuple[TensorType, ...]) -> Any:
-    from ms_symtensor.bridge.proof import definitions
+    from ms_symtensor.bridge.proof import attention_definition, collective_parts, definitions
 
-    kind = getattr(definitions, function.cell)
+    modules = attention_definition, collective_parts, definitions
+    kind = next(vars(module)[function.cell] for module in modules if function.cell in vars(module))
     if function.inner is not None:
         return kind(_cell(function.inner, types), *function.arguments)
     if function.cell == "FlashAttention":
         layout, heads, scale, sparse_mode, before, after, reads_mask = function.arguments
         dim = layout.index("S")
-        seen = definitions.visible(types[0].shape[dim], types[1].shape[dim], sparse_mode, before, after)
+        seen = attention_definition.visible(types[0].shape[dim], types[1].shape[dim], sparse_mode, before, after)
         return kind(layout, heads, scale, seen, reads_mask)
     return kind(*function.arguments)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from ms_symtensor.bridge.proof import definitions
+from ms_symtensor.bridge.proof import attention_definition, collective_parts, definitions
 
 RANDOM = np.random.default_rng(0)
 
@@ -46,8 +46,8 @@ def test_attention(layout: str, sparse_mode: int, seen: np.ndarray) -> None:
         x = x.transpose(0, 2, 1, 3) if layout[0] == "B" else x.transpose(2, 0, 1, 3)
         return x if layout == "BSND" else x.reshape(*x.shape[:2], -1)
 
-    visible = definitions.visible(6, 6, sparse_mode, 2, 1)
-    cell = definitions.FlashAttention(layout, 4, 0.5, visible, False)
+    visible = attention_definition.visible(6, 6, sparse_mode, 2, 1)
+    cell = attention_definition.FlashAttention(layout, 4, 0.5, visible, False)
     found = run(cell, *map(laid_out, (q, k, v)))
     np.testing.assert_allclose(found[3], laid_out(attention(q, k, v, seen)), atol=1e-5)
 
@@ -55,16 +55,18 @@ def test_attention(layout: str, sparse_mode: int, seen: np.ndarray) -> None:
 def test_a_mask_hides_and_rows_of_a_longer_key_end_at_its_end() -> None:
     q, k, v = values(1, 1, 4, 8), values(1, 1, 6, 8), values(1, 1, 6, 8)
     hidden = np.triu(np.ones((4, 6), np.uint8), 3)
-    by_mask = run(definitions.FlashAttention("BNSD", 1, 0.5, None, True), q, k, v, hidden)[3]
+    by_mask = run(attention_definition.FlashAttention("BNSD", 1, 0.5, None, True), q, k, v, hidden)[3]
     np.testing.assert_allclose(by_mask, attention(q, k, v, hidden == 0), atol=1e-5)
-    by_mode = run(definitions.FlashAttention("BNSD", 1, 0.5, definitions.visible(4, 6, 3, 0, 0), False), q, k, v)[3]
+    by_mode = run(
+        attention_definition.FlashAttention("BNSD", 1, 0.5, attention_definition.visible(4, 6, 3, 0, 0), False), q, k, v
+    )[3]
     np.testing.assert_allclose(by_mode, by_mask, atol=1e-5)
 
 
 def test_the_gradient_of_attention_is_its_slope() -> None:
     q, k, v, dy, step = (values(1, 2, 3, 4) for _ in range(5))
     seen = np.tril(np.ones((3, 3), bool))
-    cell = definitions.FlashAttentionGradient(definitions.FlashAttention("BNSD", 2, 0.5, seen, False))
+    cell = attention_definition.FlashAttentionGradient(attention_definition.FlashAttention("BNSD", 2, 0.5, seen, False))
     found = run(cell, q, k, v, dy)
     for place, gradient in enumerate(found[:3]):
         moved = [[x + sign * 1e-4 * step * (i == place) for i, x in enumerate((q, k, v))] for sign in (1.0, -1.0)]
@@ -87,15 +89,15 @@ def test_rms_norm_and_its_gradient() -> None:
 def test_collectives_from_sums_over_ranks() -> None:
     """What four ranks compute when the sum between the steps is taken by numpy."""
     shards = [values(4, 8) for _ in range(4)]
-    gathered = sum(run(definitions.Place(4), x, rank)[0] for rank, x in enumerate(shards))
+    gathered = sum(run(collective_parts.Place(4), x, rank)[0] for rank, x in enumerate(shards))
     np.testing.assert_array_equal(gathered, np.concatenate(shards))
-    stacked = sum(run(definitions.Stack(4), x, rank)[0] for rank, x in enumerate(shards))
+    stacked = sum(run(collective_parts.Stack(4), x, rank)[0] for rank, x in enumerate(shards))
     for kind, function in (("max", np.max), ("min", np.min), ("prod", np.prod)):
-        np.testing.assert_allclose(run(definitions.Reduce(kind), stacked)[0], function(shards, 0), rtol=1e-6)
+        np.testing.assert_allclose(run(collective_parts.Reduce(kind), stacked)[0], function(shards, 0), rtol=1e-6)
     total = sum(shards)
     for rank in range(4):
-        np.testing.assert_array_equal(run(definitions.Slice(4), total, rank)[0], total[rank : rank + 1])
-        received = run(definitions.AllToAllSlices(4, 1, 0), gathered, rank)[0]
+        np.testing.assert_array_equal(run(collective_parts.Slice(4), total, rank)[0], total[rank : rank + 1])
+        received = run(collective_parts.AllToAllSlices(4, 1, 0), gathered, rank)[0]
         np.testing.assert_array_equal(received, np.concatenate([x[:, 2 * rank : 2 * rank + 2] for x in shards]))
 
 

@@ -7,19 +7,30 @@ from model_zoo.builder import build_graph
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.models import planned, resolve
 from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.pipeline import Pipeline, block_names
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
-from ms_symtensor.search.plan import plan
+from ms_symtensor.search.request import Limits, Request
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.strategy.stages import pipeline_stages
 
 CLUSTER = "atlas_800t_a2"
-LAYERS = 2
+LAYERS = 1
+"""Of what is written by hand, of the last kind of layer."""
+
+SAMPLES = 2
+"""Per device, or per device of a stage and micro-batch."""
+
 UNLIMITED_B = 1 << 44
 
 
 @dataclass(frozen=True)
 class Case:
-    """A strategy for `device_num` devices: planned, or by hand with these degrees and settings."""
+    """A strategy for `device_num` devices: planned, or by hand with these degrees and settings.
+
+    With `pipeline_stages` the devices are dealt to stages, of one layer each where it is written by hand.
+    """
 
     name: str
     device_num: int
@@ -28,6 +39,7 @@ class Case:
     sequence_parallel: bool = False
     level: OptimizerLevel = OptimizerLevel.NONE
     recompute: bool = False
+    pipeline_stages: int = 1
 
 
 CASES = (
@@ -40,6 +52,10 @@ CASES = (
     Case("DP4", 4),
     *(Case(f"DP4 ZeRO{int(level)}", 4, level=level) for level in OptimizerLevel if level),
     Case("DP2 TP2 SP recompute", 4, model_parallel=2, sequence_parallel=True, recompute=True),
+    Case("PP2 TP2 SP", 4, model_parallel=2, sequence_parallel=True, pipeline_stages=2),
+    Case("PP2 DP2 ZeRO1", 4, level=OptimizerLevel.LEVEL1, pipeline_stages=2),
+    Case("PP2 DP2 recompute", 4, recompute=True, pipeline_stages=2),
+    Case("plan for 8, PP2", 8, planned=True, pipeline_stages=2),
 )
 CASE_BY_NAME = {case.name: case for case in CASES}
 
@@ -49,31 +65,54 @@ def plan_of(case: Case, model: str, attention: str, layers: int = LAYERS) -> Pla
 
     What is written by hand is alike in all layers of a kind: `layers` of the last kind are enough.
     """
-    batch = 2 * case.device_num
-    config = dimensions_of(model, batch_size=batch, attention=attention)
-    if not case.planned:
-        config = replace(config, num_layers=config.dense_layers + layers)
-    source = {"model": model, "attention": attention, "batch_size": str(batch), "num_layers": str(config.num_layers)}
+    return _planned(case, model, attention) if case.planned else _by_hand(case, model, attention, layers)
+
+
+def _planned(case: Case, model: str, attention: str) -> Plan:
+    found = resolve(model, SAMPLES * case.device_num, None, {"attention": attention})
+    cluster = load(CLUSTER)
+    pinned = {"pipeline_stages": case.pipeline_stages}
+    request = Request(
+        cluster, case.device_num, found.global_batch_size, found.seq_length, int(cluster.device.hbm_usable_B), model,
+        found.source, Limits(pinned, pinned),
+    )  # fmt: skip
+    try:
+        return planned(found, request)[0]
+    except InfeasibleError:
+        return planned(found, replace(request, limit_B=UNLIMITED_B))[0]
+
+
+def _by_hand(case: Case, model: str, attention: str, layers: int) -> Plan:
+    stages = case.pipeline_stages
+    devices = case.device_num // stages  # of a stage
+    micro_batch_num = 1 if stages == 1 else stages + 1
+    config = dimensions_of(model, batch_size=SAMPLES * devices, attention=attention)
+    config = replace(config, num_layers=config.dense_layers + max(layers, stages))
+    source = {
+        "model": model,
+        "attention": attention,
+        "batch_size": str(config.batch_size),
+        "num_layers": str(config.num_layers),
+    }
     graph = build_graph(config)
-    if case.planned:
-        request = {
-            "device_num": case.device_num, "global_batch_size": batch, "seq_length": config.seq_length, "model": model,
-            "source": source,
-        }  # fmt: skip
-        try:
-            return plan(graph, load(CLUSTER), **request)
-        except InfeasibleError:
-            return plan(graph, load(CLUSTER), memory_limit_B=UNLIMITED_B, **request)
-    data = case.device_num // case.model_parallel
+    data = devices // case.model_parallel
     cuts = megatron_strategy(graph, config, data, case.model_parallel, case.sequence_parallel)
     given = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
-    blocks = dict.fromkeys(op.block for op in graph.ops if op.block is not None)
+    blocks = block_names(graph)
     settings = Settings(
-        case.device_num,
+        devices,
         optimizer_level=case.level,
         recompute={block: Recompute() for block in blocks} if case.recompute else {},
     )
+    plans: tuple[StagePlan, ...] = (StagePlan(given, settings),)
+    pipeline: Pipeline | None = None
+    if stages > 1:
+        runs = [1] * (stages - 1)
+        plans, pipeline = pipeline_stages(
+            graph, [len(blocks) - sum(runs), *runs], [given] * stages, settings, micro_batch_num
+        )
     return Plan(
-        model, graph.hash, CLUSTER, (StagePlan(given, settings),), batch, config.seq_length, data, case.model_parallel,
-        case.sequence_parallel, Prediction({}, {}, True, 0), SearchReport(0, 0.0, 0.0, "by hand"), source=source,
+        model, graph.hash, CLUSTER, plans, config.batch_size * micro_batch_num, config.seq_length, data,
+        case.model_parallel, case.sequence_parallel, Prediction({}, {}, True, 0), SearchReport(0, 0.0, 0.0, "by hand"),
+        pipeline, source,
     )  # fmt: skip

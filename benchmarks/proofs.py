@@ -4,7 +4,8 @@
     python -m benchmarks.proofs --table --out proofs.jsonl
 
 Cases: the plan for 2, 4 and 8 devices; on 4 devices Megatron's tensor parallelism of 2 (with data parallelism of 2) and 4, each
-with and without sequence parallelism, pure data parallelism, that with ZeRO levels 1 to 3, and with everything recomputed.
+with and without sequence parallelism, pure data parallelism, that with ZeRO levels 1 to 3, and with everything recomputed; two
+pipeline stages by hand, with tensor parallelism, ZeRO and recompute, and planned.
 Each is made for the published network, then reduced (`ms_symtensor.bridge.proof.reduction`), compiled for Ascend, executed,
 and its loss, every gradient, and weights and momenta after `--steps` steps compared with one process. Where a plan needs more
 memory than a device has, it is made for larger devices.
@@ -28,6 +29,7 @@ from benchmarks.proof_cases import CASES, Case, plan_of
 from model_zoo import PUBLISHED
 from ms_symtensor.bridge.proof.launch import Processes, started
 from ms_symtensor.bridge.proof.prove import Request, prove_plan
+from ms_symtensor.bridge.proof.trial import References
 from ms_symtensor.errors import SymTensorError
 
 Result = dict[str, Any]
@@ -47,8 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen.table:
         wanted = [
             (model, case)
-            for case in sorted((c for c in CASES if c.name in chosen.cases), key=lambda case: case.device_num)
+            for device_num in sorted({case.device_num for case in CASES})
             for model in chosen.models
+            for case in CASES
+            if case.device_num == device_num and case.name in chosen.cases
             if not known.get((model, chosen.attention, case.name, chosen.steps), {}).get("equal")
         ]
         for result in results(wanted, chosen.attention, chosen.steps, time.monotonic() + chosen.seconds):
@@ -70,6 +74,7 @@ def key_of(result: Mapping[str, Any]) -> tuple[str, str, str, int]:
 
 def results(wanted: Sequence[tuple[str, Case]], attention: str, steps: int, end: float) -> Iterator[Result]:
     """The results of models and cases, until `end` (of time.monotonic); processes serve until one of them fails."""
+    references = References()
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     with ExitStack() as stack:
         processes: Processes | None = None
@@ -83,7 +88,8 @@ def results(wanted: Sequence[tuple[str, Case]], attention: str, steps: int, end:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
                 processes = stack.enter_context(started(Path(folder), case.device_num))
             try:
-                proof = prove_plan(plan_of(case, model, attention), request=Request(steps, processes=processes))
+                request = Request(steps, processes=processes, references=references)
+                proof = prove_plan(plan_of(case, model, attention), request=request)
             except SymTensorError as error:
                 stack.close()
                 processes = None

@@ -80,3 +80,14 @@ class FromFloat(nn.Cell):
 
     def construct(self, x):
         return ops.cast(x, self.dtype)
+
+
+class Zeros(nn.Cell):
+    """Zeros of `shape`, once `after` is there."""
+
+    def __init__(self, shape, dtype):
+        super().__init__()
+        self.zeros = ops.zeros(shape, getattr(mindspore, dtype))
+
+    def construct(self, after):
+        return ops.depend(self.zeros, after)

@@ -28,14 +28,18 @@ class Difference:
 
 
 def difference(
-    name: str, expected: Iterable[numpy.ndarray], found: Iterable[numpy.ndarray], scale: float
+    name: str,
+    expected: Iterable[numpy.ndarray],
+    found: Iterable[numpy.ndarray],
+    scale: float,
+    ranks: Iterable[int],
 ) -> Difference:
-    """Compare each rank's slice with what it should be; `scale` is the size that errors are relative to.
+    """Compare the slice of each of `ranks` with what it should be; `scale` is the size that errors are relative to.
 
     A value that is not finite, or of another shape, is infinitely wrong.
     """
     errors = [_error(e, f, scale) for e, f in zip(expected, found, strict=True)]
-    wrong = tuple(rank for rank, error in enumerate(errors) if error > TOLERANCE)
+    wrong = tuple(rank for rank, error in zip(ranks, errors, strict=True) if error > TOLERANCE)
     return Difference(name, max(errors), wrong)
 
 

@@ -4,29 +4,32 @@ On an NPU they run on one stream, in the order in which the compiler wrote them.
 inputs, on several threads: two collectives of one group would meet in different orders and exchange their tensors.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-_COLLECTIVES = {
-    "AllReduce",
-    "AllGather",
-    "ReduceScatter",
-    "AlltoAll",
-    "AllToAll",
-    "Broadcast",
-    "Send",
-    "Receive",
-    "Barrier",
-}
+from ms_symtensor.errors import ExecutionError
+
+_COLLECTIVES = {"AllReduce", "AllGather", "Broadcast", "Barrier"}  # what is left when others have been replaced
 _DEPEND = "symtensor_Depend"
 
 
-def order_collectives(model: Any) -> None:
-    """Make every collective of `model` (a `mind_ir_pb2.ModelProto`) wait for the one before it, in place.
+@dataclass(frozen=True)
+class Meeting:
+    """A collective of a program: the ranks that must come together for it. `name` is the operator's full name."""
 
-    Programs of all ranks are written in the same order, so that no two ranks wait for each other.
+    name: str
+    kind: str
+    ranks: tuple[int, ...]
+
+
+def order_collectives(model: Any, groups: Mapping[str, tuple[int, ...]]) -> tuple[Meeting, ...]:
+    """Make every collective of `model` (a `mind_ir_pb2.ModelProto`) wait for the one before it, in place; their order.
+
+    `groups`: the global ranks of communication groups.
     """
     kinds = {primitive.name: primitive for primitive in model.primitives}
-    found = False
+    found: list[Meeting] = []
     for graph in (model.graph, *model.functions):
         tensors = {proto.name: proto for proto in graph.parameter}
         tensors |= {proto.name: proto.tensor[0] for proto in graph.input if len(proto.tensor) == 1}
@@ -40,16 +43,41 @@ def order_collectives(model: Any) -> None:
                     nodes.append(_depend(node, last))
                     _set_shape(nodes[-1], shapes.get(node.input[0]), tensors.get(node.input[0]))
                     node.input[0] = nodes[-1].output[0]
-                    found = True
                 last = node.output[0]
+                group = next(a.s.decode() for a in primitive.attribute if a.name == "group")
+                found.append(Meeting(node.domain or node.name, primitive.op_type, groups[group]))
             nodes.append(node)
             shapes[node.output[0]] = next((a for a in node.attribute if a.name == "shape"), None)
         kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
         graph.node.extend(kept)
-    if found:
+    if len(found) > 1:
         depend = model.primitives.add()
         depend.name, depend.op_type, depend.prim_type = _DEPEND, "Depend", depend.PRIMITIVE
+    return tuple(found)
+
+
+def require_meetings(ranks: Sequence[Sequence[Meeting]]) -> None:
+    """ExecutionError, naming who waits where, unless the ranks, each in its own order, come together for every collective."""
+    at = [0] * len(ranks)
+
+    def waiting(rank: int) -> Meeting | None:
+        return ranks[rank][at[rank]] if at[rank] < len(ranks[rank]) else None
+
+    moved = True
+    while moved:
+        moved = False
+        for rank in range(len(ranks)):
+            while (meeting := waiting(rank)) is not None:
+                there = [waiting(other) for other in meeting.ranks]
+                if any(other is None or (other.kind, other.ranks) != (meeting.kind, meeting.ranks) for other in there):
+                    break
+                for other in meeting.ranks:
+                    at[other] += 1
+                moved = True
+    stuck = [f"rank {rank} in {m.name} with ranks {m.ranks}" for rank in range(len(ranks)) if (m := waiting(rank))]
+    if stuck:
+        raise ExecutionError(f"the ranks wait for each other for ever: {'; '.join(stuck[:4])}")
 
 
 def _depend(node: Any, last: str) -> Any:

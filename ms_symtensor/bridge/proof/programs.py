@@ -10,10 +10,10 @@ from ms_symtensor.bridge.compile import CompiledModel, ParameterLayout, compile_
 from ms_symtensor.bridge.host import WORLD_GROUP, import_mindspore
 from ms_symtensor.bridge.mindir_values import ValueReader
 from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.proof.definition import Group
 from ms_symtensor.bridge.proof.float32 import to_float32
-from ms_symtensor.bridge.proof.ordering import order_collectives
-from ms_symtensor.bridge.proof.substitution import Group, Substituter
-from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.bridge.proof.ordering import Meeting, order_collectives
+from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import TensorType
 
@@ -26,7 +26,8 @@ class Executable:
     """A program that MindSpore's CPU backend can load: `mindir` is its file's content.
 
     `inputs` and `parameters` are what this rank is given of them, in the program's order; `layouts` says which slices
-    these are (what is not in it is whole). `groups` maps communication groups to global ranks.
+    these are (what is not in it is whole). `groups` maps communication groups to global ranks; `meetings` is what it does with
+    them, one after the other.
     """
 
     rank: int
@@ -35,56 +36,42 @@ class Executable:
     parameters: tuple[tuple[str, TensorType], ...]
     layouts: Mapping[str, ParameterLayout]
     groups: Mapping[str, tuple[int, ...]]
+    meetings: tuple[Meeting, ...] = ()
 
 
-def compile_reference(cell: Any, inputs: Sequence[Any], substituter: Substituter, optimizer: Any = None) -> Executable:
-    """The training step of `cell` on one device. Strategies that its primitives carry do not count there."""
-    return next(_compile(cell, inputs, 1, _STAND_ALONE, substituter, optimizer))
+def compile_reference(step: Any, inputs: Sequence[Any], substituter: Substituter) -> Executable:
+    """The training step `step` on one device. Strategies that its primitives carry do not count there."""
+    return next(compile_ranks(step, inputs, 1, _STAND_ALONE, substituter))
 
 
 def compile_ranks(
-    cell: Any,
-    inputs: Sequence[Any],
-    device_num: int,
-    parallel: ParallelConfig,
-    substituter: Substituter,
-    optimizer: Any = None,
+    step: Any, inputs: Sequence[Any], device_num: int, parallel: ParallelConfig, substituter: Substituter
 ) -> Iterator[Executable]:
-    """The training step of `cell`, whose primitives carry their strategies, for every rank of `device_num` devices.
+    """The training step `step`, in which primitives carry their strategies, for every rank of `device_num` devices.
 
-    CompilerError if MindSpore rejects it, or where an operator has no definition that a CPU could execute.
+    It takes `inputs`, of global shapes, and then the initial gradient. CompilerError if MindSpore rejects it, or where an
+    operator has no definition that a CPU could execute.
     """
-    return _compile(cell, inputs, device_num, parallel, substituter, optimizer)
-
-
-def _compile(
-    cell: Any,
-    inputs: Sequence[Any],
-    device_num: int,
-    parallel: ParallelConfig,
-    substituter: Substituter,
-    optimizer: Any,
-) -> Iterator[Executable]:
     mindspore = import_mindspore()
     sens = mindspore.Tensor(numpy.ones((), numpy.float32))
-    step = training_cell(cell, optimizer)
     for rank in range(device_num):
         compiled = compile_model(
             step, *inputs, sens, device_num=device_num, rank=rank, parallel=parallel, inline_blocks=True
         )
-        yield _executable(compiled, rank, substituter)
+        yield _executable(compiled, rank, device_num, substituter)
 
 
-def _executable(compiled: CompiledModel, rank: int, substituter: Substituter) -> Executable:
+def _executable(compiled: CompiledModel, rank: int, device_num: int, substituter: Substituter) -> Executable:
     model, cluster = compiled.proto, compiled.cluster
     to_float32(model)
 
     def group_of(name: str) -> Group:
         ranks = cluster.ranks(name)
-        return Group(len(ranks), ranks.index(rank))
+        return Group(ranks, ranks.index(rank))
 
-    substituter.substitute(model, group_of, rank)
-    order_collectives(model)
+    pairs = substituter.substitute(model, group_of, rank)
+    groups = {name: pairs[name] if name in pairs else cluster.ranks(name) for name in _rename_groups(model)}
+    meetings = order_collectives(model, {**groups, _CPU_WORLD_GROUP: tuple(range(device_num))})
     values = ValueReader()
     prefix = f"{model.graph.name}:"
     inputs = tuple((proto.name.removeprefix(prefix), values.input_types(proto)[0]) for proto in model.graph.input)
@@ -95,8 +82,7 @@ def _executable(compiled: CompiledModel, rank: int, substituter: Substituter) ->
             raise CompilerError(
                 f"rank {rank} holds {kind} of {name}, but its layout says {slice_shape(layouts[name])}: this cannot be proved"
             )
-    groups = {name: cluster.ranks(name) for name in _rename_groups(model)}
-    return Executable(rank, model.SerializeToString(), inputs, parameters, layouts, groups)
+    return Executable(rank, model.SerializeToString(), inputs, parameters, layouts, groups, meetings)
 
 
 def slice_shape(layout: ParameterLayout) -> tuple[int, ...]:

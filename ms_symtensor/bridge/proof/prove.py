@@ -19,6 +19,7 @@ from ms_symtensor.bridge.proof.comparison import Difference
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.bridge.proof.launch import Processes, started
 from ms_symtensor.bridge.proof.reduction import reduce_plan
+from ms_symtensor.bridge.proof.subject import Micro, Subject, alike_samples
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.bridge.proof.values import input_values
 from ms_symtensor.bridge.proof.workspace import begin
@@ -44,13 +45,15 @@ class Request:
 
     `ranks`: a plan's first devices only, instead of all (see `fewer_ranks`).
 
-    `processes` that run already (`launch.started`) are used instead of new ones; they must be as many as devices.
+    `processes` that run already (`launch.started`) are used instead of new ones; they must be as many as devices. `references`
+    keep what they are compared with for the next proof of the same network.
     """
 
     steps: int = 0
     time_limit_s: float = TIME_LIMIT_S
     ranks: int | None = None
     processes: Processes | None = None
+    references: trial.References = field(default_factory=trial.References)
 
 
 @dataclass(frozen=True)
@@ -98,19 +101,17 @@ def prove_plan(
 
     Errors: InfeasibleError if it cannot be made small; as `verify`; as `prove_network`.
     """
-    reduction: Mapping[str, tuple[int, int]] = {}
-    ranks = plan.device_num if request.ranks is None else request.ranks
     if "model" in plan.source:
-        import_mindspore()
-        from model_zoo.network import build
-
-        small = reduce_plan(plan, ranks)
-        plan, planned, reduction = small.plan, None, small.sizes
-        cell, inputs = build(small.config)
-    else:
-        cell, inputs = load_network(plan.source)
+        return _prove_zoo(plan, request, rules)
+    if plan.pipeline is not None:
+        raise InputError(
+            "pipeline stages are proved on networks of the zoo, whose batch can be changed: plan one of these"
+        )
+    cell, inputs = load_network(plan.source)
     with fresh_scopes(cell):
         graph = capture(cell, *inputs)
+    reduction: Mapping[str, tuple[int, int]] = {}
+    ranks = plan.device_num if request.ranks is None else request.ranks
     if ranks != plan.device_num:
         check(plan, graph, planned)
         reduction = {"device_num": (plan.device_num, ranks)}
@@ -118,6 +119,31 @@ def prove_plan(
     apply(cell, graph, plan, planned, rules)
     proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request)
     return replace(proof, reduction=reduction)
+
+
+def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -> Proof:
+    import_mindspore()
+    from model_zoo.builder import build_graph
+    from model_zoo.network import build
+
+    small = reduce_plan(plan, request.ranks)
+    plan = small.plan
+    _require_runnable(plan, request)
+    cell, inputs = build(small.config)
+    graph = build_graph(small.config)
+    apply(cell, graph, plan, None, rules)
+    micro = None
+    if plan.pipeline is not None:
+        micro = Micro(cell, plan.micro_batch_num, plan.pipeline_stages)
+        whole = replace(small.config, batch_size=plan.global_batch_size)
+        (cell, inputs), graph = build(whole), build_graph(whole)
+    proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request, micro)
+    return replace(proof, reduction=small.sizes)
+
+
+def _require_runnable(plan: Plan, request: Request) -> None:
+    if plan.pipeline is not None and request.steps:
+        raise InputError("optimizer steps are proved on one pipeline stage only: leave --steps out")
 
 
 def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Request = Request()) -> Proof:
@@ -136,9 +162,17 @@ def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Re
 
 
 def prove_network(
-    cell: Any, inputs: Sequence[Any], graph: Graph, device_num: int, parallel: ParallelConfig, request: Request
+    cell: Any,
+    inputs: Sequence[Any],
+    graph: Graph,
+    device_num: int,
+    parallel: ParallelConfig,
+    request: Request,
+    micro: Micro | None = None,
 ) -> Proof:
     """Prove `cell`, a forward network with its loss, captured as `graph`, whose primitives carry their strategies.
+
+    With pipeline stages those of the same network in `micro` do.
 
     Errors: InputError if the network does not return its loss alone, a scalar; CompilerError if MindSpore rejects the
     program; ExecutionError if it cannot be executed here. No process or file is left in either case.
@@ -152,7 +186,10 @@ def prove_network(
             f"{device_num} processes are too many for one machine: prove a plan, with --ranks {MAX_RANKS} at most"
         )
     _require_memory(graph, device_num)
-    subject = trial.Subject(cell, inputs, input_values(inputs, graph), device_num, parallel)
+    values = input_values(inputs, graph)
+    if micro is not None:
+        values = alike_samples(values)
+    subject = Subject(cell, inputs, values, graph.hash, device_num, parallel, micro)
     substituter = Substituter()
     with ExitStack() as stack:
         processes = request.processes
@@ -162,13 +199,13 @@ def prove_network(
             )
             processes = stack.enter_context(started(Path(scratch), device_num))
         job = processes.next_job()
-        trials = [trial.prepare(job, subject, substituter)]
+        trials = [trial.prepare(job, subject, substituter, request.references)]
         if request.steps:
-            trials.append(trial.prepare(job, subject, substituter, request.steps))
+            trials.append(trial.prepare(job, subject, substituter, request.references, request.steps))
         begin(job, {t.name: t.calls for t in trials}, {n: ranks for t in trials for n, ranks in t.groups.items()})
         processes.wait(job, request.time_limit_s)
-        losses = tuple(d for t in trials for d in trial.losses(job, t))
-        parameters = trial.gradients(job, trials[0], subject.weights)
+        losses = tuple(d for t in trials for d in trial.losses(job, t, subject))
+        parameters = trial.gradients(job, trials[0], subject)
         if request.steps:
             after = trial.states(job, trials[1], subject.weights)
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))

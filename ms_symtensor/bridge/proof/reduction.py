@@ -8,16 +8,19 @@ have the very collectives of the whole one, operator by operator.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ms_symtensor.bridge.load_network import zoo_options
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
-from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
+from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.program.parameters import KIB, may_be_shared
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of
+from ms_symtensor.program.program import Collective
+from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -50,37 +53,42 @@ def reduce_plan(plan: Plan, ranks: int | None = None) -> ReducedPlan:
 
     options = zoo_options(plan.source)
     whole = dimensions_of(plan.source["model"], **options | {"lazy_inline": False})
-    kept = _kept_layers(whole)
-    shallow = replace(whole, num_layers=len(kept), dense_layers=sum(not whole.has_experts(n) for n in kept))
+    kept = kept_layers(whole, plan.pipeline)
+    dense = min(whole.dense_layers, sum(not whole.has_experts(n) for n in kept))
+    shallow = replace(whole, num_layers=len(kept), dense_layers=dense)
     full_graph = build_graph(shallow)
-    full_stage = _for_graph(plan.stage, full_graph, kept, whole.num_layers, plan.stage.settings)
+    pipeline = None if plan.pipeline is None else reduced_pipeline(plan.pipeline, kept, full_graph)
+    full_stages = _stages(plan, pipeline, full_graph, kept, whole.num_layers)
     ranks = plan.device_num if ranks is None else ranks
+    if ranks % plan.pipeline_stages:
+        raise InputError(f"{ranks} ranks cannot be dealt to {plan.pipeline_stages} pipeline stages: give a multiple")
     if ranks != plan.device_num:
-        full_stage = on_first_ranks(full_graph, full_stage, ranks)
-    expected = collectives_of(full_graph, full_stage)
-    for config in reduced_dimensions(shallow, ranks):
+        full_stages = tuple(on_first_ranks(full_graph, s, ranks // plan.pipeline_stages) for s in full_stages)
+    expected = collectives_of(full_graph, full_stages, pipeline)
+    for config in reduced_dimensions(shallow, ranks // plan.pipeline_stages):
         graph = build_graph(config)
-        threshold = _threshold_KB(full_graph, graph, plan.stage.settings)
+        threshold = _threshold_KB(full_graph, graph, plan.settings)
         if threshold is None:
             continue
-        stage = StagePlan(
-            full_stage.strategies, replace(full_stage.settings, parallel_optimizer_threshold_KB=threshold)
+        stages = tuple(
+            StagePlan(stage.strategies, replace(stage.settings, parallel_optimizer_threshold_KB=threshold))
+            for stage in full_stages
         )
         try:
-            if collectives_of(graph, stage) != expected:
+            if collectives_of(graph, stages, pipeline) != expected:
                 continue
         except InvalidStrategyError:
             continue
         small = replace(
-            plan, graph_hash=graph.hash, stages=(stage,), global_batch_size=config.batch_size,
-            seq_length=config.seq_length,
+            plan, graph_hash=graph.hash, stages=stages, pipeline=pipeline, seq_length=config.seq_length,
+            global_batch_size=config.batch_size * (1 if pipeline is None else pipeline.micro_batch_num),
         )  # fmt: skip
-        sizes = changed(whole, config)
-        before = plan.stage.settings.parallel_optimizer_threshold_KB
-        if threshold != before:
-            sizes["parallel_optimizer_threshold_KB"] = before, threshold
-        if ranks != plan.device_num:
-            sizes["device_num"] = plan.device_num, ranks
+        settings = {
+            "parallel_optimizer_threshold_KB": (plan.settings.parallel_optimizer_threshold_KB, threshold),
+            "device_num": (plan.device_num, ranks),
+            "micro_batch_num": (plan.micro_batch_num, small.micro_batch_num),
+        }
+        sizes = changed(whole, config) | {name: pair for name, pair in settings.items() if pair[0] != pair[1]}
         return ReducedPlan(small, config, sizes)
     raise InfeasibleError(
         f"no smaller {plan.model} has the program of this plan, so that it cannot be run here: plan a factory of a small network"
@@ -150,36 +158,59 @@ def changed(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[int, i
     return found
 
 
-def collectives_of(graph: Graph, stage: StagePlan) -> Counter[tuple[str, str, str, tuple[int, ...], str | None]]:
-    """The predicted collectives of rank 0, without their sizes."""
-    found = partition(graph, stage).collectives()
+def collectives_of(graph: Graph, stages: Sequence[StagePlan], pipeline: Pipeline | None) -> Counter[tuple[object, ...]]:
+    """The predicted collectives of the first rank of every stage, without their sizes."""
+    found: Sequence[Collective]
+    if pipeline is None:
+        found = partition(graph, stages[0]).collectives()
+    else:
+        found = [c for p in partition_stages(graph, stages, pipeline) for c in p.collectives(p.ranks.start)]
     return Counter((c.op, c.phase.value, c.kind, c.ranks, c.parameter) for c in found)
 
 
-def _kept_layers(config: "TransformerConfig") -> tuple[int, ...]:
-    """Which layers stay: the first two, or the first of each kind."""
+def kept_layers(config: "TransformerConfig", pipeline: Pipeline | None) -> tuple[int, ...]:
+    """Which layers stay: the first two, or the first of each kind; with pipeline stages the first of every run of layers."""
     layers = range(config.num_layers)
+    if pipeline is not None:
+        return tuple(run.start for run in pipeline.runs if run.start in layers)
     dense = [n for n in layers if not config.has_experts(n)]
     mixed = [n for n in layers if config.has_experts(n)]
     return (dense[0], mixed[0]) if dense and mixed else tuple(layers[:LAYERS])
 
 
-def _for_graph(stage: StagePlan, graph: Graph, kept: tuple[int, ...], layers: int, settings: Settings) -> StagePlan:
-    """`stage`, found for a network of `layers` blocks, for `graph`, whose blocks are those with the numbers `kept`.
+def reduced_pipeline(pipeline: Pipeline, kept: tuple[int, ...], graph: Graph) -> Pipeline:
+    """`pipeline` with the layers `kept` alone, in `graph`, and few micro-batches.
 
-    The first block is recomputed if any was, the others if all were.
+    Blocks of `graph` behind these, which are no layers, stay in the last run. There remain more micro-batches than stages where
+    there were: some wait for others then.
     """
-    blocks = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None))
-    kinds = list(settings.recompute.values())
-    recompute: dict[str, Recompute] = {}
-    if kinds:
-        recompute = dict.fromkeys(blocks if len(kinds) >= layers else blocks[:1], kinds[0])
-    strategies = {}
-    for op in graph.ops:
-        name = _LAYER.sub(lambda found: f"{found[1]}{kept[int(found[2])]}-", op.name)
-        if name in stage.strategies:
-            strategies[op.name] = stage.strategies[name]
-    return StagePlan(strategies, replace(settings, recompute=recompute))
+    lengths = [sum(n in run for n in kept) for run in pipeline.runs]
+    lengths[-1] += len(block_names(graph)) - len(kept)
+    fewest = pipeline.stage_num + (1 if pipeline.interleave == 1 else 0)
+    return Pipeline(runs_of(tuple(lengths), pipeline.interleave), min(pipeline.micro_batch_num, fewest))
+
+
+def _stages(
+    plan: Plan, pipeline: Pipeline | None, graph: Graph, kept: tuple[int, ...], layers: int
+) -> tuple[StagePlan, ...]:
+    """The stages of `plan`, found for a network of `layers` blocks, for `graph`, whose blocks are those with the numbers `kept`.
+
+    The first block of a stage is recomputed if any was, the others if all were.
+    """
+    blocks = block_names(graph)
+    found = []
+    for number, stage in enumerate(plan.stages):
+        own = [b for n, b in enumerate(blocks) if pipeline is None or pipeline.stage_of(n) == number]
+        there = layers if plan.pipeline is None else sum(map(len, plan.pipeline.layers[number]))
+        kinds = list(stage.settings.recompute.values())
+        recompute = dict.fromkeys(own if len(kinds) >= there else own[:1], kinds[0]) if kinds else {}
+        strategies = {}
+        for op in graph.ops:
+            name = _LAYER.sub(lambda found: f"{found[1]}{kept[int(found[2])]}-", op.name)
+            if name in stage.strategies:
+                strategies[op.name] = stage.strategies[name]
+        found.append(StagePlan(strategies, replace(stage.settings, recompute=recompute)))
+    return tuple(found)
 
 
 def _threshold_KB(full: Graph, reduced: Graph, settings: Settings) -> int | None:

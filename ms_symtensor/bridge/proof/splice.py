@@ -41,19 +41,21 @@ class Call:
 
 
 SUM = "AllReduce"
-"""The step of a replacement that is a sum over the ranks of the operator's group."""
+"""The step of a replacement that is a sum over the ranks of a group."""
 
 
 @dataclass(frozen=True)
 class Step:
     """A function (a `mind_ir_pb2.ModelProto`) or SUM; `output` is the type of the first tensor that it gives.
 
-    With a `position`, the rank's place in the operator's group, the function takes that too, as an int32 scalar.
+    With a `position`, the rank's place in the operator's group, the function takes that too, as an int32 scalar. The sum is
+    over the operator's group, or over `group`.
     """
 
     function: Any
     output: TensorType
     position: int | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class _Splicer:
         self._attributes = {p.name: {a.name: self._values.attribute(a) for a in p.attribute} for p in model.primitives}
         self._operands: dict[str, Operand] = {}
         self._functions: dict[int, str] = {}
-        self._sums: dict[str, str] = {}
+        self._sums: dict[tuple[str, str | None], str] = {}
         for graph in (model.graph, *model.functions):
             self._operands |= dict(self._types(graph))
 
@@ -128,7 +130,7 @@ class _Splicer:
             if number < len(found.steps):
                 made.name = made.output[0] = f"{node.output[0]}_step{number}"
                 self._set_type(made, step.output)
-            callee = self._sum(primitive) if step.function is SUM else self._function(step.function)
+            callee = self._sum(primitive, step.group) if step.function is SUM else self._function(step.function)
             made.op_type = _REFERENCE + callee
             del made.input[:]
             made.input.extend(given)
@@ -149,19 +151,18 @@ class _Splicer:
         del tensor.dims[:]
         tensor.dims.extend(kind.shape)
 
-    def _sum(self, primitive: Any) -> str:
-        """The name of an AllReduce over the group of `primitive`."""
-        if primitive.name not in self._sums:
+    def _sum(self, primitive: Any, group: str | None) -> str:
+        """The name of an AllReduce over `group`, or over the group of `primitive`."""
+        key = primitive.name, group
+        if key not in self._sums:
             made = self._model.primitives.add()
             made.CopyFrom(primitive)
             made.name, made.op_type = f"{primitive.name}_{SUM}", SUM
-            reduction = next((a for a in made.attribute if a.name == "op"), None)
-            if reduction is None:
-                reduction = made.attribute.add()
-                reduction.name, reduction.type = "op", reduction.AttributeType.Value("STRING")
-            reduction.s = b"sum"
-            self._sums[primitive.name] = made.name
-        return self._sums[primitive.name]
+            _set_text(made, "op", "sum")
+            if group is not None:
+                _set_text(made, "group", group)
+            self._sums[key] = made.name
+        return self._sums[key]
 
     def _function(self, function: Any) -> str:
         """The name under which `function` has been added to the model."""
@@ -191,6 +192,14 @@ class _Splicer:
                 if callee in own:
                     node.op_type = node.op_type.replace(callee, prefix + callee)
         return str(prefix + function.graph.name)
+
+
+def _set_text(primitive: Any, name: str, text: str) -> None:
+    attribute = next((a for a in primitive.attribute if a.name == name), None)
+    if attribute is None:
+        attribute = primitive.attribute.add()
+        attribute.name, attribute.type = name, attribute.AttributeType.Value("STRING")
+    attribute.s = text.encode()
 
 
 def _scalar(node: Any, name: str, value: int) -> Any:

@@ -1,110 +1,21 @@
 """The one place for operators that MindSpore's CPU lacks: each is replaced by its definition, and named in the output."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ms_symtensor.bridge.executor import front_end
-from ms_symtensor.bridge.host import WORLD_GROUP, import_mindspore
+from ms_symtensor.bridge.host import import_mindspore
 from ms_symtensor.bridge.mindir_values import ValueReader
 from ms_symtensor.bridge.parallel_context import stand_alone_context
+from ms_symtensor.bridge.proof.collective_substitutes import COLLECTIVES
+from ms_symtensor.bridge.proof.definition import Definition, Function, GroupOf, Substitute
 from ms_symtensor.bridge.proof.splice import SUM, Call, Replacement, Step, replace_calls
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import TensorType
 
 _POSITION = TensorType((), "int32")
 _ATTENTION_LAYOUTS = {0: "BSH", 1: "BNSD", 2: "SBH", 3: "BSND"}  # MindSpore's numbers; TND (4) has no fixed shapes
-
-
-@dataclass(frozen=True)
-class Group:
-    """The ranks of a communication group, as seen by one of them: its place among them."""
-
-    size: int
-    position: int
-
-
-@dataclass(frozen=True)
-class Function:
-    """A class of cells in `definitions`, `collective_parts` or `attention_definition` with its arguments.
-
-    `inner`: a cell that it takes as its first one.
-
-    `takes_position`: its last input is the rank's place in the operator's group.
-    """
-
-    cell: str
-    arguments: tuple[Any, ...] = ()
-    inner: "Function | None" = None
-    takes_position: bool = False
-
-
-@dataclass(frozen=True)
-class Definition:
-    """What stands for a call: functions and sums over the ranks, one after the other; the first takes `operands`.
-
-    `position` is this rank's place in the operator's group.
-    """
-
-    operands: tuple[int, ...]
-    steps: tuple[Function | str, ...]
-    position: int | None = None
-
-
-GroupOf = Callable[[str], Group]
-
-
-@dataclass(frozen=True)
-class Substitute:
-    """How an operator is defined (None: this call can stay), and in words."""
-
-    described: str
-    define: Callable[[Call, GroupOf], Definition | None]
-
-
-def _group(call: Call, group_of: GroupOf) -> Group:
-    return group_of(str(call.attributes["group"]))
-
-
-def _all_reduce(call: Call, group_of: GroupOf) -> Definition | None:
-    if call.attributes["op"] == "sum":
-        return None if _is_float(call) else _over_group(call, group_of, SUM)
-    return _over_group(call, group_of, "Stack", SUM, Function("Reduce", (call.attributes["op"],)))
-
-
-def _reduce_scatter(call: Call, group_of: GroupOf) -> Definition:
-    return _over_group(call, group_of, SUM, "Slice")
-
-
-def _all_gather(call: Call, group_of: GroupOf) -> Definition | None:
-    runs = call.attributes["group"] == WORLD_GROUP and _is_float(call)
-    return None if runs else _over_group(call, group_of, "Place", SUM)
-
-
-def _all_to_all(call: Call, group_of: GroupOf) -> Definition:
-    dims = call.attributes["split_dim"], call.attributes["concat_dim"]
-    size = _group(call, group_of).size
-    return _over_group(call, group_of, "Place", SUM, Function("AllToAllSlices", (size, *dims), takes_position=True))
-
-
-def _over_group(call: Call, group_of: GroupOf, *steps: Function | str) -> Definition:
-    """`steps`, where a name other than SUM is that of a cell of the group's size that takes the position.
-
-    What is not float32 becomes it in between.
-    """
-    group = _group(call, group_of)
-    functions = tuple(
-        step if isinstance(step, Function) or step == SUM else Function(step, (group.size,), takes_position=True)
-        for step in steps
-    )
-    if not _is_float(call):
-        functions = (Function("ToFloat"), *functions, Function("FromFloat", (call.tensor(0).dtype,)))
-    return Definition((0,), functions, group.position)
-
-
-def _is_float(call: Call) -> bool:
-    return call.tensor(0).dtype == "float32"
 
 
 def _rms_norm(call: Call, _: GroupOf) -> Definition:
@@ -155,12 +66,7 @@ def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
 
 
 SUBSTITUTES: Mapping[str, Substitute] = {
-    "AllReduce": Substitute(
-        "other than a sum of floats: sum of the ranks' values among zeros, then reduced", _all_reduce
-    ),
-    "ReduceScatter": Substitute("AllReduce and slice", _reduce_scatter),
-    "AllGather": Substitute("AllReduce of the slices among zeros", _all_gather),
-    "AlltoAll": Substitute("AllGather (as above) and slices", _all_to_all),
+    **COLLECTIVES,
     "FlashAttentionScore": Substitute("softmax(q k^T) v from plain operators", _flash_attention),
     "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
@@ -182,11 +88,12 @@ class Substituter:
         """What was replaced so far: `"ReduceScatter: AllReduce and slice"`, in alphabetical order."""
         return tuple(f"{kind}: {self._used[kind]}" for kind in sorted(self._used))
 
-    def substitute(self, model: Any, group_of: Callable[[str], Group], rank: int) -> None:
-        """Replace in `model`, the program of `rank`, in place.
+    def substitute(self, model: Any, group_of: GroupOf, rank: int) -> dict[str, tuple[int, ...]]:
+        """Replace in `model`, the program of `rank`, in place; the groups that this brings in, with their global ranks.
 
         ExecutionError, naming the operator and the rank, where its definition does not cover it.
         """
+        pairs: dict[str, tuple[int, ...]] = {}
 
         def find(call: Call) -> Replacement | None:
             if call.type not in SUBSTITUTES:
@@ -199,21 +106,29 @@ class Substituter:
             if definition is None:
                 return None
             self._used[call.type] = substitute.described
+            if definition.pair is not None:
+                pairs[_pair_name(definition.pair)] = definition.pair
             return self._replacement(call, definition)
 
         replace_calls(model, find)
+        return pairs
 
     def _replacement(self, call: Call, definition: Definition) -> Replacement:
         types = tuple(call.tensor(i) for i in definition.operands)
+        group = None if definition.pair is None else _pair_name(definition.pair)
         steps = []
         for step in definition.steps:
             if not isinstance(step, Function):
-                steps.append(Step(SUM, types[0]))
+                steps.append(Step(SUM, types[0], group=group))
                 continue
             position = definition.position if step.takes_position else None
             model, types = _compiled(step, types if position is None else (*types, _POSITION))
             steps.append(Step(model, types[0], position))
         return Replacement(definition.operands, tuple(steps))
+
+
+def _pair_name(ranks: tuple[int, int]) -> str:
+    return f"symtensor_pair_{ranks[0]}_{ranks[1]}"
 
 
 @lru_cache(maxsize=512)

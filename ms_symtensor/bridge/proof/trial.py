@@ -1,40 +1,25 @@
 """One program of a proof: compiled for every rank and as a whole, written for the processes, its results compared."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.comparison import Difference, difference, scale_of
 from ms_symtensor.bridge.proof.launch import REFERENCE
+from ms_symtensor.bridge.proof.ordering import require_meetings
 from ms_symtensor.bridge.proof.programs import Executable, compile_ranks, compile_reference
+from ms_symtensor.bridge.proof.subject import Subject, initial_gradient
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.bridge.proof.values import parameter_value, slice_of
 from ms_symtensor.bridge.proof.workspace import Results, read_results, write_program
+from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import TensorType
 
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
-_LOSS_GRADIENT = numpy.ones((), numpy.float32)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is proved: a network whose primitives carry their strategies, the values of its inputs, the devices."""
-
-    cell: Any
-    inputs: Sequence[Any]
-    values: Sequence[numpy.ndarray]
-    device_num: int
-    parallel: ParallelConfig
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        """The trainable parameters, in the order of their gradients."""
-        return tuple(p.name for p in self.cell.trainable_params())
 
 
 @dataclass(frozen=True)
@@ -50,51 +35,96 @@ class Trial:
         return {name: ranks for program in self.programs for name, ranks in program.groups.items()}
 
 
-def prepare(job: Path, subject: Subject, substituter: Substituter, steps: int = 0) -> Trial:
+class References:
+    """The program of the network that was compiled last for one process: many plans may be compared with it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bool], Executable] = {}
+
+    def get(self, graph_hash: str, with_optimizer: bool, compiled: Callable[[], Executable]) -> Executable:
+        """That of the network with this graph; `compiled` makes it."""
+        key = graph_hash, with_optimizer
+        if key not in self._known:
+            self._known = {k: v for k, v in self._known.items() if k[0] == graph_hash} | {key: compiled()}
+        return self._known[key]
+
+
+def prepare(job: Path, subject: Subject, substituter: Substituter, references: References, steps: int = 0) -> Trial:
     """Compile and write the gradients of `subject`, or `steps` steps of an optimizer.
 
     The optimizer is one with momentum: its state is a sum of gradients, as exact as they are. (Adam divides by the
     gradient's size and makes a full step of what is zero but for rounding.)
+
+    ExecutionError where the ranks would wait for each other for ever.
     """
     name = "steps" if steps else "gradients"
     optimizer = _optimizer(subject.cell) if steps else None
-    given = (*subject.values, _LOSS_GRADIENT)
-    whole = compile_reference(subject.cell, subject.inputs, substituter, optimizer)
+    whole = references.get(
+        subject.graph_hash,
+        bool(steps),
+        lambda: compile_reference(training_cell(subject.cell, optimizer), subject.inputs, substituter),
+    )
     weights = {p.name for p in subject.cell.get_parameters()}
     parameters = {n: parameter_value(n, kind) if n in weights else _state(n, kind) for n, kind in whole.parameters}
-    write_program(job, REFERENCE, name, whole, given, parameters)
+    write_program(job, REFERENCE, name, whole, (*subject.values, initial_gradient(1)), parameters)
+    given = (*subject.values, initial_gradient(subject.micro_batch_num))
     programs = []
     for program in compile_ranks(
-        subject.cell, subject.inputs, subject.device_num, subject.parallel, substituter, optimizer
+        subject.step(optimizer), subject.inputs, subject.device_num, subject.parallel, substituter
     ):
         write_program(job, f"rank{program.rank}", name, program, given, parameters)
         programs.append(program)
+    require_meetings([program.meetings for program in programs])
     return Trial(name, max(1, steps), tuple(programs))
 
 
-def losses(job: Path, trial: Trial) -> tuple[Difference, ...]:
-    """The loss of every call."""
+def losses(job: Path, trial: Trial, subject: Subject) -> tuple[Difference, ...]:
+    """The loss of every call, on the ranks that have it; of micro-batches their mean."""
     whole, ranks = _results(job, trial)
+    there = [p.rank for p in trial.programs if subject.has_loss(p.rank)]
+    number = subject.micro_batch_num
     return tuple(
-        difference("loss", [value] * len(ranks), [found.losses[call] for found in ranks], scale_of(value, 0.0))
+        difference(
+            "loss", [value] * len(there), [ranks[r].losses[call] / number for r in there], scale_of(value, 0.0), there
+        )
         for call, value in enumerate(whole.losses)
     )
 
 
-def gradients(job: Path, trial: Trial, weights: Sequence[str]) -> tuple[Difference, ...]:
-    """The gradient of each of `weights`. ExecutionError if the program gives another number of them."""
+def gradients(job: Path, trial: Trial, subject: Subject) -> tuple[Difference, ...]:
+    """The gradient of each weight, on the ranks that hold it. ExecutionError if a program gives another number of them."""
     whole, ranks = _results(job, trial)
-    for results in (whole, *ranks):
-        if len(results.gradients) != len(weights):
-            raise ExecutionError(
-                f"the program gives {len(results.gradients)} gradients for {len(weights)} trainable parameters: freeze those"
-                " that take no part in the loss (requires_grad=False)"
-            )
+    expected = _by_name(whole.gradients, subject.weights)
+    found = [
+        _by_name(r.accumulated if subject.accumulates else r.gradients, subject.weights_of(program))
+        for r, program in zip(ranks, trial.programs, strict=True)
+    ]
     largest = _largest(whole.gradients)
-    return tuple(
-        difference(name, _slices(name, value, trial), [found.gradients[i] for found in ranks], scale_of(value, largest))
-        for i, (name, value) in enumerate(zip(weights, whole.gradients, strict=True))
-    )
+    return tuple(_gradient(name, value, largest, found, trial.programs) for name, value in expected.items())
+
+
+def _gradient(
+    name: str,
+    value: numpy.ndarray,
+    largest: float,
+    found: Sequence[Mapping[str, numpy.ndarray]],
+    programs: Sequence[Executable],
+) -> Difference:
+    holders = [p for p in programs if name in found[p.rank]]
+    if not holders:
+        raise ExecutionError(f"no rank gives the gradient of {name}: this cannot be proved")
+    slices = [slice_of(value, p.layouts.get(name), p.rank) for p in holders]
+    ranks = [p.rank for p in holders]
+    return difference(name, slices, [found[rank][name] for rank in ranks], scale_of(value, largest), ranks)
+
+
+def _by_name(gradients: Sequence[numpy.ndarray], weights: Sequence[str]) -> dict[str, numpy.ndarray]:
+    if len(gradients) != len(weights):
+        raise ExecutionError(
+            f"the program gives {len(gradients)} gradients for {len(weights)} trainable parameters: freeze those"
+            " that take no part in the loss (requires_grad=False)"
+        )
+    return dict(zip(weights, gradients, strict=True))
 
 
 def states(job: Path, trial: Trial, weights: Sequence[str]) -> tuple[Difference, ...]:
@@ -105,7 +135,8 @@ def states(job: Path, trial: Trial, weights: Sequence[str]) -> tuple[Difference,
     def errors(name: str, largest: float) -> Difference:
         value = whole.parameters[name]
         found = [results.parameters[name] for results in ranks]
-        return difference(name, _slices(name, value, trial), found, scale_of(value, largest))
+        slices = [slice_of(value, program.layouts.get(name), program.rank) for program in trial.programs]
+        return difference(name, slices, found, scale_of(value, largest), range(len(slices)))
 
     def worse(name: str) -> Iterator[Difference]:
         yield errors(name, 0.0)
@@ -118,10 +149,6 @@ def states(job: Path, trial: Trial, weights: Sequence[str]) -> tuple[Difference,
 def _results(job: Path, trial: Trial) -> tuple[Results, list[Results]]:
     ranks = [read_results(job, f"rank{program.rank}", trial.name) for program in trial.programs]
     return read_results(job, REFERENCE, trial.name), ranks
-
-
-def _slices(name: str, value: numpy.ndarray, trial: Trial) -> list[numpy.ndarray]:
-    return [slice_of(value, program.layouts.get(name), program.rank) for program in trial.programs]
 
 
 def _largest(values: Sequence[numpy.ndarray]) -> float:

@@ -103,7 +103,9 @@ _groups: set[str] = set()
 
 
 def _results(path: Path, calls: int) -> dict[str, Any]:
-    """The loss of every call of the program at `path`, then its gradients, and the parameters as they are at the end."""
+    """The loss of every call of the program at `path`, then its gradients (and what they have added up in), or, where it
+    gives none, the parameters as they are at the end.
+    """
     import mindspore
     import numpy
     from mindspore import Parameter, Tensor, nn
@@ -115,10 +117,11 @@ def _results(path: Path, calls: int) -> dict[str, Any]:
     found = {}
     for call in range(calls):
         out = cell(*inputs)
-        loss, gradients = out if isinstance(out, tuple) else (out, ())
+        loss, *rest = out if isinstance(out, tuple) else (out,)
         found[f"loss:{call:06d}"] = loss.asnumpy()
-    found |= {f"gradient:{i:06d}": gradient.asnumpy() for i, gradient in enumerate(gradients)}
-    if not gradients:  # an optimizer has taken them
+    for name, tensors in zip(("gradient", "accumulated"), rest, strict=False):
+        found |= {f"{name}:{i:06d}": tensor.asnumpy() for i, tensor in enumerate(tensors)}
+    if not rest:  # an optimizer has taken the gradients
         found |= {f"parameter:{key}": value.asnumpy() for key, value in cell.parameters_dict().items()}
     return found
 

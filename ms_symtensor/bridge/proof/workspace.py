@@ -8,16 +8,20 @@ from pathlib import Path
 
 import numpy
 
+from ms_symtensor.bridge.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.proof.programs import Executable
 from ms_symtensor.bridge.proof.values import slice_of
 
 
 @dataclass(frozen=True)
 class Results:
-    """What one process found: the loss of every call, gradients in the order of the weights, parameters by name."""
+    """What one process found: the loss of every call, gradients in the order of the weights, what these added up in where
+    there are micro-batches, parameters by name.
+    """
 
     losses: tuple[numpy.ndarray, ...]
     gradients: tuple[numpy.ndarray, ...]
+    accumulated: tuple[numpy.ndarray, ...]
     parameters: Mapping[str, numpy.ndarray]
 
 
@@ -29,12 +33,18 @@ def write_program(
     inputs: Sequence[numpy.ndarray],
     parameters: Mapping[str, numpy.ndarray],
 ) -> None:
-    """The program of one process, with its slices of the whole `inputs` (in the program's order) and `parameters`."""
+    """The program of one process, with its slices of the whole `inputs` (in the program's order) and `parameters`.
+
+    What gradients add up in begins with zeros.
+    """
     values = {}
     for number, ((name, _), value) in enumerate(zip(executable.inputs, inputs, strict=True)):
         values[f"i:{number:03d}"] = slice_of(value, executable.layouts.get(name), executable.rank)
-    for name, _ in executable.parameters:
-        values[f"p:{name}"] = slice_of(parameters[name], executable.layouts.get(name), executable.rank)
+    for name, kind in executable.parameters:
+        if name.startswith(f"{ACCUMULATED}."):
+            values[f"p:{name}"] = numpy.zeros(kind.shape, kind.dtype)
+        else:
+            values[f"p:{name}"] = slice_of(parameters[name], executable.layouts.get(name), executable.rank)
     (job / f"{process}.{program}.mindir").write_bytes(executable.mindir)
     with open(job / f"{process}.{program}.values", "wb") as file:
         numpy.savez(file, **values)
@@ -52,5 +62,6 @@ def read_results(job: Path, process: str, program: str) -> Results:
         return Results(
             tuple(found[key] for key in sorted(found) if key.startswith("loss:")),
             tuple(found[key] for key in sorted(found) if key.startswith("gradient:")),
+            tuple(found[key] for key in sorted(found) if key.startswith("accumulated:")),
             {key.removeprefix("parameter:"): found[key] for key in found if key.startswith("parameter:")},
         )

@@ -44,6 +44,16 @@ def test_networks_of_the_zoo(model: str, name: str, four: Processes) -> None:
     assert any(said.startswith("FlashAttentionScoreGrad:") for said in proof.substitutions)
 
 
+def test_pipeline_stages(four: Processes) -> None:
+    """Send and Receive are joined by sums; three micro-batches give the loss and gradients of the whole batch."""
+    case = next(case for case in CASES if case.name == "PP2 TP2 SP")
+    proof = prove_plan(plan_of(case, "llama2_7b", "flash"), request=Request(processes=four))
+    assert proof.equal, proof.wrong
+    assert 0.0 < proof.worst.error < 1e-5
+    assert len(proof.parameters) == 21
+    assert {"Send", "Receive"} <= {said.partition(":")[0] for said in proof.substitutions}
+
+
 def test_a_gradient_that_is_not_summed_is_found_and_named(four: Processes) -> None:
     """MindSpore leaves the sum out for a weight behind Transpose: the loss is right, the gradient is not."""
     cell, inputs = load_factory(f"{NETWORKS}:by_hand_transposed")

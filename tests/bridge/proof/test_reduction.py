@@ -11,11 +11,12 @@ from model_zoo.config import TransformerConfig
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.bridge.proof.reduction import changed, collectives_of, reduce_plan, reduced_dimensions
 from ms_symtensor.cluster.load import load
-from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.search.plan import plan
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.strategy.stages import pipeline_stages
 
 
 def some_plan(model: str, config: TransformerConfig) -> Plan:
@@ -51,7 +52,7 @@ def test_a_reduced_plan_has_the_collectives_of_the_plan(model: str, device_num: 
     small = reduce_plan(found)
     graph = build_graph(small.config)
     assert small.plan.graph_hash == graph.hash
-    assert collectives_of(graph, small.plan.stage) == collectives_of(build_graph(config), found.stage)
+    assert collectives_of(graph, small.plan.stages, None) == collectives_of(build_graph(config), found.stages, None)
     assert small.sizes["hidden_size"] == (config.hidden_size, small.config.hidden_size)
 
 
@@ -92,3 +93,25 @@ def test_a_network_that_cannot_be_made_small_is_refused() -> None:
     stage = StagePlan(found.stage.strategies, odd)
     with pytest.raises(InfeasibleError, match="no smaller"):
         reduce_plan(replace(found, stages=(stage,)))
+
+
+def test_stages_keep_a_layer_each_and_the_collectives_between_them() -> None:
+    """Uneven stages of Llama-2 by hand: 20 and 12 layers become one each, seven micro-batches three."""
+    config = dimensions_of("llama2_7b", batch_size=4)
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 1, 2, True)
+    given = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
+    settings = Settings(2, recompute={"layers.3": Recompute()})
+    stages, pipeline = pipeline_stages(graph, [20, 12], [given, given], settings, 7)
+    by_hand = replace(some_plan("llama2_7b", config), stages=stages, pipeline=pipeline, global_batch_size=28)
+    small = reduce_plan(by_hand)
+    assert small.plan.pipeline is not None
+    assert [list(map(len, runs)) for runs in small.plan.pipeline.layers] == [[1], [1]]
+    assert small.sizes["num_layers"] == (32, 2)
+    assert small.sizes["micro_batch_num"] == (7, 3)
+    assert small.plan.global_batch_size == 3 * small.config.batch_size
+    assert [list(stage.settings.recompute) for stage in small.plan.stages] == [["layers.0"], []]
+    kinds = {key[2] for key in collectives_of(build_graph(small.config), small.plan.stages, small.plan.pipeline)}
+    assert {"Send", "Receive", "AllGather", "ReduceScatter"} <= kinds
+    with pytest.raises(InputError, match="3 ranks cannot be dealt to 2 pipeline stages"):
+        reduce_plan(by_hand, 3)

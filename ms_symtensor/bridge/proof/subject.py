@@ -1,0 +1,90 @@
+"""What a proof is about: a network, the values it is given, and how ranks run it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ms_symtensor.bridge.gradient_sums import ACCUMULATED
+from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.pipeline_network import pipeline_training_cell
+from ms_symtensor.bridge.proof.programs import Executable
+from ms_symtensor.bridge.training import training_cell
+
+
+@dataclass(frozen=True)
+class Micro:
+    """The network at the size of one micro-batch, whose cells carry their pipeline stages; the last ranks have the loss."""
+
+    cell: Any
+    number: int
+    stage_num: int
+
+
+@dataclass(frozen=True)
+class Subject:
+    """`cell`, a network for the whole batch, on `device_num` devices under `parallel`; `values` are those of `inputs`, and
+    `graph_hash` that of its graph.
+
+    Its primitives carry their strategies, or, with pipeline stages, those of the same network in `micro` do.
+    """
+
+    cell: Any
+    inputs: Sequence[Any]
+    values: Sequence[numpy.ndarray]
+    graph_hash: str
+    device_num: int
+    parallel: ParallelConfig
+    micro: Micro | None = None
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The trainable parameters, in the order of their gradients."""
+        return tuple(p.name for p in self.cell.trainable_params())
+
+    @property
+    def micro_batch_num(self) -> int:
+        return 1 if self.micro is None else self.micro.number
+
+    def step(self, optimizer: Any = None) -> Any:
+        """The training step of a rank. The loss of micro-batches is the sum of theirs."""
+        if self.micro is None:
+            return training_cell(self.cell, optimizer)
+        return pipeline_training_cell(self.micro.cell, self.micro.number)
+
+    def has_loss(self, rank: int) -> bool:
+        """Whether `rank` gives the loss: with pipeline stages the last one does."""
+        return self.micro is None or rank // (self.device_num // self.micro.stage_num) == self.micro.stage_num - 1
+
+    def weights_of(self, program: Executable) -> tuple[str, ...]:
+        """The parameters whose gradients `program` gives, in its order."""
+        if self.micro is None:
+            return self.weights
+        there = {name for name, _ in program.parameters}
+        return tuple(name for name in self.weights if f"{ACCUMULATED}.{name}" in there)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether gradients are what has added up over the micro-batches, and not what comes out of the last of them.
+
+        As in MindSpore's own step (`nn.wrap.cell_wrapper._TrainGradAccuStepCell`).
+        """
+        return self.micro is not None and not self.parallel.enable_parallel_optimizer
+
+
+def initial_gradient(micro_batch_num: int) -> numpy.ndarray:
+    """Of the loss: the sum of micro-batches becomes their mean, as in MindSpore's own step."""
+    found: numpy.ndarray = numpy.full((), 1.0 / micro_batch_num, numpy.float32)
+    return found
+
+
+def alike_samples(values: Sequence[numpy.ndarray]) -> tuple[numpy.ndarray, ...]:
+    """`values` where every sample has the floats of the first: weights of tokens, which sum to the same in micro-batches.
+
+    Then the mean over the micro-batches is the mean over the whole batch.
+    """
+    return tuple(
+        numpy.ascontiguousarray(numpy.broadcast_to(v[:1], v.shape)) if v.dtype == numpy.float32 and v.shape else v
+        for v in values
+    )

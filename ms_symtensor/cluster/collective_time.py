@@ -14,7 +14,7 @@ import sympy
 from numpy.typing import ArrayLike, NDArray
 
 from ms_symtensor.algebra import symbols
-from ms_symtensor.algebra.expression import compile_expression
+from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.hierarchy import Formula, formula
 from ms_symtensor.cluster.topology import Cluster, group_sizes
@@ -98,12 +98,12 @@ def collective_time_of_sizes(cluster: Cluster, kind: Collective, sizes: tuple[in
     arguments: dict[str, Any] = dict(cluster.arguments)
     for level, size in zip(cluster.levels, sizes, strict=True):
         arguments[symbols.group_size(level.name).name] = size
-    wanted = _coefficient_expressions(formula(cluster, kind, sizes))
-    needed = tuple(sorted(set().union(*(e.free_symbols for e in wanted.values())), key=lambda s: s.name))
-    values = compile_expression(wanted, needed)(**{s.name: arguments[s.name] for s in needed})
+    of = formula(cluster, kind, sizes)
+    names, compiled = _compiled_coefficients(of)
+    values = compiled(**{name: arguments[name] for name in names})
 
     pieces: list[Piece] = []
-    regimes = formula(cluster, kind, sizes).regimes
+    regimes = of.regimes
     for index, regime in enumerate(regimes):
         start = float(values[f"{index}/from"])
         end = float(values[f"{index + 1}/from"]) if index + 1 < len(regimes) else float("inf")
@@ -116,15 +116,16 @@ def collective_time_of_sizes(cluster: Cluster, kind: Collective, sizes: tuple[in
 
 
 @lru_cache(maxsize=1024)
-def _coefficient_expressions(of: Formula) -> dict[str, sympy.Expr]:
-    """Start, constant part and slope of every branch: the same expressions as printed, only taken apart."""
+def _compiled_coefficients(of: Formula) -> tuple[tuple[str, ...], Compiled]:
+    """Start, constant part and slope of every branch: the same expressions as printed, only taken apart; with their symbols."""
     found: dict[str, sympy.Expr] = {}
     for index, regime in enumerate(of.regimes):
         found[f"{index}/from"] = regime.from_B
         for number, branch in enumerate(regime.branches):
             found[f"{index}/{number}/alpha"] = branch.subs(symbols.n, 0)  # once per formula, not per evaluation
             found[f"{index}/{number}/beta"] = sympy.diff(branch, symbols.n)
-    return found
+    needed = tuple(sorted(set().union(*(e.free_symbols for e in found.values())), key=lambda s: s.name))
+    return tuple(symbol.name for symbol in needed), compile_expression(found, needed)
 
 
 def _upper_envelope(lines: list[tuple[float, float]], start: float, end: float) -> list[Piece]:

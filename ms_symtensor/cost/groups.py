@@ -1,5 +1,6 @@
 """Collectives of the parallel groups of many configurations: which links they use, and what they take."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from ms_symtensor.cost.shapes import Array
 from ms_symtensor.cost.work import Transfer
 
 Axes = tuple[tuple[int, int], ...]
+GROUPS = ("tp", "cp", "dp", "pp", "ep", "expert_dp")
 
 
 def axes_of(c: Configuration, group: str) -> Axes:
@@ -35,47 +37,77 @@ def axes_of(c: Configuration, group: str) -> Axes:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """Transfers of one kind and group together: `size_B` and `times` [configurations, transfers], 0 times where alone."""
+
+    kind: Collective
+    group: str
+    size_B: Array
+    times: Array
+
+
+@dataclass(frozen=True)
 class Groups:
     """The groups of `of` on a cluster's levels; rows of equal groups are priced together."""
 
     of: tuple[Configuration, ...]
 
     @cached_property
-    def _axes(self) -> dict[str, dict[Axes, list[int]]]:
+    def _axes(self) -> dict[str, dict[Axes, Array]]:
         found: dict[str, dict[Axes, list[int]]] = {}
-        for group in ("tp", "cp", "dp", "pp", "ep", "expert_dp"):
+        for group in GROUPS:
             rows = found.setdefault(group, {})
             for row, c in enumerate(self.of):
                 rows.setdefault(axes_of(c, group), []).append(row)
-        return found
+        return {group: {axes: np.array(rows) for axes, rows in each.items()} for group, each in found.items()}
+
+    @cached_property
+    def _sizes(self) -> dict[tuple[tuple[int | None, ...], Axes], tuple[int, ...]]:
+        return {}
 
     def seconds(self, cluster: Cluster, kind: Collective, group: str, size_B: Array) -> Array:
-        """Seconds of one collective of `size_B` for every configuration; 0 in a group of one rank."""
-        result = np.zeros(len(self.of))
-        size_B = np.broadcast_to(size_B, result.shape)
+        """Seconds of collectives of `size_B` [configurations, …]; 0 in a group of one rank."""
+        result = np.zeros(size_B.shape)
         for axes, rows in self._axes[group].items():
             if axes[0][0] > 1:
-                time = collective_time_of_sizes(cluster, kind, lattice_sizes(cluster, axes))
+                time = collective_time_of_sizes(cluster, kind, self._members(cluster, axes))
                 result[rows] = time.array_s(size_B[rows]) + cluster.device.op_overhead_s
         return result
 
-    def happens(self, transfer: Transfer) -> Array:
-        """How often `transfer` happens: never in a group of one rank."""
-        alone = np.ones(len(self.of))
-        for axes, rows in self._axes[transfer.group].items():
-            alone[rows] = axes[0][0] == 1
-        return np.where(alone > 0, 0.0, np.broadcast_to(np.asarray(transfer.times, dtype=float), alone.shape))
+    def together(self, transfers: Sequence[Transfer]) -> tuple[Sums, ...]:
+        """`transfers` by kind and group; those that never happen are left out."""
+        rows = (len(self.of),)
+        found: dict[tuple[Collective, str], list[tuple[Array, Array]]] = {}
+        for transfer in transfers:
+            alone = np.ones(rows, dtype=bool)
+            for axes, members in self._axes[transfer.group].items():
+                alone[members] = axes[0][0] == 1
+            times = np.where(alone, 0.0, np.broadcast_to(np.asarray(transfer.times, dtype=float), rows))
+            if times.any():
+                size_B = np.broadcast_to(np.asarray(transfer.size_B, dtype=float), rows)
+                found.setdefault((transfer.kind, transfer.group), []).append((size_B, times))
+        return tuple(
+            Sums(kind, group, *(np.stack(column, axis=1) for column in zip(*each, strict=True)))
+            for (kind, group), each in found.items()
+        )
+
+    def sum_s(self, cluster: Cluster, sums: Sequence[Sums]) -> Array:
+        """Seconds of all of `sums`, as often as they happen."""
+        total = np.zeros(len(self.of))
+        for each in sums:
+            total += (each.times * self.seconds(cluster, each.kind, each.group, each.size_B)).sum(axis=1)
+        return total
 
     def crosses_nodes(self, cluster: Cluster, group: str) -> Array:
         """1 where the ranks of `group` use the outermost level of the cluster."""
         found = np.zeros(len(self.of))
         for axes, rows in self._axes[group].items():
-            found[rows] = lattice_sizes(cluster, axes)[-1] > 1
+            found[rows] = self._members(cluster, axes)[-1] > 1
         return found
 
-    def transfer_s(self, cluster: Cluster, transfer: Transfer) -> Array:
-        """Seconds of `transfer`, as often as it happens."""
-        times: Array = np.broadcast_to(np.asarray(transfer.times, dtype=float), (len(self.of),))
-        if not times.any():
-            return np.zeros(len(self.of))
-        return np.where(times > 0, times * self.seconds(cluster, transfer.kind, transfer.group, transfer.size_B), 0.0)
+    def _members(self, cluster: Cluster, axes: Axes) -> tuple[int, ...]:
+        """Members per level, which depend on the levels' sizes alone, not on the cluster's other numbers."""
+        key = (tuple(level.ranks for level in cluster.levels), axes)
+        if key not in self._sizes:
+            self._sizes[key] = lattice_sizes(cluster, axes)
+        return self._sizes[key]

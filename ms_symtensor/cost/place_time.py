@@ -20,10 +20,10 @@ import numpy as np
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.configuration import Part
-from ms_symtensor.cost.groups import Groups
+from ms_symtensor.cost.groups import Groups, Sums
 from ms_symtensor.cost.kernels import Kernels, stacked
 from ms_symtensor.cost.shapes import Array, Shapes
-from ms_symtensor.cost.work import Place, Transfer
+from ms_symtensor.cost.work import Place
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class PlaceKernels:
     forward: Kernels
     backward: Kernels
     parts: dict[Part, Kernels]
-    sent: tuple[Transfer, ...]
-    sent_back: tuple[Transfer, ...]
+    sent: tuple[Sums, ...]
+    sent_back: tuple[Sums, ...]
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,15 @@ class PlaceSeconds:
     parts: dict[Part, Array]
 
 
-def kernels_of(place: Place, rows: int) -> PlaceKernels:
-    """What `place` does, for so many configurations."""
+def kernels_of(place: Place, groups: Groups) -> PlaceKernels:
+    """What `place` does in every configuration of `groups`."""
+    rows = len(groups.of)
     return PlaceKernels(
         stacked(place.forward, rows),
         stacked(place.backward, rows),
         {part: stacked(place.of_part(part), rows) for part in Part},
-        tuple(place.sent),
-        tuple(place.sent_back),
+        groups.together(place.sent),
+        groups.together(place.sent_back),
     )
 
 
@@ -74,15 +75,14 @@ def place_seconds(place: PlaceKernels, shapes: Shapes, groups: Groups, cluster: 
     )
 
 
-def _pass(kernels: Kernels, transfers: Sequence[Transfer], shapes: Shapes, groups: Groups, cluster: Cluster) -> Seconds:
+def _pass(kernels: Kernels, sums: Sequence[Sums], shapes: Shapes, groups: Groups, cluster: Cluster) -> Seconds:
     nothing = np.zeros(len(shapes.of))
-    sent = sum((groups.transfer_s(cluster, t) for t in transfers), nothing)
+    sent = groups.sum_s(cluster, sums)
     device = kernels.seconds(cluster) + sent
-    happens = [(t.group, groups.happens(t)) for t in transfers]
-    launches = kernels.launches + sum((times for _, times in happens), nothing)
+    launches = kernels.launches + sum((each.times.sum(axis=1) for each in sums), nothing)
     host = launches * cluster.device.host_overhead_s
     if cluster.device.rank_skew_s:
-        waits = sum((times for group, times in happens if group == "tp"), nothing)
+        waits = sum((each.times.sum(axis=1) for each in sums if each.group == "tp"), nothing)
         host = host + groups.crosses_nodes(cluster, "pp") * waits * shapes.tp * cluster.device.rank_skew_s
     host = shapes.eager * host
     return Seconds(np.where(shapes.tp > 1, np.hypot(device, host), np.maximum(device, host)), sent)

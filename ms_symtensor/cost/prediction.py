@@ -68,9 +68,8 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
 @lru_cache(maxsize=16)
 def _prepared(configurations: tuple[Configuration, ...]) -> tuple[Network, Groups, tuple[PlaceKernels, ...]]:
     """What does not depend on the cluster's numbers, kept for the next call with other ones."""
-    network = Network(shapes_of(configurations))
-    kernels = tuple(kernels_of(place, len(configurations)) for place in network.places)
-    return network, Groups(configurations), kernels
+    network, groups = Network(shapes_of(configurations)), Groups(configurations)
+    return network, groups, tuple(kernels_of(place, groups) for place in network.places)
 
 
 @lru_cache(maxsize=16)

@@ -147,27 +147,33 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
     """What is left of the sums of gradients and the gathers of weights when nothing can hide them any more."""
     s = network.shapes
     sharded = s.where(lambda c: c.optimizer_level is not OptimizerLevel.NONE)
-    gradient_B = s.column(lambda c: c.bytes_per_parameter.gradient)
-    weight_B = s.column(lambda c: c.bytes_per_parameter.weight)
+    gradient_B, weight_B = (
+        s.column(lambda c, name=name: getattr(c.bytes_per_parameter, name))[:, None]  # type: ignore[misc]
+        for name in ("gradient", "weight")
+    )
     shared = network.on_stages(tuple(e.shared for e in network.elements))
     experts = network.on_stages(tuple(e.of_experts for e in network.elements))
     summed, gathered = np.zeros((2, *shared.shape))
-    messages, expert_messages = _messages(network, shared * gradient_B[:, None]), np.ones(shared.shape)
-    for stage in range(network.stages):
-        for elements, group, parts in (
-            (shared[:, stage], "dp", messages[:, stage]),
-            (experts[:, stage], "expert_dp", expert_messages[:, stage]),
-        ):
-            size_B = elements * gradient_B / parts
-            whole = parts * groups.seconds(cluster, Collective.ALL_REDUCE, group, size_B)
-            scattered = parts * groups.seconds(cluster, Collective.REDUCE_SCATTER, group, size_B)
-            summed[:, stage] += np.where(elements > 0, np.where(sharded > 0, scattered, whole), 0.0)
-            gather = parts * groups.seconds(cluster, Collective.ALL_GATHER, group, elements * weight_B / parts)
-            gathered[:, stage] += np.where(elements > 0, sharded * gather, 0.0)
+    for elements, group, parts in (
+        (shared, "dp", _messages(network, shared * gradient_B)),
+        (experts, "expert_dp", np.ones(shared.shape)),
+    ):
+        if not elements.any():
+            continue
+
+        def seconds(kind: Collective, size_B: Array, group: str = group, parts: Array = parts) -> Array:
+            return parts * groups.seconds(cluster, kind, group, size_B / parts)
+
+        whole = seconds(Collective.ALL_REDUCE, elements * gradient_B)
+        scattered = seconds(Collective.REDUCE_SCATTER, elements * gradient_B)
+        gather = seconds(Collective.ALL_GATHER, elements * weight_B)
+        cut = sharded[:, None] > 0
+        summed += np.where(elements > 0, np.where(cut, scattered, whole), 0.0)
+        gathered += np.where((elements > 0) & cut, gather, 0.0)
     hides_sums = s.where(lambda c: c.overlap_gradients)[:, None]
     hides_gathers = s.where(lambda c: c.overlap_weights)[:, None]
     tied = s.where(lambda c: c.model.tied_embeddings and c.pipeline_stages > 1)
-    table = tied * groups.seconds(cluster, Collective.ALL_REDUCE, "pp", s.vocabulary * s.hidden * gradient_B)
+    table = tied * groups.seconds(cluster, Collective.ALL_REDUCE, "pp", s.vocabulary * s.hidden * gradient_B[:, 0])
     exposed = _exposed(summed, hides_sums * window) + _exposed(gathered, hides_gathers * window / 2)
     exposed[:, 0] += table
     return exposed

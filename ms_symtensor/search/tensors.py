@@ -20,7 +20,7 @@ class Reader:
     end: End
     kept: bool
     inside: bool
-    """Maker and reader stand in the same block, so that recomputation of the block makes the tensor again."""
+    """What makes the tensor (a Cast too) and its reader stand in the same block, whose recomputation makes it again."""
     sends: bool
     """Whether a gradient comes back from it."""
 
@@ -116,6 +116,7 @@ def _add(
         and made.name == source.op
         and source.index in collector.known.signatures[made.name].keeps_outputs
     )
+    keeps |= any(r.kept for r in readers if r.end == maker)  # the reader in whose layout a reshaped tensor is
     in_block = isinstance(source, OpOutput) and collector.graph.op_by_name[source.op].block is not None
     crosses = in_block and any(not r.inside for r in moving)
     has_gradient = source in collector.known.gradients
@@ -141,7 +142,7 @@ def _reader(collector: _Collector, source: Source, user: Op, position: int) -> R
     known = collector.known
     sig = known.signatures[user.name]
     kept = is_kept(collector.graph, sig, known.gradients, user, position)
-    made = _maker_op(collector, source)
+    made = collector.graph.op_by_name[source.op] if isinstance(source, OpOutput) else None
     inside = made is not None and made.block is not None and made.block == user.block
     end = (known.index[user.name], "in", position)
     return Reader(end, kept, inside, sends_gradient(known.signatures, known.gradients, user, position))

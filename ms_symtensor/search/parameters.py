@@ -137,10 +137,10 @@ def parameter_terms(known: Variables, uses: tuple[ParameterUse, ...], settings: 
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
         priced = [_priced(known.pricer, use, layout, settings, summed) for layout in use.layouts]
-        use_s, once_s, used_B, rest_B = (np.stack(part, axis=1) for part in zip(*priced, strict=True))
+        each_s, once_s, used_B, rest_B = (np.stack(part, axis=1) for part in zip(*priced, strict=True))
         found.append(
             terms(
-                (use.number,), use.counts, use_s.shape, forward_s=use_s, once_s=once_s, kept_B=used_B,
+                (use.number,), use.counts, each_s.shape, backward_s=each_s, once_s=once_s, kept_B=used_B,
                 kept_recomputed_B=used_B, at_rest_B=rest_B,
             )
         )  # fmt: skip
@@ -183,7 +183,8 @@ def _placed(
     first = use.reads[0]
     dtype, in_gradient = (placement.dtype, False) if tied else (first.dtype, first.in_gradient)
     cost = price_slice(seconds, placement, shard, elements, settings, dtype, in_gradient)
-    use_s, kept_B = cost.gather_s + nothing, cost.used_B + nothing
+    # Weights are cast and gathered once for all micro-batches; their gradients are cast and added at each.
+    use_s, grad_s, kept_B = cost.gather_s + nothing, nothing, cost.used_B + nothing
     is_shared = placement.gather is not None
     share, stored = elements / shard, size_B(placement.dtype)
     trains = use.parameter.requires_grad
@@ -193,8 +194,10 @@ def _placed(
         for read in use.reads:
             used = size_B(read.dtype)
             if read.casts:
-                directions = 1 + (trains and read.users > 0)
-                use_s = use_s + directions * pricer.local_s("Cast", elements * (stored + used))
+                cast_s = pricer.local_s("Cast", elements * (stored + used))
+                use_s = use_s + cast_s
+                if trains and read.users > 0:
+                    grad_s = grad_s + cast_s
             if read.in_gradient and (read.casts or is_shared):
                 kept_B = kept_B + elements * used
         users, used = sum(read.users for read in use.reads), stored
@@ -204,7 +207,7 @@ def _placed(
             again = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
             use_s = use_s + (1 + again) * pricer.local_s("Cast", share * (stored + used))
             if trains:
-                use_s = use_s + pricer.local_s("Cast", elements * (used + stored))
+                grad_s = grad_s + pricer.local_s("Cast", elements * (used + stored))
     if trains and users > 1:
-        use_s = use_s + pricer.local_s("AddN", (users + 1) * elements * used)
-    return use_s, cost.synchronisation_s + cost.update_s + nothing, kept_B, cost.at_rest_B + nothing
+        grad_s = grad_s + pricer.local_s("AddN", (users + 1) * elements * used)
+    return grad_s, use_s + cost.synchronisation_s + cost.update_s, kept_B, cost.at_rest_B + nothing

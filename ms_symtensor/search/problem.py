@@ -15,7 +15,7 @@ member of a family of meshes (`family`).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -264,6 +264,10 @@ def _tensor_terms(known: Variables, tensor: Tensor, counts: Counts, pairs: Pairs
     for start in range(0, len(tensor.readers), JOINT_READERS):
         readers = tensor.readers[start : start + JOINT_READERS]
         others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
+        if any(
+            r.kept for r in tensor.readers[:start]
+        ):  # they may keep the same copy, and memory must not be overstated
+            readers = tuple(replace(r, kept=False) for r in readers)
         found.append(_group_terms(known, tensor, readers, others, counts, pairs, again))
     if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
         size = _slices_B(known, layouts_at(known, tensor.maker, tensor.shape), tensor.dtype, tensor.power)

@@ -1,0 +1,79 @@
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.config import TransformerConfig
+from model_zoo.megatron import megatron_strategy
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.move import node_cost
+from ms_symtensor.cost.step import price
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.program import Node, Role
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.program.stage_program import StageProgram, partition_stages
+from ms_symtensor.search.given import Given, price_given
+from ms_symtensor.search.network import Network, network
+from ms_symtensor.search.request import Request
+from ms_symtensor.search.shapes import Shape
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
+
+CLUSTER = load("atlas_800t_a2")
+BATCH, LAYERS = 16, 6
+LIMIT_B = 1 << 60
+
+
+def _network(config: TransformerConfig) -> Network:
+    return network(
+        build_graph(config),
+        lambda batch, layers: build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers)),
+    )
+
+
+def _plan(model: str, stages: int, tensor: int, again: int, level: OptimizerLevel) -> Plan:
+    """Megatron's on two copies of the model, with two samples of a micro-batch each where there are several stages."""
+    config = dimensions_of(model, num_layers=LAYERS, batch_size=BATCH)
+    batch = BATCH if stages == 1 else 4
+
+    def strategies(graph: Graph) -> Mapping[str, OpStrategy]:
+        cuts = megatron_strategy(graph, replace(config, batch_size=batch), 2, tensor, tensor > 1)
+        return {name: OpStrategy(*strategy) for name, strategy in cuts.items()}
+
+    shape = Shape(stages, BATCH // batch, (2, tensor), batch)
+    layers = (LAYERS // stages,) * stages
+    request = Request(CLUSTER, 2 * tensor * stages, BATCH, config.seq_length, LIMIT_B)
+    return price_given(_network(config), request, Given(shape, level, strategies, layers, (again,) * stages))
+
+
+def _stage_s(program: StageProgram, plan: Plan) -> tuple[float, float]:
+    """Seconds of a stage: of one micro-batch, and once per step, from its whole program."""
+    stage = plan.stages[program.stage]
+    whole = price(program.graph, stage, program.micro, CLUSTER)
+
+    def seconds(node: Node) -> float:
+        first, second = (sum(program.micro.tensors[t].size_B for t in ts) for ts in (node.inputs, node.outputs))
+        return node_cost(CLUSTER, node.kind, node.group, first, second).time_s
+
+    nodes = program.micro.nodes
+    borders = sum(seconds(n) for n in nodes if n.role is Role.BORDER)  # not priced by the search
+    once = whole.time_s["optimizer"] + sum(
+        seconds(n) for n in nodes if n.role is not Role.WORK and program.times(n) == 1
+    )
+    return whole.step_time_s - once - borders, once
+
+
+@pytest.mark.parametrize(("model", "apart"), [("llama2_7b", 0.01), ("mixtral_8x7b", 0.01), ("gpt2_xl", 0.03)])
+@pytest.mark.parametrize("again", [0, 1])
+def test_stages_cost_what_their_programs_cost(model: str, apart: float, again: int) -> None:
+    """The casts of tied embeddings (gpt2_xl) are all charged to the first stage."""
+    plan = _plan(model, 2, 2, again, OptimizerLevel.LEVEL1)
+    assert plan.pipeline is not None
+    config = dimensions_of(model, num_layers=LAYERS, batch_size=4)
+    stages = [_stage_s(p, plan) for p in partition_stages(build_graph(config), plan.stages, plan.pipeline)]
+    each, once = zip(*stages, strict=True)
+    step_s = plan.micro_batch_num * max(each) + sum(each) - max(each) + max(once)
+    assert plan.prediction.step_time_s == pytest.approx(step_s, rel=apart)
+    assert [len(stage.settings.recompute) for stage in plan.stages] == [again, again]

@@ -87,8 +87,8 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
 
 
 def summed_dims(sig: Signature) -> tuple[str, ...]:
-    """The dims that a product sums over; none for fused attention, which sums inside."""
-    return tuple(d for d in sig.mesh if d not in sig.outputs[0])
+    """The dims that a product sums over; none for fused attention, which sums inside. Tensors do not name a dim of size 1."""
+    return tuple(d for d in sig.mesh if d not in sig.outputs[0] and sig.sizes[d] > 1)
 
 
 def paid_flops(sig: Signature, local: Mapping[str, Any], wave_elements: Any, pipeline_depth: Any) -> Any:

@@ -76,7 +76,7 @@ def _weights(nodes: Iterable[Node]) -> frozenset[int]:
     return frozenset(
         t
         for n in nodes
-        if n.role is Role.WEIGHT or (n.role is Role.BORDER and n.parameter is not None)
+        if n.role is Role.WEIGHT or (n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD)
         for t in n.outputs
     )
 

@@ -67,3 +67,12 @@ def test_views_cost_nothing():
     sig = signature(op)
     assert sig.unit is Unit.NONE
     assert evaluate(op, sig, 1, ({},), A2).forward_s.tolist() == [0.0]
+
+
+def test_attention_over_one_sample_is_cheaper_than_over_two():
+    one, two = (small_graph("llama2_7b", batch_size=batch) for batch in (1, 2))
+    seconds = []
+    for graph in (one, two):
+        seen = view(graph, next(op for op in graph.ops if op.type == "FlashAttentionScore"))
+        seconds.append(evaluate(seen, signature(seen), 3, [{"n": 2}], A2).forward_s[0])
+    assert seconds[0] < seconds[1]

@@ -1,6 +1,7 @@
 """The plans that people write by hand, to be priced beside those of the search: Megatron's, MindFormers', plain ZeRO."""
 
 import csv
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -163,6 +164,7 @@ class Expert:
 
     model: str
     name: str
+    attention: str
     global_batch_size: int
     seq_length: int
     hand: Hand
@@ -172,6 +174,13 @@ class Expert:
     def device_num(self) -> int:
         return self.hand.data_parallel * self.hand.tensor_parallel * self.hand.pipeline_stages
 
+    def task(self, cluster: Cluster) -> Task:
+        """What it is for."""
+        return task(
+            self.model, cluster, self.device_num, self.global_batch_size, seq_length=self.seq_length,
+            attention=self.attention,
+        )  # fmt: skip
+
     def at(self, device_num: int) -> "Expert | None":
         """The same on more or fewer devices: as many copies as there is room for, each with as many samples; None: no room."""
         one = self.hand.tensor_parallel * self.hand.pipeline_stages
@@ -179,7 +188,9 @@ class Expert:
             return None
         copies = device_num // one
         batch = self.global_batch_size // self.hand.data_parallel * copies
-        return replace(self, global_batch_size=batch, hand=replace(self.hand, data_parallel=copies))
+        expert = math.gcd(self.hand.expert_parallel, copies) if self.hand.expert_parallel else None
+        hand = replace(self.hand, data_parallel=copies, expert_parallel=expert)
+        return replace(self, global_batch_size=batch, hand=hand)
 
 
 def experts(path: Path = EXPERTS) -> tuple[Expert, ...]:
@@ -192,11 +203,7 @@ def experts(path: Path = EXPERTS) -> tuple[Expert, ...]:
 def _expert(row: Mapping[str, str]) -> Expert:
     stages, layers = int(row["pp"]), dimensions_of(row["model"]).num_layers
     offset = _numbers(row["offset"])
-    blocks = (
-        tuple(n + more for n, more in zip(even(layers, stages), offset, strict=True))
-        if offset
-        else even(layers, stages)
-    )
+    blocks = tuple(layers // stages + more for more in offset) or even(layers, stages)
     again: tuple[int, ...] | None = {"all": blocks, "none": (0,) * stages}.get(row["recompute"])
     if again is None and row["recompute"] != "as_needed":
         again = _numbers(row["recompute"])
@@ -205,7 +212,15 @@ def _expert(row: Mapping[str, str]) -> Expert:
         OptimizerLevel.LEVEL1 if row["optimizer_sharding"] == "yes" else OptimizerLevel.NONE,
         blocks, again, int(row["ep"]) if row["ep"] else None,
     )  # fmt: skip
-    return Expert(row["model"], row["name"], int(row["global_batch"]), int(row["seq_length"]), hand, row["source"])
+    return Expert(
+        row["model"],
+        row["name"],
+        row["attention"],
+        int(row["global_batch"]),
+        int(row["seq_length"]),
+        hand,
+        row["source"],
+    )
 
 
 def _numbers(text: str) -> tuple[int, ...]:

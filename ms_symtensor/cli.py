@@ -185,6 +185,8 @@ def _validate(chosen: argparse.Namespace) -> int:
 
     if chosen.calibrate is not None:
         _require_positive("--calibrate", chosen.calibrate)
+    if chosen.seed < 0:
+        raise InputError(f"--seed is {chosen.seed}: give 0 or more")
     found = validate(chosen.table, load_cluster(chosen.cluster), predict, chosen.calibrate, chosen.seed)
     _show(chosen, validation_json(found), validation_text(found))
     return 0

@@ -277,6 +277,7 @@ def test_validate_and_calibrate(measured: Path, tmp_path: Path, capsys: pytest.C
 def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ("--cluster", "a100_80g")
     assert "--calibrate is 0: give a number above 0" in failure(capsys, "validate", measured, *at, "--calibrate", 0)
+    assert "--seed is -1: give 0 or more" in failure(capsys, "validate", measured, *at, "--seed", -1)
     assert "cannot write to" in failure(capsys, "calibrate", measured, *at, "--out", tmp_path / "no" / "where.yaml")
     measured.write_text(measured.read_text().replace("132.598596", "soon"), encoding="utf-8")
     assert "steps.csv: row 5, column step_ms: 'soon' is not a number" in failure(capsys, "validate", measured, *at)

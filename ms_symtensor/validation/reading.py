@@ -63,6 +63,9 @@ def reader_of(table: Table) -> Reader:
         return max(fitting, key=lambda reader: len(reader.columns))
     nearest = max(READERS, key=lambda reader: len(columns.intersection(reader.columns)) / len(reader.columns))
     missing = [column for column in nearest.columns if column not in columns]
+    if len(missing) == len(nearest.columns):
+        known = ", ".join(reader.name for reader in READERS)
+        raise InputError(f"{table.name}: row 1 names no column of a known form, which are those of {known}")
     raise InputError(
         f"{table.name}: row 1 is not the header of a known form; the nearest is {nearest.name}, and column"
         f"{'s' if len(missing) > 1 else ''} {', '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing"

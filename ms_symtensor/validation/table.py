@@ -8,6 +8,8 @@ from pathlib import Path
 
 from ms_symtensor.errors import InputError
 
+LARGEST_COUNT = 1e12
+
 
 @dataclass(frozen=True)
 class Row:
@@ -37,6 +39,8 @@ class Row:
             return None
         if number < 1 or number != int(number):
             raise self.malformed(column, "is not a whole number of at least 1")
+        if number > LARGEST_COUNT:
+            raise self.malformed(column, f"is above {LARGEST_COUNT:.0e}, which nothing here counts to")
         return int(number)
 
     def number(self, column: str) -> float:
@@ -123,5 +127,5 @@ def _rows(name: str, header: tuple[str, ...], reader: "csv._reader") -> Iterator
         if len(cells) < len(header):
             raise InputError(f"{name}: row {line}, column {header[len(cells)]}: the row ends before it")
         if len(cells) > len(header):
-            raise InputError(f"{name}: row {line} has {len(cells)} cells, but there are {len(header)} columns")
+            raise InputError(f"{name}: row {line} has {len(cells)} cells, but the header has {len(header)}")
         yield Row(name, line, {c: cell.strip() for c, cell in zip(header, cells, strict=True)})

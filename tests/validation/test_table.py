@@ -25,7 +25,7 @@ def test_rows_know_their_lines_and_blank_ones_are_left_out(tmp_path) -> None:
         ("", "data.csv is empty; its first row must name the columns"),
         ("a,b,a\n", "data.csv: row 1: two columns are called 'a'"),
         ("a,b\n1,2\n3\n", "data.csv: row 3, column b: the row ends before it"),
-        ("a,b\n1,2,3\n", "data.csv: row 2 has 3 cells, but there are 2 columns"),
+        ("a,b\n1,2,3\n", "data.csv: row 2 has 3 cells, but the header has 2"),
         ('a,b\n1,"2\n', "data.csv: row 2: unexpected end of data"),
     ],
 )
@@ -65,6 +65,7 @@ def test_numbers() -> None:
         ("0.5", Row.count, "'0.5' is not a whole number of at least 1"),
         ("0", Row.count, "'0' is not a whole number of at least 1"),
         ("0", Row.positive, "'0' is not above 0"),
+        ("1e30", Row.count, "'1e30' is above 1e+12, which nothing here counts to"),
         ("", Row.count, "'' is empty; give a whole number"),
         ("nan", Row.number, "'nan' is not a number of at least 0"),
         ("inf", Row.number, "'inf' is not a number of at least 0"),

@@ -96,8 +96,16 @@ def precision(options: Options) -> Precision:
     return "float16" if "fp16" in options else "bfloat16"
 
 
+FLOAT16 = Bytes(weight=2, master=8, gradient=2, states=8)
+"""Under --fp16 gradients are summed as they are, and cast beside the master weights (Megatron-LM, arguments.py,
+accumulate_allreduce_grads_in_fp32 is set by --bf16 only; distrib_optimizer.py, _copy_model_grads_to_main_grads).
+"""
+
+
 def bytes_per_parameter(options: Options) -> Bytes:
     """--reuse-fp32-param: the upper half of the master weight is the weight, so both take four bytes together."""
+    if precision(options) == "float16":
+        return FLOAT16
     return Bytes(weight=2, master=2) if "reuse-fp32-param" in options else Bytes()
 
 

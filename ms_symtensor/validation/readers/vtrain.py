@@ -8,6 +8,7 @@ from ms_symtensor.cost.configuration import (
     Transformer,
 )
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
+from ms_symtensor.validation.readers import megatron
 from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
 from ms_symtensor.validation.table import Row
 
@@ -59,6 +60,7 @@ def case(row: Row) -> Case:
         recomputation=NO_RECOMPUTATION if one_server else FULL_RECOMPUTATION,
         attention=AttentionKernel.FUSED_SOFTMAX,
         precision="float16",
+        bytes_per_parameter=megatron.FLOAT16,
         padded_vocabulary=not one_server,
         overlap_gradients=False,
     )

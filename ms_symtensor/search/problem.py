@@ -15,7 +15,7 @@ member of a family of meshes (`family`).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -31,19 +31,17 @@ from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
 from ms_symtensor.search.family import Family, Single
-from ms_symtensor.search.fan_out import FanOut
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks
 from ms_symtensor.search.memory import ShortGraphs, few_blocks, short_graphs
-from ms_symtensor.search.moves import Pairs, same_layout
+from ms_symtensor.search.moves import Pairs
 from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses, tied
-from ms_symtensor.search.places import Counts, Places, places
+from ms_symtensor.search.places import Places, places
 from ms_symtensor.search.pricing import Pricer
-from ms_symtensor.search.tensors import Reader, Tensor, is_moved, layouts_at, maker_of, tensors
+from ms_symtensor.search.tensor_terms import TensorTables, slices_B
+from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, tensors
 from ms_symtensor.search.terms import Terms, Weights, terms, weighted
 from ms_symtensor.search.variables import Variables, transparent_s, variables
-from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
-from ms_symtensor.tensor.layout import Layout
 
 Array = NDArray[np.float64]
 
@@ -121,11 +119,11 @@ def problem_of_family(
     shorts = short_graphs(graph, folded, known.meanings, of)
     where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
     again, cast_again = _computed_again(known, folded, shorts, meshes.device_num)
-    pairs = Pairs(pricer, enable_alltoall=routes_tokens(graph))
     found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, cast_again, where)
+    tables = TensorTables(known, Pairs(pricer, enable_alltoall=routes_tokens(graph)), again)
     for tensor, occurrences in tensors(graph, known).items():
-        found += _tensor_terms(known, tensor, where.counts(occurrences), pairs, again)
+        found += tables.terms(tensor, where.counts(occurrences))
     uses = list(parameter_uses(graph, known, where))
     found += tied(known, [use for _, use in uses])
     sizes = tuple(len(v.strategies) for v in known.items)
@@ -246,95 +244,8 @@ def _transparent_terms(
         if end is None or end[0] < 0 or kind is None:
             continue
         power = known.power_of(source)
-        bytes_ = _slices_B(known, layouts_at(known, end, kind.shape), kind.dtype, power)
+        bytes_ = slices_B(known, layouts_at(known, end, kind.shape), kind.dtype, power)
         counts = where.counts({graph.op_by_name[source.op]: 1})
         add = pricer.local_s("AddN", (users + 1) * bytes_)
         found.append(terms((end[0],), counts, bytes_.shape, backward_s=add))
     return found
-
-
-# -- tensors ---------------------------------------------------------------------------------------------------------------
-
-JOINT_READERS = 3
-"""Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
-
-
-def _tensor_terms(known: Variables, tensor: Tensor, counts: Counts, pairs: Pairs, again: frozenset[int]) -> list[Terms]:
-    found = []
-    for start in range(0, len(tensor.readers), JOINT_READERS):
-        readers = tensor.readers[start : start + JOINT_READERS]
-        others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
-        if any(
-            r.kept for r in tensor.readers[:start]
-        ):  # they may keep the same copy, and memory must not be overstated
-            readers = tuple(replace(r, kept=False) for r in readers)
-        found.append(_group_terms(known, tensor, readers, others, counts, pairs, again))
-    if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
-        size = _slices_B(known, layouts_at(known, tensor.maker, tensor.shape), tensor.dtype, tensor.power)
-        kept = size if tensor.maker_keeps else None
-        crossing = size if tensor.crosses else None
-        inside = known.items[tensor.maker[0]].op.block is not None
-        recomputed = crossing if inside else kept
-        found.append(terms((tensor.maker[0],), counts, size.shape, kept_B=kept, kept_recomputed_B=recomputed))
-    return found
-
-
-def _slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int) -> Array:
-    """Bytes of one device's slice in each layout: [members, layouts]."""
-    return np.stack([known.pricer.slice_B(x, size_B(dtype), power) for x in layouts], axis=1)
-
-
-def _group_terms(
-    known: Variables,
-    tensor: Tensor,
-    readers: tuple[Reader, ...],
-    others: int | None,
-    counts: Counts,
-    pairs: Pairs,
-    again: frozenset[int],
-) -> Terms:
-    """The table of one tensor and some of its readers: what their ways have in common is paid once.
-
-    `others` more users send a gradient back (None: where these meet is counted elsewhere).
-    """
-    makers = layouts_at(known, tensor.maker, tensor.shape)
-    wanted = [layouts_at(known, r.end, tensor.reader_shape) for r in readers]
-    ways = FanOut(tuple(pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted), known.pricer)
-    # What a recomputed operator reads, and what a gradient reads of what a block makes or moves, is moved again.
-    made_again = [
-        r.end[0] in again or (bool(again) and r.kept and (tensor.in_block or _in_block(known, (r,)))) for r in readers
-    ]
-    forward, again_s = ways.forward_s([True] * len(readers)), ways.forward_s(made_again)
-    sends = [tensor.has_gradient and r.sends for r in readers]
-    maker_B = _slices_B(known, makers, tensor.dtype, tensor.power)
-    backward = ways.backward_s(sends, others, maker_B) if tensor.has_gradient else np.zeros(ways.shape)
-    kept = np.zeros(ways.shape)
-    for i, reader in enumerate(readers):
-        if reader.kept:
-            bytes_ = ways.spread(_slices_B(known, wanted[i], tensor.dtype, tensor.power), i + 1)
-            new = np.ones((), bool)
-            for j in range(i):
-                if readers[j].kept:
-                    new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
-            if tensor.maker_keeps:
-                new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
-            kept = kept + np.where(new, bytes_, 0.0)
-    scope = [tensor.maker[0], *(r.end[0] for r in readers)]
-    again_s = np.where(np.isinf(again_s), 0.0, again_s)
-    ends, (forward, again_s, backward, kept) = _distinct_axes(scope, [forward, again_s, backward, kept])
-    recomputed = None if (tensor.in_block and again) or _in_block(known, readers) else kept
-    return terms(ends, counts, forward.shape, forward, again_s, backward, kept_B=kept, kept_recomputed_B=recomputed)
-
-
-def _in_block(known: Variables, readers: tuple[Reader, ...]) -> bool:
-    return all(r.end[0] >= 0 and known.items[r.end[0]].op.block is not None for r in readers)
-
-
-def _distinct_axes(scope: list[int], tables: list[Array]) -> tuple[tuple[int, ...], list[Array]]:
-    """Drop the axes of the network's ends, join axes of the same variable (a diagonal), and sort axes by variable."""
-    ends = tuple(axis + 1 for axis, v in enumerate(scope) if v < 0)
-    inner = [v for v in scope if v >= 0]
-    letters = {v: chr(ord("a") + k) for k, v in enumerate(sorted(set(inner)))}
-    source, target = "".join(letters[v] for v in inner), "".join(letters.values())
-    plain = [np.ascontiguousarray(np.einsum(f"...{source}->...{target}", t.squeeze(ends))) for t in tables]
-    return tuple(letters), plain

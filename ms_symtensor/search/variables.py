@@ -31,7 +31,8 @@ class Variable:
     """A class of operators that takes one strategy; arrays are [members of the family, candidates].
 
     `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums; forward is infinite
-    where a mesh does not divide the operator's dims. `members` are the operators, `op` the first of them.
+    where a mesh does not divide the operator's dims. `members` are the operators, `op` the first of them. Variables of one
+    `kind` have the same candidates.
     """
 
     op: Op
@@ -42,6 +43,7 @@ class Variable:
     placements: tuple[Placement, ...]
     forward_s: Array
     backward_s: Array
+    kind: int
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def variables(
     items: list[Variable] = []
     index: dict[str, int] = {}
     same: dict[tuple, tuple] = {}
+    kinds: dict[tuple, int] = {}
     for number, members in enumerate(folded.members):
         seen, sig = views[number]
         if not sig.shardable:
@@ -128,7 +131,8 @@ def variables(
         chosen, (forward, backward) = same[key]
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)
-        items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward))
+        kind = kinds.setdefault(key, len(kinds))
+        items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
     return Variables(tuple(items), index, meanings, gradients, pricer, powers)
 
 

@@ -1,0 +1,129 @@
+"""The tables of the tensors between operators: what carrying them costs, and the bytes that are kept of them.
+
+Tensors between operators of the same kinds have the same tables (those of q, k and v in every kind of block): each is written
+down once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.fan_out import FanOut
+from ms_symtensor.search.moves import Pairs, same_layout
+from ms_symtensor.search.places import Counts
+from ms_symtensor.search.tensors import End, Reader, Tensor, layouts_at
+from ms_symtensor.search.terms import Terms, terms
+from ms_symtensor.search.variables import Variables
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.layout import Layout
+
+Array = NDArray[np.float64]
+
+JOINT_READERS = 3
+"""Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
+
+
+class TensorTables:
+    """Writes down the tables of tensors between the variables `known`; `again`: those whose work a recomputed block repeats."""
+
+    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int]) -> None:
+        self._known, self._pairs, self._again = known, pairs, again
+        self._tables: dict[tuple, tuple[Array, ...]] = {}
+
+    def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
+        """All tables of `tensor`, which occurs so often at every place."""
+        found = []
+        for start in range(0, len(tensor.readers), JOINT_READERS):
+            readers = tensor.readers[start : start + JOINT_READERS]
+            others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
+            if any(r.kept for r in tensor.readers[:start]):
+                # They may keep the same copy, and memory must not be overstated.
+                readers = tuple(replace(r, kept=False) for r in readers)
+            found.append(self._group(tensor, readers, others, counts))
+        if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
+            size = slices_B(
+                self._known, layouts_at(self._known, tensor.maker, tensor.shape), tensor.dtype, tensor.power
+            )
+            kept = size if tensor.maker_keeps else None
+            crossing = size if tensor.crosses else None
+            inside = self._known.items[tensor.maker[0]].op.block is not None
+            recomputed = crossing if inside else kept
+            found.append(terms((tensor.maker[0],), counts, size.shape, kept_B=kept, kept_recomputed_B=recomputed))
+        return found
+
+    def _group(self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, counts: Counts) -> Terms:
+        """The table of one tensor and some of its readers: what their ways have in common is paid once.
+
+        `others` more users send a gradient back (None: where these meet is counted elsewhere).
+        """
+        # What a recomputed operator reads, and what a gradient reads of what a block makes or moves, is moved again.
+        repeats = bool(self._again)
+        made_again = tuple(
+            r.end[0] in self._again or (repeats and r.kept and (tensor.in_block or self._in_block((r,))))
+            for r in readers
+        )
+        scope = [tensor.maker[0], *(r.end[0] for r in readers)]
+        numbers = sorted({v for v in scope if v >= 0})
+        axes = tuple(numbers.index(v) if v >= 0 else -1 for v in scope)
+        key = (
+            axes, self._kind(tensor.maker), tuple((self._kind(r.end), r.kept, r.sends) for r in readers), made_again, others,
+            tensor.shape, tensor.reader_shape, tensor.dtype, tensor.power, tensor.has_gradient, tensor.maker_keeps,
+        )  # fmt: skip
+        if key not in self._tables:
+            self._tables[key] = _distinct_axes(axes, self._written(tensor, readers, others, made_again))
+        forward, again_s, backward, kept = self._tables[key]
+        recomputed = None if (tensor.in_block and repeats) or self._in_block(readers) else kept
+        shape = forward.shape
+        return terms(
+            tuple(numbers), counts, shape, forward, again_s, backward, kept_B=kept, kept_recomputed_B=recomputed
+        )
+
+    def _kind(self, end: End) -> tuple[int, str, int]:
+        """What decides the layouts at `end`."""
+        number, side, position = end
+        return (-1 if number < 0 else self._known.items[number].kind, side, position)
+
+    def _in_block(self, readers: tuple[Reader, ...]) -> bool:
+        return all(r.end[0] >= 0 and self._known.items[r.end[0]].op.block is not None for r in readers)
+
+    def _written(
+        self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, made_again: tuple[bool, ...]
+    ) -> tuple[Array, ...]:
+        """Seconds forward, again and backward, and bytes kept: [members, maker, reader 1, …]."""
+        known = self._known
+        makers = layouts_at(known, tensor.maker, tensor.shape)
+        wanted = [layouts_at(known, r.end, tensor.reader_shape) for r in readers]
+        ways = FanOut(tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted), known.pricer)
+        every = (True,) * len(readers)
+        forward = ways.forward_s(every)
+        again_s = forward if made_again == every else ways.forward_s(made_again)
+        sends = [tensor.has_gradient and r.sends for r in readers]
+        maker_B = slices_B(known, makers, tensor.dtype, tensor.power)
+        backward = ways.backward_s(sends, others, maker_B) if tensor.has_gradient else np.zeros(ways.shape)
+        kept = np.zeros(ways.shape)
+        for i, reader in enumerate(readers):
+            if reader.kept:
+                bytes_ = ways.spread(slices_B(known, wanted[i], tensor.dtype, tensor.power), i + 1)
+                new = np.ones((), bool)
+                for j in range(i):
+                    if readers[j].kept:
+                        new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
+                if tensor.maker_keeps:
+                    new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
+                kept = kept + np.where(new, bytes_, 0.0)
+        return forward, np.where(np.isinf(again_s), 0.0, again_s), backward, kept
+
+
+def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int) -> Array:
+    """Bytes of one device's slice in each layout: [members, layouts]."""
+    return np.stack([known.pricer.slice_B(x, size_B(dtype), power) for x in layouts], axis=1)
+
+
+def _distinct_axes(axes: tuple[int, ...], tables: Sequence[Array]) -> tuple[Array, ...]:
+    """Drop the axes of the network's ends (-1), join axes of the same variable (a diagonal), and sort axes by variable."""
+    ends = tuple(place + 1 for place, v in enumerate(axes) if v < 0)
+    source = "".join(chr(ord("a") + v) for v in axes if v >= 0)
+    target = "".join(sorted(set(source)))
+    return tuple(np.ascontiguousarray(np.einsum(f"...{source}->...{target}", t.squeeze(ends))) for t in tables)

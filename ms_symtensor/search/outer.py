@@ -19,16 +19,19 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.average_stage import average_weights
 from ms_symtensor.search.family import family
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.growth import batch_powers
 from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.places import places
-from ms_symtensor.search.problem import problem_of_family
+from ms_symtensor.search.pricing import Pricer
+from ms_symtensor.search.problem import Problem, problem_of
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
 from ms_symtensor.search.stage_layers import Part, Stage, divide
+from ms_symtensor.search.variables import Variables, variables
 from ms_symtensor.tensor.graph import Graph
 
 Array = NDArray[np.float64]
@@ -77,7 +80,7 @@ class Outcome:
     """All that was learnt: feasible estimates by rising step time, and a bound on every step.
 
     `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages; `rows` are
-    all choices of layouts that were priced, by rising bounds.
+    all choices of layouts that were priced, by rising bounds. `ruled_out_s`: bounds of shapes whose layouts were not looked at.
     """
 
     estimates: tuple[Estimate, ...]
@@ -87,11 +90,12 @@ class Outcome:
     tried: int
     infeasible: tuple[Shape, ...]
     rows: tuple[Row, ...]
+    ruled_out_s: Mapping[Shape, float]
 
     @property
     def bounds_s(self) -> dict[Shape, float]:
         """The bound of every shape."""
-        found: dict[Shape, float] = {}
+        found = dict(self.ruled_out_s)
         for row in self.rows:
             found.setdefault(row.shape, row.bound_s)
         return found
@@ -112,7 +116,16 @@ def survey(
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
     kind it really has, with 1 before and after.
     """
-    settings = [s for members in _families(space) for s in _settings(graph_at, depths, members, cluster, rules)]
+    settings: list[Setting] = []
+    ruled_out_s: dict[Shape, float] = {}
+    for members in _families(space):
+        graph, known = _variables(graph_at, members, cluster, rules)
+        if math.isfinite(known_s):
+            least_s = _least_work_s(graph, known, depths, members)
+            if min(least_s) >= known_s:
+                ruled_out_s.update(zip(members, least_s, strict=True))
+                continue
+        settings += _settings(problem_of(graph, known), depths, members)
     tried = _Tried(depths, limit_B, keep, known_s)
     fast = [s.fastest() for s in settings]
     tried.look_at(row for rows in fast for row in rows)
@@ -124,7 +137,7 @@ def survey(
         rows = [_looked_at(of, first, best_s, limit_B, best_s) for of, first in zip(settings, fast, strict=True)]
         tried.look_at(row for of_setting in rows for row in of_setting)
     candidates = sum(of.problem.candidates * len(of.members) for of in settings if of.level is OptimizerLevel.NONE)
-    return tried.outcome([row for of_setting in rows for row in of_setting], candidates, len(space))
+    return tried.outcome([row for of_setting in rows for row in of_setting], ruled_out_s, candidates, len(space))
 
 
 def _looked_at(
@@ -169,13 +182,14 @@ class _Tried:
             if one is not None and (known is None or one.step_time_s < known.step_time_s):
                 self._found[row.shape] = one
 
-    def outcome(self, rows: Sequence[Row], candidates: int, shapes: int) -> Outcome:
+    def outcome(self, rows: Sequence[Row], ruled_out_s: Mapping[Shape, float], candidates: int, shapes: int) -> Outcome:
         """What was learnt, `rows` being all that was priced, with their best bounds."""
         ordered = sorted(rows, key=lambda row: row.bound_s)
         refused = {row.shape: None for row in ordered if row.shape not in self._found and row.bound_s < self.worst_s}
         best = tuple(sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
-        bound_s = min((row.bound_s for row in ordered if row.shape not in refused), default=math.inf)
-        return Outcome(best, bound_s, candidates, shapes, len(self._known), tuple(refused), tuple(ordered))
+        bounds = [row.bound_s for row in ordered if row.shape not in refused]
+        bound_s = min((*bounds, *ruled_out_s.values()), default=math.inf)
+        return Outcome(best, bound_s, candidates, shapes, len(self._known), tuple(refused), tuple(ordered), ruled_out_s)
 
     def _divided(self, row: Row) -> Estimate | None:
         key = (row.shape, row.level, row.choice.tobytes())
@@ -197,25 +211,37 @@ def _families(space: Sequence[Shape]) -> list[list[Shape]]:
     return list(found.values())
 
 
-def _settings(
-    graph_at: Callable[[int], Graph],
-    depths: tuple[int, ...],
-    members: Sequence[Shape],
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None,
-) -> list[Setting]:
-    """Shapes that make a family, under every setting of the optimizer."""
+def _variables(
+    graph_at: Callable[[int], Graph], members: Sequence[Shape], cluster: Cluster, rules: Mapping[str, Rule] | None
+) -> tuple[Graph, Variables]:
+    """The representative's graph, and its operators with their candidates on all shapes of a family."""
     batch = SAMPLES[len(members[0].mesh)][members[0].samples > 1]
     graph = graph_at(batch)
-    of_all = family([m.mesh for m in members], [m.batch / batch for m in members])
-    tables = problem_of_family(graph, cluster, of_all, rules, batch_powers(graph, graph_at(2 * batch)))
+    pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
+    return graph, variables(graph, fold(graph), pricer, rules, batch_powers(graph, graph_at(2 * batch)))
+
+
+def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
+    """Seconds that no step is faster than: every operator by itself at its best, nothing moved."""
+    where = places(graph, fold(graph))
+    each = average_weights(depths, members, np.zeros(len(members)), math.inf).each_s
+    total = np.zeros(len(members))
+    for variable in known.items:
+        counts = np.array(where.counts(dict.fromkeys(variable.members, 1)))
+        total += (counts @ each) * (variable.forward_s + variable.backward_s).min(axis=1)
+    found: list[float] = total.tolist()
+    return found
+
+
+def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Setting]:
+    """Shapes that make a family, under every setting of the optimizer."""
     found = []
-    for settings in settings_of(tables.settings, tables.shares_blocks):
+    for settings in settings_of(of.settings, of.shares_blocks):
         level = settings.optimizer_level
         # MindSpore does not combine level 3 with pipeline stages.
         allowed = [i for i, m in enumerate(members) if m.stages == 1 or level is not OptimizerLevel.LEVEL3]
-        terms = parameter_terms(tables.known, tables.parameters, settings)
-        found.append(Setting(tables, tuple(members), depths, level, terms, np.array(allowed, dtype=np.intp)))
+        terms = parameter_terms(of.known, of.parameters, settings)
+        found.append(Setting(of, tuple(members), depths, level, terms, np.array(allowed, dtype=np.intp)))
     return found
 
 

@@ -113,12 +113,15 @@ def problem_of_family(
 
     `graph` may be short for a network with the blocks `of`, kind by kind.
     """
-    folded = fold(graph)
-    pricer = Pricer(cluster, meshes)
-    known = variables(graph, folded, pricer, rules, powers, given)
+    return problem_of(graph, variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given), of)
+
+
+def problem_of(graph: Graph, known: Variables, of: tuple[tuple[str, ...], ...] | None = None) -> Problem:
+    """Write down the problem of `graph`, whose variables are `known`; `of` as in `problem_of_family`."""
+    folded, pricer = fold(graph), known.pricer
     shorts = short_graphs(graph, folded, known.meanings, of)
     where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
-    again, cast_again = _computed_again(known, folded, shorts, meshes.device_num)
+    again, cast_again = _computed_again(known, folded, shorts, pricer.family.device_num)
     found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, cast_again, where)
     tables = TensorTables(known, Pairs(pricer, enable_alltoall=routes_tokens(graph)), again)

@@ -13,6 +13,7 @@ recomputed blocks as make its true peak fit. The gap is the distance between the
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
@@ -71,20 +72,25 @@ def solve(
 
     What cannot beat a step of `known_s` is not looked at closely.
     """
-    bound, solved = math.inf, 0
-    smallest: Candidate | None = None
-    for settings in settings_of(of.settings, of.shares_blocks):
-        progress(f"optimizer sharding {settings.optimizer_level.name.lower()}")
-        search = _Setting(of, settings, limit_B)
-        search.run(known_s if best is None else min(best.time_s, known_s))
-        bound, solved = min(bound, search.bound_s), solved + search.solved
-        for found in search.found:
-            if found.memory_B <= limit_B and (best is None or found.time_s < best.time_s):
-                best = found
-            if smallest is None or found.memory_B < smallest.memory_B:
-                smallest = found
-    assert smallest is not None
-    return Solution(best, smallest, bound, solved)
+    searches = [_Setting(of, settings, limit_B) for settings in settings_of(of.settings, of.shares_blocks)]
+    bound = math.inf
+
+    def within_s() -> float:
+        return known_s if best is None else min(best.time_s, known_s)
+
+    for search in searches:
+        progress(f"optimizer sharding {search.settings.optimizer_level.name.lower()}")
+        search.begin(within_s())
+        best = search.better(best)
+    # The setting that promises most goes first: what it finds ends the search in others early.
+    for search in sorted(searches, key=lambda s: s.bound_s):
+        search.go_on(within_s())
+        best, bound = search.better(best), min(bound, search.bound_s)
+    if best is None:
+        for search in searches:
+            search.least_memory()
+    smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B)
+    return Solution(best, smallest, bound, sum(search.solved for search in searches))
 
 
 def fits(of: Problem, limit_B: int) -> bool:
@@ -99,6 +105,14 @@ def fits(of: Problem, limit_B: int) -> bool:
     return False
 
 
+class _Point(NamedTuple):
+    """Seconds and kept bytes of a minimiser, and its choice of candidates, nothing or everything recomputed."""
+
+    time_s: float
+    kept_B: float
+    choice: tuple[int, ...]
+
+
 class _Setting:
     """The dual of one setting of the optimizer sharding, and the candidates met while solving it."""
 
@@ -110,41 +124,68 @@ class _Setting:
         self.solved = 0
         self._seen: set[tuple[int, ...]] = set()
         self._known_s = math.inf
+        self._fast = self._slim = _Point(math.inf, math.inf, ())
 
-    def run(self, known_s: float) -> None:
-        """Solve the dual; stop early once its bound exceeds `known_s`, the time of a plan that fits."""
+    def begin(self, known_s: float) -> None:
+        """The best choice where memory is free and, if it does not fit, at the price that recomputation pays for it."""
         self._known_s = known_s
-        fast = self._least(0.0)
-        self.bound_s = fast[0]
-        if fast[1] <= self.limit_B and self._fits_plainly():
-            return
-        if self.bound_s >= self._known_s:
-            return
-        slim = self.least_memory()
-        if slim[1] > self.limit_B:
-            self.bound_s = math.inf
-            return
+        self._fast = self._least(0.0)
+        self.bound_s = self._fast.time_s
+        if not self._is_settled():
+            price = self._price_of_recomputation()
+            self._note(self._least(price), price)
+
+    def go_on(self, known_s: float) -> None:
+        """Solve the dual; stop early once its bound exceeds `known_s`, the time of a plan that fits."""
+        self._known_s = min(self._known_s, known_s)
+        if self._slim.kept_B > self.limit_B and not self._is_settled():
+            self._slim = self.least_memory()
+            if self._slim.kept_B > self.limit_B:
+                self.bound_s = math.inf
         for _ in range(MAX_PRICES):
-            if fast[1] <= self.limit_B or self.bound_s >= self._known_s or slim[1] >= fast[1]:
+            fast, slim = self._fast, self._slim
+            if self._is_settled() or fast.kept_B <= self.limit_B or slim.kept_B >= fast.kept_B:
                 return
-            price = max((slim[0] - fast[0]) / (fast[1] - slim[1]), 0.0)
-            time, memory = self._least(price)
-            value = time + price * (memory - self.limit_B)
-            self.bound_s = max(self.bound_s, value)
-            chord = fast[0] + price * (fast[1] - self.limit_B)
+            price = max((slim.time_s - fast.time_s) / (fast.kept_B - slim.kept_B), 0.0)
+            chord = fast.time_s + price * (fast.kept_B - self.limit_B)
+            value = self._note(self._least(price), price)
             if value >= chord - 1e-9 * abs(chord):
                 return
-            if memory > self.limit_B:
-                fast = (time, memory)
-            else:
-                slim = (time, memory)
 
-    def least_memory(self) -> tuple[float, float]:
-        """(seconds, kept bytes) of the choice that keeps the least."""
+    def better(self, best: Candidate | None) -> Candidate | None:
+        """The best candidate that fits, of those found and `best`."""
+        for found in self.found:
+            if found.memory_B <= self.limit_B and (best is None or found.time_s < best.time_s):
+                best = found
+        return best
+
+    def _note(self, point: _Point, price: float) -> float:
+        """Raise the bound by the dual's value at `price`, whose minimiser is `point`; the value."""
+        value = point.time_s + price * (point.kept_B - self.limit_B)
+        self.bound_s = max(self.bound_s, value)
+        if point.kept_B > self.limit_B:
+            self._fast = point
+        else:
+            self._slim = point
+        return value
+
+    def _is_settled(self) -> bool:
+        """Whether no better bound is needed: the fastest choice fits, or something known is faster than all of these."""
+        plain = self._fast.kept_B <= self.limit_B and self._fits_plainly()
+        return plain or self.bound_s >= self._known_s
+
+    def _price_of_recomputation(self) -> float:
+        """Seconds that the fastest choice pays for a byte if its blocks are recomputed."""
+        plain_s, kept_B = objective(self.of, self.parameters, 0.0, self._fast.choice)
+        again_s, least_B = objective(self.of, self.parameters, 1.0, self._fast.choice)
+        return (again_s - plain_s) / (kept_B - least_B) if kept_B > least_B else 0.0
+
+    def least_memory(self) -> _Point:
+        """The choice that keeps the least."""
         return self._least(MEMORY_ALONE)
 
-    def _least(self, price: float) -> tuple[float, float]:
-        """(seconds, kept bytes) of the minimiser at memory price `price`, over both extremes of recomputation."""
+    def _least(self, price: float) -> _Point:
+        """The minimiser at memory price `price`, over both extremes of recomputation."""
         results = []
         for recomputed in (0.0, 1.0) if self.of.blocks else (0.0,):
             if price == 0.0 and recomputed == 1.0:
@@ -158,11 +199,11 @@ class _Setting:
                 continue
             results.append((float(least.value[0]), recomputed, tuple(least.assignment[0].tolist())))
         if not results:
-            return math.inf, math.inf
+            return _Point(math.inf, math.inf, ())
         _, recomputed, choice = min(results)
         for _, _, other in results:
             self._add(other)
-        return objective(self.of, self.parameters, recomputed, choice)
+        return _Point(*objective(self.of, self.parameters, recomputed, choice), choice)
 
     def _fits_plainly(self) -> bool:
         blocks = len(self.of.blocks)

@@ -121,7 +121,10 @@ def _activations_B(network: Network) -> tuple[Array, Array]:
     inputs = network.on_stages((nothing, *(s.norm_tokens * s.hidden * s.element_B / slices for _ in blocks), nothing))
     of_blocks: Array = whole * inputs + (1 - whole) * kept - parts * partly
     ends = network.on_stages((first.kept_B + nothing, *(nothing for _ in blocks), nothing))
-    loss = network.on_stages((nothing, *(nothing for _ in blocks), last.kept_B + nothing))
+    # Pipelines of DeepSpeed's kind, in which logits are gathered for a loss outside, hold the last stage's output until its
+    # buffer is used again, and there are two (deepspeed/runtime/pipe/schedule.py, num_pipe_buffers).
+    held_B = s.where(lambda c: c.gathered_logits and c.pipeline_stages > 1) * s.tokens * s.loss_vocabulary * s.element_B
+    loss = network.on_stages((nothing, *(nothing for _ in blocks), last.kept_B + held_B))
     # The head runs its backward pass at once, so that one micro-batch of its logits lives; of a block that is computed
     # again, one micro-batch of one block.
     again = (whole > 0) * np.max([b.kept_B + nothing for b in blocks[: 1 + bool(network.counts[2].any())]], axis=0)[

@@ -160,3 +160,11 @@ def test_an_eager_host_is_hidden_but_for_tensor_ranks_which_wait_for_each_other(
     assert 1.01 < ranks < 1.1
     compiled = replace(rows[1], framework="mindspore")
     assert predict([compiled], A100).step_time_s[0] == predict([compiled], free).step_time_s[0]
+
+
+def test_gathered_logits_of_a_pipeline_are_held_once_more_on_its_last_stage():
+    rows = [one(gathered_logits=g, pipeline_stages=p) for g in (True, False) for p in (1, 2)]
+    alone, staged, plain, plain_staged = predict(rows, A100).bytes.activations_B
+    logits_B = 2 * BASE.seq_length * LLAMA.vocab_size
+    assert staged[1] - plain_staged[1] == pytest.approx(alone[0] - plain[0] + logits_B)
+    assert staged[0] == plain_staged[0]

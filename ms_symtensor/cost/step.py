@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.inner import work_inside
-from ms_symtensor.cost.move import local_time_s, node_cost
+from ms_symtensor.cost.move import MoveCost, local_time_s, node_cost
 from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
@@ -85,6 +85,17 @@ def price(
     memory["activations"] = activation_peak_B(program)
     memory["buffers"] = buffers_B(program)
     return StepCost(time, memory)
+
+
+def weights_cost(program: Program, cluster: Cluster, times: Mapping[str, int] = MappingProxyType({})) -> MoveCost:
+    """What casting and gathering the weights takes of the step that `price` prices."""
+    local_s = communication_s = 0.0
+    for node in program.nodes:
+        if node.role is Role.WEIGHT:
+            cost = node_cost(cluster, node.kind, node.group, *_traffic(program, node))
+            count = times.get(node.block or "", 1)
+            local_s, communication_s = local_s + count * cost.local_s, communication_s + count * cost.communication_s
+    return MoveCost(communication_s, local_s)
 
 
 def buffers_B(program: Program) -> int:

@@ -9,54 +9,87 @@ so too. So that many micro-batches lie in memory, all of them but one at the end
 Weights in use (gathered, or cast) stay for all micro-batches. The gradient of a weight is there until it is added up.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.pipeline import in_flight
-from ms_symtensor.program.program import Node, Phase, Role
+from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.stage_program import StageProgram
+
+ByBlock = Mapping[str | None, int]
+"""Bytes by the repeated block that made them; None: outside of blocks."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
     """Bytes that one micro-batch needs on a stage, step by step: `live_B`, without weights in use.
 
-    `behind[step]`: whether the step is one of the backward pass. `kept_B` wait from the forward to the backward pass.
-    `weights_B` are the weights in use, `weights_behind_B` those of them that the backward pass reads.
+    `behind[step]`: whether the step is one of the backward pass; `blocks[step]`: the block it belongs to. `kept_B` wait from
+    the forward to the backward pass. `weights_B` are the weights in use, `weights_behind_B` those of them that the backward
+    pass reads.
     """
 
     live_B: tuple[int, ...]
     behind: tuple[bool, ...]
-    kept_B: int
-    weights_B: int
-    weights_behind_B: int
+    blocks: tuple[str | None, ...]
+    kept_B: ByBlock
+    weights_B: ByBlock
+    weights_behind_B: ByBlock
 
     def peak_B(self, flight: int, micro_batch_num: int) -> int:
-        """The peak with so many micro-batches `flight`ing of all; after the last forward pass its weights are dropped."""
-        left_B = self.weights_behind_B if flight == micro_batch_num else self.weights_B
+        """The peak with `flight` of `micro_batch_num` micro-batches at once; after the last forward pass its weights go."""
+        whole_B, behind_B = sum(self.weights_B.values()), sum(self.weights_behind_B.values())
+        left_B = behind_B if flight == micro_batch_num else whole_B
         steps = zip(self.live_B, self.behind, strict=True)
-        at_once_B = max((live + (left_B if late else self.weights_B) for live, late in steps), default=0)
-        return at_once_B + (flight - 1) * self.kept_B
+        at_once_B = max((live + (left_B if late else whole_B) for live, late in steps), default=0)
+        return at_once_B + (flight - 1) * sum(self.kept_B.values())
+
+    def longer(self, middle: str, last: str, count: int) -> "MicroBatch":
+        """The same with `count` further blocks like `middle` between it and `last`, both of a run of equal blocks.
+
+        What a further block keeps waits while `last` and what follows it run forward, until `last` has run backward.
+        """
+        inside = [step for step, block in enumerate(self.blocks) if block == last]
+        waiting_B = count * self.kept_B.get(middle, 0)
+
+        def more(of: ByBlock) -> ByBlock:
+            return {**of, middle: (1 + count) * of.get(middle, 0)}
+
+        return replace(
+            self,
+            live_B=tuple(n + waiting_B * (inside[0] <= step <= inside[-1]) for step, n in enumerate(self.live_B)),
+            kept_B=more(self.kept_B),
+            weights_B=more(self.weights_B),
+            weights_behind_B=more(self.weights_behind_B),
+        )
 
 
-def micro_batch(program: StageProgram) -> MicroBatch:
-    """What one micro-batch of the stage needs."""
-    micro = program.micro
+def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
+    """What one micro-batch needs whose program is `micro`; `scatters_gradients`: before they add up (level2)."""
     steps = program_steps(micro)
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
+    made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     weights = _weights(micro.nodes)
     behind = tuple(step.is_backward for step in steps)
     used = {t for n in micro.nodes if n.role is not Role.WEIGHT for t in n.inputs if t in weights}
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
-    alive = lives(steps, (micro.kept - _passing(program)) | used)
+    alive = lives(steps, (micro.kept - frozenset(_passing(micro, scatters_gradients))) | used)
     forward = sum(not late for late in behind)
+
+    def by_block(tensors: Iterable[int]) -> ByBlock:
+        found: dict[str | None, int] = {}
+        for tensor in tensors:
+            found[made_in[tensor]] = found.get(made_in[tensor], 0) + sizes[tensor]
+        return found
+
     return MicroBatch(
         tuple(live_B(alive, sizes, len(steps))),
         behind,
-        sum(sizes[t] for t, (first, last) in alive.items() if first < forward <= last and t not in weights),
-        sum(sizes[t] for t in used),
-        sum(sizes[t] for t in used_behind),
+        tuple(n.block for n in micro.nodes),
+        by_block(t for t, (first, last) in alive.items() if first < forward <= last and t not in weights),
+        by_block(used),
+        by_block(used_behind),
     )
 
 
@@ -68,25 +101,25 @@ def stage_in_flight(program: StageProgram) -> int:
 
 def stage_activation_peak_B(program: StageProgram) -> int:
     """Peak bytes of live activations on a rank of the stage. Parameters and the sums of their gradients are not counted."""
-    return micro_batch(program).peak_B(stage_in_flight(program), program.pipeline.micro_batch_num)
+    one = micro_batch(program.micro, program.scatters_gradients)
+    return one.peak_B(stage_in_flight(program), program.pipeline.micro_batch_num)
 
 
 def _weights(nodes: Iterable[Node]) -> frozenset[int]:
     """The tensors that are weights in use: cast, gathered, or received from another stage."""
-    return frozenset(
-        t
-        for n in nodes
-        if n.role is Role.WEIGHT or (n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD)
-        for t in n.outputs
-    )
+
+    def is_weight(n: Node) -> bool:
+        return n.role is Role.WEIGHT or (n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD)
+
+    return frozenset(t for n in nodes if is_weight(n) for t in n.outputs)
 
 
-def _passing(program: StageProgram) -> frozenset[int]:
+def _passing(micro: Program, scatters_gradients: bool) -> Iterator[int]:
     """Gradients of weights that exist for a moment, in every micro-batch. What is brought together once is the sum of all."""
-
-    def passes(node: Node) -> bool:
+    for node in micro.nodes:
         if node.role is Role.SYNC:
-            return program.scatters_gradients and program.times(node) > 1
-        return node.phase is not Phase.FORWARD and node.role is not Role.BORDER
-
-    return frozenset(t for n in program.micro.nodes if passes(n) for t in n.outputs if t in program.micro.kept)
+            passes = scatters_gradients and node.kind != "AllReduce"
+        else:
+            passes = node.phase is not Phase.FORWARD and node.role is not Role.BORDER
+        if passes:
+            yield from (t for t in node.outputs if t in micro.kept)

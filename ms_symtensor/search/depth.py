@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.step import StepCost, price
+from ms_symtensor.cost.move import MoveCost
+from ms_symtensor.cost.step import StepCost, price, weights_cost
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.parameters import require_synchronised
@@ -25,10 +26,14 @@ def at_depth(graph: Graph, short: Graph, strategies: Mapping[str, OpStrategy]) -
 
 @dataclass(frozen=True)
 class Judged:
-    """What a choice costs in the network with all of its blocks, and the degrees that people ask for."""
+    """What a choice costs in the network with all of its blocks, and the degrees that people ask for.
+
+    `weights`: the part of the step's time that casting and gathering weights takes.
+    """
 
     cost: StepCost
     degrees: Degrees
+    weights: MoveCost
 
 
 def judged(
@@ -53,4 +58,6 @@ def judged(
     cost = price(graph, plan, program, cluster, rules, times)
     activations, buffers = peaks.of(recomputed)
     memory = {**cost.memory_B, "activations": activations, "buffers": buffers}
-    return Judged(replace(cost, memory_B=memory), degrees(graph, plan, rules, times))
+    return Judged(
+        replace(cost, memory_B=memory), degrees(graph, plan, rules, times), weights_cost(program, cluster, times)
+    )

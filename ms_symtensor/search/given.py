@@ -59,13 +59,13 @@ def price_given(network: Network, request: Request, given: Given) -> Plan:
     row = given_row(of, given.shape, given.level)
     found = None
     if given.recomputed is None and given.layers is None:
-        found = settled(short, network.depths, [row], request.limit_B, request.rules)
+        found = settled(network, [row], request.limit_B, request.rules)
     if found is None:
         layers = given.layers or even(sum(network.depths[1:-1]), given.shape.stages)
         choices = [given.recomputed] if given.recomputed is not None else [(0,) * len(layers), layers]
         for again in choices:
-            found = as_given(short, network.depths, row, layers, again, request.rules)
-            if found.estimate.peak_memory_B + found.moments_B <= request.limit_B:
+            found = as_given(network, row, layers, again, request.rules)
+            if found.estimate.peak_memory_B <= request.limit_B:
                 break
     assert found is not None
     return plan_of(network, request, found, Pipelined(None, found.estimate.step_time_s, 0, (), {}), 0.0)

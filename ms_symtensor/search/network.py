@@ -11,18 +11,18 @@ from ms_symtensor.tensor.graph import Graph
 
 @dataclass(frozen=True)
 class Network:
-    """`graph_at(batch)`: the whole network at so many samples; `short_at(batch)`: with SHORT blocks of every kind."""
+    """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind."""
 
     graph_at: Callable[[int], Graph]
-    short_at: Callable[[int], Graph]
+    short_at: Callable[[int, int], Graph]
     depths: tuple[int, ...]
-    _known: dict[int, Graph] = field(default_factory=dict)
+    _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
 
-    def short(self, batch: int) -> Graph:
-        """`short_at(batch)`, made once."""
-        if batch not in self._known:
-            self._known[batch] = self.short_at(batch)
-        return self._known[batch]
+    def short(self, batch: int, count: int = SHORT) -> Graph:
+        """`short_at(batch, count)`, made once."""
+        if (batch, count) not in self._known:
+            self._known[batch, count] = self.short_at(batch, count)
+        return self._known[batch, count]
 
 
 def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Network:
@@ -31,10 +31,10 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
     The first blocks are those of the first kind, then of the next.
     """
     depths = places(graph, fold(graph)).depths
-    first = sum(depths[1:-2]) + min(SHORT, depths[-2]) if len(depths) > 2 else None
 
-    def short_at(batch: int) -> Graph:
+    def short_at(batch: int, count: int) -> Graph:
+        first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 else None
         few = graph_at(batch, first)
-        return shorten(few, fold(few), SHORT)
+        return shorten(few, fold(few), count)
 
     return Network(lambda batch: graph_at(batch, None), short_at, depths)

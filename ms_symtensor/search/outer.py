@@ -23,7 +23,7 @@ from ms_symtensor.search.average_stage import average_weights
 from ms_symtensor.search.family import family
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.growth import batch_powers
-from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.places import places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.problem import Problem, problem_of
@@ -240,12 +240,12 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
         level = settings.optimizer_level
         # MindSpore does not combine level 3 with pipeline stages.
         allowed = [i for i, m in enumerate(members) if m.stages == 1 or level is not OptimizerLevel.LEVEL3]
-        terms = parameter_terms(of.known, of.parameters, settings)
+        terms = stage_terms(of.known, of.parameters, settings, [m.stages > 1 for m in members])
         found.append(Setting(of, tuple(members), depths, level, terms, np.array(allowed, dtype=np.intp)))
     return found
 
 
-def divided(row: Row, depths: tuple[int, ...], limit_B: float) -> Estimate | None:
+def divided(row: Row, depths: tuple[int, ...], limit_B: float | Sequence[float]) -> Estimate | None:
     """The stages of `row` that fit, and what the step then takes."""
     parts = parts_of(row, depths)
     stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limit_B)

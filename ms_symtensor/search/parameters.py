@@ -5,7 +5,7 @@ divide its first dim. So both cases are priced, and every member takes its own.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -131,12 +131,36 @@ def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
     return found
 
 
-def parameter_terms(known: Variables, uses: tuple[ParameterUse, ...], settings: Settings) -> list[Terms]:
-    """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use."""
+def stage_terms(
+    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, in_stages: Sequence[bool]
+) -> list[Terms]:
+    """`parameter_terms` on members of which some lie in pipeline stages: copies in use are there once for all micro-batches."""
+    found = parameter_terms(known, uses, settings, np.array(in_stages, dtype=float))
+    nothing = np.zeros(())
+    return [
+        replace(
+            t,
+            at_rest_B=t.at_rest_B + t.kept_B,
+            kept_B=np.broadcast_to(nothing, t.kept_B.shape),
+            kept_recomputed_B=np.broadcast_to(nothing, t.kept_B.shape),
+        )
+        for t in found
+    ]
+
+
+def parameter_terms(
+    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, accumulates: Array | None = None
+) -> list[Terms]:
+    """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use.
+
+    `accumulates` [members]: 1 where gradients add up over micro-batches, whole ones whatever the optimizer shards.
+    """
     found = []
+    members = known.pricer.family.members
+    adds_up = np.zeros(members) if accumulates is None else accumulates
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
-        priced = [_priced(known.pricer, use, layout, settings, summed) for layout in use.layouts]
+        priced = [_priced(known.pricer, use, layout, settings, summed, adds_up) for layout in use.layouts]
         each_s, once_s, used_B, rest_B = (np.stack(part, axis=1) for part in zip(*priced, strict=True))
         found.append(
             terms(
@@ -151,24 +175,26 @@ Priced = tuple[Array, Array, Array, Array]
 """Seconds per micro-batch and per step, bytes of the copies in use and at rest; each [members]."""
 
 
-def _priced(pricer: Pricer, use: ParameterUse, layout: Layout, settings: Settings, summed: bool) -> Priced:
+def _priced(
+    pricer: Pricer, use: ParameterUse, layout: Layout, settings: Settings, summed: bool, adds_up: Array
+) -> Priced:
     """One parameter in `layout`; infinite where MindSpore would not train it rightly."""
     parameter, family = use.parameter, pricer.family
     plain = place_parameter(
         parameter, layout, replace(settings, optimizer_level=OptimizerLevel.NONE), summed, unsummed=not summed
     )
     copies = family.device_nums / pricer.degree(math.prod(layout.cuts))
-    found = _placed(pricer, use, plain, np.ones(family.members), settings)
+    found = _placed(pricer, use, plain, np.ones(family.members), settings, adds_up)
     if layout.copies.size > 1 and may_be_shared(parameter, settings):
         rows = layout.shape[0] / pricer.degree(layout.cut(0))
-        shared = _placed(pricer, use, share_over_all(plain), copies, settings)
+        shared = _placed(pricer, use, share_over_all(plain), copies, settings, adds_up)
         divides = (copies > 1) & (rows % copies == 0)
         found = tuple(np.where(divides, a, b) for a, b in zip(shared, found, strict=True))  # type: ignore[assignment]
     return found
 
 
 def _placed(
-    pricer: Pricer, use: ParameterUse, placement: ParameterPlacement, shard: Array, settings: Settings
+    pricer: Pricer, use: ParameterUse, placement: ParameterPlacement, shard: Array, settings: Settings, adds_up: Array
 ) -> Priced:
     layout, family = placement.layout, pricer.family
     elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts))
@@ -210,4 +236,7 @@ def _placed(
                 grad_s = grad_s + pricer.local_s("Cast", elements * (used + stored))
     if trains and users > 1:
         grad_s = grad_s + pricer.local_s("AddN", (users + 1) * elements * used)
-    return grad_s, use_s + cost.synchronisation_s + cost.update_s, kept_B, cost.at_rest_B + nothing
+    rest_B = cost.at_rest_B + nothing
+    if trains:
+        rest_B = rest_B + adds_up * (elements * stored - cost.gradient_B)
+    return grad_s, use_s + cost.synchronisation_s + cost.update_s, kept_B, rest_B

@@ -66,7 +66,7 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
         if (shape.stages > 1 or one_stage) and request.limits.allow(shape.stages, shape.micro_batch_num)
     ]
     outcome, found = whole_plan(
-        network.short, network.depths, request.cluster, space, request.limit_B, request.rules,
+        network, request.cluster, space, request.limit_B, request.rules,
         known_s=known_s,
     )  # fmt: skip
     bounds_s = [bound_s for shape, bound_s in outcome.bounds_s.items() if shape.stages > 1]
@@ -119,7 +119,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         replace(settings, recompute=dict.fromkeys(recomputed, Recompute())),
         shape.micro_batch_num,
     )
-    memory = _memory_B(found, whole, network.depths)
+    memory = max(found.memory_B, key=lambda one: sum(one.values()))
     return Plan(
         model=request.model,
         graph_hash=graph.hash,
@@ -166,30 +166,12 @@ def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
     estimate = found.estimate
     shape = estimate.shape
     share, once = shape.micro_batch_num / shape.stages, 1 / shape.stages
-    time = whole.cost.time_s
-    plain_s = time["compute"] + time["communication"]
-    again_s = max(0.0, sum(stage.each_s for stage in estimate.stages) - plain_s)
+    time, weights = whole.cost.time_s, whole.weights
+    again_s = max(0.0, sum(stage.each_s for stage in estimate.stages) - estimate.work_s)
     split = {
-        "compute": share * (time["compute"] + again_s),
-        "communication": share * time["communication"],
+        "compute": share * (time["compute"] - weights.local_s + again_s) + once * weights.local_s,
+        "communication": share * (time["communication"] - weights.communication_s) + once * weights.communication_s,
         "synchronisation": once * time["synchronisation"],
         "optimizer": once * time["optimizer"],
     }
     return {**split, "bubble": max(0.0, estimate.step_time_s - sum(split.values()))}
-
-
-def _memory_B(found: Whole, whole: Judged, depths: tuple[int, ...]) -> dict[str, int]:
-    """What the fullest stage holds."""
-    stages, rest_B = found.estimate.stages, found.row.costs.at_rest_B
-    number = max(range(len(stages)), key=lambda i: stages[i].peak_B)
-    chain = [place for place, depth in enumerate(depths[1:-1], 1) for _ in range(depth)]
-    start = sum(stage.blocks for stage in stages[:number])
-    held = chain[start : start + stages[number].blocks]
-    held += [0] * (number == 0) + [len(depths) - 1] * (number == len(stages) - 1)
-    at_rest_B = float(rest_B[held].sum())
-    memory = whole.cost.memory_B
-    kinds = ("parameters", "gradients", "optimizer_states")
-    total = sum(memory[kind] for kind in kinds)
-    split = {kind: int(at_rest_B * memory[kind] / total) for kind in kinds}
-    kept_B = max(0.0, stages[number].peak_B - at_rest_B) + found.moments_B - memory["buffers"]
-    return {**split, "activations": int(kept_B), "buffers": memory["buffers"]}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.average_stage import average_weights, pace_weights
 from ms_symtensor.search.elimination import Minimum, minimise
-from ms_symtensor.search.parameters import parameter_terms
+from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.problem import Problem, factors
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.terms import Terms, Weights
@@ -135,7 +135,8 @@ def _by_place(of: Problem, parameters: list[Terms], assignment: Numbers, which: 
 
 def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
     """The row of `of`, whose variables have one candidate each."""
-    parameters = parameter_terms(of.known, of.parameters, replace(of.settings, optimizer_level=level))
+    settings = replace(of.settings, optimizer_level=level)
+    parameters = stage_terms(of.known, of.parameters, settings, [shape.stages > 1])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = _by_place(of, parameters, choice, np.zeros(1, dtype=np.intp))
     return Row(shape, level, 0.0, costs.of(0), 0, of, choice[0])

@@ -94,19 +94,22 @@ def _sums(values: Iterable[float]) -> list[float]:
     return list(accumulate(values, initial=0.0))
 
 
-def divide(parts: Sequence[Part], stages: int, micro_batch_num: int, limit_B: float) -> tuple[Stage, ...] | None:
-    """The stages with the smallest pace that fit `limit_B`; None if nothing fits.
+def divide(
+    parts: Sequence[Part], stages: int, micro_batch_num: int, limit_B: float | Sequence[float]
+) -> tuple[Stage, ...] | None:
+    """The stages with the smallest pace that fit `limit_B`, one number for all or one for each; None if nothing fits.
 
     The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
     """
     chain = Chain(parts)
-    best = _filled(chain, stages, micro_batch_num, limit_B, inf)
+    limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
+    best = _filled(chain, limits_B, micro_batch_num, inf)
     if best is None or stages == 1:
         return best
     low, high = max(max(p.each_s for p in parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
     while high - low > PACE_TOLERANCE * high:
         middle = (low + high) / 2
-        found = _filled(chain, stages, micro_batch_num, limit_B, middle)
+        found = _filled(chain, limits_B, micro_batch_num, middle)
         if found is None:
             low = middle
         else:
@@ -114,11 +117,12 @@ def divide(parts: Sequence[Part], stages: int, micro_batch_num: int, limit_B: fl
     return best
 
 
-def _filled(chain: Chain, stages: int, micro_batch_num: int, limit_B: float, pace_s: float) -> tuple[Stage, ...] | None:
-    """Stages that take as much as `pace_s` and `limit_B` allow, and leave a block for every later one."""
+def _filled(chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_s: float) -> tuple[Stage, ...] | None:
+    """Stages that take as much as `pace_s` and their limit allow, and leave a block for every later one."""
     found: list[Stage] = []
+    stages = len(limits_B)
     start, whole = 0, len(chain.parts)
-    for number in range(stages):
+    for number, limit_B in enumerate(limits_B):
         flight, later = in_flight(number, stages, micro_batch_num), stages - number - 1
         # The longest run that leaves a block for every later stage, and that holds one itself.
         most = bisect_right(chain.blocks, chain.blocks[-1] - later) - 1 if later else whole

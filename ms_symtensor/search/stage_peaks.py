@@ -1,0 +1,114 @@
+"""What every stage of a pipeline holds, by the formula that `verify` compares with the compiler (`program.stage_memory`).
+
+The program of a stage is written down with few blocks, one of every kind before and after it on stages of their own, and
+carried on to all of its blocks as in `search.memory`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ms_symtensor.cost.stage_memory import stage_memory_B
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline, in_flight, runs_of
+from ms_symtensor.program.program import Program
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
+from ms_symtensor.program.stage_graph import stage_graphs
+from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
+from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks, shorten
+from ms_symtensor.search.memory import EACH
+from ms_symtensor.search.stage_layers import Stage
+from ms_symtensor.tensor.graph import Graph, ParameterRef
+
+FEW = 2 * EACH + 2
+"""Blocks of every kind that a stage's program is made of at most: two runs, the block before and the block after it."""
+
+Runs = tuple[tuple[int, int], ...]
+"""Of every kind of blocks, how many are recomputed and how many are not."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A stage with few blocks: its program, what one micro-batch needs, its blocks run by run, the block of every parameter."""
+
+    program: Program
+    one: MicroBatch
+    named: tuple[tuple[str, ...], ...]
+    block_of: Mapping[str, str]
+
+
+@dataclass
+class StagePeaks:
+    """The memory of stages for one choice of strategies.
+
+    `graph` has up to FEW blocks of every kind, of which there are truly so many as `depths` says.
+    """
+
+    graph: Graph
+    depths: tuple[int, ...]
+    strategies: Mapping[str, OpStrategy]
+    settings: Settings
+    micro_batch_num: int
+    rules: Mapping[str, Rule] | None = None
+    _known: dict[tuple, _Written] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._folded: Fold = fold(self.graph)
+        self._names = kinds_of_blocks(self.graph, self._folded)
+        self._meanings: Meanings = meanings(self.graph, self.rules)
+        self._chain = [kind for kind, depth in enumerate(self.depths[1:-1]) for _ in range(depth)]
+
+    def of(self, stages: Sequence[Stage]) -> tuple[dict[str, int], ...]:
+        """Bytes by `cost.step.MEMORIES` of a rank of every stage. InvalidStrategyError where MindSpore cannot cut here."""
+        found, start = [], 0
+        for number, stage in enumerate(stages):
+            found.append(self._stage(number, len(stages), start, stage))
+            start += stage.blocks
+        return tuple(found)
+
+    def _stage(self, number: int, stages: int, start: int, stage: Stage) -> dict[str, int]:
+        held = self._chain[start : start + stage.blocks]
+        true = tuple(
+            (held[: stage.recomputed].count(kind), held[stage.recomputed :].count(kind))
+            for kind in range(len(self._names))
+        )
+        few = tuple((a, b) if a + b <= 2 * EACH else (min(a, EACH), min(b, EACH)) for a, b in true)
+        before, after = self._chain[:start], self._chain[start + stage.blocks :]
+        written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})))
+        one, times = written.one, {}
+        counts = [n - m for longer, short in zip(true, few, strict=True) for n, m in zip(longer, short, strict=True)]
+        for names, count in zip(written.named, counts, strict=True):
+            if count:
+                one = one.longer(names[1], names[2], count)
+                times[names[1]] = 1 + count
+        activations_B = one.peak_B(in_flight(number, stages, self.micro_batch_num), self.micro_batch_num)
+        return stage_memory_B(written.program, self._scatters, activations_B, times, written.block_of)
+
+    @property
+    def _scatters(self) -> bool:
+        return self.settings.optimizer_level is OptimizerLevel.LEVEL2
+
+    def _written(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...]) -> _Written:
+        key = runs, before, after
+        if key not in self._known:
+            self._known[key] = self._write(runs, before, after)
+        return self._known[key]
+
+    def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...]) -> _Written:
+        first = [before.count(kind) for kind in range(len(runs))]
+        counts = [first[kind] + a + b + after.count(kind) for kind, (a, b) in enumerate(runs)]
+        named: list[tuple[str, ...]] = []
+        for names, start, (again, plain) in zip(self._names, first, runs, strict=True):
+            named += [names[start : start + again], names[start + again : start + again + plain]]
+        recompute = {name: Recompute() for names in named[::2] for name in names}
+        graph = shorten(self.graph, self._folded, counts)
+        plan = StagePlan(self.strategies, replace(self.settings, recompute=recompute))
+        layers = tuple(n for n in (len(before), sum(a + b for a, b in runs), len(after)) if n)
+        pipeline = Pipeline(runs_of(layers), len(layers))
+        part = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings)[bool(before)]
+        known = {op.name: self._meanings[op.name] for op in part.graph.ops}
+        program = partition(part.graph, plan, known=known, borders=part.borders)
+        block_of = {s.name: op.block or "" for op in part.graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
+        return _Written(program, micro_batch(program, self._scatters), tuple(named), block_of)

@@ -1,111 +1,98 @@
-"""Whether MindSpore's compiler accepts every plan that is emitted, and agrees with it: the zoo on 2 to 64 devices.
+"""Whether MindSpore's compiler accepts every plan that is emitted, and agrees with it: the zoo on 8, 64 and 256 devices.
 
-    python -m benchmarks.plans [--models llama2_7b gpt2_xl] [--device-num 2 4 8 16 32 64] [--batch-per-device 2]
+    python -m benchmarks.plans [--models llama2_7b gpt2_xl] [--device-num 8 64 256] [--attention flash self] [--out plans.jsonl]
 
-Plans are made for the full depth. The compiler is given the network with four blocks (with all dense blocks and two others,
-where a network has both), the last of a kind not recomputed unless the plan recomputes all: further blocks would repeat these.
-Rows tell accepted or not, every gradient summed over the right ranks, collectives predicted and compiled, and the activation
-peak. Where nothing fits the memory of one device there is no plan; the message is shown. Exit code 1 if a plan is rejected or
-differs.
+Plans are made for the full depth, two samples per device, over pipeline stages too. The compiler is given the network with at
+most two blocks of every run of equal ones (see `short_plans`), as many micro-batches as stages, one rank of every stage. Rows
+tell accepted or not, every gradient summed over the right ranks, collectives (Send and Receive too) predicted and compiled. Where
+nothing fits the memory of one device there is no plan; the message is shown.
+
+Each result is a line of JSON in `--out`; a case that stands there is not run again. Exit code 1 if a plan is rejected or differs.
 """
 
 import argparse
+import gc
+import json
+import os
 import sys
-from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from model_zoo import PUBLISHED, dimensions_of
-from model_zoo.builder import build_graph
-from ms_symtensor.bridge.apply import apply, parallel_config
-from ms_symtensor.bridge.verify import Verdict, judge
+os.environ.setdefault("GLOG_v", "4")
+
+from benchmarks.hand_plans import task
+from benchmarks.ratios import shown
+from benchmarks.short_plans import shortened, verdicts
+from model_zoo import PUBLISHED
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.folding import fold, kinds_of_blocks
-from ms_symtensor.search.plan import plan
-from ms_symtensor.strategy.plan import Plan
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.search.best import best_plan
 
-SHORT = 4
+CLUSTER = "atlas_800t_a2"
+
+Result = dict[str, Any]
 
 
-def shortened(found: Plan, graph: Graph) -> Plan:
-    """`found`, made for the full depth, for `graph` with a few blocks: the same strategies, as far as the operators go."""
-    again = found.stage.settings.recompute
-    kinds = kinds_of_blocks(graph, fold(graph))
-    plain = set() if len(again) == len(_blocks(found)) else {names[-1] for names in kinds}
-    recompute = {b: again[b] for names in kinds for b in names if b in again and b not in plain}
-    strategies = {op.name: found.stage.strategies[op.name] for op in graph.ops if op.name in found.stage.strategies}
-    settings = replace(found.stage.settings, recompute=recompute)
-    return replace(found, graph_hash=graph.hash, stages=(StagePlan(strategies, settings),))
-
-
-def _blocks(found: Plan) -> set[str]:
-    """The block part of operator names (`layers-CellList/3-…`), to count the plan's blocks."""
-    return {part for name in found.stage.strategies for part in name.split("/") if part.split("-")[0].isdigit()}
-
-
-def short_depth(model: str) -> int:
-    """Blocks of the network that is compiled."""
-    dense = dimensions_of(model).dense_layers
-    return dense + 2 if dense else SHORT
-
-
-def check(model: str, attention: str, device_num: int, batch: int, seq_length: int | None) -> tuple[Plan, Verdict]:
+def check(model: str, attention: str, device_num: int, batch: int, seq_length: int | None) -> Result:
     """Plan one model at full depth, and have the compiler judge its first blocks."""
-    from model_zoo.network import build
+    of = task(model, load(CLUSTER), device_num, batch, attention=attention, seq_length=seq_length)
+    case = {"case": f"{model} {attention} {device_num}"}
+    try:
+        plan = best_plan(of.network, of.request)
+    except InfeasibleError as error:
+        return {**case, "no_plan": str(error)}
+    found = verdicts(shortened(plan, of.config))
+    wrong = [f"rank {v.rank}: {v.reason or 'differs'}"[:300] for v in found if not v.passed]
+    wrong += [
+        f"rank {v.rank}: {text}" for v in found if v.comparison is not None for text in v.comparison.differences[:2]
+    ]
+    wrong += [f"rank {v.rank}: {name} is not summed" for v in found for name in v.unsynchronised[:2]]
+    return {
+        **case, "plan": shown(plan), "fits": plan.prediction.fits, "ranks": len(found), "wrong": wrong,
+        "collectives": sum(v.comparison.compiled_collectives for v in found if v.comparison is not None),
+        "seconds": round(sum(v.compile_time_s for v in found), 1),
+    }  # fmt: skip
 
-    config = dimensions_of(model, seq_length=seq_length, batch_size=batch, attention=attention)
-    found = plan(
-        build_graph(config), load("atlas_800t_a2"),
-        device_num=device_num, global_batch_size=batch, seq_length=config.seq_length,
-    )  # fmt: skip
-    small = replace(config, num_layers=short_depth(model))
-    graph = build_graph(small)
-    short = shortened(found, graph)
-    cell, inputs = build(small)
-    apply(cell, graph, short)
-    verdict, _ = judge(cell, inputs, graph, short.stage, parallel_config(short), device_num // 2)
-    return found, verdict
+
+def passed(result: Result) -> bool:
+    return "no_plan" not in result and result["fits"] and not result["wrong"]
+
+
+def line(result: Result) -> str:
+    if "no_plan" in result:
+        return f"{result['case']:30s} no plan: {result['no_plan']}"
+    state = "equal" if passed(result) else f"DIFFERS {result['wrong'][:3]}"
+    return (
+        f"{result['case']:30s} {result['plan']:50s} {result['ranks']:2d} ranks, {result['collectives']:4d} collectives"
+        f" {state}, {result['seconds']:.1f} s"
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=list(PUBLISHED))
-    parser.add_argument("--attention", nargs="*", default=["flash", "self"])
-    parser.add_argument("--device-num", nargs="*", type=int, default=[2, 4, 8, 16, 32, 64])
+    parser.add_argument("--attention", nargs="*", default=["flash"], choices=["flash", "self"])
+    parser.add_argument("--device-num", nargs="*", type=int, default=[8, 64, 256])
     parser.add_argument("--batch-per-device", type=int, default=2)
     parser.add_argument("--seq-length", type=int)
+    parser.add_argument("--out", type=Path, default=Path("plans.jsonl"))
     chosen = parser.parse_args()
-    emitted = passed = 0
-    for model in chosen.models:
-        for attention in chosen.attention:
-            for device_num in chosen.device_num:
-                name = f"{model:12s} {attention:5s} {device_num:3d}"
-                try:
-                    batch = chosen.batch_per_device * device_num
-                    found, verdict = check(model, attention, device_num, batch, chosen.seq_length)
-                except InfeasibleError as error:
-                    print(f"{name}  no plan: {error}", flush=True)
+    results = [json.loads(text) for text in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
+    known = {result["case"] for result in results}
+    for device_num in chosen.device_num:
+        for model in chosen.models:
+            for attention in chosen.attention:
+                if f"{model} {attention} {device_num}" in known:
                     continue
-                emitted += 1
-                passed += verdict.passed
-                print(f"{name}  {_row(found, verdict)}", flush=True)
-    print(f"accepted, synchronised and equal: {passed} of {emitted} plans")
-    return 0 if passed == emitted else 1
-
-
-def _row(found: Plan, verdict: Verdict) -> str:
-    settings = found.stage.settings
-    shape = (
-        f"dp {found.data_parallel:2d} mp {found.model_parallel:2d} sp {int(found.sequence_parallel)} "
-        f"zero {int(settings.optimizer_level)} recompute {len(settings.recompute):2d}"
-    )
-    if not verdict.accepted or verdict.comparison is None:
-        return f"{shape}  FAILED: {verdict.reason}"
-    of = verdict.comparison
-    ratio = of.predicted_activations_B / max(of.compiled_activations_B, 1)
-    state = "equal" if verdict.passed else f"DIFFERS {list(of.differences[:2])} {list(verdict.unsynchronised[:2])}"
-    return f"{shape}  {of.compiled_collectives:3d} collectives {state}, activations {ratio:.3f}, {verdict.compile_time_s:.1f} s"
+                result = check(model, attention, device_num, chosen.batch_per_device * device_num, chosen.seq_length)
+                print(line(result), flush=True)
+                with chosen.out.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+                results.append(result)
+                gc.collect()
+    planned = [result for result in results if "no_plan" not in result]
+    print(f"accepted, synchronised and equal: {sum(map(passed, planned))} of {len(planned)} plans")
+    return 0 if all(map(passed, planned)) else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,213 @@
+"""The experiments of the papers, predicted: our plans against Megatron's and MindFormers', all priced by the same formulas.
+
+    python -m benchmarks.papers [generality] [adaptability] [qwen72b] [llama7b] [--tuned] [--verify]
+
+SymTensor (Wang, Yu, Li, Petiton, HLPP 2025): `generality`, six models; `adaptability`, another attention, a mixture of experts,
+a larger batch. Poster (Shen, Astaoui, Tachon, Li): `qwen72b`, Qwen1.5-72B on 64 devices, `llama7b`, Llama-2 7B on 8 devices of
+Ascend 910B and 910C, over data, model and pipeline parallelism.
+
+Megatron's usual plan: see `hand_plans.megatron_usual`; `--tuned` adds the fastest of all its splits. `--verify` has MindSpore
+compile one rank of each stage of every plan shown, with few blocks. What the papers leave out (devices beyond one node, batch,
+sequence) is assumed, and said in the output.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from benchmarks.hand_plans import Hand, Task, experts, megatron_tuned, megatron_usual, priced, task
+from benchmarks.ratios import shown
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.best import best_plan
+from ms_symtensor.strategy.plan import Plan
+
+GIB = 1024**3
+NODE = "atlas_800t_a2"
+"""The slides: a node of 8 Ascend 910 (A2), 56 GB/s links between every two of them, 200 Gb/s out of the node."""
+
+GENERALITY = ("llama3_8b", "llama3_70b", "deepseek_coder_7b", "internlm2_20b", "codellama_34b", "qwen_7b_lora")
+DEVICE_NUMS = (8, 16, 32, 64)
+SAMPLES = 2
+"""Per device, assumed."""
+
+PUBLISHED = {"llama2_13b": (10961, 15845), "mixtral_8x7b": (2936, 6506), "qwen_7b_lora": (None, 17626)}
+"""Tokens per second of Megatron-LM and of SymTensor (slides, table of "Adaptability"); None: out of memory."""
+
+Row = tuple[str, Task, Plan]
+
+
+def generality(tuned: bool) -> Iterator[str | Row]:
+    """The smallest of 8 to 64 devices on which both have a plan."""
+    yield "Generality (slides: a chart of speed-ups, whose text has no figures); assumed: 2 samples of 4096 tokens per device"
+    for model in GENERALITY:
+        for device_num in DEVICE_NUMS:
+            of = task(model, load(NODE), device_num, SAMPLES * device_num)
+            ours, usual = _ours(of), megatron_usual(of)
+            if ours is not None and usual is not None:
+                yield from _compared(of, ours, usual, tuned)
+                break
+        for one in experts():
+            if one.model == model:
+                of = one.task(load(NODE))
+                yield f"  {one.name}: {of.device_num} devices, batch {of.config.batch_size}, {of.config.seq_length} tokens"
+                yield from _rows(of, _ours(of), ((f"MindFormers {one.hand}", _try(of, one.hand)),))
+
+
+def adaptability(tuned: bool) -> Iterator[str | Row]:
+    """Self-attention replaced, a mixture of experts, and a batch of 32 for 8."""
+    megatron, symtensor = PUBLISHED["llama2_13b"]
+    yield f"Llama-2 13B, self-attention to FlashAttention (published: {megatron} and {symtensor} tokens/s, 1.45)"
+    for attention in ("self", "flash"):
+        of = task("llama2_13b", load(NODE), 8, 16, attention=attention)
+        yield f"  {attention}"
+        usual = megatron_usual(of)
+        yield from _compared(of, _ours(of), usual, tuned)
+    megatron, symtensor = PUBLISHED["mixtral_8x7b"]
+    yield f"Mixtral 8x7B (published: {megatron} and {symtensor} tokens/s, 2.22); 47e9 parameters do not fit on 8 devices"
+    of = task("mixtral_8x7b", load(NODE), 16, 32)
+    yield from _compared(of, _ours(of), megatron_usual(of), tuned)
+    megatron, symtensor = PUBLISHED["qwen_7b_lora"]
+    yield f"Qwen-7B LoRA, batch 8 to 32 (published: out of memory and {symtensor} tokens/s), self-attention"
+    of = task("qwen_7b_lora", load(NODE), 8, 8, seq_length=LORA_SEQ_LENGTH, attention="self")
+    kept = megatron_tuned(of)
+    yield from _compared(of, _ours(of), kept, False, "Megatron tuned")
+    if kept is not None:
+        more = replace(of, config=replace(of.config, batch_size=32))
+        hand = replace(
+            kept[0], micro_batch=kept[0].micro_batch * 4 if kept[0].pipeline_stages == 1 else kept[0].micro_batch
+        )
+        yield "  batch 32, with the plan of batch 8 kept"
+        yield from _rows(more, _ours(more), ((f"Megatron kept {hand}", _try(more, hand)),))
+
+
+LORA_SEQ_LENGTH = 8192
+"""Assumed: that of MindFormers' finetune_qwen_7b.yaml, which the slides do not give."""
+
+
+def qwen72b(_: bool) -> Iterator[str | Row]:
+    """Data, model and pipeline parallelism of Qwen1.5-72B, the expert's own, and ours."""
+    for one in experts():
+        if one.name == "pretrain_qwen1_5_72b":
+            of = one.task(load(NODE))
+            size = f"batch {of.config.batch_size} of {of.config.seq_length} tokens"
+            yield f"Qwen1.5-72B, 64 devices, {size}, as in {one.name} (poster: a chart)"
+            others = ((f"expert {one.hand}", _try(of, one.hand)), *_grid(of, 1))
+            yield from _rows(of, _ours(of), others)
+            yield "  the same batch of 4096 tokens"
+            short = task("qwen1_5_72b", load(NODE), 64, of.config.batch_size)
+            yield from _rows(short, _ours(short), _grid(short, 1))
+
+
+def llama7b(_: bool) -> Iterator[str | Row]:
+    """Data, model and pipeline parallelism of Llama-2 7B on two generations of the device."""
+    for cluster, name in ((NODE, "910B"), ("atlas_800t_a3", "910C")):
+        of = task("llama2_7b", load(cluster), 8, 16)
+        yield f"Llama-2 7B, 8 devices of {name}, batch 16 of 4096 tokens (poster: a chart)"
+        yield from _rows(of, _ours(of), _grid(of, 1))
+
+
+def _grid(of: Task, micro_batch: int) -> tuple[tuple[str, Plan | None], ...]:
+    """All splits of the devices, the fastest first: sequence parallelism, sharded optimizer, as few recomputed blocks as fit."""
+    found = []
+    degrees = [2**i for i in range(of.device_num.bit_length())]
+    for model in (n for n in degrees if n <= 8):
+        for stages in (n for n in degrees if n * model <= of.device_num):
+            data = of.device_num // (model * stages)
+            samples = micro_batch if stages > 1 else of.config.batch_size // max(data, 1)
+            hand = Hand(data, model, stages, samples, model > 1, OptimizerLevel.LEVEL1)
+            found.append((str(hand), _try(of, hand)))
+    known = [one for one in found if one[1] is not None]
+    return tuple(sorted(known, key=lambda one: (not one[1].prediction.fits, one[1].prediction.step_time_s)))  # type: ignore[union-attr]
+
+
+def _compared(
+    of: Task, ours: Plan | None, usual: tuple[Hand, Plan] | None, tuned: bool, name: str = "Megatron"
+) -> Iterator[str | Row]:
+    others: list[tuple[str, Plan | None]] = [(f"{name} {usual[0] if usual else ''}", usual[1] if usual else None)]
+    if tuned:
+        best = megatron_tuned(of)
+        others.append((f"tuned {best[0] if best else ''}", best[1] if best else None))
+    yield f"  {of.config.name}, {of.device_num} devices, batch {of.config.batch_size}, {of.config.seq_length} tokens"
+    yield from _rows(of, ours, others)
+
+
+def _rows(of: Task, ours: Plan | None, others: Sequence[tuple[str, Plan | None]]) -> Iterator[str | Row]:
+    """A line per plan: step, tokens per second, speed-up of ours, memory."""
+    if ours is None:
+        yield "    ours: no plan fits"
+    else:
+        yield _line(of, f"ours {shown(ours)}", ours, None)
+        yield "ours", of, ours
+    for name, plan in others:
+        if plan is None:
+            yield f"    {name:60s} none that fits, or does not divide"
+        else:
+            yield _line(of, name, plan, ours)
+            yield name, of, plan
+
+
+def _line(of: Task, name: str, plan: Plan, ours: Plan | None) -> str:
+    seconds = plan.prediction.step_time_s
+    tokens = of.config.batch_size * of.config.seq_length / seconds
+    ratio = f"{seconds / ours.prediction.step_time_s:5.2f}" if ours is not None else "     "
+    memory = f"{plan.prediction.peak_memory_B / GIB:6.1f} GiB" + ("" if plan.prediction.fits else ", out of memory")
+    return f"    {name:60s} {seconds:8.3f} s {tokens:9.0f} tokens/s {ratio} {memory}"
+
+
+def _ours(of: Task) -> Plan | None:
+    try:
+        return best_plan(of.network, of.request)
+    except InfeasibleError:
+        return None
+
+
+def _try(of: Task, hand: Hand) -> Plan | None:
+    try:
+        return priced(of, hand)
+    except (InputError, InvalidStrategyError):
+        return None
+
+
+def _verified(of: Task, plan: Plan) -> tuple[bool, str]:
+    """What MindSpore's compiler says of a plan with few blocks."""
+    from benchmarks.short_plans import shortened, verdicts
+
+    found = verdicts(shortened(plan, of.config, 1))
+    wrong = [v for v in found if not v.passed]
+    number = sum(v.comparison.compiled_collectives for v in found if v.comparison is not None)
+    text = f"{len(found)} ranks accepted, {number} collectives equal"
+    if wrong:
+        text = "; ".join(
+            f"rank {v.rank}: {v.reason or v.comparison.differences[:2] or v.unsynchronised[:2]}"[:300] for v in wrong
+        )
+    return not wrong, text
+
+
+EXPERIMENTS: dict[str, Callable[[bool], Iterator[str | Row]]] = {
+    "generality": generality, "adaptability": adaptability, "qwen72b": qwen72b, "llama7b": llama7b,
+}  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("experiments", nargs="*", default=list(EXPERIMENTS), metavar=" | ".join(EXPERIMENTS))
+    parser.add_argument("--tuned", action="store_true", help="the fastest of all of Megatron's splits too (minutes)")
+    parser.add_argument("--verify", action="store_true", help="have MindSpore compile every plan")
+    chosen = parser.parse_args()
+    ok = True
+    for name in chosen.experiments:
+        for item in EXPERIMENTS[name](chosen.tuned):
+            if isinstance(item, str):
+                print(item, flush=True)
+            elif chosen.verify and item[2].prediction.fits:
+                passed, text = _verified(item[1], item[2])
+                ok &= passed
+                print(f"      {'ok' if passed else 'WRONG'}: {text}", flush=True)
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,6 +4,7 @@ from ms_symtensor.cost.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
+    Bytes,
     Configuration,
     Transformer,
 )
@@ -22,12 +23,13 @@ DEVICES_OF_A_SERVER = 8
 
 
 def case(row: Row) -> Case:
-    """Megatron's GPT: LayerNorm, GeLU, learned positions, dropout, tied embeddings, float16, no flash attention.
+    """Megatron's GPT: LayerNorm, GeLU, learned positions, dropout, tied embeddings, no flash attention.
 
     Recomputation is not recorded. The runs on more than one server cannot fit without; the others are shorter than a step
     with recomputation can be. On one server the vocabulary is cut as it is, 50257 // tp (src/model/gpt_modeling.py there):
     the time that a micro-batch takes beside its blocks is that of unaligned products with tp 1, 4 and 8, of an aligned one
-    with tp 2; the runs on more servers show padding, as Megatron-LM's.
+    with tp 2. Its gradients take the time of two bytes, float16's. The runs on more servers show neither: they are taken to
+    be Megatron-LM's, with its padding and with bfloat16's gradients of four bytes.
     """
     if row.text("consistent") and not row.flag("consistent"):
         raise UnusableRowError("the source is inconsistent (column consistent)")
@@ -59,8 +61,8 @@ def case(row: Row) -> Case:
         micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
         recomputation=NO_RECOMPUTATION if one_server else FULL_RECOMPUTATION,
         attention=AttentionKernel.FUSED_SOFTMAX,
-        precision="float16",
-        bytes_per_parameter=megatron.FLOAT16,
+        precision="float16" if one_server else "bfloat16",
+        bytes_per_parameter=megatron.FLOAT16 if one_server else Bytes(),
         padded_vocabulary=not one_server,
         overlap_gradients=False,
     )

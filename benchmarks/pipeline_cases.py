@@ -20,7 +20,9 @@ from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.strategy.stages import pipeline_stages
 from ms_symtensor.tensor.graph import Graph
 
-MODELS = ("llama2_7b", "llama2_7b-self", "llama3_8b", "gpt2_xl", "bert_large")
+MODELS = (
+    "llama2_7b", "llama2_7b-self", "llama3_8b", "gpt2_xl", "bert_large", "qwen3_32b", "mixtral_8x7b", "deepseek_v3",
+)  # fmt: skip
 LAYERS, SAMPLES = 4, 8
 """Blocks of every network, and samples of a micro-batch."""
 

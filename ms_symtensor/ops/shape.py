@@ -172,7 +172,8 @@ def tile(op: OpView) -> Signature:
             f"{op.name} (Tile): give a multiple for every dim of the output {list(target)}, not {multiples}"
         )
     return named(
-        op, [tuple(d if n == 1 else None for d, n in zip(dims, times, strict=True))[new:]], [dims], entries=(dims,), mesh=dims,
+        op, [tuple(d if n == 1 else None for d, n in zip(dims, times, strict=True))[new:]], [dims],
+        entries=(tuple(d if t > 1 else None for d, t in zip(dims, target, strict=True)),), mesh=dims,
         sizes={d: n for d, n in zip(dims, times, strict=True) if n > 1},
     )  # fmt: skip
 

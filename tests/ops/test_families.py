@@ -50,6 +50,13 @@ def test_partial_reductions_are_combined_in_kind(name, combine):
     assert found.outputs[0].slice_shape == (2, 1)
 
 
+def test_a_dim_of_one_that_is_not_copied_stays_whole():
+    op = make("Tile", "float16[1, 1] -> float16[1, 6]", (1, 6))
+    assert place(op, signature(op), OpStrategy(((1, 2),)), 2).outputs[0].slice_shape == (1, 3)
+    with pytest.raises(InvalidStrategyError, match="must stay whole"):
+        place(op, signature(op), OpStrategy(((2, 1),)), 2)
+
+
 def test_logical_reductions_are_combined_as_integers():
     op = make("ReduceAny", "bool[4, 8] -> bool[4]", (1,), False)
     found = place(op, signature(op), OpStrategy(((1, 4),)), 4)

@@ -47,6 +47,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.pareto import pareto_json, pareto_text
     from ms_symtensor.report.plan_report import plan_json, plan_text
+    from ms_symtensor.report.text import seconds
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
     from ms_symtensor.search.request import Limits, Request
@@ -82,7 +83,8 @@ def _plan(chosen: argparse.Namespace) -> int:
             text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
         step("write")
         written = write_plan(found, graph, text, chosen.out)
-    _show(chosen, data, f"{text}\n\nWritten to {chosen.out}: {', '.join(written)}")
+    took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
+    _show(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {', '.join(written)}")
     return 0
 
 

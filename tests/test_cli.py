@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -283,3 +284,17 @@ def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.Captu
     assert "steps.csv: row 5, column step_ms: 'soon' is not a number" in failure(capsys, "validate", measured, *at)
     assert "cannot read" in failure(capsys, "validate", tmp_path / "none.csv", *at)
     assert "unknown cluster 'moon'" in failure(capsys, "validate", measured, "--cluster", "moon")
+
+
+def test_the_same_request_gives_the_same_files(tmp_path: Path) -> None:
+    """Byte by byte, whatever the hash seed, but for the time that the search took."""
+    written = []
+    for seed in ("1", "4242"):
+        out = tmp_path / seed
+        command = [sys.executable, "-m", "ms_symtensor", "plan", "llama3_8b", "--num-layers", "4", "--device-num", "8"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run(
+            [*command, "--out", str(out)], check=True, capture_output=True, env=environment, cwd=NETWORKS.parents[2]
+        )
+        written.append({file.name: file.read_bytes() for file in out.iterdir() if file.name != "timing.json"})
+    assert written[0] == written[1] and "report.txt" in written[0]

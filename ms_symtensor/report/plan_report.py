@@ -130,7 +130,7 @@ def _search(plan: Plan) -> str:
         if search.optimality_gap
         else "optimal in this model"
     )
-    return f"Search: {search.candidates} candidates in {seconds(search.search_time_s)}; {gap} ({search.method})"
+    return f"Search: {search.candidates} candidates; {gap} ({search.method})"
 
 
 def _shard_size(settings: Settings) -> int:

@@ -6,7 +6,8 @@ own uncertainty, and r_i = log(predicted_i / measured_i) / NOISE, what is minimi
     sum_i soft_l1(r_i) + sum_j x_j**2
 
 within the range that the cluster file states for each. It is the negative logarithm of the posterior: measurements far off
-(another software, a disturbed run) count linearly, and a few rows move no constant further than they must.
+(another software, a disturbed run) count linearly, and a few rows move no constant further than they must. What is left of a
+measured step is taken for that of its shapes (shapes.py), where other steps have the same.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from ms_symtensor.validation.constants import Constant, constants_of, with_const
 from ms_symtensor.validation.dataset import Case
 from ms_symtensor.validation.evaluate import Numbers, Outcome, Predictor, outcome
 from ms_symtensor.validation.metrics import mape
+from ms_symtensor.validation.shapes import ShapeDeviations, deviations
 
 NOISE = 0.05  # empirical: the relative error that formulas of this kind keep, however their constants are chosen
 ENOUGH = (
@@ -31,7 +33,10 @@ EDGE = 1e-6  # a constant may start at an end of its range, where the solver wan
 
 @dataclass(frozen=True)
 class Fit:
-    """A calibrated cluster: `constants` before, `values` after; mean absolute percentage errors on the rows it is fitted to."""
+    """A calibrated cluster: `constants` before, `values` after; mean absolute percentage errors on the rows it is fitted to.
+
+    `shapes`: what the constants leave of these rows.
+    """
 
     cluster: Cluster
     constants: tuple[Constant, ...]
@@ -39,6 +44,7 @@ class Fit:
     rows: int
     mape_before: float
     mape_after: float
+    shapes: ShapeDeviations
 
 
 def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
@@ -73,7 +79,8 @@ def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
     bounds = (lowest - EDGE, highest + EDGE)
     found = least_squares(residuals, np.zeros(len(constants)), bounds=bounds, diff_step=1e-4, ftol=ENOUGH, xtol=ENOUGH)
     fitted = values(found.x)
-    before, after = mape(times(np.zeros(len(constants))), measured), mape(times(found.x), measured)
+    explained = times(found.x)
+    before, after = mape(times(np.zeros(len(constants))), measured), mape(explained, measured)
     return Fit(
         with_constants(cluster, _named(constants, fitted)),
         constants,
@@ -81,6 +88,7 @@ def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
         len(timed),
         before or 0.0,
         after or 0.0,
+        deviations([case.configuration for case in timed], explained, measured),
     )
 
 
@@ -109,8 +117,9 @@ def leave_one_group_out(
         if chosen not in fits:
             fits[chosen] = fit([cases[i] for i in chosen], cluster, predict)
         own = outcome([cases[i] for i in indices], fits[chosen].cluster, predict)
-        found.step_time_s[indices] = own.step_time_s
-        found.mfu[indices] = own.mfu
+        factors = fits[chosen].shapes.factors([cases[i].configuration for i in indices])
+        found.step_time_s[indices] = own.step_time_s * factors
+        found.mfu[indices] = own.mfu / factors
     return found, len(fits)
 
 

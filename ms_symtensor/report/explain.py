@@ -4,6 +4,7 @@ from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.explain import OperatorExplanation, StepExplanation, explain_step
 from ms_symtensor.cost.explanation_text import to_latex, to_text
 from ms_symtensor.errors import InputError
+from ms_symtensor.report.explain_stages import stages_explained
 from ms_symtensor.report.operators import short_name
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -13,17 +14,18 @@ def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool =
     """The formulas of a step of `graph` under `plan`, with their numbers, or of the operators that `operator` names.
 
     `operator` is a full name, the end of a short one (`query.matmul`) or a type (`MatMul`); operators that cost the same
-    are shown once. InputError if nothing has it.
+    are shown once. Operators of pipeline stages are those of one micro-batch. InputError if nothing has it.
     """
-    step = explain_step(graph, plan.stage, load_cluster(plan.cluster))
-    if operator is None:
+    step = explain_step(graph, plan.whole, load_cluster(plan.cluster))
+    if operator is None and plan.pipeline is None:
         return to_latex(step) if latex else to_text(step)
-    chosen = [o for o in step.operators if _is_called(graph, o, operator)]
+    chosen = [o for o in step.operators if operator is None or _is_called(graph, o, operator)]
     if not chosen:
-        raise InputError(_unknown(step, operator))
+        raise InputError(_unknown(step, operator or ""))
+    head = [stages_explained(plan, graph, latex)] if operator is None else []
     if latex:
-        return "\n\n".join(map(to_latex, chosen))
-    return "\n\n".join(to_text(o, legend=o is chosen[-1]) for o in chosen)
+        return "\n\n".join([*head, *map(to_latex, chosen)])
+    return "\n\n".join([*head, *(to_text(o, legend=o is chosen[-1]) for o in chosen)])
 
 
 def _is_called(graph: Graph, of: OperatorExplanation, operator: str) -> bool:

@@ -40,3 +40,12 @@ def test_files_of_every_stage_are_written(planned):
     assert {f"parameter_layout_{s}.{end}" for s in (0, 1) for end in ("json", "ckpt")} <= names
     assert "pipeline_stage = 1" in (planned / "shard.py").read_text()
     assert "Pipeline stages" in (planned / "report.txt").read_text()
+
+
+def test_the_formulas_of_stages_give_what_was_planned(planned, capsys):
+    assert main(["explain", str(planned)]) == 0
+    text = capsys.readouterr().out
+    stages = [line.split() for line in text.splitlines() if line.startswith(("      0 ", "      1 "))]
+    assert max(int(row[-1]) for row in stages) == load(planned).prediction.memory_B["activations"]
+    assert "MatMul" in text
+    assert main(["explain", str(planned), "--operator", "query.matmul"]) == 0

@@ -1,0 +1,52 @@
+"""The formulas of a pipelined step, with their numbers, for people: how the stages make the step, and what each holds."""
+
+from ms_symtensor.cost.explanation_text import number
+from ms_symtensor.program.stage_memory import micro_batch, stage_in_flight
+from ms_symtensor.program.stage_program import StageProgram, partition_stages
+from ms_symtensor.report.text import table
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
+
+TIME = "M max(s) + sum(s) - max(s) + once, M micro-batches, s the seconds of the stages for one of them"
+ACTIVATIONS = "weights + (in flight - 1) kept + moment"
+LATEX = (
+    r"\[ T = M \max_i s_i + \sum_i s_i - \max_i s_i + T_\mathrm{once} = %s\,\mathrm{s} \]",
+    r"\[ M_\mathrm{activations} = M_\mathrm{weights} + (f_i - 1) M_\mathrm{kept} + M_\mathrm{moment} \]",
+)
+
+
+def stages_explained(plan: Plan, graph: Graph, latex: bool = False) -> str:
+    """Step time, memory of the fullest stage, and the activations of every stage of `plan`, which has several."""
+    assert plan.pipeline is not None
+    found, programs = plan.prediction, partition_stages(graph, plan.stages, plan.pipeline)
+    if latex:
+        return "\n".join((LATEX[0] % f"{found.step_time_s:.3e}", LATEX[1], *map(_latex_row, programs)))
+    lines = [f"step time {number(found.step_time_s, 's')} = {TIME}"]
+    lines += [f"  {part:26} {number(value, 's')}" for part, value in found.time_s.items()]
+    lines.append(f"peak memory of the fullest stage {number(found.peak_memory_B, 'B')}, of which")
+    lines += [f"  {part.replace('_', ' '):26} {number(value, 'B')}" for part, value in found.memory_B.items()]
+    lines.append(f"activations of a stage = {ACTIVATIONS}, in bytes:")
+    head = ("stage", "weights", "in flight", "kept", "moment", "activations")
+    lines.append(table([_row(p) for p in programs], head, right=range(6)))
+    lines.append(
+        "What follows is one micro-batch on its way through all stages; weights are cast and gathered, and gradients summed over"
+        " the ranks, once per step."
+    )
+    return "\n".join(lines)
+
+
+def _parts(program: StageProgram) -> tuple[int, int, int, int, int]:
+    """Weights, micro-batches in flight, what one keeps, the moment, and the peak that they make."""
+    one, flight = micro_batch(program.micro, program.scatters_gradients), stage_in_flight(program)
+    peak_B = one.peak_B(flight, program.pipeline.micro_batch_num)
+    weights_B, kept_B = sum(one.weights_B.values()), sum(one.kept_B.values())
+    return weights_B, flight, kept_B, peak_B - weights_B - (flight - 1) * kept_B, peak_B
+
+
+def _row(program: StageProgram) -> tuple[str, ...]:
+    return (str(program.stage), *map(str, _parts(program)))
+
+
+def _latex_row(program: StageProgram) -> str:
+    weights_B, flight, kept_B, moment_B, peak_B = _parts(program)
+    return rf"\[ {peak_B} = {weights_B} + ({flight} - 1) \cdot {kept_B} + {moment_B} \] % stage {program.stage}"

@@ -126,7 +126,10 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
         if any(r["model"] == model for r in found)
     ]
     equal = sum(result["equal"] for result in found)
-    return "\n".join([*rows, f"equal: {equal} of {len(found)}"])
+    commits = ", ".join(sorted({result["commit"] for result in found}))
+    seconds = sorted(result["seconds"] for result in found)
+    median = f", median {seconds[len(seconds) // 2]:.0f} s" if seconds else ""
+    return "\n".join([*rows, "", f"equal: {equal} of {len(found)}{median}; run on {commits}"])
 
 
 def _cell(result: Mapping[str, Any] | None) -> str:

@@ -1,7 +1,8 @@
-"""Collectives in one order on all ranks.
+"""Collectives in one order on all ranks, and sums in place one after the other.
 
 On an NPU they run on one stream, in the order in which the compiler wrote them. MindSpore's CPU runtime starts whatever has its
-inputs, on several threads: two collectives of one group would meet in different orders and exchange their tensors.
+inputs, on several threads: two collectives of one group would meet in different orders and exchange their tensors, and what
+micro-batches add to one tensor at a time would get lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from ms_symtensor.errors import ExecutionError
 
 _COLLECTIVES = {"AllReduce", "AllGather", "Broadcast", "Barrier"}  # what is left when others have been replaced
+_IN_PLACE = {"AssignAdd", "Assign"}
 _DEPEND = "symtensor_Depend"
 
 
@@ -24,12 +26,14 @@ class Meeting:
 
 
 def order_collectives(model: Any, groups: Mapping[str, tuple[int, ...]]) -> tuple[Meeting, ...]:
-    """Make every collective of `model` (a `mind_ir_pb2.ModelProto`) wait for the one before it, in place; their order.
+    """Make every collective and every sum in place of `model` (a `mind_ir_pb2.ModelProto`) wait for the one before it; the
+    order of the collectives.
 
     `groups`: the global ranks of communication groups.
     """
     kinds = {primitive.name: primitive for primitive in model.primitives}
     found: list[Meeting] = []
+    depends = False
     for graph in (model.graph, *model.functions):
         tensors = {proto.name: proto for proto in graph.parameter}
         tensors |= {proto.name: proto.tensor[0] for proto in graph.input if len(proto.tensor) == 1}
@@ -38,20 +42,24 @@ def order_collectives(model: Any, groups: Mapping[str, tuple[int, ...]]) -> tupl
         last = None
         for node in graph.node:
             primitive = kinds.get(node.op_type.removeprefix("REF::"))
-            if primitive is not None and primitive.op_type in _COLLECTIVES:
+            kind = "" if primitive is None else primitive.op_type
+            if kind in _COLLECTIVES or kind in _IN_PLACE:
+                waits = 1 if kind in _IN_PLACE else 0  # the first operand of these is what they change
                 if last is not None:
-                    nodes.append(_depend(node, last))
-                    _set_shape(nodes[-1], shapes.get(node.input[0]), tensors.get(node.input[0]))
-                    node.input[0] = nodes[-1].output[0]
+                    nodes.append(_depend(node, waits, last))
+                    _set_shape(nodes[-1], shapes.get(node.input[waits]), tensors.get(node.input[waits]))
+                    node.input[waits] = nodes[-1].output[0]
+                    depends = True
                 last = node.output[0]
+            if primitive is not None and kind in _COLLECTIVES:
                 group = next(a.s.decode() for a in primitive.attribute if a.name == "group")
-                found.append(Meeting(node.domain or node.name, primitive.op_type, groups[group]))
+                found.append(Meeting(node.domain or node.name, kind, groups[group]))
             nodes.append(node)
             shapes[node.output[0]] = next((a for a in node.attribute if a.name == "shape"), None)
         kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
         graph.node.extend(kept)
-    if len(found) > 1:
+    if depends:
         depend = model.primitives.add()
         depend.name, depend.op_type, depend.prim_type = _DEPEND, "Depend", depend.PRIMITIVE
     return tuple(found)
@@ -80,12 +88,12 @@ def require_meetings(ranks: Sequence[Sequence[Meeting]]) -> None:
         raise ExecutionError(f"the ranks wait for each other for ever: {'; '.join(stuck[:4])}")
 
 
-def _depend(node: Any, last: str) -> Any:
-    """A node that delivers the first input of `node` once `last` is there."""
+def _depend(node: Any, position: int, last: str) -> Any:
+    """A node that delivers input `position` of `node` once `last` is there."""
     made = type(node)()
     made.name = f"{node.output[0]}_after"
     made.output.append(made.name)
-    made.input.extend([node.input[0], last])
+    made.input.extend([node.input[position], last])
     made.op_type = f"REF::{_DEPEND}"
     return made
 

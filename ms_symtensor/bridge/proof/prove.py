@@ -134,7 +134,7 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     apply(cell, graph, plan, None, rules)
     micro = None
     if plan.pipeline is not None:
-        micro = Micro(cell, plan.micro_batch_num, plan.pipeline_stages)
+        micro = Micro(cell, plan.pipeline)
         whole = replace(small.config, batch_size=plan.global_batch_size)
         (cell, inputs), graph = build(whole), build_graph(whole)
     proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request, micro)

@@ -1,4 +1,8 @@
-"""Operators of a program, in MindSpore's protobuf, replaced by functions that define them."""
+"""Operators of a program, in MindSpore's protobuf, replaced by what functions that define them consist of.
+
+They are no calls: at a call MindSpore's CPU runtime cuts the program into graphs of its own, and what changes a tensor in place
+then sees another copy of it.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -6,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import Attribute, Constant, TensorType
 
 _REFERENCE = "REF::"
@@ -80,7 +85,8 @@ class _Splicer:
         self._primitives = {primitive.name: primitive for primitive in model.primitives}
         self._attributes = {p.name: {a.name: self._values.attribute(a) for a in p.attribute} for p in model.primitives}
         self._operands: dict[str, Operand] = {}
-        self._functions: dict[int, str] = {}
+        self._added: dict[int, dict[str, str]] = {}
+        self._inlined_num = 0
         self._sums: dict[tuple[str, str | None], str] = {}
         for graph in (model.graph, *model.functions):
             self._operands |= dict(self._types(graph))
@@ -130,18 +136,20 @@ class _Splicer:
             if number < len(found.steps):
                 made.name = made.output[0] = f"{node.output[0]}_step{number}"
                 self._set_type(made, step.output)
-            callee = self._sum(primitive, step.group) if step.function is SUM else self._function(step.function)
-            made.op_type = _REFERENCE + callee
-            del made.input[:]
-            made.input.extend(given)
             if step.position is not None:
                 if step.position not in positions:
                     name = f"symtensor_position{step.position}_{len(self._operands)}"
                     self._operands[name] = None
                     positions[step.position] = _scalar(type(node)(), name, step.position)
-                made.input.append(positions[step.position].output[0])
+                given.append(positions[step.position].output[0])
+            if step.function is SUM:
+                made.op_type = _REFERENCE + self._sum(primitive, step.group)
+                del made.input[:]
+                made.input.extend(given)
+                nodes.append(made)
+            else:
+                nodes += self._inlined(step.function, given, made)
             given = [made.output[0]]
-            nodes.append(made)
         return nodes
 
     def _set_type(self, node: Any, kind: TensorType) -> None:
@@ -164,34 +172,40 @@ class _Splicer:
             self._sums[key] = made.name
         return self._sums[key]
 
-    def _function(self, function: Any) -> str:
-        """The name under which `function` has been added to the model."""
-        if id(function) not in self._functions:
-            self._functions[id(function)] = self._add(function, f"symtensor{len(self._functions)}_")
-        return self._functions[id(function)]
+    def _inlined(self, function: Any, given: list[str], call: Any) -> list[Any]:
+        """The nodes of `function` on the tensors `given`; what it gives takes the name of the result of `call`."""
+        graph, kind = function.graph, type(call)
+        prefix = f"symtensor{self._inlined_num}_"
+        self._inlined_num += 1
+        names = {proto.name: name for proto, name in zip(graph.input, given, strict=True)}
+        if function.functions or graph.output[0].name in names:
+            raise ExecutionError(f"{call.domain or call.name}: its definition is no plain sequence of operators")
+        names[graph.output[0].name] = call.output[0]
+        primitives = self._primitives_of(function)
+        nodes = []
+        for node in graph.node:
+            copy = kind()
+            copy.CopyFrom(node)
+            copy.name = copy.output[0] = names.get(node.output[0], prefix + node.output[0])
+            copy.domain = call.domain
+            del copy.input[:]
+            copy.input.extend(names.get(name, prefix + name) for name in node.input)
+            callee = node.op_type.removeprefix(_REFERENCE)
+            if callee in primitives:
+                copy.op_type = _REFERENCE + primitives[callee]
+            nodes.append(copy)
+        return nodes
 
-    def _add(self, function: Any, prefix: str) -> str:
-        own = {f.name for f in function.functions} | {p.name for p in function.primitives}
-        for primitive in function.primitives:
-            copy = self._model.primitives.add()
-            copy.CopyFrom(primitive)
-            copy.name = prefix + copy.name
-        for graph in (function.graph, *function.functions):
-            copy = self._model.functions.add()
-            copy.CopyFrom(graph)
-            copy.name = prefix + copy.name
-            for proto in (*copy.input, *copy.output):
-                proto.name = prefix + proto.name
-            for node in copy.node:
-                node.name = prefix + node.name
-                for names in (node.input, node.output):
-                    renamed = [prefix + name for name in names]
-                    del names[:]
-                    names.extend(renamed)
-                callee = node.op_type.removeprefix(_REFERENCE)
-                if callee in own:
-                    node.op_type = node.op_type.replace(callee, prefix + callee)
-        return str(prefix + function.graph.name)
+    def _primitives_of(self, function: Any) -> dict[str, str]:
+        """The names under which the primitives of `function` have been added to the model."""
+        if id(function) not in self._added:
+            prefix = f"symtensor_function{len(self._added)}_"
+            for primitive in function.primitives:
+                copy = self._model.primitives.add()
+                copy.CopyFrom(primitive)
+                copy.name = prefix + copy.name
+            self._added[id(function)] = {primitive.name: prefix + primitive.name for primitive in function.primitives}
+        return self._added[id(function)]
 
 
 def _set_text(primitive: Any, name: str, text: str) -> None:

@@ -11,15 +11,15 @@ from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.pipeline_network import pipeline_training_cell
 from ms_symtensor.bridge.proof.programs import Executable
 from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.program.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
 class Micro:
-    """The network at the size of one micro-batch, whose cells carry their pipeline stages; the last ranks have the loss."""
+    """The network at the size of one micro-batch, whose cells carry their pipeline stages."""
 
     cell: Any
-    number: int
-    stage_num: int
+    pipeline: Pipeline
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,26 @@ class Subject:
 
     @property
     def micro_batch_num(self) -> int:
-        return 1 if self.micro is None else self.micro.number
+        return 1 if self.micro is None else self.micro.pipeline.micro_batch_num
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether stages are virtual; then MindSpore wants the network `@lazy_inline`."""
+        return self.micro is not None and self.micro.pipeline.interleave > 1
 
     def step(self, optimizer: Any = None) -> Any:
         """The training step of a rank. The loss of micro-batches is the sum of theirs."""
         if self.micro is None:
             return training_cell(self.cell, optimizer)
-        return pipeline_training_cell(self.micro.cell, self.micro.number)
+        return pipeline_training_cell(self.micro.cell, self.micro.pipeline.micro_batch_num)
+
+    def stage_of(self, rank: int) -> int:
+        """The pipeline stage of `rank`."""
+        return 0 if self.micro is None else rank // (self.device_num // self.micro.pipeline.stage_num)
 
     def has_loss(self, rank: int) -> bool:
         """Whether `rank` gives the loss: with pipeline stages the last one does."""
-        return self.micro is None or rank // (self.device_num // self.micro.stage_num) == self.micro.stage_num - 1
+        return self.micro is None or self.stage_of(rank) == self.micro.pipeline.stage_num - 1
 
     def weights_of(self, program: Executable) -> tuple[str, ...]:
         """The parameters whose gradients `program` gives, in its order."""

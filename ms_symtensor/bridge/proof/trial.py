@@ -70,7 +70,12 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     given = (*subject.values, initial_gradient(subject.micro_batch_num))
     programs = []
     for program in compile_ranks(
-        subject.step(optimizer), subject.inputs, subject.device_num, subject.parallel, substituter
+        subject.step(optimizer),
+        subject.inputs,
+        subject.device_num,
+        subject.parallel,
+        substituter,
+        not subject.interleaved,
     ):
         write_program(job, f"rank{program.rank}", name, program, given, parameters)
         programs.append(program)
@@ -100,7 +105,7 @@ def gradients(job: Path, trial: Trial, subject: Subject) -> tuple[Difference, ..
         for r, program in zip(ranks, trial.programs, strict=True)
     ]
     largest = _largest(whole.gradients)
-    return tuple(_gradient(name, value, largest, found, trial.programs) for name, value in expected.items())
+    return tuple(_gradient(name, value, largest, found, trial.programs, subject) for name, value in expected.items())
 
 
 def _gradient(
@@ -109,10 +114,13 @@ def _gradient(
     largest: float,
     found: Sequence[Mapping[str, numpy.ndarray]],
     programs: Sequence[Executable],
+    subject: Subject,
 ) -> Difference:
-    holders = [p for p in programs if name in found[p.rank]]
-    if not holders:
+    everywhere = [p for p in programs if name in found[p.rank]]
+    if not everywhere:
         raise ExecutionError(f"no rank gives the gradient of {name}: this cannot be proved")
+    owner = min(subject.stage_of(p.rank) for p in everywhere)  # later stages that read it too send it their part
+    holders = [p for p in everywhere if subject.stage_of(p.rank) == owner]
     slices = [slice_of(value, p.layouts.get(name), p.rank) for p in holders]
     ranks = [p.rank for p in holders]
     return difference(name, slices, [found[rank][name] for rank in ranks], scale_of(value, largest), ranks)

@@ -16,8 +16,8 @@ from typing import Any
 
 from ms_symtensor.bridge.planning import plan_network, plan_on
 from ms_symtensor.bridge.search_mode import NAME, kept, request
-from ms_symtensor.bridge.training_network import forward_inputs, forward_network, is_auto_parallel
-from ms_symtensor.errors import SymTensorError
+from ms_symtensor.bridge.training_network import forward_inputs, forward_network, in_micro_batches, is_auto_parallel
+from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
 
@@ -144,6 +144,7 @@ def _is_automatic() -> bool:
 
 def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
     """Plan the network in `cell` unless it is planned, and put its settings in force."""
+    from mindspore import context
     from mindspore.parallel._utils import _get_device_num, _init_auto_parallel_context
 
     if wrapper is not None:
@@ -156,17 +157,31 @@ def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
         network = forward_network(cell)
         if network is None:
             return
-        inputs = forward_inputs(network, cell, arguments, device_num)
+        network, micro_batch_num = in_micro_batches(network)
+        stages = context.get_auto_parallel_context("pipeline_stages")
+        _require_both(stages, micro_batch_num)
+        inputs = forward_inputs(network, cell, arguments, device_num // stages)
         with kept():
-            plan = plan_network(network, *inputs, device_num=device_num)
+            plan = plan_network(
+                network, *inputs, device_num=device_num, pipeline_stages=stages, micro_batch_num=micro_batch_num
+            )
     _put_in_force(plan, wrapper)
+
+
+def _require_both(stages: int, micro_batch_num: int) -> None:
+    """InputError if the user chose pipeline stages without micro-batches, or the other way round."""
+    if (stages > 1) != (micro_batch_num > 1):
+        raise InputError(
+            f"{stages} pipeline stages and {micro_batch_num} micro-batches: for a pipeline, set pipeline_stages in the context"
+            " (AutoParallel: pipeline(stages=…)) and wrap the forward network in PipelineCell; for one stage, neither"
+        )
 
 
 def _put_in_force(plan: Plan, wrapper: Any) -> None:
     from mindspore import context
     from mindspore.parallel._utils import _init_auto_parallel_context
 
-    settings = context_settings(plan.stage.settings)
+    settings = context_settings(plan.settings, plan.pipeline)
     del settings["dataset_strategy"]  # how the data arrive is the user's affair
     if wrapper is None:
         # device_num again: MindSpore decides along with it whether it may compile without a cluster

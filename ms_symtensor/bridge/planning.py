@@ -83,19 +83,31 @@ def load_plan(path: str | os.PathLike[str]) -> StoredPlan:
     return StoredPlan(load(path), load_graph(path))
 
 
-def plan_network(cell: Any, *inputs: Any, device_num: int | None = None, **options: Any) -> Plan:
+def plan_network(
+    cell: Any,
+    *inputs: Any,
+    device_num: int | None = None,
+    pipeline_stages: int = 1,
+    micro_batch_num: int = 1,
+    **options: Any,
+) -> Plan:
     """Plan `cell`, a forward network with its loss, for `inputs` of global shape, and set the strategies on it.
 
-    `device_num` defaults to that of MindSpore's parallel context; `options` are fields of `Options`. Afterwards
-    `search_mode="symtensor"` uses this plan; without it, compile with `context_settings(plan.stage.settings)`.
+    `device_num` defaults to that of MindSpore's parallel context; `options` are fields of `Options`. With `pipeline_stages`
+    the inputs are cut into `micro_batch_num` micro-batches, and the blocks laid out over the stages. Afterwards
+    `search_mode="symtensor"` uses this plan; without it, compile with `context_settings(plan.settings, plan.pipeline)`.
     """
     from mindspore.parallel._utils import _get_device_num
 
     chosen = replace(current_options(), **options)
     number = _get_device_num() if device_num is None else device_num
+    stored = None if chosen.strategy is None else load_plan(chosen.strategy)
+    if stored is not None:
+        pipeline_stages, micro_batch_num = _as_stored(stored.plan, pipeline_stages, micro_batch_num)
+    if pipeline_stages > 1:
+        inputs = micro_batch(inputs, micro_batch_num)
     graph = capture(cell, *inputs)
-    if chosen.strategy is not None:
-        stored = load_plan(chosen.strategy)
+    if stored is not None:
         if stored.plan.device_num != number:
             raise InputError(
                 f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}:"
@@ -103,7 +115,7 @@ def plan_network(cell: Any, *inputs: Any, device_num: int | None = None, **optio
             )
         found, planned = stored.plan, stored.graph
     else:
-        found, planned = _searched(graph, number, chosen), graph
+        found, planned = _searched(graph, number, chosen, pipeline_stages, micro_batch_num), graph
     put(cell, graph, found, planned)
     if chosen.save is not None:
         save(found, Path(chosen.save), graph)
@@ -128,16 +140,34 @@ def forget(cell: Any) -> None:
     remove(cell)
 
 
-def _searched(graph: Graph, device_num: int, options: Options) -> Plan:
+def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[int, int]:
+    """The stages and micro-batches of a saved plan; InputError if the user asks for others."""
+    if pipeline_stages > 1 and (pipeline_stages, micro_batch_num) != (plan.pipeline_stages, plan.micro_batch_num):
+        raise InputError(
+            f"the saved plan has {plan.pipeline_stages} pipeline stages and {plan.micro_batch_num} micro-batches, the network"
+            f" {pipeline_stages} and {micro_batch_num}: plan again, or set it up so"
+        )
+    return plan.pipeline_stages, plan.micro_batch_num
+
+
+def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: int, micro_batch_num: int) -> Plan:
     from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.search.fixed_pipeline import fixed_pipeline
     from ms_symtensor.search.plan import plan
+    from ms_symtensor.search.request import Request
 
     shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
+    batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1
+    cluster = load_cluster(options.cluster)
+    if pipeline_stages > 1:
+        limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
+        request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name)
+        return fixed_pipeline(graph, request, pipeline_stages, micro_batch_num)
     return plan(
         graph,
-        load_cluster(options.cluster),
+        cluster,
         device_num=device_num,
-        global_batch_size=shape[0] if shape else 1,
-        seq_length=shape[1] if len(shape) > 1 else 1,
+        global_batch_size=batch,
+        seq_length=sequence,
         memory_limit_B=options.memory_limit_B,
     )

@@ -50,6 +50,13 @@ def forward_network(cell: Any) -> Any:
     return network
 
 
+def in_micro_batches(network: Any) -> tuple[Any, int]:
+    """The network inside of MindSpore's `PipelineCell` (or `Pipeline`), and its micro-batches; itself and 1 without one."""
+    if type(network).__name__ in ("PipelineCell", "Pipeline"):
+        return network.network, network.micro_size
+    return network, 1
+
+
 def forward_inputs(network: Any, cell: Any, arguments: Sequence[Any], device_num: int) -> tuple[Any, ...]:
     """What `network` gets in one step of all devices together, as tensors without values, when `cell` is given
     `arguments`.

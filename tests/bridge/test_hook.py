@@ -19,6 +19,7 @@ from ms_symtensor.bridge.compile import compile_rank
 from ms_symtensor.bridge.hook import install
 from ms_symtensor.bridge.host import ascend_compiler
 from ms_symtensor.bridge.parallel_context import ParallelConfig, stand_alone_context
+from ms_symtensor.bridge.pipeline_network import pipeline_training_cell, whole_batch
 from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.partition import partition
@@ -154,6 +155,7 @@ from planned import SENS, network
 import ms_symtensor
 from ms_symtensor.bridge.compile import compile_rank
 from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.pipeline_network import pipeline_training_cell, whole_batch
 from ms_symtensor.bridge.training import training_cell
 cell, inputs = network()
 parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor")
@@ -184,3 +186,21 @@ assert not hasattr(AutoParallel.__init__.__wrapped__, "__wrapped__")
 assert not any("ms_symtensor" in type(finder).__module__ for finder in sys.meta_path)
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def test_the_search_mode_plans_the_stages_of_a_pipeline_cell():
+    cell, inputs = network()
+    step = pipeline_training_cell(cell, 4)
+    parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)
+    program = compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=2, parallel=parallel)
+    plan = planning.plan_on(cell)
+    assert (plan.pipeline_stages, plan.micro_batch_num, plan.device_num) == (2, 4, 4)
+    found = Counter(c.kind for c in collectives(program))
+    assert found["Receive"] == found["Send"] == 4
+
+
+def test_stages_without_micro_batches_are_refused():
+    cell, inputs = network()
+    parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)
+    with pytest.raises(SymTensorError, match="2 pipeline stages and 1 micro-batches"):
+        compile_rank(training_cell(cell), *inputs, SENS, device_num=4, parallel=parallel)

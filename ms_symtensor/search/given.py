@@ -18,12 +18,13 @@ from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.pipelined import Pipelined, plan_of
+from ms_symtensor.search.plan import one_stage_plan
 from ms_symtensor.search.problem import problem_of_family
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.rows import given_row
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.whole import as_given, settled
-from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
 METHOD = "given by hand"
@@ -91,21 +92,8 @@ def _one_stage(network: Network, request: Request, given: Given) -> Plan:
     )
     settings = replace(settings, recompute=dict.fromkeys(shorts.blocks[:count], Recompute()))
     found = judged(shorts, strategies, settings, request.cluster, request.rules)
-    cost, summary = found.cost, found.degrees
-    return Plan(
-        model=request.model,
-        graph_hash=graph.hash,
-        cluster=request.cluster.name,
-        stages=(StagePlan(at_depth(graph, few, strategies), settings),),
-        global_batch_size=request.global_batch_size,
-        seq_length=request.seq_length,
-        data_parallel=summary.data_parallel,
-        model_parallel=summary.model_parallel,
-        sequence_parallel=summary.sequence_parallel,
-        prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= request.limit_B, request.limit_B),
-        search=SearchReport(0, 0.0, 0.0, METHOD),
-        source=dict(request.source),
-    )
+    stage = StagePlan(at_depth(graph, few, strategies), settings)
+    return one_stage_plan(graph, request, stage, found, SearchReport(0, 0.0, 0.0, METHOD))
 
 
 def _fewest(

@@ -105,6 +105,7 @@ def _considered(outcome: Outcome) -> tuple[Considered, ...]:
 
 
 def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined, search_time_s: float) -> Plan:
+    """The plan that `found` describes, as `searched` found it."""
     estimate = found.estimate
     shape, settings = estimate.shape, found.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)

@@ -11,7 +11,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.depth import at_depth, judged
+from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.problem import Problem, problem
 from ms_symtensor.search.request import Request
@@ -138,8 +138,14 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
     assert best is not None and of is not None
     stage = StagePlan(at_depth(graph, of.graph, best.strategies), best.settings)
     whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules)
-    cost, summary, bound = whole.cost, whole.degrees, found.bound_s
+    bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
+    return one_stage_plan(graph, request, stage, whole, SearchReport(found.candidates, search_time_s, gap, METHOD))
+
+
+def one_stage_plan(graph: Graph, request: Request, stage: StagePlan, whole: Judged, search: SearchReport) -> Plan:
+    """The plan of one `stage` for `graph`, `whole` being what it costs."""
+    cost, summary = whole.cost, whole.degrees
     return Plan(
         model=request.model,
         graph_hash=graph.hash,
@@ -151,7 +157,7 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
         model_parallel=summary.model_parallel,
         sequence_parallel=summary.sequence_parallel,
         prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= request.limit_B, request.limit_B),
-        search=SearchReport(found.candidates, search_time_s, gap, METHOD),
+        search=search,
         source=dict(request.source),
     )
 

@@ -75,9 +75,10 @@ def case(row: Row) -> Case:
         raise UnusableRowError(f"MFU below {LEAST_MFU_PERCENT:g} %")
     model, stages = model_of(row.text("model")), row.count("pp")
     blocks, head_stage = stages_of(model, stages)
-    zero = row.text("zero")
-    if zero not in ("0", "1"):
-        raise UnusableRowError(f"unknown zero {zero!r}")
+    must_be_given(row, "zero")
+    zero = row.number("zero")
+    if zero not in (0, 1):
+        raise UnusableRowError(f"unknown zero {row.text('zero')!r}")
     configuration = Configuration(
         model,
         row.count("seq_len"),
@@ -91,7 +92,7 @@ def case(row: Row) -> Case:
         head_stage=head_stage,
         optimizer_level=OptimizerLevel(int(zero)),
         framework="nanotron",
-        overlap_gradients=zero == "0",  # ZeRO scatters and gathers behind the backward pass: src/nanotron/optim/zero.py
+        overlap_gradients=zero == 0,  # ZeRO scatters and gathers behind the backward pass: src/nanotron/optim/zero.py
         overlap_weights=False,
     )
     measured = Measurement(

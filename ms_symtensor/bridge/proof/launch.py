@@ -18,6 +18,8 @@ _POLL_S = 0.1
 _LOG_LINES, _SHOWN_CHARACTERS = 3, 600
 _NO_NOISE = ("[WARNING]", "[INFO]", "[DEBUG]", "----", "- C++ Call Stack", "mindspore/ccsrc", "mindspore/core")
 _CLUSTER_TIMEOUT_S = 600
+"""Seconds that ranks wait for each other: as long as a proof may take by default."""
+
 # It ends with its parent, however that ends; had the parent ended before this was asked for, it ends at once.
 _MSRUN = (
     "import ctypes, os, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"
@@ -109,6 +111,8 @@ def _process(directory: Path, arguments: Sequence[str], log: str) -> Iterator[su
         "TMPDIR": str(directory),
         "GLOG_v": "3",
         "OMP_NUM_THREADS": "1",
+        # A rank that comes late to a collective, on a busy machine, is no failure: what is too long, `wait` decides.
+        "MS_CPU_COMM_OP_TIMEOUT": str(_CLUSTER_TIMEOUT_S),
         "SYMTENSOR_PARENT": str(os.getpid()),
     }
     with open(directory / log, "wb") as output:

@@ -8,7 +8,7 @@ communication, and every parameter's gradient is summed over the copies of its s
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.forward import Forward, Weight
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
-from ms_symtensor.program.settings import Settings
+from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup
 
@@ -188,9 +188,12 @@ class _Differentiator:
                 continue
             # Between micro-batches gradients are added up in the parameter's type, and summed over the ranks at the end.
             sums_late = self.settings.gradient_fp32_sync or self.in_pipeline
-            sync = _Synchroniser(self.builder, name, placement, weights[0].block, sums_late)
+            scatters_each = self.in_pipeline and self.settings.optimizer_level is OptimizerLevel.LEVEL2
+            sync = _Synchroniser(self.builder, name, placement, weights[0].block, sums_late, scatters_each)
             kind = TensorType(placement.slice_shape, placement.dtype)
             arrived = [(w.summed, self.incoming.pop(w.used, [])) for w in weights]
+            if scatters_each:  # MindSpore casts a weight for every use; that these are one here comes later
+                arrived = [(summed, [part]) for summed, parts in arrived for part in parts]
             arrived += [(True, [self._receive_gradient(n, kind)]) for n in crossing.get(name, ()) if n.kind == "Send"]
             total = sync.run(arrived)
             for node in crossing.get(name, ()):
@@ -202,9 +205,17 @@ class _Synchroniser:
     """Writes what happens to the gradient of one parameter between its users and the optimizer."""
 
     def __init__(
-        self, builder: Builder, name: str, placement: ParameterPlacement, block: str | None, gradient_fp32_sync: bool
+        self,
+        builder: Builder,
+        name: str,
+        placement: ParameterPlacement,
+        block: str | None,
+        gradient_fp32_sync: bool,
+        scatters_each: bool,
     ) -> None:
         self.builder, self.name, self.placement, self.block = builder, name, placement, block
+        self.scatters_each = scatters_each
+        """Whether the gradient of every use is scattered by itself, on its way to where all add up."""
         self.sums_early = not gradient_fp32_sync and not placement.shared
         """Whether gradients are summed in the type in use, before they are cast to that of the parameter."""
 
@@ -237,13 +248,19 @@ class _Synchroniser:
 
     def _together(self, parts: list[int], mirror: DeviceGroup | None) -> int:
         shape, dtype = self.placement.layout.slice_shape, self.placement.dtype
+        is_shared = self.placement.shard > 1
+        if is_shared and self.scatters_each:
+            parts, shape = [self._scattered(part) for part in parts], self.placement.slice_shape
         gradient = parts[0] if len(parts) == 1 else self._node("AddN", tuple(parts), shape, dtype)
-        if self.placement.shard > 1:
-            shape = self.placement.slice_shape
-            gradient = self._node("ReduceScatter", (gradient,), shape, dtype, self.placement.gather)
+        if is_shared and not self.scatters_each:
+            gradient, shape = self._scattered(gradient), self.placement.slice_shape
         if mirror is not None:
             gradient = self._node("AllReduce", (gradient,), shape, dtype, mirror)
         return gradient
+
+    def _scattered(self, gradient: int) -> int:
+        placement = self.placement
+        return self._node("ReduceScatter", (gradient,), placement.slice_shape, placement.dtype, placement.gather)
 
     def _node(
         self, kind: str, inputs: tuple[int, ...], shape: tuple[int, ...], dtype: str, group: DeviceGroup | None = None

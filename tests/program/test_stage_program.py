@@ -118,3 +118,14 @@ def test_weights_of_the_forward_pass_are_dropped_after_the_last_one():
 def test_interleaved_stages_keep_more():
     assert [in_flight(i, 4, 8, 2) for i in range(4)] == [6, 5, 4, 3]
     assert [in_flight(i, 4, 8) for i in range(4)] == [4, 3, 2, 1]
+
+
+def test_level2_scatters_the_gradient_of_every_use():
+    """DeepSeek's head is used for the next token and the one after it, both on the last stage."""
+    counted = {}
+    for level in (OptimizerLevel.LEVEL1, OptimizerLevel.LEVEL2):
+        *_, last = programs("deepseek_v3", layers=(1, 2), data=4, tensor=1, optimizer_level=level)
+        found = Counter(c.parameter for c in last.collectives(4) if c.kind == "ReduceScatter")
+        counted[level] = found["output_table"], found["norm.gamma"]
+    assert counted[OptimizerLevel.LEVEL1][0] == 1
+    assert counted[OptimizerLevel.LEVEL2][0] == 2 * 3

@@ -23,6 +23,7 @@ from ms_symtensor.tensor.graph import Graph
 
 CLUSTER = load("atlas_800t_a2")
 BATCH, LAYERS = 16, 6
+GIB = 1 << 30
 LIMIT_B = 1 << 60
 
 
@@ -77,3 +78,25 @@ def test_stages_cost_what_their_programs_cost(model: str, apart: float, again: i
     step_s = plan.micro_batch_num * max(each) + sum(each) - max(each) + max(once)
     assert plan.prediction.step_time_s == pytest.approx(step_s, rel=apart)
     assert [len(stage.settings.recompute) for stage in plan.stages] == [again, again]
+
+
+def test_stages_recompute_as_few_blocks_as_fit() -> None:
+    """Earlier stages keep more micro-batches, and recompute more."""
+    config = dimensions_of("llama2_7b", num_layers=8, batch_size=BATCH)
+
+    def strategies(graph: Graph) -> Mapping[str, OpStrategy]:
+        cuts = megatron_strategy(graph, replace(config, batch_size=2), 2, 1, False)
+        return {name: OpStrategy(*strategy) for name, strategy in cuts.items()}
+
+    def recomputed(limit_B: int) -> list[int]:
+        request = Request(CLUSTER, 4, BATCH, config.seq_length, limit_B)
+        shape = Shape(2, 8, (2, 1), 2)
+        plan = price_given(_network(config), request, Given(shape, OptimizerLevel.LEVEL1, strategies, (4, 4)))
+        peak_B = plan.prediction.peak_memory_B
+        assert peak_B <= limit_B if limit_B > GIB else peak_B > limit_B
+        return [len(stage.settings.recompute) for stage in plan.stages]
+
+    assert recomputed(LIMIT_B) == [0, 0]
+    assert recomputed(GIB) == [4, 4]
+    first, last = recomputed(17 * GIB)
+    assert first > last

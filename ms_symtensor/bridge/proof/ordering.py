@@ -2,7 +2,7 @@
 
 On an NPU they run on one stream, in the order in which the compiler wrote them. MindSpore's CPU runtime starts whatever has its
 inputs, on several threads: two collectives of one group would meet in different orders and exchange their tensors, and what
-micro-batches add to one tensor at a time would get lost.
+micro-batches add to one tensor at the same time could get lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,6 +37,11 @@ def order_collectives(model: Any, groups: Mapping[str, tuple[int, ...]]) -> tupl
     for graph in (model.graph, *model.functions):
         tensors = {proto.name: proto for proto in graph.parameter}
         tensors |= {proto.name: proto.tensor[0] for proto in graph.input if len(proto.tensor) == 1}
+        tensors |= {
+            node.output[0]: node.attribute[0].tensors[0]
+            for node in graph.node
+            if node.op_type == "Constant" and len(node.attribute[0].tensors) == 1
+        }
         shapes: dict[str, Any] = {}
         nodes = []
         last = None

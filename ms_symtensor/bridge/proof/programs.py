@@ -45,12 +45,7 @@ def compile_reference(step: Any, inputs: Sequence[Any], substituter: Substituter
 
 
 def compile_ranks(
-    step: Any,
-    inputs: Sequence[Any],
-    device_num: int,
-    parallel: ParallelConfig,
-    substituter: Substituter,
-    inline_blocks: bool = True,
+    step: Any, inputs: Sequence[Any], device_num: int, parallel: ParallelConfig, substituter: Substituter
 ) -> Iterator[Executable]:
     """The training step `step`, in which primitives carry their strategies, for every rank of `device_num` devices.
 
@@ -61,7 +56,7 @@ def compile_ranks(
     sens = mindspore.Tensor(numpy.ones((), numpy.float32))
     for rank in range(device_num):
         compiled = compile_model(
-            step, *inputs, sens, device_num=device_num, rank=rank, parallel=parallel, inline_blocks=inline_blocks
+            step, *inputs, sens, device_num=device_num, rank=rank, parallel=parallel, inline_blocks=True
         )
         yield _executable(compiled, rank, device_num, substituter)
 

@@ -126,9 +126,9 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     from model_zoo.builder import build_graph
     from model_zoo.network import build
 
+    _require_runnable(plan, request)
     small = reduce_plan(plan, request.ranks)
     plan = small.plan
-    _require_runnable(plan, request)
     cell, inputs = build(small.config)
     graph = build_graph(small.config)
     apply(cell, graph, plan, None, rules)
@@ -142,8 +142,12 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
 
 
 def _require_runnable(plan: Plan, request: Request) -> None:
-    if plan.pipeline is not None and request.steps:
+    if plan.pipeline is None:
+        return
+    if request.steps:
         raise InputError("optimizer steps are proved on one pipeline stage only: leave --steps out")
+    if plan.pipeline.interleave > 1:
+        raise InputError("interleaved pipeline stages cannot be proved, as their blocks are compiled once: verify them")
 
 
 def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Request = Request()) -> Proof:

@@ -1,7 +1,7 @@
 """Operators of a program, in MindSpore's protobuf, replaced by what functions that define them consist of.
 
-They are no calls: at a call MindSpore's CPU runtime cuts the program into graphs of its own, and what changes a tensor in place
-then sees another copy of it.
+They are no calls: at a call MindSpore's CPU runtime cuts the program into graphs of its own, which fails (`Invalid exit actor`)
+where tensors are changed in place between them.
 """
 
 import sys

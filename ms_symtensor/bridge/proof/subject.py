@@ -47,11 +47,6 @@ class Subject:
     def micro_batch_num(self) -> int:
         return 1 if self.micro is None else self.micro.pipeline.micro_batch_num
 
-    @property
-    def interleaved(self) -> bool:
-        """Whether stages are virtual; then MindSpore wants the network `@lazy_inline`."""
-        return self.micro is not None and self.micro.pipeline.interleave > 1
-
     def step(self, optimizer: Any = None) -> Any:
         """The training step of a rank. The loss of micro-batches is the sum of theirs."""
         if self.micro is None:

@@ -70,12 +70,7 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     given = (*subject.values, initial_gradient(subject.micro_batch_num))
     programs = []
     for program in compile_ranks(
-        subject.step(optimizer),
-        subject.inputs,
-        subject.device_num,
-        subject.parallel,
-        substituter,
-        not subject.interleaved,
+        subject.step(optimizer), subject.inputs, subject.device_num, subject.parallel, substituter
     ):
         write_program(job, f"rank{program.rank}", name, program, given, parameters)
         programs.append(program)

@@ -67,3 +67,19 @@ def test_sums_in_place_and_collectives_wait_for_the_one_before() -> None:
     assert list(by_name[by_name["b"].input[1]].input) == ["x", "a"]
     assert list(by_name[by_name["c"].input[0]].input) == ["twice", "b"]
     assert list(by_name["twice"].input) == ["x", "x"]
+
+
+def test_a_constant_that_is_added_waits_too() -> None:
+    """As the optimizer counts its steps."""
+    model = program(("a", "AssignAdd", "sum x"), ("b", "AssignAdd", "sum one"))
+    constant = type(model.graph.node[0])()
+    constant.name = "one"
+    constant.op_type = "Constant"
+    constant.output.append("one")
+    constant.attribute.add().tensors.add().dims.append(2)
+    model.graph.node.insert(0, constant)
+    assert order_collectives(model, {}) == ()
+    by_name = {node.name: node for node in model.graph.node}
+    waits = by_name[by_name["b"].input[1]]
+    assert list(waits.input) == ["one", "a"]
+    assert list(waits.attribute[0].tensors[0].dims) == [2]

@@ -132,17 +132,21 @@ def main() -> int:
     return 1 if any(map(slower, results)) else 0
 
 
+KINDS = {"megatron": "Megatron's usual", "zero": "data parallel, ZeRO", "expert": "MindFormers"}
+
+
 def table(results: list[Result]) -> list[str]:
-    """Rows of models, columns of kinds, an entry per number of devices."""
+    """Rows of models, columns of kinds; in a cell an entry per number of devices."""
     numbers = sorted({r["device_num"] for r in results})
-    rows = ["| | " + " | ".join(f"{kind} {n}" for kind in ("megatron", "zero", "expert") for n in numbers) + " |"]
-    rows.append("| --- |" + " --- |" * (3 * len(numbers)))
+    rows = [
+        f"| {' / '.join(map(str, numbers))} devices | {' | '.join(KINDS.values())} |",
+        "| --- |" + " --- |" * len(KINDS),
+    ]
     for model in dict.fromkeys(r["model"] for r in results):
-        cells = [
-            _cell([r for r in results if r["model"] == model and r["device_num"] == n and r["kind"].startswith(kind)])
-            for kind in ("megatron", "zero", "expert")
-            for n in numbers
-        ]
+        cells = []
+        for kind in KINDS:
+            found = [r for r in results if r["model"] == model and r["kind"].startswith(kind)]
+            cells.append(" / ".join(_cell([r for r in found if r["device_num"] == n]) for n in numbers))
         rows.append(f"| {model} | {' | '.join(cells)} |")
     return rows
 

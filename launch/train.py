@@ -3,7 +3,7 @@
     python launch/train.py PLAN_DIR [--steps 10] [--device-target Ascend]
 
 It shows how a plan is used: build the network, apply the plan, set the parallel context, train. Replace `batches` by a data set.
-With a plan for one device it runs without msrun.
+With a plan for one device it runs without msrun. With pipeline stages, the ranks of the last stage tell the loss.
 """
 
 import argparse
@@ -15,13 +15,15 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import nn
-from mindspore.communication import get_group_size, init
+from mindspore.communication import get_group_size, get_rank, init
 
 import ms_symtensor
 from model_zoo.network import optimizer
 from ms_symtensor.bridge.load_network import load_network
+from ms_symtensor.bridge.pipeline_network import whole_batch
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.strategy.file import load
+from ms_symtensor.strategy.plan import Plan
 
 
 def batches(inputs: tuple[Any, ...], vocabulary: int, steps: int) -> Iterator[list[ms.Tensor]]:
@@ -35,6 +37,17 @@ def _like(x: Any, random: np.random.Generator, vocabulary: int) -> ms.Tensor:
     if "Int" in str(x.dtype):
         return ms.Tensor(random.integers(0, vocabulary, x.shape), ms.int32)
     return ms.ops.ones(x.shape, x.dtype)
+
+
+def training_step(network: nn.Cell, plan: Plan) -> nn.Cell:
+    """One step of the optimizer on `network`, to which `plan` is applied: in micro-batches where it has stages."""
+    update = optimizer(network.trainable_params())
+    if plan.pipeline is None:
+        return nn.TrainOneStepCell(network, update)
+    # MindSpore's own step with stages (Model.train uses it too); it has no public name
+    from mindspore.nn.wrap.cell_wrapper import _TrainGradAccuStepCell
+
+    return _TrainGradAccuStepCell(nn.PipelineCell(network, plan.micro_batch_num), update)
 
 
 def main() -> int:
@@ -53,15 +66,20 @@ def main() -> int:
                 f"the plan is for {plan.device_num} devices, {get_group_size()} are running: start as many"
             )
     network, inputs = load_network(plan.source)
+    if plan.pipeline is not None:
+        inputs = whole_batch(inputs, plan.micro_batch_num)
     ms_symtensor.load_plan(chosen.plan).apply(network, *inputs)
     if plan.device_num > 1:
-        ms.set_auto_parallel_context(device_num=plan.device_num, **ms_symtensor.context_settings(plan.stage.settings))
-    step = nn.TrainOneStepCell(network, optimizer(network.trainable_params()))
+        settings = ms_symtensor.context_settings(plan.settings, plan.pipeline)
+        ms.set_auto_parallel_context(device_num=plan.device_num, **settings)
+    tells_loss = plan.pipeline is None or get_rank() >= plan.device_num - plan.stages[-1].settings.device_num
+    step = training_step(network, plan)
     step.set_train()
     for number, batch in enumerate(batches(inputs, chosen.vocabulary, chosen.steps)):
         start = time.perf_counter()
-        loss = float(step(*batch).asnumpy())
-        print(f"step {number}: loss {loss:.4f}, {time.perf_counter() - start:.3f} s", flush=True)
+        loss = step(*batch).asnumpy()
+        told = f"loss {float(loss):.4f}, " if tells_loss else ""
+        print(f"step {number}: {told}{time.perf_counter() - start:.3f} s", flush=True)
     return 0
 
 

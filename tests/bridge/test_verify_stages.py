@@ -1,7 +1,16 @@
 """From the search to the compiler with two pipeline stages, and what the compiler refuses."""
 
-import pytest
+from collections import Counter
 
+import pytest
+from mindspore.nn.utils import no_init_parameters
+
+from launch.train import training_step
+from ms_symtensor.bridge.apply import parallel_config
+from ms_symtensor.bridge.compile import compile_rank
+from ms_symtensor.bridge.load_network import load_network
+from ms_symtensor.bridge.pipeline_network import whole_batch
+from ms_symtensor.bridge.planning import load_plan
 from ms_symtensor.bridge.verify_stages import verify_stages
 from ms_symtensor.cli import main
 from ms_symtensor.errors import InputError
@@ -49,3 +58,17 @@ def test_the_formulas_of_stages_give_what_was_planned(planned, capsys):
     assert max(int(row[-1]) for row in stages) == load(planned).prediction.memory_B["activations"]
     assert "MatMul" in text
     assert main(["explain", str(planned), "--operator", "query.matmul"]) == 0
+
+
+def test_the_training_step_of_a_plan_with_stages_compiles(planned):
+    plan = load(planned)
+    network, inputs = load_network(plan.source)
+    inputs = whole_batch(inputs, plan.micro_batch_num)
+    load_plan(planned).apply(network, *inputs)
+    with no_init_parameters():
+        step = training_step(network, plan).set_train()
+    program = compile_rank(step, *inputs, device_num=4, rank=3, parallel=parallel_config(plan))
+    trained = [p for p in program.layouts if p.name.startswith("accu_grads.")]
+    kinds = Counter(node.type for node in program.nodes)
+    assert kinds["Send"] == kinds["Receive"] == plan.micro_batch_num
+    assert 0 < len(trained) < len(network.trainable_params())

@@ -27,7 +27,7 @@ class MicroBatch:
 
     `behind[step]`: whether the step is one of the backward pass; `blocks[step]`: the block it belongs to. `kept_B` wait from
     the forward to the backward pass. `weights_B` are the weights in use, `weights_behind_B` those of them that the backward
-    pass reads.
+    pass reads; `dropped_B[step]` those of the others that this step or a later one reads.
     """
 
     live_B: tuple[int, ...]
@@ -36,14 +36,17 @@ class MicroBatch:
     kept_B: ByBlock
     weights_B: ByBlock
     weights_behind_B: ByBlock
+    dropped_B: tuple[int, ...]
 
     def peak_B(self, flight: int, micro_batch_num: int) -> int:
         """The peak with `flight` of `micro_batch_num` micro-batches at once; after the last forward pass its weights go."""
-        whole_B, behind_B = sum(self.weights_B.values()), sum(self.weights_behind_B.values())
-        left_B = behind_B if flight == micro_batch_num else whole_B
-        steps = zip(self.live_B, self.behind, strict=True)
-        at_once_B = max((live + (left_B if late else whole_B) for live, late in steps), default=0)
-        return at_once_B + (flight - 1) * sum(self.kept_B.values())
+        whole_B, behind_B, kept_B = (sum(of.values()) for of in (self.weights_B, self.weights_behind_B, self.kept_B))
+        if flight < micro_batch_num:
+            return max(self.live_B, default=0) + whole_B + (flight - 1) * kept_B
+        last_B = max((live + dropped for live, dropped in zip(self.live_B, self.dropped_B, strict=True)), default=0)
+        forward_B = max((live for live, late in zip(self.live_B, self.behind, strict=True) if not late), default=0)
+        before_B = forward_B + whole_B + (flight - 2) * kept_B if flight > 1 else 0
+        return max(last_B + behind_B + (flight - 1) * kept_B, before_B)
 
     def longer(self, middle: str, last: str, count: int) -> "MicroBatch":
         """The same with `count` further blocks like `middle` between it and `last`, both of a run of equal blocks.
@@ -76,6 +79,7 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, scatters_gradients))) | used)
     forward = sum(not late for late in behind)
+    last_read = {t: step for step, n in enumerate(micro.nodes) for t in n.inputs if t in used - used_behind}
 
     def by_block(tensors: Iterable[int]) -> ByBlock:
         found: dict[str | None, int] = {}
@@ -90,6 +94,7 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
         by_block(t for t, (first, last) in alive.items() if first < forward <= last and t not in weights),
         by_block(used),
         by_block(used_behind),
+        tuple(sum(sizes[t] for t, last in last_read.items() if last >= step) for step in range(len(steps))),
     )
 
 

@@ -37,7 +37,7 @@ def why_not(plan: Plan, wanted: str) -> str:
             f"{wanted}: not among the {len(plan.search.considered)} ways that were looked at. Stages x mesh must be the"
             f" {plan.device_num} devices and not outnumber the blocks; micro-batches must divide the batch of"
             f" {plan.global_batch_size} and not be fewer than the stages. One stage is searched over all meshes at once, operator"
-            " by operator (pp=1)"
+            " by operator (pp=1): the alternatives in report.txt are the usual ways to cut it"
         )
     one = found[0]
     ours, theirs = seconds(plan.prediction.step_time_s), _shown(one)

@@ -147,7 +147,9 @@ def _require_runnable(plan: Plan, request: Request) -> None:
     if request.steps:
         raise InputError("optimizer steps are proved on one pipeline stage only: leave --steps out")
     if plan.pipeline.interleave > 1:
-        raise InputError("interleaved pipeline stages cannot be proved yet: verify them, or prove the plan without interleaving")
+        raise InputError(
+            "interleaved pipeline stages cannot be proved yet: verify them, or prove the plan without interleaving"
+        )
 
 
 def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Request = Request()) -> Proof:

@@ -84,7 +84,7 @@ def _by_hand(graph: Graph, config: TransformerConfig, degrees: tuple[int, int, b
         graph.name,
         graph.hash,
         "",
-        stage,
+        (stage,),
         config.batch_size,
         config.seq_length,
         *degrees,

@@ -89,6 +89,7 @@ def solve(
     if best is None:
         for search in searches:
             search.least_memory()
+            best = search.better(best)
     smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B)
     return Solution(best, smallest, bound, sum(search.solved for search in searches))
 
@@ -211,7 +212,8 @@ class _Setting:
 
     def _add(self, choice: tuple[int, ...]) -> None:
         """Note the candidate of `choice`, unless it was met before or cannot beat a plan that fits."""
-        if choice in self._seen or (self.found and self._at_least_s(choice) >= self._known_s):
+        is_beaten = self.found and math.isfinite(self._known_s) and self._at_least_s(choice) >= self._known_s
+        if choice in self._seen or is_beaten:
             return
         self._seen.add(choice)
         strategies = {

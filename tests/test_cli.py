@@ -13,9 +13,9 @@ from ms_symtensor.cli import main
 
 SMALL = ["--num-layers", "2", "--global-batch-size", "8", "--seq-length", "512"]
 PLAN_KEYS = {
-    "model", "cluster", "device_num", "data_parallel", "model_parallel", "sequence_parallel", "pipeline_stages",
-    "micro_batch_num", "optimizer_weight_shard_size", "recompute", "step_time_s", "time_breakdown_s", "peak_memory_B",
-    "memory_breakdown_B", "fits", "optimality_gap", "search_time_s", "candidates",
+    "model", "cluster", "device_num", "data_parallel", "model_parallel", "sequence_parallel", "context_parallel",
+    "expert_parallel", "pipeline_stages", "micro_batch_num", "optimizer_weight_shard_size", "recompute", "step_time_s",
+    "time_breakdown_s", "peak_memory_B", "memory_breakdown_B", "fits", "optimality_gap", "search_time_s", "candidates",
 }  # fmt: skip
 VERDICT_KEYS = {
     "accepted", "gradients_synchronised", "collectives", "parameter_bytes", "activation_peak_B", "mindspore", "compile_time_s",

@@ -54,8 +54,10 @@ def why_not(plan: Plan, wanted: str) -> str:
 
 
 def _is_plan(one: Considered, plan: Plan) -> bool:
+    data, context, model = plan.data_parallel, plan.context_parallel, plan.model_parallel
+    meshes = _mesh(data, model), _mesh(data * context, model), _mesh(data, context * model)
     return (one.pipeline_stages, one.micro_batch_num) == (plan.pipeline_stages, plan.micro_batch_num) and (
-        one.mesh == _mesh(plan.data_parallel, plan.model_parallel)
+        one.mesh in meshes
     )
 
 

@@ -17,15 +17,21 @@ def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool =
     are shown once. Operators of pipeline stages are those of one micro-batch. InputError if nothing has it.
     """
     step = explain_step(graph, plan.whole, load_cluster(plan.cluster))
+    title = [f"% {_degrees(plan)}" if latex else _degrees(plan)] if operator is None else []
     if operator is None and plan.pipeline is None:
-        return to_latex(step) if latex else to_text(step)
+        return "\n\n".join([*title, to_latex(step) if latex else to_text(step)])
     chosen = [o for o in step.operators if operator is None or _is_called(graph, o, operator)]
     if not chosen:
         raise InputError(_unknown(step, operator or ""))
-    head = [stages_explained(plan, graph, latex)] if operator is None else []
+    head = [*title, stages_explained(plan, graph, latex)] if operator is None else []
     if latex:
         return "\n\n".join([*head, *map(to_latex, chosen)])
     return "\n\n".join([*head, *(to_text(o, legend=o is chosen[-1]) for o in chosen)])
+
+
+def _degrees(plan: Plan) -> str:
+    names = ("data_parallel", "model_parallel", "context_parallel", "expert_parallel", "pipeline_stages")
+    return ", ".join(f"{name} {getattr(plan, name)}" for name in names)
 
 
 def _is_called(graph: Graph, of: OperatorExplanation, operator: str) -> bool:

@@ -27,6 +27,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "data_parallel": plan.data_parallel,
         "model_parallel": plan.model_parallel,
         "sequence_parallel": plan.sequence_parallel,
+        "context_parallel": plan.context_parallel,
+        "expert_parallel": plan.expert_parallel,
         "pipeline_stages": plan.pipeline_stages,
         "micro_batch_num": plan.micro_batch_num,
         "optimizer_level": int(settings.optimizer_level),
@@ -81,6 +83,7 @@ def _headline(plan: Plan) -> str:
         ("data_parallel", str(plan.data_parallel), "optimizer sharding", optimizer),
         ("model_parallel", str(plan.model_parallel), "recompute", recompute),
         ("sequence_parallel", "yes" if plan.sequence_parallel else "no", "pipeline_stages", _stages(plan)),
+        ("context_parallel", str(plan.context_parallel), "expert_parallel", str(plan.expert_parallel)),
     ]
     title = (
         f"{plan.model}: {plan.device_num} devices of {plan.cluster}, global batch {plan.global_batch_size},"

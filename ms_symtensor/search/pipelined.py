@@ -132,6 +132,8 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         data_parallel=whole.degrees.data_parallel,
         model_parallel=whole.degrees.model_parallel,
         sequence_parallel=whole.degrees.sequence_parallel,
+        context_parallel=whole.degrees.context_parallel,
+        expert_parallel=whole.degrees.expert_parallel,
         prediction=Prediction(_time_s(found, whole), memory, sum(memory.values()) <= request.limit_B, request.limit_B),
         search=SearchReport(
             searched.candidates,

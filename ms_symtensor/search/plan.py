@@ -156,6 +156,8 @@ def one_stage_plan(graph: Graph, request: Request, stage: StagePlan, whole: Judg
         data_parallel=summary.data_parallel,
         model_parallel=summary.model_parallel,
         sequence_parallel=summary.sequence_parallel,
+        context_parallel=summary.context_parallel,
+        expert_parallel=summary.expert_parallel,
         prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= request.limit_B, request.limit_B),
         search=search,
         source=dict(request.source),

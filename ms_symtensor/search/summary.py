@@ -5,21 +5,62 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.registry import Rule, signature
-from ms_symtensor.ops.signature import Unit, view
+from ms_symtensor.ops.routing import routes_tokens
+from ms_symtensor.ops.signature import OpView, Signature, Unit, view
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.graph import Graph, ParameterRef
+from ms_symtensor.tensor.graph import Graph, Op, ParameterRef
+
+ATTENTION = {"FlashAttentionScore": ("b", "n", "s"), "BatchMatMul": ("b0", "b1", "m")}
+"""Products of activations, and their dims: batch, heads, the query's sequence."""
 
 
 @dataclass(frozen=True)
 class Degrees:
-    """`data_parallel` x `model_parallel` of the heaviest products; `sequence_parallel`: most norms are cut finer."""
+    """What people call the cuts of a plan; degrees of different parts of the network need not divide the devices among them.
+
+    `data_parallel`: slices of the batch, and `model_parallel`: slices of the weights, in the heaviest products. Experts'
+    products aside, of which `expert_parallel` is the slices of the experts. `context_parallel`: how many devices attend to
+    one sequence between them, each for some of its tokens; or for some heads, where these share out its tokens otherwise
+    (Ulysses). `sequence_parallel`: most norms are cut finer than the heaviest products' rows.
+    """
 
     data_parallel: int
     model_parallel: int
     sequence_parallel: bool
+    context_parallel: int = 1
+    expert_parallel: int = 1
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """An operator, and into how many slices its dims are cut."""
+
+    op: Op
+    seen: OpView
+    signature: Signature
+    slices: Mapping[str, int]
+
+    def of(self, dims: set[str]) -> int:
+        """Slices that cuts of `dims` make."""
+        return math.prod(n for d, n in self.slices.items() if d in dims)
+
+    @property
+    def weight(self) -> set[str]:
+        """The dims of the second input."""
+        return {d for dims in self.signature.inputs[1:2] for d in dims if d}
+
+    @property
+    def rows_and_columns(self) -> tuple[int, int]:
+        """Slices of what the second input does not have, and of what it has."""
+        return self.of(set(self.slices) - self.weight), self.of(self.weight)
+
+    @property
+    def elements(self) -> int:
+        return sum(t.element_num for t in self.seen.outputs)
 
 
 def degrees(
@@ -28,29 +69,78 @@ def degrees(
     rules: Mapping[str, Rule] | None = None,
     times: Mapping[str, int] = MappingProxyType({}),
 ) -> Degrees:
-    """Data parallelism is a cut of the rows that weights do not have, model parallelism a cut of a weight's dims.
+    """The degrees of `plan`. `times`: how many equal blocks some of the blocks stand for."""
+    cut = _cuts(graph, plan, rules)
+    routed = routes_tokens(graph)
+    products: Counter[tuple[int, int]] = Counter()
+    experts: Counter[int] = Counter()
+    contexts: Counter[int] = Counter()
+    batch = 0
+    for one in cut.values():
+        if one.signature.unit is not Unit.CUBE:
+            continue
+        count = times.get(one.op.block or "", 1)
+        if any(_is_weight(graph, s) for s in graph.tensor_inputs(one.op)):
+            shared = {d for d in one.weight if d in one.signature.inputs[0] and d in one.signature.outputs[0]}
+            if routed and shared:
+                experts[one.of(shared)] += count * one.elements
+            else:
+                products[one.rows_and_columns] += count * one.elements
+        elif (dims := ATTENTION.get(one.op.type)) and {dims[0], dims[2]} <= set(one.signature.mesh):
+            batch = one.signature.sizes[dims[0]]
+            contexts[_context(graph, cut, one, dims)] += count
+    rows, columns = _commonest(products, (1, 1))
+    data_parallel = math.gcd(rows, batch) if batch else rows
+    norms = [
+        one.of({d for d in one.signature.inputs[0] if d}) > rows
+        for one in cut.values()
+        if one.op.type in ("RmsNorm", "LayerNorm")
+        for _ in range(times.get(one.op.block or "", 1))
+    ]
+    finer = columns > 1 and 2 * sum(norms) > len(norms)
+    return Degrees(data_parallel, columns, finer, _commonest(contexts, 1), _commonest(experts, 1))
 
-    `times`: how many equal blocks some of the blocks stand for.
-    """
-    found: Counter[tuple[int, int]] = Counter()
-    norm_cuts: list[int] = []
+
+def _cuts(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> dict[str, _Cut]:
+    """All operators that have a strategy, by name."""
+    found = {}
     for op in graph.ops:
         seen = view(graph, op)
         sig = signature(seen, rules)
-        if not sig.shardable or op.name not in plan.strategies:
-            continue
-        cuts = cuts_of(seen, sig, plan.strategies[op.name], plan.settings.device_num)
-        if op.type in ("RmsNorm", "LayerNorm"):
-            cut = math.prod(cuts.get(d, 1) for d in sig.inputs[0] if d)
-            norm_cuts += [cut] * times.get(op.block or "", 1)
-        if sig.unit is Unit.CUBE and any(_is_weight(graph, s) for s in graph.tensor_inputs(op)):
-            weight = {d for dims in sig.inputs[1:2] for d in dims if d}
-            rows = math.prod(n for d, n in cuts.items() if d not in weight)
-            columns = math.prod(n for d, n in cuts.items() if d in weight)
-            found[rows, columns] += times.get(op.block or "", 1) * int(sum(t.element_num for t in seen.outputs))
-    rows, columns = max(found, key=lambda k: (found[k], k)) if found else (1, 1)
-    finer = sum(cut > rows for cut in norm_cuts)
-    return Degrees(rows, columns, columns > 1 and 2 * finer > len(norm_cuts))
+        if sig.shardable and op.name in plan.strategies:
+            slices = cuts_of(seen, sig, plan.strategies[op.name], plan.settings.device_num)
+            found[op.name] = _Cut(op, seen, sig, slices)
+    return found
+
+
+def _commonest(found: Counter[Any], default: Any) -> Any:
+    return max(found, key=lambda key: (found[key], key)) if found else default
+
+
+def _context(graph: Graph, cut: Mapping[str, _Cut], attention: _Cut, dims: tuple[str, str, str]) -> int:
+    """Slices of the query's sequence, and of the heads where the projection of the query has them whole, cutting tokens."""
+    batch, heads, sequence = dims
+    slices = attention.slices
+    found = slices.get(sequence, 1)
+    projection = _projection(graph, cut, attention.op)
+    if projection is not None:
+        rows, columns = projection.rows_and_columns
+        tokens = rows // math.gcd(rows, attention.signature.sizes[batch])
+        inside = slices.get(heads, 1)
+        found *= math.gcd(inside // math.gcd(inside, columns), tokens)
+    return found
+
+
+def _projection(graph: Graph, cut: Mapping[str, _Cut], attention: Op) -> _Cut | None:
+    """The product with a weight from which the first input of `attention` comes."""
+    op: Op | None = attention
+    while op is not None and (sources := graph.tensor_inputs(op)):
+        one = cut.get(op.name)
+        is_product = one is not None and one.signature.unit is Unit.CUBE
+        if is_product and any(_is_weight(graph, s) for s in sources):
+            return one
+        op = graph.op_by_name.get(getattr(sources[0], "op", ""))
+    return None
 
 
 def _is_weight(graph: Graph, source: object) -> bool:

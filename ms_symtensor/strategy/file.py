@@ -127,6 +127,8 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "data_parallel": plan.data_parallel,
         "model_parallel": plan.model_parallel,
         "sequence_parallel": plan.sequence_parallel,
+        "context_parallel": plan.context_parallel,
+        "expert_parallel": plan.expert_parallel,
         "micro_batch_num": plan.micro_batch_num,
         "prediction": {
             "time_s": dict(sorted(plan.prediction.time_s.items())),
@@ -210,6 +212,7 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         ),
         pipeline=_pipeline_from_json(stages, root["micro_batch_num"]),
         source=_mapping(root["source"], lambda item: item.text()),
+        **{name: root[name].integer(1) for name in ("context_parallel", "expert_parallel") if name in root},
     )
 
 

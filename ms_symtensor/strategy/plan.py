@@ -58,7 +58,8 @@ class Plan:
     `stages` hold what each pipeline stage runs; the settings of all are alike but for the recomputed blocks. With a
     `pipeline` the graph is that of one micro-batch: `global_batch_size / micro_batch_num` samples. The
     degrees are a summary for people, read off the operators' strategies: `data_parallel` and `model_parallel` of the
-    heaviest operators, `sequence_parallel` whether norms are cut finer than the batch.
+    heaviest operators, `sequence_parallel` whether norms are cut finer than the batch, `context_parallel` over how many
+    devices attention shares out a sequence, `expert_parallel` into how many slices experts are cut.
     """
 
     model: str
@@ -76,6 +77,8 @@ class Plan:
     source: Mapping[str, str] = field(default_factory=dict)
     """How to rebuild the network of the graph, with a pipeline at the size of one micro-batch: {"model": …} of the zoo with its
     options, or {"factory": "file.py:function"}."""
+    context_parallel: int = 1
+    expert_parallel: int = 1
 
     def __post_init__(self) -> None:
         expected = 1 if self.pipeline is None else self.pipeline.stage_num

@@ -10,9 +10,10 @@ summed dim spends its time filling their pipelines, so that it pays for more tha
 
     paid = FLOPs per point · (elements of the result + E_wave) · (length of the summed dim + K_fill)
 
-Fused attention pays for its FLOPs at its own efficiency η_att. The backward pass of a product computes one product of the same
-size per input with a gradient; that of other operators reads the incoming gradient and what was kept, and writes the
-gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
+Fused attention pays for its FLOPs at its own efficiency η_att; under a causal mask the last of c slices of the sequence sees
+(2c - 1)/c times as much as the average one, and the others wait for it at the next collective. The backward pass of a product
+computes one product of the same size per input with a gradient; that of other operators reads the incoming gradient and what
+was kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
 import math
@@ -75,7 +76,7 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
         flops = sympy.Float(sig.flops_per_point) * sympy.Mul(*local.values())
         peak = s.F_cube32 if op.inputs[0].dtype == "float32" else s.F_cube
         summed = summed_dims(sig)
-        paid = paid_flops(sig, local, s.E_wave, s.K_fill)
+        paid = paid_flops(sig, local, s.E_wave, s.K_fill, cut_degree(sig.rising) if sig.rising else 1)
         forward = sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
         return OperatorFormulas(forward, products * forward, flops, inputs, outputs)
     if op.type in PASSED_ON:
@@ -91,12 +92,16 @@ def summed_dims(sig: Signature) -> tuple[str, ...]:
     return tuple(d for d in sig.mesh if d not in sig.outputs[0] and sig.sizes[d] > 1)
 
 
-def paid_flops(sig: Signature, local: Mapping[str, Any], wave_elements: Any, pipeline_depth: Any) -> Any:
-    """The FLOPs that an operator of the cube unit takes the time of, from its slice of every dim: numbers, arrays or symbols."""
+def paid_flops(
+    sig: Signature, local: Mapping[str, Any], wave_elements: Any, pipeline_depth: Any, slices: Any = 1
+) -> Any:
+    """The FLOPs that an operator of the cube unit takes the time of on the slowest device, from its slice of every dim and the
+    `slices` of a dim with rising work: numbers, arrays or symbols.
+    """
     summed = summed_dims(sig)
     points = math.prod(local[d] for d in sig.mesh if d not in summed)
     if not summed:
-        return sig.flops_per_point * points
+        return sig.flops_per_point * points * (2 - 1 / slices if sig.rising else 1)
     return (points + wave_elements) * (math.prod(local[d] for d in summed) + pipeline_depth) * sig.flops_per_point
 
 
@@ -162,7 +167,8 @@ def work(
     flops = paid = nothing
     if sig.unit is Unit.CUBE:
         flops = sig.flops_per_point * np.prod([np.broadcast_to(n, shape) for n in local.values()], axis=0)
-        paid = nothing + paid_flops(sig, local, cluster.device.wave_elements, cluster.device.pipeline_depth)
+        slices = sig.sizes[sig.rising] / local[sig.rising] if sig.rising else 1.0
+        paid = nothing + paid_flops(sig, local, cluster.device.wave_elements, cluster.device.pipeline_depth, slices)
     traffic = nothing + sum(inputs_B) + sum(outputs_B)
     fused = sig.unit is Unit.CUBE and not summed_dims(sig)
     forward = roofline(paid, traffic, op.inputs[0].dtype if op.inputs else "", cluster, fused)

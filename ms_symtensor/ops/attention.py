@@ -22,8 +22,9 @@ _CAUSAL_MODES = (2, 3)
 def flash_attention_score(op: OpView) -> Signature:
     """softmax(q k^T) v: batch b, heads n and the query's sequence s may be cut; every device needs all keys and values.
 
-    A cut of the heads must divide the key-value heads too; a single key-value head is read by all. Outputs: maximum and
-    sum of the softmax, an unused one, the attention.
+    A cut of the heads must divide the key-value heads too; a single key-value head is read by all. Where the sequence is cut
+    under a causal mask, MindSpore tells every slice which keys it sees (`next_tokens`, sparse mode 4), the last one nearly
+    all. Outputs: maximum and sum of the softmax, an unused one, the attention.
     """
     query, key = op.inputs[:2]
     layout = _layout(op)
@@ -53,11 +54,12 @@ def flash_attention_score(op: OpView) -> Signature:
     batch = math.gcd(query.shape[dims.index("b")], *(len(ends) for ends in sequence_ends))
     cuttable_heads = heads if key_heads == 1 else key_heads
     key_length = key.shape[dims.index("s")] if "s" in dims else key.shape[0]
-    seen = 0.5 if sparse_mode in _CAUSAL_MODES else 1.0
+    causal = sparse_mode in _CAUSAL_MODES
+    flops = 4.0 * (heads / cuttable_heads) * key_length * width * (0.5 if causal else 1.0)
     found = named(
         op, inputs, [statistics, statistics, (None,), dims],
         sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")),
-        unit=Unit.CUBE, flops_per_point=4.0 * (heads / cuttable_heads) * key_length * width * seen,
+        unit=Unit.CUBE, flops_per_point=flops, rising="s" if causal and "s" in dims and query.shape[dims.index("s")] > 1 else None,
         keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
     )  # fmt: skip
     # the lengths of packed sequences count as entries of the strategy

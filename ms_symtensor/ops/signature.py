@@ -113,6 +113,8 @@ class Signature:
     - `fixed`: dims that stay whole; `forbids` tells why the slices per dim (on so many devices) are not accepted, or
       None, for rules that depend on several of them.
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
+    - `rising`: the dim along which the work rises from none to twice the average (the rows of a causal mask), so that the last
+      of its slices takes longest.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
       be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form. With
       `scatters_unasked` they are scattered even without an out_strategy, where that dim is whole and divides; with
@@ -134,6 +136,7 @@ class Signature:
     fixed: frozenset[str] = frozenset()
     unit: Unit = Unit.VECTOR
     flops_per_point: float = 2.0
+    rising: str | None = None
     combine: Combine = Combine.SUM
     scatter: str | None = None
     keeps_inputs: tuple[int, ...] = ()

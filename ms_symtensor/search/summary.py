@@ -24,8 +24,8 @@ class Degrees:
 
     `data_parallel`: slices of the batch, and `model_parallel`: slices of the weights, in the heaviest products. Experts'
     products aside, of which `expert_parallel` is the slices of the experts. `context_parallel`: how many devices attend to
-    one sequence between them, each for some of its tokens; or for some heads, where these share out its tokens otherwise
-    (Ulysses). `sequence_parallel`: most norms are cut finer than the heaviest products' rows.
+    one sequence between them, each for some of its tokens; or for some heads, where the heaviest products share out its
+    tokens (Ulysses). `sequence_parallel`: most norms are cut finer than the heaviest products' rows.
     """
 
     data_parallel: int
@@ -74,7 +74,7 @@ def degrees(
     routed = routes_tokens(graph)
     products: Counter[tuple[int, int]] = Counter()
     experts: Counter[int] = Counter()
-    contexts: Counter[int] = Counter()
+    attention: Counter[tuple[int, int]] = Counter()
     batch = 0
     for one in cut.values():
         if one.signature.unit is not Unit.CUBE:
@@ -88,9 +88,11 @@ def degrees(
                 products[one.rows_and_columns] += count * one.elements
         elif (dims := ATTENTION.get(one.op.type)) and {dims[0], dims[2]} <= set(one.signature.mesh):
             batch = one.signature.sizes[dims[0]]
-            contexts[_context(graph, cut, one, dims)] += count
+            attention[one.of({dims[2]}), one.of({dims[1]})] += count
     rows, columns = _commonest(products, (1, 1))
     data_parallel = math.gcd(rows, batch) if batch else rows
+    sequence, heads = _commonest(attention, (1, 1))
+    context_parallel = sequence * math.gcd(heads // math.gcd(heads, columns), rows // data_parallel)
     norms = [
         one.of({d for d in one.signature.inputs[0] if d}) > rows
         for one in cut.values()
@@ -98,7 +100,7 @@ def degrees(
         for _ in range(times.get(one.op.block or "", 1))
     ]
     finer = columns > 1 and 2 * sum(norms) > len(norms)
-    return Degrees(data_parallel, columns, finer, _commonest(contexts, 1), _commonest(experts, 1))
+    return Degrees(data_parallel, columns, finer, context_parallel, _commonest(experts, 1))
 
 
 def _cuts(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> dict[str, _Cut]:
@@ -115,32 +117,6 @@ def _cuts(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> di
 
 def _commonest(found: Counter[Any], default: Any) -> Any:
     return max(found, key=lambda key: (found[key], key)) if found else default
-
-
-def _context(graph: Graph, cut: Mapping[str, _Cut], attention: _Cut, dims: tuple[str, str, str]) -> int:
-    """Slices of the query's sequence, and of the heads where the projection of the query has them whole, cutting tokens."""
-    batch, heads, sequence = dims
-    slices = attention.slices
-    found = slices.get(sequence, 1)
-    projection = _projection(graph, cut, attention.op)
-    if projection is not None:
-        rows, columns = projection.rows_and_columns
-        tokens = rows // math.gcd(rows, attention.signature.sizes[batch])
-        inside = slices.get(heads, 1)
-        found *= math.gcd(inside // math.gcd(inside, columns), tokens)
-    return found
-
-
-def _projection(graph: Graph, cut: Mapping[str, _Cut], attention: Op) -> _Cut | None:
-    """The product with a weight from which the first input of `attention` comes."""
-    op: Op | None = attention
-    while op is not None and (sources := graph.tensor_inputs(op)):
-        one = cut.get(op.name)
-        is_product = one is not None and one.signature.unit is Unit.CUBE
-        if is_product and any(_is_weight(graph, s) for s in sources):
-            return one
-        op = graph.op_by_name.get(getattr(sources[0], "op", ""))
-    return None
 
 
 def _is_weight(graph: Graph, source: object) -> bool:

@@ -62,6 +62,18 @@ def test_cutting_never_makes_an_operator_slower():
     assert found.forward_flops[0] == 2 * 4096 * 1024 * 2048
 
 
+@pytest.mark.parametrize("slices", (1, 2, 8))
+def test_the_last_slice_of_a_causal_mask_sets_the_pace(slices):
+    """Against a count of the keys that the last slice's rows see."""
+    rows, query, statistics = 4096, "bfloat16[1, 8, 4096, 128]", "float32[1, 8, 4096, 8]"
+    types = f"{query}, {query}, {query}, uint8[2048, 2048] -> {statistics}, {statistics}, bfloat16[1], {query}"
+    rest = (*(None,) * 6, 8, 1.0, 0.25, 2147483647, 2147483647, 0, "BNSD", 2)
+    op = make("FlashAttentionScore", types, *rest, positions=(0, 1, 2, 6))
+    whole, cut = evaluate(op, signature(op), 1, ({}, {"s": slices}), A2).forward_s - A2.device.op_overhead_s
+    keys = [sum(row + 0.5 for row in range(rows - rows // n, rows)) for n in (1, slices)]
+    assert cut / whole == pytest.approx(keys[1] / keys[0])
+
+
 def test_views_cost_nothing():
     op = make("ExpandDims", "float16[8, 4] -> float16[8, 1, 4]", 1)
     sig = signature(op)

@@ -97,6 +97,12 @@ def test_attention_is_cut_by_batch_heads_and_query_sequence():
     assert sig.flops_per_point * points == 4 * 4 * 8 * 32 * 32 * 16
 
 
+@pytest.mark.parametrize(("sparse_mode", "rising"), [(0, None), (2, "s"), (3, "s")])
+def test_only_a_causal_mask_gives_later_tokens_more_to_do(sparse_mode, rising):
+    sig = signature(attention(1, "float16[4, 8, 32, 16]", "float16[4, 8, 32, 16]", sparse_mode=sparse_mode))
+    assert sig.rising == rising
+
+
 def test_grouped_queries_limit_the_cut_of_heads():
     sig = signature(attention(1, "float16[4, 8, 32, 16]", "float16[4, 2, 32, 16]"))
     assert sig.sizes["n"] == 2

@@ -56,10 +56,11 @@ def flash_attention_score(op: OpView) -> Signature:
     key_length = key.shape[dims.index("s")] if "s" in dims else key.shape[0]
     causal = sparse_mode in _CAUSAL_MODES
     flops = 4.0 * (heads / cuttable_heads) * key_length * width * (0.5 if causal else 1.0)
+    rising = "s" if causal and "s" in dims and query.shape[dims.index("s")] > 1 else None
     found = named(
         op, inputs, [statistics, statistics, (None,), dims],
         sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")),
-        unit=Unit.CUBE, flops_per_point=flops, rising="s" if causal and "s" in dims and query.shape[dims.index("s")] > 1 else None,
+        unit=Unit.CUBE, flops_per_point=flops, rising=rising,
         keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
     )  # fmt: skip
     # the lengths of packed sequences count as entries of the strategy

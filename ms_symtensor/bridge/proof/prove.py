@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -133,11 +133,11 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     graph = build_graph(small.config)
     apply(cell, graph, plan, None, rules)
     micro = None
+    whole = replace(small.config, batch_size=plan.global_batch_size)
     if plan.pipeline is not None:
         micro = Micro(cell, plan.pipeline)
-        whole = replace(small.config, batch_size=plan.global_batch_size)
         (cell, inputs), graph = build(whole), build_graph(whole)
-    proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request, micro)
+    proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request, micro, whole)
     return replace(proof, reduction=small.sizes)
 
 
@@ -175,10 +175,12 @@ def prove_network(
     parallel: ParallelConfig,
     request: Request,
     micro: Micro | None = None,
+    identity: Hashable = None,
 ) -> Proof:
     """Prove `cell`, a forward network with its loss, captured as `graph`, whose primitives carry their strategies.
 
-    With pipeline stages those of the same network in `micro` do.
+    With pipeline stages those of the same network in `micro` do. `identity`, where `request` has references of other networks
+    too, tells this one from them.
 
     Errors: InputError if the network does not return its loss alone, a scalar; CompilerError if MindSpore rejects the
     program; ExecutionError if it cannot be executed here. No process or file is left in either case.
@@ -195,7 +197,7 @@ def prove_network(
     values = input_values(inputs, graph)
     if micro is not None:
         values = alike_samples(values)
-    subject = Subject(cell, inputs, values, graph.hash, device_num, parallel, micro)
+    subject = Subject(cell, inputs, values, object() if identity is None else identity, device_num, parallel, micro)
     substituter = Substituter()
     with ExitStack() as stack:
         processes = request.processes

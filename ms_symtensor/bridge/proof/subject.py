@@ -1,6 +1,6 @@
 """What a proof is about: a network, the values it is given, and how ranks run it."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,9 @@ class Micro:
 
 @dataclass(frozen=True)
 class Subject:
-    """`cell`, a network for the whole batch, on `device_num` devices under `parallel`; `values` are those of `inputs`, and
-    `graph_hash` that of its graph.
+    """`cell`, a network for the whole batch, on `device_num` devices under `parallel`; `values` are those of `inputs`.
+
+    `identity` tells the network from others, the values of its constants included (a graph's hash leaves these out).
 
     Its primitives carry their strategies, or, with pipeline stages, those of the same network in `micro` do.
     """
@@ -33,7 +34,7 @@ class Subject:
     cell: Any
     inputs: Sequence[Any]
     values: Sequence[numpy.ndarray]
-    graph_hash: str
+    identity: Hashable
     device_num: int
     parallel: ParallelConfig
     micro: Micro | None = None

@@ -1,6 +1,6 @@
 """One program of a proof: compiled for every rank and as a whole, written for the processes, its results compared."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,13 @@ class References:
     """The program of the network that was compiled last for one process: many plans may be compared with it."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bool], Executable] = {}
+        self._known: dict[tuple[Hashable, bool], Executable] = {}
 
-    def get(self, graph_hash: str, with_optimizer: bool, compiled: Callable[[], Executable]) -> Executable:
-        """That of the network with this graph; `compiled` makes it."""
-        key = graph_hash, with_optimizer
+    def get(self, identity: Hashable, with_optimizer: bool, compiled: Callable[[], Executable]) -> Executable:
+        """That of the network called so (`Subject.identity`); `compiled` makes it."""
+        key = identity, with_optimizer
         if key not in self._known:
-            self._known = {k: v for k, v in self._known.items() if k[0] == graph_hash} | {key: compiled()}
+            self._known = {k: v for k, v in self._known.items() if k[0] == identity} | {key: compiled()}
         return self._known[key]
 
 
@@ -60,7 +60,7 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     name = "steps" if steps else "gradients"
     optimizer = _optimizer(subject.cell) if steps else None
     whole = references.get(
-        subject.graph_hash,
+        subject.identity,
         bool(steps),
         lambda: compile_reference(training_cell(subject.cell, optimizer), subject.inputs, substituter),
     )

@@ -88,19 +88,21 @@ def whole_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
     )
 
 
-def pipeline_training_cell(network: Any, micro_batch_num: int) -> Any:
+def pipeline_training_cell(network: Any, micro_batch_num: int, optimizer: Any = None, sharded: bool = False) -> Any:
     """A training step of `network` over `micro_batch_num` micro-batches, as MindSpore's own: gradients add up in parameters.
 
     It takes the inputs of the whole batch and then the initial gradient, and returns the loss, the gradients of the trainable
-    parameters, and what they add up in.
+    parameters, and what they add up in; or, with an `optimizer` of the parameters of `network`, which the context may have
+    MindSpore `sharded`, the loss after the update.
     """
     import_mindspore()
     from mindspore import nn
     from mindspore.nn.utils import no_init_parameters
 
-    from ms_symtensor.bridge.training_step import AccumulationStep
+    from ms_symtensor.bridge.training_step import AccumulationOptimizerStep, AccumulationStep
 
     with no_init_parameters():
-        cell = AccumulationStep(nn.PipelineCell(network, micro_batch_num))
+        micro = nn.PipelineCell(network, micro_batch_num)
+        cell = AccumulationStep(micro) if optimizer is None else AccumulationOptimizerStep(micro, optimizer, sharded)
     cell.set_train()
     return cell

@@ -52,3 +52,33 @@ class AccumulationStep(nn.Cell):
         loss = self.network(*inputs[:-1])
         gradients = self.gradient(self.network, self.weights)(*inputs)
         return loss, gradients, ops.depend(self.accu_grads, gradients)
+
+
+class AccumulationOptimizerStep(nn.Cell):
+    """Loss, after the optimizer has applied what adds up over micro-batches; that is zero again then.
+
+    As in MindSpore's own step (`nn.wrap.cell_wrapper._TrainGradAccuStepCell`): where the optimizer is `sharded`, the compiler
+    gives it the sums in place of the gradients of the last micro-batch.
+    """
+
+    def __init__(self, network, optimizer, sharded):
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.network.set_grad()
+        self.optimizer, self.sharded = optimizer, sharded
+        self.weights = optimizer.parameters
+        self.accu_grads = self.weights.clone(prefix=ACCUMULATED, init="zeros")
+        self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
+        self.hyper_map = ops.HyperMap()
+
+    def construct(self, *inputs):
+        loss = self.network(*inputs[:-1])
+        gradients = self.gradient(self.network, self.weights)(*inputs)
+        sums = ops.depend(self.accu_grads, gradients)
+        loss = ops.depend(loss, self.optimizer(gradients if self.sharded else sums))
+        return ops.depend(loss, self.hyper_map(_cleared, sums, gradients))
+
+
+def _cleared(total, gradient):
+    total = ops.depend(total, gradient)
+    return ops.assign(total, ops.zeros_like(total))

@@ -126,7 +126,7 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     from model_zoo.builder import build_graph
     from model_zoo.network import build
 
-    _require_runnable(plan, request)
+    _require_runnable(plan)
     small = reduce_plan(plan, request.ranks)
     plan = small.plan
     cell, inputs = build(small.config)
@@ -141,12 +141,8 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     return replace(proof, reduction=small.sizes)
 
 
-def _require_runnable(plan: Plan, request: Request) -> None:
-    if plan.pipeline is None:
-        return
-    if request.steps:
-        raise InputError("optimizer steps are proved on one pipeline stage only: leave --steps out")
-    if plan.pipeline.interleave > 1:
+def _require_runnable(plan: Plan) -> None:
+    if plan.pipeline is not None and plan.pipeline.interleave > 1:
         raise InputError(
             "interleaved pipeline stages cannot be proved yet: verify them, or prove the plan without interleaving"
         )
@@ -215,7 +211,7 @@ def prove_network(
         losses = tuple(d for t in trials for d in trial.losses(job, t, subject))
         parameters = trial.gradients(job, trials[0], subject)
         if request.steps:
-            after = trial.states(job, trials[1], subject.weights)
+            after = trial.states(job, trials[1], subject)
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
     seconds = time.perf_counter() - start
     return Proof(device_num, request.steps, losses, parameters, substituter.used, seconds)

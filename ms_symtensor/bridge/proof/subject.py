@@ -1,6 +1,6 @@
 """What a proof is about: a network, the values it is given, and how ranks run it."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,16 @@ class Subject:
     def micro_batch_num(self) -> int:
         return 1 if self.micro is None else self.micro.pipeline.micro_batch_num
 
-    def step(self, optimizer: Any = None) -> Any:
-        """The training step of a rank. The loss of micro-batches is the sum of theirs."""
+    def step(self, optimizer_of: Callable[[Any], Any] | None = None) -> Any:
+        """The training step of a rank, with the optimizer of its network or, without one, with gradients as its results.
+
+        The loss of micro-batches is the sum of theirs.
+        """
+        network = self.cell if self.micro is None else self.micro.cell
+        optimizer = None if optimizer_of is None else optimizer_of(network)
         if self.micro is None:
-            return training_cell(self.cell, optimizer)
-        return pipeline_training_cell(self.micro.cell, self.micro.pipeline.micro_batch_num)
+            return training_cell(network, optimizer)
+        return pipeline_training_cell(network, self.micro_batch_num, optimizer, not self.accumulates)
 
     def stage_of(self, rank: int) -> int:
         """The pipeline stage of `rank`."""
@@ -61,6 +66,11 @@ class Subject:
     def has_loss(self, rank: int) -> bool:
         """Whether `rank` gives the loss: with pipeline stages the last one does."""
         return self.micro is None or self.stage_of(rank) == self.micro.pipeline.stage_num - 1
+
+    def owners(self, programs: Sequence[Executable]) -> tuple[Executable, ...]:
+        """Of the programs that hold a weight those of its first stage; later ones that read it too send it their part."""
+        first = min(self.stage_of(p.rank) for p in programs)
+        return tuple(p for p in programs if self.stage_of(p.rank) == first)
 
     def weights_of(self, program: Executable) -> tuple[str, ...]:
         """The parameters whose gradients `program` gives, in its order."""

@@ -58,11 +58,13 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     ExecutionError where the ranks would wait for each other for ever.
     """
     name = "steps" if steps else "gradients"
-    optimizer = _optimizer(subject.cell) if steps else None
+    optimizer_of = _optimizer if steps else None
     whole = references.get(
         subject.identity,
         bool(steps),
-        lambda: compile_reference(training_cell(subject.cell, optimizer), subject.inputs, substituter),
+        lambda: compile_reference(
+            training_cell(subject.cell, optimizer_of and optimizer_of(subject.cell)), subject.inputs, substituter
+        ),
     )
     weights = {p.name for p in subject.cell.get_parameters()}
     parameters = {n: parameter_value(n, kind) if n in weights else _state(n, kind) for n, kind in whole.parameters}
@@ -70,7 +72,7 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     given = (*subject.values, initial_gradient(subject.micro_batch_num))
     programs = []
     for program in compile_ranks(
-        subject.step(optimizer), subject.inputs, subject.device_num, subject.parallel, substituter
+        subject.step(optimizer_of), subject.inputs, subject.device_num, subject.parallel, substituter
     ):
         write_program(job, f"rank{program.rank}", name, program, given, parameters)
         programs.append(program)
@@ -114,8 +116,7 @@ def _gradient(
     everywhere = [p for p in programs if name in found[p.rank]]
     if not everywhere:
         raise ExecutionError(f"no rank gives the gradient of {name}: this cannot be proved")
-    owner = min(subject.stage_of(p.rank) for p in everywhere)  # later stages that read it too send it their part
-    holders = [p for p in everywhere if subject.stage_of(p.rank) == owner]
+    holders = subject.owners(everywhere)
     slices = [slice_of(value, p.layouts.get(name), p.rank) for p in holders]
     ranks = [p.rank for p in holders]
     return difference(name, slices, [found[rank][name] for rank in ranks], scale_of(value, largest), ranks)
@@ -130,16 +131,18 @@ def _by_name(gradients: Sequence[numpy.ndarray], weights: Sequence[str]) -> dict
     return dict(zip(weights, gradients, strict=True))
 
 
-def states(job: Path, trial: Trial, weights: Sequence[str]) -> tuple[Difference, ...]:
-    """Each of `weights` after the last step, and its momentum: the larger error of both."""
+def states(job: Path, trial: Trial, subject: Subject) -> tuple[Difference, ...]:
+    """Each weight after the last step, and its momentum: the larger error of both."""
     whole, ranks = _results(job, trial)
+    weights = subject.weights
     largest = _largest([value for name, value in whole.parameters.items() if name not in weights])
 
     def errors(name: str, largest: float) -> Difference:
         value = whole.parameters[name]
-        found = [results.parameters[name] for results in ranks]
-        slices = [slice_of(value, program.layouts.get(name), program.rank) for program in trial.programs]
-        return difference(name, slices, found, scale_of(value, largest), range(len(slices)))
+        holders = subject.owners([p for p in trial.programs if name in ranks[p.rank].parameters])
+        slices = [slice_of(value, p.layouts.get(name), p.rank) for p in holders]
+        found = [ranks[p.rank].parameters[name] for p in holders]
+        return difference(name, slices, found, scale_of(value, largest), [p.rank for p in holders])
 
     def worse(name: str) -> Iterator[Difference]:
         yield errors(name, 0.0)

@@ -45,12 +45,13 @@ def test_networks_of_the_zoo(model: str, name: str, four: Processes) -> None:
 
 
 def test_pipeline_stages(four: Processes) -> None:
-    """Send and Receive are joined by sums; three micro-batches give the loss and gradients of the whole batch."""
+    """Send and Receive are joined by sums; three micro-batches give the loss, gradients and steps of the whole batch."""
     case = next(case for case in CASES if case.name == "PP2 TP2 SP")
-    proof = prove_plan(plan_of(case, "llama2_7b", "flash"), request=Request(processes=four))
+    proof = prove_plan(plan_of(case, "llama2_7b", "flash"), request=Request(steps=2, processes=four))
     assert proof.equal, proof.wrong
     assert 0.0 < proof.worst.error < 1e-5
     assert len(proof.parameters) == 21
+    assert len(proof.losses) == 3  # one with the gradients, two of the steps
     assert {"Send", "Receive"} <= {said.partition(":")[0] for said in proof.substitutions}
 
 

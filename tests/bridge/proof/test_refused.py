@@ -5,16 +5,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.proof_cases import CASE_BY_NAME, plan_of
-from ms_symtensor.bridge.proof.prove import Request, prove_plan
+from ms_symtensor.bridge.proof.prove import prove_plan
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import Pipeline, runs_of
 
 STAGES = plan_of(CASE_BY_NAME["PP2 TP2 SP"], "llama2_7b", "flash")
-
-
-def test_optimizer_steps_of_pipelines() -> None:
-    with pytest.raises(InputError, match="leave --steps out"):
-        prove_plan(STAGES, request=Request(steps=1))
 
 
 def test_interleaved_stages() -> None:

@@ -18,7 +18,7 @@ from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
-from ms_symtensor.search.request import PINNED
+from ms_symtensor.search.limits import PINNED
 
 GIB = 1 << 30
 
@@ -48,9 +48,10 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.pareto import pareto_json, pareto_text
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.report.text import seconds
+    from ms_symtensor.search.limits import limits_of
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
-    from ms_symtensor.search.request import Limits, Request
+    from ms_symtensor.search.request import Request
 
     cluster = load_cluster(chosen.cluster)
     _require_positive("--device-num", chosen.device_num)
@@ -60,8 +61,7 @@ def _plan(chosen: argparse.Namespace) -> int:
         limit_B = int(chosen.memory_limit * GIB)
     if chosen.top is not None:
         _require_positive("--top", chosen.top)
-    fixed, most = _pinned(chosen.fix), _pinned(chosen.max)
-    limits = Limits(fixed, {**fixed, **most})
+    limits = limits_of(_pinned(chosen.fix), _pinned(chosen.max))
     with progress() as step:
         step("graph")
         model = _model(chosen)
@@ -231,14 +231,14 @@ def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
     print(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
 
 
-def _pinned(pairs: Sequence[str]) -> dict[str, int]:
-    """NAME=N pairs."""
-    found = {}
+def _pinned(pairs: Sequence[str]) -> list[tuple[str, str]]:
+    """NAME=VALUE pairs."""
+    found = []
     for pair in pairs:
-        name, equals, number = pair.partition("=")
-        if not equals or not number.isdigit():
-            raise InputError(f"{pair!r}: give NAME=NUMBER, such as pipeline_stages=4")
-        found[name] = int(number)
+        name, equals, value = pair.rpartition("=")
+        if not equals or not value:
+            raise InputError(f"{pair!r}: give NAME=VALUE, such as pipeline_stages=4")
+        found.append((name.strip(), value.strip()))
     return found
 
 

@@ -107,14 +107,10 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     A network that exists as it is has one batch, and so one stage.
     """
     if model.graph_at is None:
-        if not request.limits.allow(1, 1):
-            raise InputError(
-                f"{model.name} has the batch it was built with, so that it is planned for one pipeline stage"
-            )
         found = plan(
             model.graph, request.cluster, device_num=request.device_num, global_batch_size=request.global_batch_size,
             seq_length=request.seq_length, memory_limit_B=request.limit_B, model=request.model, source=request.source,
-            progress=progress,
+            limits=request.limits, progress=progress,
         )  # fmt: skip
         return found, model.graph
     found = best_plan(network(model.graph, model.graph_at), request, progress)

@@ -176,7 +176,7 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
         ({"--memory-limit": "1.8"}, "devices would do"),
         ({"--memory-limit": "-1"}, "--memory-limit is -1"),
         ({"--top": "-1"}, "--top is -1"),
-        ({"--fix": "pipeline_stages"}, "give NAME=NUMBER"),
+        ({"--fix": "pipeline_stages"}, "give NAME=VALUE"),
         ({"--max": "tp=2"}, "tp cannot be pinned"),
         ({"--attention": "linear"}, "linear"),
     ],

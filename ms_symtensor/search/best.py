@@ -18,7 +18,7 @@ from ms_symtensor.search.plan import (
     plan_of,
     require_devices,
 )
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.request import Request, best_case
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
 
@@ -36,6 +36,10 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
     """
     require_devices(request.cluster, request.device_num)
+    return best_case(request, request.device_num, lambda case: _best_plan(of, case, progress))
+
+
+def _best_plan(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
     start = time.perf_counter()
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
     one, several = NOTHING, None
@@ -77,12 +81,12 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
     if one.smallest is not None:
         why = infeasible(of.graph_at(request.global_batch_size), request, one)
         return InfeasibleError(f"{why} (nor does any of {shapes} ways with pipeline stages fit)") if shapes else why
-    wanted = str(request.limits)
-    space = f"{request.device_num} devices" + (f" with {wanted}" if wanted else "")
+    space = request.space
     if not shapes:
         return InfeasibleError(
-            f"no way to lay {space} out: stages must divide the devices and not outnumber the blocks, micro-batches must divide"
-            " the batch and not be fewer than the stages"
+            f"there is no plan for {space}: stages must divide the devices and not outnumber the blocks, micro-batches must"
+            " divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims that"
+            " they cut, and optimizer level3 is for one stage"
         )
     return InfeasibleError(
         f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {space}, over {shapes} shapes of stages,"

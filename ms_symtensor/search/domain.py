@@ -59,18 +59,18 @@ def cut_vectors(sig: Signature, mesh: tuple[int, ...]) -> tuple[dict[str, int], 
 
 
 def candidates(
-    op: OpView, sig: Signature, of: Family, regular: bool = False
+    op: OpView, sig: Signature, of: Family, regular: bool = False, idle: bool = False
 ) -> tuple[tuple[OpStrategy, Placement], ...]:
     """The strategies of `op` on the meshes of `of` worth pricing, with their placements, in a fixed order.
 
     `regular`: only those whose layouts are alike on all meshes of a family.
 
-    Products, and operators with more than REPEATING_DIMS dims to cut, use as many devices as their dims allow. Operators
-    whose partial sums can be scattered appear in both forms.
+    Products, and operators with more than REPEATING_DIMS dims to cut, use as many devices as their dims allow, unless they may
+    be `idle`. Operators whose partial sums can be scattered appear in both forms.
     """
     vectors = cut_vectors(sig, of.mesh)
     most = max(math.prod(v.values()) for v in vectors)
-    busy = sig.unit is Unit.CUBE or len(sig.cuttable) > REPEATING_DIMS
+    busy = not idle and (sig.unit is Unit.CUBE or len(sig.cuttable) > REPEATING_DIMS)
     for chosen in ([v for v in vectors if not busy or math.prod(v.values()) == most], vectors):
         found = tuple(_placed(op, sig, chosen, of, regular))
         if found:

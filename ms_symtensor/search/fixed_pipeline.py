@@ -15,7 +15,7 @@ from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.places import places
 from ms_symtensor.search.plan import GIB, no_garbage_collection, require_devices
 from ms_symtensor.search.problem import problem_of_family
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.request import Request, best_case
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
@@ -30,6 +30,14 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
 
     Errors: InputError for stages that neither the devices nor the blocks allow; InfeasibleError where nothing fits.
     """
+
+    def of_case(case: Request) -> Plan:
+        return _fixed_pipeline(graph, case, stages, micro_batch_num)
+
+    return best_case(request, max(1, request.device_num // stages), of_case)
+
+
+def _fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num: int) -> Plan:
     start = time.perf_counter()
     folded = fold(graph)
     depths = places(graph, folded).depths
@@ -52,7 +60,7 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
             best = found
     if best is None:
         raise InfeasibleError(
-            f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.device_num} devices in {stages} pipeline"
+            f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space} in {stages} pipeline"
             f" stages and {micro_batch_num} micro-batches: use more devices, more micro-batches, or a smaller batch"
         )
     searched = Pipelined(None, bound_s, candidates, (), {})
@@ -61,9 +69,11 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
 
 def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], int]:
     """The layouts that are best for `shape` where memory is free, and where it is dear; and how many were priced."""
-    of = problem_of_family(network.short(shape.batch), request.cluster, Single(shape.mesh), request.rules)
+    of = problem_of_family(
+        network.short(shape.batch), request.cluster, Single(shape.mesh), request.rules, limits=request.limits
+    )
     found: list[Row] = []
-    for settings in settings_of(of.settings, shares_blocks=True):  # level3 is not combined with stages either
+    for settings in settings_of(of.settings, True, request.limits):  # level3 is not combined with stages either
         terms = stage_terms(of.known, of.parameters, settings, [True])
         setting = Setting(of, (shape,), network.depths, settings.optimizer_level, terms, np.zeros(1, dtype=np.intp))
         found += setting.slim(setting.fastest(), request.limit_B, math.inf)

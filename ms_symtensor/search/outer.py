@@ -23,6 +23,7 @@ from ms_symtensor.search.average_stage import average_weights
 from ms_symtensor.search.family import family
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.growth import batch_powers
+from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.places import places
 from ms_symtensor.search.pricing import Pricer
@@ -110,8 +111,9 @@ def survey(
     rules: Mapping[str, Rule] | None = None,
     keep: int = 10,
     known_s: float = math.inf,
+    limits: Limits = FREE,
 ) -> Outcome:
-    """Price all of `space`; what cannot beat a step of `known_s` is not looked at closely.
+    """Price all of `space` within `limits`; what cannot beat a step of `known_s` is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
     kind it really has, with 1 before and after.
@@ -119,7 +121,7 @@ def survey(
     settings: list[Setting] = []
     ruled_out_s: dict[Shape, float] = {}
     for members in _families(space):
-        graph, known = _variables(graph_at, members, cluster, rules)
+        graph, known = _variables(graph_at, members, cluster, rules, limits)
         if math.isfinite(known_s):
             least_s = _least_work_s(graph, known, depths, members)
             if min(least_s) >= known_s:
@@ -212,13 +214,18 @@ def _families(space: Sequence[Shape]) -> list[list[Shape]]:
 
 
 def _variables(
-    graph_at: Callable[[int], Graph], members: Sequence[Shape], cluster: Cluster, rules: Mapping[str, Rule] | None
+    graph_at: Callable[[int], Graph],
+    members: Sequence[Shape],
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None,
+    limits: Limits,
 ) -> tuple[Graph, Variables]:
     """The representative's graph, and its operators with their candidates on all shapes of a family."""
     batch = SAMPLES[len(members[0].mesh)][members[0].samples > 1]
     graph = graph_at(batch)
     pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
-    return graph, variables(graph, fold(graph), pricer, rules, batch_powers(graph, graph_at(2 * batch)))
+    powers = batch_powers(graph, graph_at(2 * batch))
+    return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
 
 
 def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
@@ -236,7 +243,7 @@ def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], membe
 def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Setting]:
     """Shapes that make a family, under every setting of the optimizer."""
     found = []
-    for settings in settings_of(of.settings, of.shares_blocks):
+    for settings in settings_of(of.settings, of.shares_blocks, of.limits):
         level = settings.optimizer_level
         # MindSpore does not combine level 3 with pipeline stages.
         allowed = [i for i, m in enumerate(members) if m.stages == 1 or level is not OptimizerLevel.LEVEL3]
@@ -248,7 +255,8 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
 def divided(row: Row, depths: tuple[int, ...], limit_B: float | Sequence[float]) -> Estimate | None:
     """The stages of `row` that fit, and what the step then takes."""
     parts = parts_of(row, depths)
-    stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limit_B)
+    recomputed = row.problem.limits.recomputed(sum(depths[1:-1]))
+    stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limit_B, recomputed)
     return None if stages is None else estimated(row, depths, parts, stages)
 
 

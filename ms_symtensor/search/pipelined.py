@@ -67,7 +67,7 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     ]
     outcome, found = whole_plan(
         network, request.cluster, space, request.limit_B, request.rules,
-        known_s=known_s,
+        known_s=known_s, limits=request.limits,
     )  # fmt: skip
     bounds_s = [bound_s for shape, bound_s in outcome.bounds_s.items() if shape.stages > 1]
     searched = Pipelined(

@@ -13,8 +13,9 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
+from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.problem import Problem, problem
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.request import Request, best_case
 from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
@@ -68,12 +69,13 @@ def plan(
     model: str = "",
     source: Mapping[str, str] | None = None,
     rules: Mapping[str, Rule] | None = None,
+    limits: Limits = FREE,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """The fastest plan of one stage for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
 
-    `memory_limit_B` bounds the memory of one device (default: what the framework can use of it). `progress` is told what
-    is being searched.
+    `memory_limit_B` bounds the memory of one device (default: what the framework can use of it), `limits` what the plan may
+    be: `limits_of({"model_parallel": 8}, {"recompute": 4})`. `progress` is told what is being searched.
 
     Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
     would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
@@ -88,16 +90,25 @@ def plan(
         limit_B,
         model or graph.name,
         dict(source or {}),
+        limits=limits,
         rules=rules,
     )
     require_devices(cluster, device_num)
     if global_batch_size < 1:
         raise InputError(f"global_batch_size is {global_batch_size}: give a positive number of samples")
+    if not limits.allow(1, 1):
+        raise InputError(
+            f"{request.model} has the batch it was built with, so that it is planned for one pipeline stage"
+        )
     start = time.perf_counter()
-    found = one_stage(graph, request, progress=progress)
-    if found.best is None:
-        raise infeasible(graph, request, found)
-    return plan_of(graph, request, found, time.perf_counter() - start)
+
+    def of_case(case: Request) -> Plan:
+        found = one_stage(graph, case, progress=progress)
+        if found.best is None:
+            raise infeasible(graph, case, found)
+        return plan_of(graph, case, found, time.perf_counter() - start)
+
+    return best_case(request, device_num, of_case)
 
 
 def one_stage(
@@ -119,13 +130,13 @@ def one_stage(
             found = replace(found, bound_s=min(found.bound_s, least_s))
             continue
         progress(f"mesh {' x '.join(map(str, mesh))}")
-        of = problem(graph, request.cluster, mesh, request.rules)
+        of = problem(graph, request.cluster, mesh, request.rules, request.limits)
         new = solve(of, request.limit_B, found.best, known_s, progress)
         slimmest = [c for c in (found.smallest, new.smallest) if c is not None]
         found = OneStage(
             found.problem if new.best is found.best else of,
             new.best,
-            min(slimmest, key=lambda c: c.memory_B),
+            min(slimmest, key=lambda c: c.memory_B, default=None),
             min(found.bound_s, new.bound_s),
             found.candidates + of.candidates,
         )
@@ -179,17 +190,25 @@ def require_devices(cluster: Cluster, device_num: int) -> None:
 def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleError:
     """What is missing, and the smallest doubled number of devices that would fit."""
     cluster, limit_B, smallest = request.cluster, request.limit_B, found.smallest
-    assert smallest is not None
+    if smallest is None:
+        return InfeasibleError(f"no operators' layouts on {request.device_num} devices have {request.limits}")
     needed = ""
     count = request.device_num
     while count < min(MAX_DEVICES_NAMED, cluster.max_ranks or MAX_DEVICES_NAMED):
         count *= 2
-        if any(fits(problem(graph, cluster, mesh, request.rules), limit_B) for mesh in meshes(count)):
+        if any(fits(problem(graph, cluster, mesh, request.rules, request.limits), limit_B) for mesh in meshes(count)):
             needed = f"; {count} devices would do"
             break
     over = (smallest.memory_B - limit_B) / GIB
     return InfeasibleError(
-        f"nothing found that fits {limit_B / GIB:.1f} GiB on {request.device_num} devices: the plan with the smallest peak"
-        f" (optimizer sharding {smallest.settings.optimizer_level.name.lower()}, everything recomputed) needs "
+        f"nothing found that fits {limit_B / GIB:.1f} GiB on {request.space}: the plan with the smallest peak"
+        f" (optimizer sharding {smallest.settings.optimizer_level.name.lower()}, {_recomputed(found, smallest)}) needs "
         f"{smallest.memory_B / GIB:.1f} GiB, {over:.1f} GiB too much{needed}, or use a smaller batch"
     )
+
+
+def _recomputed(found: OneStage, candidate: Candidate) -> str:
+    """How many blocks `candidate` recomputes, in words."""
+    count = len(candidate.settings.recompute)
+    everything = found.problem is None or count == len(found.problem.blocks)
+    return "everything recomputed" if everything else f"{count} blocks recomputed"

@@ -32,6 +32,7 @@ from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.elimination import Factor, elimination_order
 from ms_symtensor.search.family import Family, Single
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks
+from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.moves import Pairs
 from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses, tied
@@ -77,6 +78,11 @@ class Problem:
         return any(p.in_shared_block for p in self.graph.parameters)
 
     @property
+    def limits(self) -> Limits:
+        """What candidates, settings and recomputation may be."""
+        return self.known.limits
+
+    @property
     def blocks(self) -> tuple[str, ...]:
         """The repeated blocks, which may be recomputed."""
         return self.shorts.blocks
@@ -91,13 +97,20 @@ class Problem:
         return sum(self.sizes)
 
 
-def problem(graph: Graph, cluster: Cluster, mesh: tuple[int, ...], rules: Mapping[str, Rule] | None = None) -> Problem:
+def problem(
+    graph: Graph,
+    cluster: Cluster,
+    mesh: tuple[int, ...],
+    rules: Mapping[str, Rule] | None = None,
+    limits: Limits = FREE,
+) -> Problem:
     """Write down the problem of `graph` on the devices of `mesh`: of a network with few of its blocks, which stands for it.
 
     Errors: UnknownOperatorError.
     """
     folded = fold(graph)
-    return problem_of_family(few_blocks(graph, folded), cluster, Single(mesh), rules, of=kinds_of_blocks(graph, folded))
+    kinds, few = kinds_of_blocks(graph, folded), few_blocks(graph, folded)
+    return problem_of_family(few, cluster, Single(mesh), rules, of=kinds, limits=limits)
 
 
 def problem_of_family(
@@ -108,12 +121,14 @@ def problem_of_family(
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
     of: tuple[tuple[str, ...], ...] | None = None,
     given: Mapping[str, OpStrategy] | None = None,
+    limits: Limits = FREE,
 ) -> Problem:
-    """Write down the problem of `graph` on all meshes of a family; `powers` and `given` as in `variables`.
+    """Write down the problem of `graph` on all meshes of a family; `powers`, `given` and `limits` as in `variables`.
 
     `graph` may be short for a network with the blocks `of`, kind by kind.
     """
-    return problem_of(graph, variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given), of)
+    known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given, limits)
+    return problem_of(graph, known, of)
 
 
 def problem_of(graph: Graph, known: Variables, of: tuple[tuple[str, ...], ...] | None = None) -> Problem:

@@ -1,48 +1,16 @@
 """What a user asks for."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.search.limits import Limits
+from ms_symtensor.strategy.plan import Plan
 
-PINNED = ("pipeline_stages", "micro_batch_num")
-"""What can be pinned."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a user pins: least and most of what PINNED names.
-
-    Errors: InputError for another name, or numbers that leave nothing.
-    """
-
-    least: Mapping[str, int] = field(default_factory=dict)
-    most: Mapping[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, number in (*self.least.items(), *self.most.items()):
-            if name not in PINNED:
-                raise InputError(f"{name} cannot be pinned: known are {', '.join(PINNED)}")
-            if number < 1:
-                raise InputError(f"{name}={number}: give a positive number")
-            if self.least.get(name, 1) > self.most.get(name, math.inf):
-                raise InputError(f"{name}: at least {self.least[name]} and at most {self.most[name]} leave nothing")
-
-    def allow(self, pipeline_stages: int, micro_batch_num: int) -> bool:
-        """Whether a plan with so many stages and micro-batches is wanted."""
-        return all(
-            self.least.get(name, 1) <= number <= self.most.get(name, math.inf)
-            for name, number in zip(PINNED, (pipeline_stages, micro_batch_num), strict=True)
-        )
-
-    def __str__(self) -> str:
-        parts = [f"{name} >= {n}" for name, n in self.least.items()] + [
-            f"{name} <= {n}" for name, n in self.most.items()
-        ]
-        return ", ".join(parts)
+GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -58,3 +26,33 @@ class Request:
     source: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     rules: Mapping[str, Rule] | None = None
+
+    @property
+    def space(self) -> str:
+        """What was asked for, in words."""
+        return f"{self.device_num} devices" + (f" with {self.limits}" if str(self.limits) else "")
+
+
+def best_case(request: Request, device_num: int, search: Callable[[Request], Plan]) -> Plan:
+    """The best of what `search` finds for every case of the request's limits on a stage of `device_num` devices.
+
+    Errors: those of `search`; InfeasibleError where no case has a plan.
+    """
+    cases = request.limits.cases(device_num)
+    if len(cases) == 1:
+        return search(replace(request, limits=cases[0]))
+    found: list[Plan] = []
+    for limits in cases:
+        with suppress(InfeasibleError):
+            found.append(search(replace(request, limits=limits)))
+    if not found:
+        raise InfeasibleError(f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space}")
+    best = min(found, key=lambda plan: plan.prediction.step_time_s)
+    bound_s = min(plan.prediction.step_time_s / (1 + plan.search.optimality_gap) for plan in found)
+    report = replace(
+        best.search,
+        candidates=sum(plan.search.candidates for plan in found),
+        search_time_s=sum(plan.search.search_time_s for plan in found),
+        optimality_gap=best.prediction.step_time_s / bound_s - 1,
+    )
+    return replace(best, search=report)

@@ -73,8 +73,9 @@ class Setting:
         """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike."""
         if not len(self.which):
             return []
-        least = self._least(self.which, self._weights(self.which))
-        return self._rows(self.which, least.assignment, least.value)
+        least = self._least(self.which, self._weights(self.which), self._shares[0])
+        possible = np.isfinite(least.value)
+        return self._rows(self.which[possible], least.assignment[possible], least.value[possible])
 
     def slim(self, among: Sequence[Row], limit_B: float, known_s: float) -> list[Row]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
@@ -92,12 +93,21 @@ class Setting:
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         again = (weights.each_s * fast.again_s)[1:-1].sum(axis=0)
         price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
-        both = [self._least(which, weights, recomputed, price) for recomputed in (0.0, 1.0)]
+        both = [self._least(which, weights, recomputed, price) for recomputed in self._shares]
         bound = np.maximum(bound, np.min([one.value for one in both], axis=0) - price * limit_B)
         if paces := [self._least(which, one).value for one in self._pace_weights(which, fast)]:
             bound = np.maximum(bound, np.min(paces, axis=0))
         first = self._rows(which, np.stack([row.choice for row in among]), bound)
         return first + [row for one in both for row in self._rows(which, one.assignment, bound)]
+
+    @property
+    def _shares(self) -> tuple[float, float]:
+        """The least and the most of the blocks that may be recomputed; of several kinds, all might be of any."""
+        blocks = sum(self.depths[1:-1])
+        least, most = self.problem.limits.recomputed(blocks)
+        if len(self.depths) != 3:
+            return float(0 < blocks <= least), float(most > 0)
+        return least / max(blocks, 1), most / max(blocks, 1)
 
     def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
         shapes = [self.members[i] for i in which]

@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import PeakMemory
 from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.problem import Problem, at_rest_B, factors, objective
@@ -43,22 +45,31 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Solution:
-    """The best fitting candidate of one problem (None: nothing fits), the least memory met, the bound and the effort."""
+    """The best fitting candidate of one problem (None: nothing fits), the least memory met (None: no candidate is allowed), the
+    bound and the effort.
+    """
 
     best: Candidate | None
-    smallest: Candidate
+    smallest: Candidate | None
     bound_s: float
     solved: int
 
 
-def settings_of(base: Settings, shares_blocks: bool = False) -> tuple[Settings, ...]:
-    """`base` with the optimizer shardings that are searched: none, level 1, level 3, over all copies.
+def settings_of(base: Settings, shares_blocks: bool = False, limits: Limits = FREE) -> tuple[Settings, ...]:
+    """`base` with the optimizer shardings that are searched within `limits`: none, level 1, level 3, over all copies.
 
-    Level 2 compiles to the same program as level 1 where gradients are not accumulated. MindSpore does not combine level 3 with
-    blocks that it compiles once for all (`@lazy_inline`).
+    Level 2 compiles to the same program as level 1 where gradients are not accumulated, and is there only where it is pinned.
+    MindSpore does not combine level 3 with blocks that it compiles once for all (`@lazy_inline`): InputError if it is pinned.
     """
     levels = (OptimizerLevel.LEVEL1, OptimizerLevel.NONE, *(() if shares_blocks else (OptimizerLevel.LEVEL3,)))
-    return tuple(replace(base, optimizer_level=level) for level in levels)
+    allowed = [level for level in levels if limits.allows("optimizer_level", level)]
+    if not allowed and limits.allows("optimizer_level", OptimizerLevel.LEVEL2):
+        allowed = [OptimizerLevel.LEVEL2]
+    if not allowed:
+        raise InputError(
+            "optimizer_level = 3: MindSpore does not combine it with pipeline stages, nor with blocks of @lazy_inline"
+        )
+    return tuple(replace(base, optimizer_level=level) for level in allowed)
 
 
 def solve(
@@ -72,7 +83,7 @@ def solve(
 
     What cannot beat a step of `known_s` is not looked at closely.
     """
-    searches = [_Setting(of, settings, limit_B) for settings in settings_of(of.settings, of.shares_blocks)]
+    searches = [_Setting(of, settings, limit_B) for settings in settings_of(of.settings, of.shares_blocks, of.limits)]
     bound = math.inf
 
     def within_s() -> float:
@@ -90,14 +101,15 @@ def solve(
         for search in searches:
             search.least_memory()
             best = search.better(best)
-    smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B)
+    smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B, default=None)
     return Solution(best, smallest, bound, sum(search.solved for search in searches))
 
 
 def fits(of: Problem, limit_B: int) -> bool:
     """Whether the choices that keep the least fit `limit_B`, everything recomputed: a quick look, no search."""
-    for settings in reversed(settings_of(of.settings, of.shares_blocks)):
-        if settings.optimizer_level is OptimizerLevel.NONE:
+    every = settings_of(of.settings, of.shares_blocks, of.limits)
+    for settings in reversed(every):
+        if settings.optimizer_level is OptimizerLevel.NONE and len(every) > 1:
             continue
         search = _Setting(of, settings, limit_B)
         search.least_memory()
@@ -107,7 +119,7 @@ def fits(of: Problem, limit_B: int) -> bool:
 
 
 class _Point(NamedTuple):
-    """Seconds and kept bytes of a minimiser, and its choice of candidates, nothing or everything recomputed."""
+    """Seconds and kept bytes of a minimiser, and its choice of candidates, as little or as much recomputed as may be."""
 
     time_s: float
     kept_B: float
@@ -120,6 +132,8 @@ class _Setting:
     def __init__(self, of: Problem, settings: Settings, limit_B: int) -> None:
         self.of, self.settings, self.limit_B = of, settings, limit_B
         self.parameters: list[Terms] = parameter_terms(of.known, of.parameters, settings)
+        self.again = of.limits.recomputed(len(of.blocks))
+        self.shares = tuple(count / max(len(of.blocks), 1) for count in self.again)
         self.found: list[Candidate] = []
         self.bound_s = 0.0
         self.solved = 0
@@ -177,8 +191,7 @@ class _Setting:
 
     def _price_of_recomputation(self) -> float:
         """Seconds that the fastest choice pays for a byte if its blocks are recomputed."""
-        plain_s, kept_B = objective(self.of, self.parameters, 0.0, self._fast.choice)
-        again_s, least_B = objective(self.of, self.parameters, 1.0, self._fast.choice)
+        (plain_s, kept_B), (again_s, least_B) = self._extremes(self._fast.choice)
         return (again_s - plain_s) / (kept_B - least_B) if kept_B > least_B else 0.0
 
     def least_memory(self) -> _Point:
@@ -188,11 +201,13 @@ class _Setting:
     def _least(self, price: float) -> _Point:
         """The minimiser at memory price `price`, over both extremes of recomputation."""
         results = []
-        for recomputed in (0.0, 1.0) if self.of.blocks else (0.0,):
-            if price == 0.0 and recomputed == 1.0:
-                continue  # recomputation never saves time
-            if price == MEMORY_ALONE and recomputed == 0.0 and self.of.blocks:
-                continue  # nor does it keep more
+        plain, everything = self.shares
+        shares = (plain, everything) if plain < everything else (plain,)
+        if price == 0.0:
+            shares = (plain,)  # recomputation never saves time
+        elif price == MEMORY_ALONE:
+            shares = (everything,)  # nor does it keep more
+        for recomputed in shares:
             tables = factors(self.of, self.parameters, recomputed, price)
             least = minimise(self.of.sizes, tables, self.of.order)
             self.solved += 1
@@ -207,8 +222,8 @@ class _Setting:
         return _Point(*objective(self.of, self.parameters, recomputed, choice), choice)
 
     def _fits_plainly(self) -> bool:
-        blocks = len(self.of.blocks)
-        return any(c.memory_B <= self.limit_B and len(c.settings.recompute) == 0 for c in self.found) or blocks == 0
+        blocks, least = len(self.of.blocks), self.again[0]
+        return any(c.memory_B <= self.limit_B and len(c.settings.recompute) == least for c in self.found) or blocks == 0
 
     def _add(self, choice: tuple[int, ...]) -> None:
         """Note the candidate of `choice`, unless it was met before or cannot beat a plan that fits."""
@@ -226,37 +241,40 @@ class _Setting:
 
     def _at_least_s(self, choice: tuple[int, ...]) -> float:
         """Seconds of `choice` with the share of recomputation that what is kept alone makes necessary."""
-        plain_s, kept_B = objective(self.of, self.parameters, 0.0, choice)
-        again_s, least_B = objective(self.of, self.parameters, 1.0, choice)
+        (plain_s, kept_B), (again_s, least_B) = self._extremes(choice)
         if kept_B <= self.limit_B or least_B >= kept_B:
             return plain_s
         share = (kept_B - self.limit_B) / (kept_B - least_B)
         return math.inf if share > 1 else plain_s + share * (again_s - plain_s)
 
+    def _extremes(self, choice: tuple[int, ...]) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Seconds and kept bytes of `choice`, as little recomputed as may be, and as much."""
+        plain, everything = (objective(self.of, self.parameters, share, choice) for share in self.shares)
+        return plain, everything
+
     def _with_recompute(
         self, choice: tuple[int, ...], strategies: Mapping[str, OpStrategy], peaks: PeakMemory
     ) -> Candidate:
-        """The choice with as few recomputed blocks as fit, or with all where even those do not."""
-        blocks = self.of.blocks
+        """The choice with as few recomputed blocks as fit, or with as many as may be where even those do not."""
+        blocks, (least, most) = self.of.blocks, self.again
         at_rest = at_rest_B(self.of, self.parameters, choice)
-        plain_s, kept_B = objective(self.of, self.parameters, 0.0, choice)
-        again_s, least_B = objective(self.of, self.parameters, 1.0, choice)
+        (plain_s, kept_B), (again_s, least_B) = self._extremes(choice)
 
         def fits(count: int) -> bool:
             return at_rest + sum(peaks.of(count)) <= self.limit_B
 
         # So many blocks must be recomputed for what is kept alone; the peak falls with every further one.
-        low, high = 0, len(blocks)
+        low, high = least, most
         if kept_B > self.limit_B:
             possible = least_B < kept_B and least_B <= self.limit_B
-            low = math.ceil(high * (kept_B - self.limit_B) / (kept_B - least_B)) if possible else high
+            low = least + math.ceil((most - least) * (kept_B - self.limit_B) / (kept_B - least_B)) if possible else most
         while low < high:
-            middle = (low + high) // 2 if low else 0
+            middle = (low + high) // 2 if low > least else least
             if fits(middle):
                 high = middle
             else:
                 low = middle + 1
-        share = high / len(blocks) if blocks else 0.0
+        share = (high - least) / (most - least) if most > least else 0.0
         settings = replace(self.settings, recompute=dict.fromkeys(blocks[:high], Recompute()))
         memory_B = at_rest + sum(peaks.of(high))
         return Candidate(plain_s + share * (again_s - plain_s), memory_B, strategies, settings)

@@ -7,7 +7,7 @@ memory allows. On stage i of P, 1F1B keeps the activations of min(M, P - i) micr
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
 
@@ -27,6 +27,14 @@ class Part:
     kept_recomputed_B: float
     at_rest_B: float
     is_block: bool = True
+
+    @property
+    def computed_again(self) -> "Part":
+        """The link as it is when it is recomputed."""
+        if not self.is_block:
+            return self
+        each_s, kept_B = self.each_s + self.again_s, self.kept_recomputed_B
+        return replace(self, each_s=each_s, again_s=0.0, kept_B=kept_B)
 
 
 @dataclass(frozen=True)
@@ -59,8 +67,12 @@ class Chain:
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * kept_B
         return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)
 
-    def stage(self, start: int, end: int, flight: int, limit_B: float, pace_s: float) -> Stage | None:
-        """Parts `start` to `end` with as few recomputed blocks, first ones first, as fit; None if too large or too slow."""
+    def stage(
+        self, start: int, end: int, flight: int, limit_B: float, pace_s: float, most: float = inf
+    ) -> Stage | None:
+        """Parts `start` to `end` with as few recomputed blocks, first ones first, as fit; None if too large or too slow, or if
+        more than `most` were recomputed.
+        """
         each_s = self.each_s[end] - self.each_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
         recomputed = 0
@@ -70,6 +82,8 @@ class Chain:
             if last > end:
                 return None
             recomputed = int(self.blocks[last] - self.blocks[start])
+            if recomputed > most:
+                return None
             each_s += self.again_s[last] - self.again_s[start]
             peak_B -= flight * (self.saved_B[last] - self.saved_B[start])
         if each_s > pace_s:
@@ -95,21 +109,58 @@ def _sums(values: Iterable[float]) -> list[float]:
 
 
 def divide(
-    parts: Sequence[Part], stages: int, micro_batch_num: int, limit_B: float | Sequence[float]
+    parts: Sequence[Part],
+    stages: int,
+    micro_batch_num: int,
+    limit_B: float | Sequence[float],
+    recomputed: tuple[int, int] | None = None,
 ) -> tuple[Stage, ...] | None:
     """The stages with the smallest pace that fit `limit_B`, one number for all or one for each; None if nothing fits.
 
+    `recomputed`: the least and the most of the blocks that are recomputed (default: as needed). Of few that may be, no stage has
+    more than a share; further ones are put where the pace is slowest: such a division need not be the best.
+    """
+    limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
+    blocks = sum(part.is_block for part in parts)
+    least, most = recomputed or (0, blocks)
+    if 0 < blocks <= least:
+        found = _divided(Chain([part.computed_again for part in parts]), limits_B, micro_batch_num)
+        return None if found is None else tuple(replace(stage, recomputed=stage.blocks) for stage in found)
+    chain = Chain(parts)
+    share = most
+    found = _divided(chain, limits_B, micro_batch_num, share)
+    while found is not None and sum(stage.recomputed for stage in found) > most:
+        share = max(share // 2, most // stages) if share * stages > 2 * most else share - 1
+        found = _divided(chain, limits_B, micro_batch_num, share)
+    return None if found is None else _with_more(chain, found, micro_batch_num, least)
+
+
+def _with_more(chain: Chain, found: tuple[Stage, ...], micro_batch_num: int, least: int) -> tuple[Stage, ...]:
+    """`found` with at least so many recomputed blocks, each on the stage that is the fastest then."""
+    counts = [stage.recomputed for stage in found]
+    layers = [stage.blocks for stage in found]
+    while sum(counts) < least:
+        _, fastest = min((stage.each_s, i) for i, stage in enumerate(found) if counts[i] < layers[i])
+        counts[fastest] += 1
+        found = laid_out(chain.parts, layers, counts, micro_batch_num)
+    return found
+
+
+def _divided(
+    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, most: float = inf
+) -> tuple[Stage, ...] | None:
+    """The stages with the smallest pace that fit, each with at most so many recomputed blocks.
+
     The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
     """
-    chain = Chain(parts)
-    limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
-    best = _filled(chain, limits_B, micro_batch_num, inf)
+    parts, stages = chain.parts, len(limits_B)
+    best = _filled(chain, limits_B, micro_batch_num, inf, most)
     if best is None or stages == 1:
         return best
     low, high = max(max(p.each_s for p in parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
     while high - low > PACE_TOLERANCE * high:
         middle = (low + high) / 2
-        found = _filled(chain, limits_B, micro_batch_num, middle)
+        found = _filled(chain, limits_B, micro_batch_num, middle, most)
         if found is None:
             low = middle
         else:
@@ -117,7 +168,9 @@ def divide(
     return best
 
 
-def _filled(chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_s: float) -> tuple[Stage, ...] | None:
+def _filled(
+    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_s: float, most_again: float
+) -> tuple[Stage, ...] | None:
     """Stages that take as much as `pace_s` and their limit allow, and leave a block for every later one."""
     found: list[Stage] = []
     stages = len(limits_B)
@@ -130,12 +183,12 @@ def _filled(chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_
         low, high = max(least, start + 1), most
         if later == 0:
             low = whole
-        one = chain.stage(start, low, flight, limit_B, pace_s) if low <= high else None
+        one = chain.stage(start, low, flight, limit_B, pace_s, most_again) if low <= high else None
         if one is None:
             return None
         while low < high:
             middle = (low + high + 1) // 2
-            longer = chain.stage(start, middle, flight, limit_B, pace_s)
+            longer = chain.stage(start, middle, flight, limit_B, pace_s, most_again)
             if longer is None:
                 high = middle - 1
             else:

@@ -2,30 +2,36 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.registry import Rule, signature
-from ms_symtensor.ops.routing import routes_tokens
 from ms_symtensor.ops.signature import OpView, Signature, Unit, view
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.graph import Graph, Op, ParameterRef
-
-ATTENTION = {"FlashAttentionScore": ("b", "n", "s"), "BatchMatMul": ("b0", "b1", "m")}
-"""Products of activations, and their dims: batch, heads, the query's sequence."""
+from ms_symtensor.search.roles import (
+    attended,
+    batch_size,
+    expert_products,
+    major_products,
+    own_rows,
+    stream_norms,
+    weight_dims,
+)
+from ms_symtensor.tensor.graph import Graph, Op
 
 
 @dataclass(frozen=True)
 class Degrees:
     """What people call the cuts of a plan; degrees of different parts of the network need not divide the devices among them.
 
-    `data_parallel`: slices of the batch, and `model_parallel`: slices of the weights, in the heaviest products. Experts'
-    products aside, of which `expert_parallel` is the slices of the experts. `context_parallel`: how many devices attend to
-    one sequence between them, each for some of its tokens; or for some heads, where the heaviest products share out its
-    tokens (Ulysses). `sequence_parallel`: most norms are cut finer than the heaviest products' rows.
+    `data_parallel`: slices of the batch, and `model_parallel`: slices of the weights, in the major products, if these differ
+    in those with most of the weights. Experts' products aside, of which `expert_parallel` is the slices of the experts.
+    `context_parallel`: how many devices attend to one sequence between them, each for some of its tokens; or for some heads,
+    where the major products share out its tokens (Ulysses). `sequence_parallel`: most norms of the residual stream are cut finer
+    than the major products' rows.
     """
 
     data_parallel: int
@@ -44,19 +50,15 @@ class _Cut:
     signature: Signature
     slices: Mapping[str, int]
 
-    def of(self, dims: set[str]) -> int:
+    def of(self, dims: Set[str]) -> int:
         """Slices that cuts of `dims` make."""
         return math.prod(n for d, n in self.slices.items() if d in dims)
 
     @property
-    def weight(self) -> set[str]:
-        """The dims of the second input."""
-        return {d for dims in self.signature.inputs[1:2] for d in dims if d}
-
-    @property
     def rows_and_columns(self) -> tuple[int, int]:
         """Slices of what the second input does not have, and of what it has."""
-        return self.of(set(self.slices) - self.weight), self.of(self.weight)
+        weight = weight_dims(self.signature)
+        return self.of(set(self.slices) - weight), self.of(weight)
 
     @property
     def elements(self) -> int:
@@ -71,36 +73,33 @@ def degrees(
 ) -> Degrees:
     """The degrees of `plan`. `times`: how many equal blocks some of the blocks stand for."""
     cut = _cuts(graph, plan, rules)
-    routed = routes_tokens(graph)
+    meanings = {name: (one.seen, one.signature) for name, one in cut.items()}
+    routed, batch = expert_products(graph, meanings), batch_size(graph, meanings)
+    major, norms = major_products(graph, meanings), stream_norms(graph, meanings)
     products: Counter[tuple[int, int]] = Counter()
     experts: Counter[int] = Counter()
     attention: Counter[tuple[int, int]] = Counter()
-    batch = 0
-    for one in cut.values():
+    for name, one in cut.items():
         if one.signature.unit is not Unit.CUBE:
             continue
         count = times.get(one.op.block or "", 1)
-        if any(_is_weight(graph, s) for s in graph.tensor_inputs(one.op)):
-            shared = {d for d in one.weight if d in one.signature.inputs[0] and d in one.signature.outputs[0]}
-            if routed and shared:
-                experts[one.of(shared)] += count * one.elements
-            else:
-                products[one.rows_and_columns] += count * one.elements
-        elif (dims := ATTENTION.get(one.op.type)) and {dims[0], dims[2]} <= set(one.signature.mesh):
-            batch = one.signature.sizes[dims[0]]
+        if name in major:
+            products[one.rows_and_columns] += count * major[name]
+        elif name in routed:
+            experts[one.of(own_rows(one.signature))] += count * one.elements
+        elif (dims := attended(graph, one.op, one.signature)) is not None:
             attention[one.of({dims[2]}), one.of({dims[1]})] += count
     rows, columns = _commonest(products, (1, 1))
     data_parallel = math.gcd(rows, batch) if batch else rows
     sequence, heads = _commonest(attention, (1, 1))
     context_parallel = sequence * math.gcd(heads // math.gcd(heads, columns), rows // data_parallel)
-    norms = [
-        one.of({d for d in one.signature.inputs[0] if d}) > rows
-        for one in cut.values()
-        if one.op.type in ("RmsNorm", "LayerNorm")
-        for _ in range(times.get(one.op.block or "", 1))
-    ]
-    finer = columns > 1 and 2 * sum(norms) > len(norms)
-    return Degrees(data_parallel, columns, finer, context_parallel, _commonest(experts, 1))
+    finer: Counter[bool] = Counter()
+    for name in norms:
+        one = cut[name]
+        is_finer = one.of({d for d in one.signature.inputs[0] if d}) > rows
+        finer[is_finer] += times.get(one.op.block or "", 1)
+    sequence_parallel = columns > 1 and finer[True] > finer[False]
+    return Degrees(data_parallel, columns, sequence_parallel, context_parallel, _commonest(experts, 1))
 
 
 def _cuts(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> dict[str, _Cut]:
@@ -117,12 +116,3 @@ def _cuts(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> di
 
 def _commonest(found: Counter[Any], default: Any) -> Any:
     return max(found, key=lambda key: (found[key], key)) if found else default
-
-
-def _is_weight(graph: Graph, source: object) -> bool:
-    while not isinstance(source, ParameterRef):
-        op = graph.op_by_name.get(getattr(source, "op", ""))
-        if op is None or op.type != "Cast":
-            return False
-        source = graph.tensor_inputs(op)[0]
-    return True

@@ -18,7 +18,9 @@ from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs
 from ms_symtensor.search.domain import candidates
 from ms_symtensor.search.folding import Fold
+from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.pricing import Pricer
+from ms_symtensor.search.restriction import Restriction
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
@@ -31,8 +33,8 @@ class Variable:
     """A class of operators that takes one strategy; arrays are [members of the family, candidates].
 
     `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums; forward is infinite
-    where a mesh does not divide the operator's dims. `members` are the operators, `op` the first of them. Variables of one
-    `kind` have the same candidates.
+    where a mesh does not divide the operator's dims, or limits forbid it. `members` are the operators, `op` the first of
+    them. Variables of one `kind` have the same candidates.
     """
 
     op: Op
@@ -48,7 +50,10 @@ class Variable:
 
 @dataclass(frozen=True)
 class Variables:
-    """All unknowns, in the graph's order; `index` maps operator names to them (operators without strategy are absent)."""
+    """All unknowns, in the graph's order; `index` maps operator names to them (operators without strategy are absent).
+
+    Of their candidates `limits` allow those whose costs are finite.
+    """
 
     items: tuple[Variable, ...]
     index: Mapping[str, int]
@@ -56,6 +61,7 @@ class Variables:
     gradients: frozenset[Source]
     pricer: Pricer
     powers: Mapping[Source, tuple[int, ...]]
+    limits: Limits
 
     def power_of(self, source: Source) -> int:
         """1 if the tensor grows with the batch, else 0."""
@@ -74,11 +80,12 @@ def variables(
     rules: Mapping[str, Rule] | None = None,
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
     given: Mapping[str, OpStrategy] | None = None,
+    limits: Limits = FREE,
 ) -> Variables:
     """The variables of `graph`, each with all its candidates, priced on every member of the pricer's family.
 
     `powers`: per tensor, which dims grow with the batch (`graph_growth`). `given`: strategies by operator, each the only
-    candidate of its class; operators without one take MindSpore's default.
+    candidate of its class; operators without one take MindSpore's default. `limits`: what candidates may be.
     """
     meanings: dict[str, tuple[OpView, Signature]] = {}
     views: dict[int, tuple[OpView, Signature]] = {}
@@ -88,6 +95,7 @@ def variables(
         meanings.update((op.name, views[number]) for op in members)
     signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
+    restriction = Restriction(graph, meanings, limits, pricer.family)
     items: list[Variable] = []
     index: dict[str, int] = {}
     same: dict[tuple, tuple] = {}
@@ -101,8 +109,11 @@ def variables(
         only = None
         if given is not None:
             only = given.get(members[0].name) or default_strategy(sig, pricer.family.device_num)
+        regular = members[0].block is not None
+        idle = restriction.needs_idle(seen, sig, regular)
         key = (
             only,
+            idle,
             seen.type,
             seen.inputs,
             seen.outputs,
@@ -111,12 +122,12 @@ def variables(
             products,
             seen.body,
             growing,
-            members[0].block is not None,
+            regular,
         )
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
             if only is None:
-                chosen = candidates(seen, sig, pricer.family, regular=members[0].block is not None)
+                chosen = candidates(seen, sig, pricer.family, regular, idle)
             else:
                 chosen = ((only, place(seen, sig, only, pricer.family.device_num)),)
             if sig.body is None:
@@ -131,9 +142,11 @@ def variables(
         chosen, (forward, backward) = same[key]
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)
+        if (allowed := restriction.allowed(seen, sig, strategies)) is not None:
+            forward = np.where(allowed, forward, np.inf)
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
-    return Variables(tuple(items), index, meanings, gradients, pricer, powers)
+    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits)
 
 
 Growing = tuple[tuple[int, ...], ...]

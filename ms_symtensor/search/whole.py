@@ -16,6 +16,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.depth import at_depth
 from ms_symtensor.search.family import Family
+from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.outer import Estimate, Outcome, divided, estimated, parts_of, survey
 from ms_symtensor.search.rows import Row
@@ -53,11 +54,12 @@ def whole_plan(
     rules: Mapping[str, Rule] | None = None,
     keep: int = 10,
     known_s: float = math.inf,
+    limits: Limits = FREE,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan of several stages that fit `limit_B`; None if none does and beats
-    `known_s`.
+    """What was learnt of `space`, and the fastest plan of several stages within `limits` that fit `limit_B`; None if none does
+    and beats `known_s`.
     """
-    outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s)
+    outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits)
     best: Whole | None = None
     for estimate in [e for e in outcome.estimates if e.shape.stages > 1][:REFINED]:
         if best is not None and estimate.step_time_s >= best.estimate.step_time_s:

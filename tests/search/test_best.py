@@ -9,8 +9,9 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.limits import Limits
 from ms_symtensor.search.network import network
-from ms_symtensor.search.request import Limits, Request
+from ms_symtensor.search.request import Request
 
 GIB = 1 << 30
 A2 = load("atlas_800t_a2")
@@ -68,17 +69,18 @@ def test_a_tight_limit_is_kept():
 def test_where_nothing_fits():
     with pytest.raises(InfeasibleError, match="nothing found that fits 1.0 GiB .* ways with pipeline stages"):
         best_plan(NETWORK, replace(REQUEST, limit_B=GIB))
-    with pytest.raises(
-        InfeasibleError, match="no way to lay 8 devices with pipeline_stages >= 3, pipeline_stages <= 3 out"
-    ):
+    with pytest.raises(InfeasibleError, match="there is no plan for 8 devices with pipeline_stages = 3:"):
         best_plan(NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": 3}, {"pipeline_stages": 3})))
 
 
 @pytest.mark.parametrize(
     "limits, message",
     (
-        (({"tensor_parallel": 2}, {}), "tensor_parallel cannot be pinned: known are pipeline_stages, micro_batch_num"),
-        (({"pipeline_stages": 0}, {}), "pipeline_stages=0: give a positive number"),
+        (
+            ({"tensor_parallel": 2}, {}),
+            "tensor_parallel cannot be pinned: known are pipeline_stages, micro_batch_num",
+        ),
+        (({"pipeline_stages": 0}, {}), "pipeline_stages=0: give a number from 1"),
         (({"pipeline_stages": 4}, {"pipeline_stages": 2}), "at least 4 and at most 2 leave nothing"),
     ),
 )

@@ -9,9 +9,10 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
+from ms_symtensor.search.limits import Limits
 from ms_symtensor.search.network import network
 from ms_symtensor.search.pipelined import pipelined_plan
-from ms_symtensor.search.request import Limits, Request
+from ms_symtensor.search.request import Request
 
 A2 = load("atlas_800t_a2")
 CONFIG = dimensions_of("llama2_7b", num_layers=6, seq_length=512, batch_size=2)

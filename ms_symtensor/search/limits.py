@@ -1,0 +1,164 @@
+"""What a user pins: degrees and settings of the plan, between a least and a most each."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.search.domain import divisors
+
+ALL = 1 << 30
+"""Recomputed blocks: all there are."""
+
+LOWEST = {
+    "pipeline_stages": 1, "micro_batch_num": 1, "data_parallel": 1, "model_parallel": 1, "sequence_parallel": 0,
+    "expert_parallel": 1,
+    "optimizer_level": 0, "recompute": 0,
+}  # fmt: skip
+"""What can be limited, as a plan reports it, each with its lowest number."""
+
+SHARD_SIZE = "optimizer_weight_shard_size"
+PINNED = (*LOWEST, SHARD_SIZE)
+"""What can be pinned. The optimizer shards over all copies or not at all, which is a limit of its level."""
+
+HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3}
+
+WORDS = {"sequence_parallel": {"no": 0, "yes": 1}, "recompute": {"none": 0, "full": ALL}}
+"""Words that stand for numbers."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Least and most of what LOWEST names.
+
+    A degree means what `search.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds for every
+    major product and every norm of the residual stream (`search.roles`). `rows`: slices of the rows of these products, by which
+    `sequence_parallel` is judged.
+
+    Errors: InputError for another name, or numbers that leave nothing.
+    """
+
+    least: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, number in (*self.least.items(), *self.most.items()):
+            if name not in LOWEST:
+                raise InputError(f"{name} cannot be pinned: known are {', '.join(PINNED)}")
+            if not LOWEST[name] <= number <= HIGHEST.get(name, ALL):
+                raise InputError(f"{name}={shown(name, number)}: give {_range(name)}")
+            if self.least.get(name, LOWEST[name]) > self.most.get(name, ALL):
+                raise InputError(
+                    f"{name}: at least {shown(name, self.least[name])} and at most {shown(name, self.most[name])}"
+                    " leave nothing"
+                )
+
+    def allows(self, name: str, number: int) -> bool:
+        """Whether a plan that has `number` of `name` is wanted."""
+        return self.least.get(name, LOWEST[name]) <= number <= self.most.get(name, ALL)
+
+    def allow(self, pipeline_stages: int, micro_batch_num: int) -> bool:
+        """Whether a plan with so many stages and micro-batches is wanted."""
+        return self.allows("pipeline_stages", pipeline_stages) and self.allows("micro_batch_num", micro_batch_num)
+
+    def recomputed(self, blocks: int) -> tuple[int, int]:
+        """The least and the most of `blocks` that may be recomputed; InputError if there are not so many."""
+        least, most = self.least.get("recompute", 0), self.most.get("recompute", ALL)
+        if blocks < least < ALL:
+            raise InputError(f"recompute={least}: the network has {blocks} repeated blocks")
+        return min(least, blocks), min(most, blocks)
+
+    def names(self, *names: str) -> bool:
+        """Whether anything is said about one of `names`."""
+        return not {*names}.isdisjoint((*self.least, *self.most))
+
+    def cases(self, device_num: int) -> tuple["Limits", ...]:
+        """Limits which together allow the same plans, each with the rows by which its `sequence_parallel` is judged."""
+        if self.rows is not None or (self.allows("sequence_parallel", 0) and self.allows("sequence_parallel", 1)):
+            return (self,)
+        each = [self._narrowed(rows=rows) for rows in divisors(device_num)]
+        if self.allows("sequence_parallel", 0):
+            each.append(self._narrowed(model_parallel=1))
+        return tuple(one for one in each if one is not None)
+
+    def _narrowed(self, rows: int | None = None, model_parallel: int = 0) -> "Limits | None":
+        """Those with so many rows and several slices of the weights, or with so many `model_parallel`; None for nothing."""
+        name, number = "model_parallel", model_parallel or 2
+        if not model_parallel:
+            least = max(number, self.least.get(name, 1))
+            if self.most.get(name, ALL) < least:
+                return None
+            return replace(self, least={**self.least, name: least}, rows=rows)
+        if not self.allows(name, number):
+            return None
+        rest = [
+            {n: k for n, k in bounds.items() if n != "sequence_parallel"} for bounds in (self.least, self.most)
+        ]  # fmt: skip
+        return replace(self, least=rest[0], most={**rest[1], name: number})
+
+    def __str__(self) -> str:
+        parts = []
+        for name in LOWEST:
+            least, most = self.least.get(name), self.most.get(name)
+            if least is not None and least == most:
+                parts.append(f"{name} = {shown(name, least)}")
+                continue
+            parts += [f"{name} >= {shown(name, least)}"] if least is not None else []
+            parts += [f"{name} <= {shown(name, most)}"] if most is not None else []
+        return ", ".join(parts)
+
+
+FREE = Limits()
+"""Everything is wanted."""
+
+
+def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, object]] = ()) -> Limits:
+    """The limits that names with numbers or words say: these ones exactly, or no more than these.
+
+    Errors: InputError as of `Limits`, and for what is neither a number nor a word of WORDS.
+    """
+    least: dict[str, int] = {}
+    highest: dict[str, int] = {}
+    for pairs, exact in ((fixed, True), (most, False)):
+        for name, value in pairs:
+            number = _number(name, value)
+            low: int | None = number if exact else None
+            high: int | None = number
+            if name == SHARD_SIZE:
+                name, (low, high) = "optimizer_level", (1, None) if number == -1 else (None, 0)
+            if low is not None:
+                least[name] = max(low, least.get(name, low))
+            if high is not None:
+                highest[name] = min(high, highest.get(name, high))
+    return Limits(least, highest)
+
+
+def shown(name: str, number: int) -> str:
+    """`number` of `name` in the words of the user."""
+    return next((word for word, known in WORDS.get(name, {}).items() if known == number), str(number))
+
+
+def _number(name: str, value: object) -> int:
+    if name not in PINNED:
+        raise InputError(f"{name} cannot be pinned: known are {', '.join(PINNED)}")
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    words = WORDS.get(name, {})
+    if text in words:
+        return words[text]
+    try:
+        number = int(text)
+    except ValueError:
+        raise InputError(f"{name}={text}: give {_range(name)}") from None
+    if name == SHARD_SIZE and number not in (-1, 1):
+        raise InputError(
+            f"{name}={number}: give {_range(name)}; over a part of the copies MindSpore can sum gradients over the wrong ranks"
+        )
+    return number
+
+
+def _range(name: str) -> str:
+    """What may be given for `name`."""
+    if name == SHARD_SIZE:
+        return "-1 (all copies) or 1 (not sharded)"
+    numbers = f"{LOWEST[name]} to {HIGHEST[name]}" if name in HIGHEST else f"a number from {LOWEST[name]}"
+    return " or ".join([numbers, *WORDS.get(name, {})])

@@ -26,11 +26,12 @@ from ms_symtensor.ops.signature import view
 from ms_symtensor.program.forward import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.domain import candidates, meshes
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import Fold, fold, repeated_blocks
 from ms_symtensor.search.plan import plan
+from ms_symtensor.search.problem import plain_settings
 from ms_symtensor.search.solve import settings_of
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -77,8 +78,9 @@ def all_priced(graph: Graph, cluster: Cluster, device_num: int, recompute: bool 
     known, folded = meanings(graph), fold(graph)
     blocks = repeated_blocks(graph, folded)
     counts = range(len(blocks) + 1) if recompute else (0,)
+    settled = settings_of(plain_settings(graph, device_num))
     for strategies in combinations(graph, device_num, known, folded):
-        for settings, count in itertools.product(settings_of(Settings(device_num)), counts):
+        for settings, count in itertools.product(settled, counts):
             again = dict.fromkeys(blocks[:count], Recompute())
             stage = StagePlan(strategies, replace(settings, recompute=again))
             try:

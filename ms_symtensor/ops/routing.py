@@ -17,7 +17,7 @@ def top_k_router(op: OpView) -> Signature:
 
 
 def routes_tokens(graph: Graph) -> bool:
-    """Whether `graph` sends tokens to experts, so that a plan should let MindSpore use AlltoAll (its default: AllGather)."""
+    """Whether `graph` sends tokens to experts."""
     return any(op.type in RULES for op in graph.ops)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.ops.routing import routes_tokens
 from ms_symtensor.program.forward import meanings
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.search.depth import at_depth, judged
@@ -19,7 +18,7 @@ from ms_symtensor.search.memory import PeakMemory, ShortGraphs, few_blocks, shor
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.plan import one_stage_plan
-from ms_symtensor.search.problem import problem_of_family
+from ms_symtensor.search.problem import plain_settings, problem_of_family
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.rows import given_row
 from ms_symtensor.search.shapes import Shape
@@ -97,7 +96,7 @@ def _one_stage(network: Network, request: Request, given: Given) -> Plan:
     few = few_blocks(graph, folded)
     shorts = short_graphs(few, fold(few), meanings(few, request.rules), kinds_of_blocks(graph, folded))
     strategies = given.strategies(few)
-    settings = Settings(math.prod(given.shape.mesh), enable_alltoall=routes_tokens(few), optimizer_level=given.level)
+    settings = replace(plain_settings(few, math.prod(given.shape.mesh)), optimizer_level=given.level)
     plain = judged(shorts, strategies, settings, request.cluster, request.rules)
     count = (
         sum(given.recomputed)

@@ -14,10 +14,10 @@ from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.network import Network
+from ms_symtensor.search.outer import Outcome
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.shapes import Shape, shapes
 from ms_symtensor.search.stage_layers import Stage
-from ms_symtensor.search.tried import Outcome
 from ms_symtensor.search.whole import Whole, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
@@ -79,11 +79,16 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
 
 
 def _one_stage_s(request: Request, outcome: Outcome) -> Mapping[tuple[int, ...], float]:
-    """A bound on the step in one stage for every mesh, whose axes may change places."""
+    """A bound on the step in one stage for every mesh, whose axes may change places; 0 where the survey knows none.
+
+    It does not where samples are several on a position of the major axis, but do not go round: there the search of the mesh
+    by itself may use AlltoAll, see `problem.plain_settings`.
+    """
     found = dict.fromkeys(meshes(request.device_num), math.inf)
     for shape, least_s in outcome.bounds_s.items():
         mesh = tuple(sorted((*shape.mesh, 1)[:2], reverse=True))
-        if shape.stages == 1 and mesh in found:
+        goes_round = shape.samples <= 1 or shape.batch % request.device_num == 0
+        if shape.stages == 1 and mesh in found and goes_round:
             found[mesh] = min(found[mesh], least_s)
     return {mesh: least_s if math.isfinite(least_s) else 0.0 for mesh, least_s in found.items()}
 

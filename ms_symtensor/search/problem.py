@@ -69,8 +69,8 @@ class Problem:
 
     @property
     def settings(self) -> Settings:
-        """The settings of every plan: whether tensors may be exchanged by AlltoAll follows from the network."""
-        return Settings(self.device_num, enable_alltoall=routes_tokens(self.graph))
+        """The settings of every plan."""
+        return plain_settings(self.graph, self.device_num)
 
     @property
     def shares_blocks(self) -> bool:
@@ -95,6 +95,17 @@ class Problem:
     def candidates(self) -> int:
         """How many operator strategies are priced, over all classes."""
         return sum(self.sizes)
+
+
+def plain_settings(graph: Graph, device_num: int) -> Settings:
+    """The settings that all plans for `graph` on so many devices start from.
+
+    MindSpore may exchange tensors by AlltoAll (its default, AllGather and Split, sends as many times more as there are ranks)
+    where tokens go to experts; and where the samples, the first dim of the first input, do not go round, so that sequences or
+    weights are cut. Tokens outside attention and heads inside (Ulysses) are two layouts like others then.
+    """
+    shape = graph.inputs[0][1].shape if graph.inputs else ()
+    return Settings(device_num, enable_alltoall=routes_tokens(graph) or bool(shape and shape[0] % device_num))
 
 
 def problem(
@@ -139,7 +150,7 @@ def problem_of(graph: Graph, known: Variables, of: tuple[tuple[str, ...], ...] |
     again, cast_again = _computed_again(known, folded, shorts, pricer.family.device_num)
     found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, cast_again, where)
-    tables = TensorTables(known, Pairs(pricer, enable_alltoall=routes_tokens(graph)), again)
+    tables = TensorTables(known, Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall), again)
     for tensor, occurrences in tensors(graph, known).items():
         found += tables.terms(tensor, where.counts(occurrences))
     uses = list(parameter_uses(graph, known, where))
@@ -162,14 +173,12 @@ def factors(
     `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network. `which`: the
     members of the family that are asked for, to which prices and weights belong (default: all).
     """
-    of_place = weights or Weights.plain(of.places.occurrences)
+    of_place = weights or Weights.plain(of.places.depths)
     joint: dict[tuple[int, ...], Array] = {}
     for t in (*of.terms, *parameters):
         if which is not None:
             t = t.of_members(which)
-        table = weighted(t, of_place.each_s) * (t.forward_s + t.backward_s)
-        if recomputed:
-            table = table + recomputed * weighted(t, of_place.again_s) * t.again_s
+        table = weighted(t, of_place.each_s) * (t.forward_s + recomputed * t.again_s + t.backward_s)
         table = table + weighted(t, of_place.once_s) * t.once_s
         if np.any(price_s_per_B):
             memory_B = weighted(t, of_place.kept_B) * t.kept_B + weighted(t, of_place.at_rest_B) * t.at_rest_B
@@ -186,7 +195,7 @@ def objective(of: Problem, parameters: list[Terms], recomputed: float, choice: S
     time = memory = 0.0
     for t in (*of.terms, *parameters):
         at = (0, *(choice[v] for v in t.scope))
-        count = sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True))
+        count = sum(c * n for c, n in zip(t.counts, of.places.depths, strict=True))
         time += count * (t.forward_s[at] + recomputed * t.again_s[at] + t.backward_s[at] + t.once_s[at])
         memory += count * ((1 - recomputed) * t.kept_B[at] + recomputed * t.kept_recomputed_B[at] + t.at_rest_B[at])
     return float(time), float(memory)
@@ -197,7 +206,7 @@ def at_rest_B(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> in
     total = 0.0
     for t in parameters:
         at = (0, *(choice[v] for v in t.scope))
-        total += sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True)) * t.at_rest_B[at]
+        total += sum(c * n for c, n in zip(t.counts, of.places.depths, strict=True)) * t.at_rest_B[at]
     return int(total)
 
 

@@ -61,8 +61,7 @@ class TensorTables:
         # What a recomputed operator reads, and what a gradient reads of what a block makes or moves, is moved again.
         repeats = bool(self._again)
         made_again = tuple(
-            r.end[0] in self._again or (repeats and r.kept and (tensor.in_block or self._in_block((r,))))
-            for r in readers
+            (tensor.in_block or r.moved_inside) and (r.end[0] in self._again or (repeats and r.kept)) for r in readers
         )
         scope = [tensor.maker[0], *(r.end[0] for r in readers)]
         numbers = sorted({v for v in scope if v >= 0})

@@ -23,9 +23,11 @@ class Reader:
     """What makes the tensor (a Cast too) and its reader stand in the same block, whose recomputation makes it again."""
     sends: bool
     """Whether a gradient comes back from it."""
+    moved_inside: bool
+    """Whether what moves the tensor there, the reader or a Reshape before it, stands in a block."""
 
 
-NETWORK = Reader((-1, "in", 0), False, False, True)
+NETWORK = Reader((-1, "in", 0), False, False, True, False)
 """The network's end as the reader of a Reshape that no operator follows: it takes the tensor whole."""
 
 
@@ -86,11 +88,11 @@ def _collect(collector: _Collector, source: Source) -> None:
     assert kind is not None
     if readers:
         senders = gradient_users(graph, known.signatures, known.gradients, source)
-        found = [_reader(collector, source, u, p) for u, p in readers]
+        found = [_reader(collector, source, u, p, u) for u, p in readers]
         _add(collector, source, maker, found, kind.shape, kind.shape, senders)
     for reshape in reshaped:
         target = reshape_target(graph, known, OpOutput(reshape.name))
-        reader = NETWORK if target is None else _reader(collector, source, *target)
+        reader = NETWORK if target is None else _reader(collector, source, *target, reshape)
         _add(collector, source, maker, [reader], kind.shape, reshape.outputs[0].shape, 0)
 
 
@@ -138,14 +140,15 @@ def _maker_op(collector: _Collector, source: Source) -> Op | None:
     return None
 
 
-def _reader(collector: _Collector, source: Source, user: Op, position: int) -> Reader:
+def _reader(collector: _Collector, source: Source, user: Op, position: int, mover: Op) -> Reader:
     known = collector.known
     sig = known.signatures[user.name]
     kept = is_kept(collector.graph, sig, known.gradients, user, position)
     made = collector.graph.op_by_name[source.op] if isinstance(source, OpOutput) else None
     inside = made is not None and made.block is not None and made.block == user.block
     end = (known.index[user.name], "in", position)
-    return Reader(end, kept, inside, sends_gradient(known.signatures, known.gradients, user, position))
+    sends = sends_gradient(known.signatures, known.gradients, user, position)
+    return Reader(end, kept, inside, sends, mover.block is not None)
 
 
 def maker_of(graph: Graph, known: Variables, source: Source) -> End | None:

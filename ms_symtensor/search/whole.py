@@ -1,8 +1,8 @@
 """The whole plan: the survey's best shapes, each with the true peak of its stages.
 
-The survey leaves out what lives only for a moment. So for its best shapes the programs of their stages are written down on
-their own mesh, and the blocks are divided again with what the peaks leave for them, until all stages fit. The answer is the
-best of these; its gap is the distance to the survey's bound.
+The survey leaves out what lives only for a moment, and prices many meshes by one. So for its best shapes the programs of their
+stages are written down and priced on their own mesh, and the blocks are divided again with what the peaks leave for them,
+until all stages fit. The answer is the best of these; its gap is the distance to the survey's bound.
 """
 
 import math
@@ -15,16 +15,15 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.depth import at_depth
-from ms_symtensor.search.estimate import Estimate, divided, estimated, parts_of
 from ms_symtensor.search.family import Family
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.network import Network
-from ms_symtensor.search.outer import survey
+from ms_symtensor.search.outer import Estimate, Outcome, divided, estimated, parts_of, survey
+from ms_symtensor.search.own_mesh import priced
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_layers import laid_out
 from ms_symtensor.search.stage_peaks import FEW, StagePeaks
-from ms_symtensor.search.tried import Outcome
 
 REFINED = 3
 """At most so many of the survey's best shapes are settled: those whose survey is below the best that was settled."""
@@ -83,6 +82,8 @@ def settled(
         if best is not None and guess.step_time_s >= best.estimate.step_time_s:
             break
         try:
+            if row.problem.known.pricer.family.members > 1:
+                row = priced(network, row, strategies_of(row), rules)
             found = _fitting(network, row, limit_B, rules)
         except InvalidStrategyError:
             continue  # a mesh like the family's other ones in all but this

@@ -12,16 +12,16 @@ from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.family import Family, Single, family
 from ms_symtensor.search.growth import batch_powers
 from ms_symtensor.search.parameters import parameter_terms
-from ms_symtensor.search.problem import factors, objective, problem, problem_of_family
+from ms_symtensor.search.problem import factors, objective, plain_settings, problem, problem_of_family
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 A2 = load("atlas_800t_a2")
-MESHES = ((4, 2), (8, 8), (16, 2), (64, 8))
+MESHES = ((4, 2), (8, 4), (16, 2), (64, 8))
 
 
 def network(batch, model="llama2_7b"):
@@ -44,11 +44,11 @@ def enlarged(strategy, of, member):
 @pytest.mark.parametrize("model", ("llama2_7b", "gpt2_xl"))
 @pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
 def test_members_cost_what_their_partitioned_programs_cost(model, level):
-    """One sample per position of the major axis: then moves are alike on all meshes."""
+    """One sample per position of the major axis, and no more slices than heads: then moves are alike on all meshes."""
     graph = network(4, model)
     of = family(MESHES, [mesh[0] / 4 for mesh in MESHES])
     tables = problem_of_family(graph, A2, of, powers=batch_powers(graph, network(8, model)))
-    parameters = parameter_terms(tables.known, tables.parameters, Settings(8, optimizer_level=level))
+    parameters = parameter_terms(tables.known, tables.parameters, replace(tables.settings, optimizer_level=level))
     least = minimise(tables.sizes, factors(tables, parameters, 0.0, 0.0), tables.order)
     for member, mesh in enumerate(MESHES):
         chosen = {
@@ -56,16 +56,16 @@ def test_members_cost_what_their_partitioned_programs_cost(model, level):
             for name, v in tables.known.index.items()
         }
         whole = network(mesh[0], model)
-        plan = StagePlan(chosen, Settings(int(np.prod(mesh)), optimizer_level=level))
+        plan = StagePlan(chosen, replace(plain_settings(whole, int(np.prod(mesh))), optimizer_level=level))
         found = price(whole, plan, partition(whole, plan), A2).step_time_s
-        assert least.value[member] == pytest.approx(found, rel=2e-3), mesh
+        assert least.value[member] == pytest.approx(found, rel=4e-3), mesh
 
 
 def test_the_representative_is_a_member_like_any_other():
     graph = network(4)
     of = family([(4, 2)], [1.0])
     tables, alone = problem_of_family(graph, A2, of, powers=batch_powers(graph, network(8))), problem(graph, A2, (4, 2))
-    settings = Settings(8)
+    settings = tables.settings
     one, two = (parameter_terms(p.known, p.parameters, settings) for p in (tables, alone))
     choice = minimise(tables.sizes, factors(tables, one, 0.0, 0.0), tables.order).assignment[0]
     named = {n: tables.known.items[v].strategies[choice[v]] for n, v in tables.known.index.items()}

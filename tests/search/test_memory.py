@@ -10,7 +10,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.depth import at_depth
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.memory import PeakMemory
@@ -37,7 +37,7 @@ def found_and_true(of, graph, settings, choice, recomputed):
 def test_zoo_models(model, level, price_s_per_B, attention):
     graph = small_graph(model, num_layers=9, attention=attention)
     of = problem(graph, A2, (2, 2, 2))
-    settings = settings_of(Settings(8))[level]
+    settings = settings_of(of.settings)[level]
     terms = parameter_terms(of.known, of.parameters, settings)
     (choice,) = minimise(of.sizes, factors(of, terms, 0.0, price_s_per_B), of.order).assignment
     for recomputed in (0, 1, 4, 8, 9):
@@ -50,7 +50,7 @@ def test_random_strategies(seed):
     draw = random.Random(seed)
     graph = repeated_network(draw, 9)
     of = problem(graph, A2, (2, 2))
-    settings = settings_of(Settings(4))[0]
+    settings = settings_of(of.settings)[0]
     for _ in range(4):
         choice = tuple(draw.randrange(size) for size in of.sizes)
         found, true = found_and_true(of, graph, settings, choice, draw.randrange(10))
@@ -61,5 +61,5 @@ def test_a_network_without_blocks():
     graph = small_graph("llama2_7b", num_layers=1)
     of = problem(graph, A2, (2, 2, 2))
     assert of.blocks == ()
-    found, true = found_and_true(of, graph, settings_of(Settings(8))[0], (0,) * len(of.sizes), 0)
+    found, true = found_and_true(of, graph, settings_of(of.settings)[0], (0,) * len(of.sizes), 0)
     assert found == true

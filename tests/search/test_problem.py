@@ -12,7 +12,7 @@ from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
-from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.parameters import parameter_terms
@@ -37,7 +37,7 @@ def compared(graph, device_num, draw, count, recompute=False):
     """
     for mesh in meshes(device_num):
         of = problem(graph, A2, mesh)
-        for settings in settings_of(Settings(device_num)):
+        for settings in settings_of(of.settings):
             terms = parameter_terms(of.known, of.parameters, settings)
             for choice in choices(of, draw, count):
                 share = draw.randint(0, 1) if recompute and of.blocks else 0
@@ -96,7 +96,7 @@ def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
     graph = small_graph(model, num_layers=3)
     for mesh in meshes(8):
         of = problem(graph, A2, mesh)
-        for settings in settings_of(Settings(8)):
+        for settings in settings_of(of.settings):
             terms = parameter_terms(of.known, of.parameters, settings)
             for share in (0.0, 1.0):
                 for price_s_per_B in (0.0, 1e-12, 1e-10):

@@ -22,6 +22,12 @@ from ms_symtensor.search.limits import PINNED
 
 GIB = 1 << 30
 
+FIX_HELP = (
+    f"pin one of {', '.join(PINNED)} (recompute: none, full, or a number of blocks); or operators by name:"
+    " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
+    " the first dim of the output cut data_parallel ways, the others model_parallel ways"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 a check failed, 2 a mistake in the request."""
@@ -273,7 +279,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
     plan.add_argument("--device-num", type=int, required=True, help="number of NPUs")
     plan.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
-    plan.add_argument("--fix", action="append", default=[], metavar="NAME=N", help=f"pin one of {', '.join(PINNED)}")
+    plan.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
     plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")

@@ -5,9 +5,9 @@ from ms_symtensor.cost.explain import OperatorExplanation, StepExplanation, expl
 from ms_symtensor.cost.explanation_text import to_latex, to_text
 from ms_symtensor.errors import InputError
 from ms_symtensor.report.explain_stages import stages_explained
-from ms_symtensor.report.operators import short_name
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.names import short_name
 
 
 def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool = False) -> str:

@@ -11,6 +11,7 @@ from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.report.text import table
 from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.tensor.names import short_name
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,6 @@ def operators_text(graph: Graph, plan: StagePlan) -> str:
         ]
         parts.append(f"{section.title}\n" + table(rows, ("operator", "type", "cut", "strategy")))
     return "\n\n".join(parts)
-
-
-def short_name(op: Op) -> str:
-    """The operator as its owner calls it, `attention.query.matmul`, without its block; or the end of its full name."""
-    path = (*op.cell, op.primitive) if op.primitive else ()
-    if not path:
-        scope = [part.split("-", 1)[0] for part in op.name.split("/")[1:-1]]
-        path = (*scope, op.name.rsplit("/", 1)[-1])
-    block = tuple(op.block.split(".")) if op.block else ()
-    return ".".join(path[len(block) :] if path[: len(block)] == block else path)
 
 
 def _joined(

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.network import Network
+from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import (
     GIB,
@@ -18,7 +20,7 @@ from ms_symtensor.search.plan import (
     plan_of,
     require_devices,
 )
-from ms_symtensor.search.request import Request, best_case
+from ms_symtensor.search.request import Request
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
 
@@ -36,34 +38,40 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
     """
     require_devices(request.cluster, request.device_num)
-    return best_case(request, request.device_num, lambda case: _best_plan(of, case, progress))
+    if request.limits.operators:
+        require_pinnable(of.graph_at(request.global_batch_size), request)
+    return best_case(request, request.device_num, lambda case, known_s: _searched(of, case, known_s, progress))
 
 
-def _best_plan(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
+def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
     start = time.perf_counter()
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
     one, several = NOTHING, None
     few = request.device_num <= FINEST_MESH_DEVICES
     if few and graph is not None:
-        one = one_stage(graph, request, progress=progress)
+        one = one_stage(graph, request, known_s=known_s, progress=progress)
     if not few or request.limits.most.get("pipeline_stages") != 1:
         progress("pipeline stages")
-        several = pipelined_plan(of, request, one.best.time_s if one.best else math.inf, one_stage=not few)
+        within_s = min(known_s, one.best.time_s if one.best else math.inf)
+        several = pipelined_plan(of, request, within_s, one_stage=not few)
     if not few and graph is not None and several is not None:
-        one = one_stage(graph, request, several.one_stage_s, several.time_s, progress)
+        one = one_stage(graph, request, several.one_stage_s, min(known_s, several.time_s), progress)
     spent = time.perf_counter() - start
     if several is not None and several.plan is not None and (one.best is None or several.time_s < one.best.time_s):
         best = several.plan
     elif one.best is not None and graph is not None:
         best = plan_of(graph, request, one, spent)
     else:
-        raise _infeasible(of, request, one, several)
-    return replace(best, search=_report(best, one, several, spent))
-
-
-def _report(best: Plan, one: OneStage, several: Pipelined | None, search_time_s: float) -> SearchReport:
-    """Both searches together."""
+        best = None
     bound_s = min(one.bound_s, several.bound_s if several is not None else math.inf)
+    if best is not None:
+        best = replace(best, search=_report(best, one, several, bound_s, spent))
+    candidates = one.candidates + (several.candidates if several is not None else 0)
+    return Searched(best, bound_s, candidates, lambda: _infeasible(of, request, one, several))
+
+
+def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float, search_time_s: float) -> SearchReport:
+    """Both searches together."""
     found = [] if one.best is None else [Considered(
         1, 1, (best.device_num,), one.bound_s, True, one.best.time_s, one.best.memory_B
     )]  # fmt: skip

@@ -2,20 +2,23 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold, shorten
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.parameters import stage_terms
+from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.places import places
 from ms_symtensor.search.plan import GIB, no_garbage_collection, require_devices
 from ms_symtensor.search.problem import problem_of_family
-from ms_symtensor.search.request import Request, best_case
+from ms_symtensor.search.request import Request
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
@@ -30,14 +33,6 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
 
     Errors: InputError for stages that neither the devices nor the blocks allow; InfeasibleError where nothing fits.
     """
-
-    def of_case(case: Request) -> Plan:
-        return _fixed_pipeline(graph, case, stages, micro_batch_num)
-
-    return best_case(request, max(1, request.device_num // stages), of_case)
-
-
-def _fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num: int) -> Plan:
     start = time.perf_counter()
     folded = fold(graph)
     depths = places(graph, folded).depths
@@ -48,23 +43,39 @@ def _fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num
             f" {micro_batch_num} micro-batches: stages must divide the devices, and be no more than blocks and micro-batches"
         )
     require_devices(request.cluster, request.device_num // stages)
-    batch = request.global_batch_size // micro_batch_num
+    if request.limits.operators:
+        require_pinnable(graph, replace(request, device_num=request.device_num // stages))
+    shape = Shape(stages, micro_batch_num, (), request.global_batch_size // micro_batch_num)
+
+    def searched(case: Request, known_s: float) -> Searched:
+        return _searched(network, case, shape, known_s, start)
+
+    return best_case(request, request.device_num // stages, searched)
+
+
+def _searched(network: Network, request: Request, of: Shape, known_s: float, start: float) -> Searched:
+    """The best plan on all meshes of shape `of`."""
     best: Whole | None = None
     bound_s, candidates = math.inf, 0
-    for mesh in meshes(request.device_num // stages):
-        rows, priced = _rows(network, request, Shape(stages, micro_batch_num, mesh, batch))
+    for mesh in meshes(request.device_num // of.stages):
+        rows, priced = _rows(network, request, replace(of, mesh=mesh))
         bound_s = min([bound_s, *(row.bound_s for row in rows)])
         candidates += priced
         found = settled(network, rows, request.limit_B, request.rules)
         if found is not None and (best is None or found.estimate.step_time_s < best.estimate.step_time_s):
             best = found
-    if best is None:
-        raise InfeasibleError(
-            f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space} in {stages} pipeline"
-            f" stages and {micro_batch_num} micro-batches: use more devices, more micro-batches, or a smaller batch"
+
+    def why() -> InfeasibleError:
+        return InfeasibleError(
+            f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space} in {of.stages} pipeline"
+            f" stages and {of.micro_batch_num} micro-batches: use more devices, more micro-batches, or a smaller batch"
         )
-    searched = Pipelined(None, bound_s, candidates, (), {})
-    return plan_of(network, request, best, searched, time.perf_counter() - start)
+
+    if best is None or best.estimate.step_time_s >= known_s:
+        return Searched(None, bound_s, candidates, why)
+    pipelined = Pipelined(None, bound_s, candidates, (), {})
+    plan = plan_of(network, request, best, pipelined, time.perf_counter() - start)
+    return Searched(plan, bound_s, candidates, why)
 
 
 def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], int]:

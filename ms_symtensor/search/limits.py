@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.domain import divisors
+from ms_symtensor.search.operator_pins import OperatorPin, operator_pin
 
 ALL = 1 << 30
 """Recomputed blocks: all there are."""
@@ -31,14 +32,15 @@ class Limits:
     """Least and most of what LOWEST names.
 
     A degree means what `search.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds for every
-    major product and every norm of the residual stream (`search.roles`). `rows`: slices of the rows of these products, by which
-    `sequence_parallel` is judged.
+    major product and every norm of the residual stream (`search.roles`). `operators`: how some operators are cut. `rows`:
+    slices of the rows of the major products, by which `sequence_parallel` is judged.
 
     Errors: InputError for another name, or numbers that leave nothing.
     """
 
     least: Mapping[str, int] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)
+    operators: tuple[OperatorPin, ...] = ()
     rows: int | None = None
 
     def __post_init__(self) -> None:
@@ -73,12 +75,31 @@ class Limits:
         return not {*names}.isdisjoint((*self.least, *self.most))
 
     def cases(self, device_num: int) -> tuple["Limits", ...]:
-        """Limits which together allow the same plans, each with the rows by which its `sequence_parallel` is judged."""
+        """Limits which together allow the same plans, each with the rows by which its `sequence_parallel` is judged, and with
+        exact numbers for the degrees that pins of operators speak of.
+        """
+        found = [self]
+        for name in sorted({symbol for pin in self.operators for symbol in pin.symbols}):
+            found = [one for limits in found for one in limits._each(name, device_num)]
+        found = [one for one in found if device_num % one._least_devices == 0] if len(found) > 1 else found
+        return tuple(one for limits in found for one in limits._by_rows(device_num))
+
+    @property
+    def _least_devices(self) -> int:
+        return self.least.get("data_parallel", 1) * self.least.get("model_parallel", 1)
+
+    def _each(self, name: str, device_num: int) -> tuple["Limits", ...]:
+        """Those with every number of `name` that these allow."""
+        if name in self.least and self.least[name] == self.most.get(name):
+            return (self,)
+        numbers = [n for n in reversed(divisors(device_num)) if self.allows(name, n)]
+        return tuple(replace(self, least={**self.least, name: n}, most={**self.most, name: n}) for n in numbers)
+
+    def _by_rows(self, device_num: int) -> tuple["Limits", ...]:
         if self.rows is not None or (self.allows("sequence_parallel", 0) and self.allows("sequence_parallel", 1)):
             return (self,)
-        each = [self._narrowed(rows=rows) for rows in divisors(device_num)]
-        if self.allows("sequence_parallel", 0):
-            each.append(self._narrowed(model_parallel=1))
+        each = [self._narrowed(model_parallel=1)] if self.allows("sequence_parallel", 0) else []
+        each += [self._narrowed(rows=rows) for rows in divisors(device_num)]
         return tuple(one for one in each if one is not None)
 
     def _narrowed(self, rows: int | None = None, model_parallel: int = 0) -> "Limits | None":
@@ -105,7 +126,7 @@ class Limits:
                 continue
             parts += [f"{name} >= {shown(name, least)}"] if least is not None else []
             parts += [f"{name} <= {shown(name, most)}"] if most is not None else []
-        return ", ".join(parts)
+        return ", ".join([*parts, *map(str, self.operators)])
 
 
 FREE = Limits()
@@ -115,12 +136,17 @@ FREE = Limits()
 def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, object]] = ()) -> Limits:
     """The limits that names with numbers or words say: these ones exactly, or no more than these.
 
-    Errors: InputError as of `Limits`, and for what is neither a number nor a word of WORDS.
+    What is no name of PINNED but has a `.`, `/` or `*` is a pattern of operators' names (`operator_pins`). Errors: InputError as
+    of `Limits`, and for what is neither a number nor a word of WORDS.
     """
     least: dict[str, int] = {}
     highest: dict[str, int] = {}
+    operators: list[OperatorPin] = []
     for pairs, exact in ((fixed, True), (most, False)):
         for name, value in pairs:
+            if exact and _is_pattern(name):
+                operators.append(operator_pin(name, str(value)))
+                continue
             number = _number(name, value)
             low: int | None = number if exact else None
             high: int | None = number
@@ -130,7 +156,11 @@ def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, obj
                 least[name] = max(low, least.get(name, low))
             if high is not None:
                 highest[name] = min(high, highest.get(name, high))
-    return Limits(least, highest)
+    return Limits(least, highest, tuple(operators))
+
+
+def _is_pattern(name: str) -> bool:
+    return name not in PINNED and any(c in name for c in "./*?[")
 
 
 def shown(name: str, number: int) -> str:

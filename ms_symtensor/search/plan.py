@@ -11,11 +11,13 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.limits import FREE, Limits
+from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.problem import Problem, problem
-from ms_symtensor.search.request import Request, best_case
+from ms_symtensor.search.request import Request
 from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
@@ -100,15 +102,16 @@ def plan(
         raise InputError(
             f"{request.model} has the batch it was built with, so that it is planned for one pipeline stage"
         )
+    if limits.operators:
+        require_pinnable(graph, request)
     start = time.perf_counter()
 
-    def of_case(case: Request) -> Plan:
-        found = one_stage(graph, case, progress=progress)
-        if found.best is None:
-            raise infeasible(graph, case, found)
-        return plan_of(graph, case, found, time.perf_counter() - start)
+    def searched(case: Request, known_s: float) -> Searched:
+        found = one_stage(graph, case, known_s=known_s, progress=progress)
+        best = None if found.best is None else plan_of(graph, case, found, time.perf_counter() - start)
+        return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
-    return best_case(request, device_num, of_case)
+    return best_case(request, device_num, searched)
 
 
 def one_stage(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.search.domain import candidates
 from ms_symtensor.search.family import Family
 from ms_symtensor.search.limits import ALL, LOWEST, Limits
+from ms_symtensor.search.operator_pins import SYMBOLS, OperatorPin, Strategy
 from ms_symtensor.search.roles import (
     Meanings,
     batch_size,
@@ -41,24 +43,38 @@ class Restriction:
             self._experts = expert_products(graph, meanings)
         if limits.rows is not None:
             self._norms = stream_norms(graph, meanings)
+        self._pins: dict[str, list[OperatorPin]] = {}
+        for pin in limits.operators:
+            for op in graph.ops:
+                if pin.is_for(op):
+                    self._pins.setdefault(op.name, []).append(pin)
 
     def allowed(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> Allowed | None:
         """Which of `strategies` are allowed [members, strategies]; None where all are."""
+        if not self._restricts(op.name):
+            return None
+        cuts = self._cuts(op, sig, strategies)
+        found: Allowed = np.ones((self._family.members, len(strategies)), bool)
         if op.name in self._products:
-            return self._product(self._cuts(op, sig, strategies), weight_dims(sig))
+            found &= self._product(cuts, weight_dims(sig))
         if op.name in self._experts:
-            cuts = [{d: n for d, n in cut.items() if d in own_rows(sig)} for cut in self._cuts(op, sig, strategies)]
-            return self._within("expert_parallel", self._slices(cuts))
+            own = [{d: n for d, n in cut.items() if d in own_rows(sig)} for cut in cuts]
+            found &= self._within("expert_parallel", self._slices(own))
         if op.name in self._norms:
-            return self._norm(self._cuts(op, sig, strategies))
-        return None
+            found &= self._norm(cuts)
+        for pin in self._pins.get(op.name, ()):
+            found &= self._pinned(pin, sig, strategies, cuts)
+        return found
 
     def needs_idle(self, op: OpView, sig: Signature, regular: bool) -> bool:
         """Whether none of the operator's candidates that use as many devices as they can are allowed."""
-        if op.name not in self._products | self._experts | self._norms:
+        if not self._restricts(op.name):
             return False
         allowed = self.allowed(op, sig, [s for s, _ in candidates(op, sig, self._family, regular)])
         return allowed is not None and not allowed.any()
+
+    def _restricts(self, name: str) -> bool:
+        return name in self._pins or name in self._products or name in self._experts or name in self._norms
 
     def _cuts(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> list[dict[str, Degrees]]:
         """Slices of every dim [members] under each of `strategies`."""
@@ -90,6 +106,45 @@ class Restriction:
     def _norm(self, cuts: Sequence[dict[str, Degrees]]) -> Allowed:
         finer: Allowed = self._slices(cuts) > (self._limits.rows or math.inf)
         return finer if self._limits.allows("sequence_parallel", 1) else ~finer
+
+    def _pinned(
+        self, pin: OperatorPin, sig: Signature, strategies: Sequence[OpStrategy], cuts: Sequence[dict[str, Degrees]]
+    ) -> Allowed:
+        if pin.inputs is not None:
+            columns = [self._is_strategy(pin, sig, strategy) for strategy in strategies]
+            return np.stack(columns, axis=1)
+        if pin.dims is not None:
+            if not pin.dims.keys() <= {*sig.mesh}:
+                return np.zeros((self._family.members, len(strategies)), bool)
+            found: Allowed = np.ones((self._family.members, len(strategies)), bool)
+            for dim in pin.dims if pin.rest_free else sig.mesh:
+                found &= self._slices([{d: n for d, n in cut.items() if d == dim} for cut in cuts]) == pin.dims.get(
+                    dim, 1
+                )
+            return found
+        assert pin.slices is not None
+        first = next((d for d in sig.outputs[0] if d), None)
+        of_first = self._slices([{d: n for d, n in cut.items() if d == first} for cut in cuts])
+        of_rest = self._slices([{d: n for d, n in cut.items() if d != first} for cut in cuts])
+        result: Allowed = (of_first == self._product_of(pin.slices[0])) & (of_rest == self._product_of(pin.slices[1]))
+        return result
+
+    def _is_strategy(self, pin: OperatorPin, sig: Signature, strategy: OpStrategy) -> Allowed:
+        """Whether `strategy` is the one of `pin` [members]; without outputs where the pin has none."""
+        found: Allowed = np.ones(self._family.members, bool)
+        pairs: list[tuple[Strategy | None, Strategy | None]] = [(pin.inputs, strategy.inputs)]
+        if pin.outputs is not None or not sig.scatters_unasked:
+            pairs.append((pin.outputs, strategy.outputs))
+        for wanted, given in pairs:
+            if (wanted is None) != (given is None) or [len(x) for x in wanted or ()] != [len(x) for x in given or ()]:
+                return np.zeros_like(found)
+            for w, g in zip(chain.from_iterable(wanted or ()), chain.from_iterable(given or ()), strict=True):
+                found &= self._degree(g) == w
+        return found
+
+    def _product_of(self, factors: Sequence[str]) -> float:
+        """The product of numbers and of degrees, which the limits say exactly."""
+        return math.prod(self._limits.least[SYMBOLS[f]] if f in SYMBOLS else int(f) for f in factors)
 
     def _within(self, name: str, numbers: Degrees) -> Allowed:
         least, most = self._limits.least.get(name, LOWEST[name]), self._limits.most.get(name, ALL)

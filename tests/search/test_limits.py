@@ -53,8 +53,8 @@ def test_the_cases_of_sequence_parallelism():
     assert [one.rows for one in yes] == [1, 2, 4]
     assert all(one.least["model_parallel"] == 2 for one in yes)
     no = limits_of([("sequence_parallel", "no")], [("model_parallel", "4")]).cases(4)
-    assert [one.rows for one in no] == [1, 2, 4, None]
-    assert no[-1].most == {"model_parallel": 1}
+    assert [one.rows for one in no] == [None, 1, 2, 4]
+    assert no[0].most == {"model_parallel": 1}
     only = limits_of([("sequence_parallel", "no")], [("model_parallel", 1)]).cases(4)
     assert [one.rows for one in only] == [None]
     assert limits_of([("sequence_parallel", "yes")], [("model_parallel", 1)]).cases(4) == ()

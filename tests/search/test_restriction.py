@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,13 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.program.forward import meanings
+from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.limits import FREE, limits_of
+from ms_symtensor.search.network import network
 from ms_symtensor.search.plan import plan
+from ms_symtensor.search.request import Request
 from ms_symtensor.search.roles import major_products, weight_dims
+from ms_symtensor.tensor.names import is_called
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
@@ -93,3 +98,36 @@ def test_experts_as_pinned():
     graph = build_graph(dimensions_of("mixtral_8x7b", num_layers=2, batch_size=8, seq_length=512))
     for number in (1, 4):
         assert planned(graph, limits=limits_of([("expert_parallel", number)])).expert_parallel == number
+
+
+@pytest.mark.parametrize(
+    "pattern, text, cuts",
+    (
+        ("*.query.matmul", "(4,1)(2,1)", {"m": 4, "k": 1, "n": 2}),
+        ("attention.query.matmul", "k/8", {"m": 1, "k": 8, "n": 1}),
+        ("*/up/*", "2,tp", {"m": 2, "k": 1, "n": 4}),
+        ("*.flash_attention", "n/8", {"b": 1, "n": 8, "s": 1}),
+        ("*.down.matmul", "whole", {"m": 1, "k": 1, "n": 1}),
+    ),
+)
+def test_operators_as_pinned(pattern, text, cuts):
+    pins = [(pattern, text), ("model_parallel", 4)] if "tp" in text else [(pattern, text)]
+    found, known = planned(limits=limits_of(pins)), meanings(GRAPH)
+    names = [op.name for op in GRAPH.ops if is_called(op, pattern) and op.name in found.stage.strategies]
+    assert len(names) == 3
+    for name in names:
+        assert cuts_of(*known[name], found.stage.strategies[name], 8) == cuts
+
+
+def test_operators_pinned_in_pipeline_stages():
+    """On a family of meshes the representative's slices stand for those of every member."""
+    config = dimensions_of("llama2_7b", num_layers=4, batch_size=16, seq_length=512)
+
+    def graph_at(batch, layers):
+        return build_graph(replace(config, batch_size=batch, num_layers=layers or 4))
+
+    limits = limits_of([("pipeline_stages", 2), ("*.query.matmul", "m/2,n/4")])
+    found = best_plan(network(graph_at(16, None), graph_at), Request(A2, 16, 16, 512, 1 << 60, limits=limits))
+    graph = graph_at(16 // found.micro_batch_num, None)
+    given = {found.strategies[op.name].inputs for op in graph.ops if is_called(op, "query.matmul")}
+    assert found.pipeline_stages == 2 and given == {((2, 1), (4, 1))}

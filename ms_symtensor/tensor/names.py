@@ -1,0 +1,30 @@
+"""What people call operators: by the attributes of the cells that own them."""
+
+from fnmatch import fnmatchcase
+
+from ms_symtensor.tensor.graph import Op
+
+
+def path_of(op: Op) -> tuple[str, ...]:
+    """The attribute names from the network to `op`, or the parts of its full name where it has no attribute."""
+    path = (*op.cell, op.primitive) if op.primitive else ()
+    if not path:
+        scope = [part.split("-", 1)[0] for part in op.name.split("/")[1:-1]]
+        path = (*scope, op.name.rsplit("/", 1)[-1])
+    return path
+
+
+def short_name(op: Op) -> str:
+    """The operator as its owner calls it, `attention.query.matmul`, without its block; or the end of its full name."""
+    path = path_of(op)
+    block = tuple(op.block.split(".")) if op.block else ()
+    return ".".join(path[len(block) :] if path[: len(block)] == block else path)
+
+
+def is_called(op: Op, pattern: str) -> bool:
+    """Whether `pattern` (`*` any characters; `.` and `/` are alike) is the name of `op`: with its block, without, or the end of
+    one; or its full name in MindSpore.
+    """
+    wanted = pattern.replace("/", ".")
+    names = (".".join(path_of(op)), short_name(op), op.name.replace("/", "."))
+    return any(fnmatchcase(name, wanted) or fnmatchcase(name, "*." + wanted) for name in names)

@@ -86,6 +86,8 @@ def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], 
     found: list[Row] = []
     for settings in settings_of(of.settings, True, request.limits):  # level3 is not combined with stages either
         terms = stage_terms(of.known, of.parameters, settings, [True])
-        setting = Setting(of, (shape,), network.depths, settings.optimizer_level, terms, np.zeros(1, dtype=np.intp))
+        setting = Setting(
+            of, (shape,), network.depths, settings.optimizer_level, terms, np.zeros(1, dtype=np.intp), np.zeros(1)
+        )
         found += setting.slim(setting.fastest(), request.limit_B, math.inf)
     return found, of.candidates

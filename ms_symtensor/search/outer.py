@@ -10,8 +10,8 @@ until no bound is below the best step found.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +20,20 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.average_stage import average_weights
+from ms_symtensor.search.estimate import Estimate, parts_of
 from ms_symtensor.search.family import family
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.growth import batch_powers
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.parameters import stage_terms
-from ms_symtensor.search.places import places
+from ms_symtensor.search.places import occurrences, places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.problem import Problem, problem_of
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
-from ms_symtensor.search.stage_layers import Part, Stage, divide
+from ms_symtensor.search.stage_cases import cases
+from ms_symtensor.search.tried import Outcome, Tried
 from ms_symtensor.search.variables import Variables, variables
 from ms_symtensor.tensor.graph import Graph
 
@@ -40,66 +42,15 @@ Array = NDArray[np.float64]
 SHORT = 3
 """Blocks of every kind in the network whose tables are written down: a first, a last and one between them."""
 
+WORTH = 1e-3
+"""A level of optimizer sharding is not searched where it could save no more than this share of a step (empirical)."""
+
+CLOSE = 1.05
+"""Shapes are looked at closely whose bound is below so many times the best step: what lives for a moment, which is counted
+only in the end, can make a plan slower by that (empirical)."""
+
 SAMPLES = {1: (2, 6), 2: (4, 24), 3: (16, 384)}
 """Samples of the representative by the axes of its mesh: one per position of the major axis, and three per device."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A shape with the best layouts that were found for it, and what they cost.
-
-    `work_s`: a micro-batch's way through all stages without recomputation; `once_s`: what the end of a step takes.
-    """
-
-    shape: Shape
-    level: OptimizerLevel
-    bound_s: float
-    peak_memory_B: float
-    stages: tuple[Stage, ...]
-    work_s: float
-    once_s: float
-
-    @property
-    def step_time_s(self) -> float:
-        return sum(self.time_s.values())
-
-    @property
-    def time_s(self) -> dict[str, float]:
-        """T = M · max s + (Σ s - max s) + once, s being the stages' times: what an average stage does, and its waiting."""
-        share = self.shape.micro_batch_num / self.shape.stages
-        total, pace = sum(s.each_s for s in self.stages), max(s.each_s for s in self.stages)
-        return {
-            "work": share * self.work_s,
-            "recompute": max(0.0, share * (total - self.work_s)),  # a sum in another order may be larger by rounding
-            "bubble": max(0.0, self.shape.micro_batch_num * pace + total - pace - share * total),
-            "once": self.once_s,
-        }
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """All that was learnt: feasible estimates by rising step time, and a bound on every step.
-
-    `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages; `rows` are
-    all choices of layouts that were priced, by rising bounds. `ruled_out_s`: bounds of shapes whose layouts were not looked at.
-    """
-
-    estimates: tuple[Estimate, ...]
-    bound_s: float
-    candidates: int
-    shapes: int
-    tried: int
-    infeasible: tuple[Shape, ...]
-    rows: tuple[Row, ...]
-    ruled_out_s: Mapping[Shape, float]
-
-    @property
-    def bounds_s(self) -> dict[Shape, float]:
-        """The bound of every shape."""
-        found = dict(self.ruled_out_s)
-        for row in self.rows:
-            found.setdefault(row.shape, row.bound_s)
-        return found
 
 
 def survey(
@@ -119,7 +70,9 @@ def survey(
     kind it really has, with 1 before and after.
     """
     settings: list[Setting] = []
+    fast: list[list[Row]] = []
     ruled_out_s: dict[Shape, float] = {}
+    candidates = 0
     for members in _families(space):
         graph, known = _variables(graph_at, members, cluster, rules, limits)
         if math.isfinite(known_s):
@@ -127,19 +80,19 @@ def survey(
             if min(least_s) >= known_s:
                 ruled_out_s.update(zip(members, least_s, strict=True))
                 continue
-        settings += _settings(problem_of(graph, known), depths, members)
-    tried = _Tried(depths, limit_B, keep, known_s)
-    fast = [s.fastest() for s in settings]
+        of = problem_of(graph, known)
+        candidates += of.candidates * len(members)
+        for setting, rows in _fastest(_settings(of, depths, members)):
+            settings.append(setting)
+            fast.append(rows)
+    tried = Tried(depths, limit_B, keep, known_s)
     tried.look_at(row for rows in fast for row in rows)
-    rows = [_looked_at(of, first, tried.worst_s, limit_B) for of, first in zip(settings, fast, strict=True)]
-    tried.look_at(row for of_setting in rows for row in of_setting)
-    if tried.recomputes:
-        # Memory decides: knowing how fast a step can be, the bounds can say how unevenly the blocks may lie at most.
-        best_s = tried.best_s
-        rows = [_looked_at(of, first, best_s, limit_B, best_s) for of, first in zip(settings, fast, strict=True)]
-        tried.look_at(row for of_setting in rows for row in of_setting)
-    candidates = sum(of.problem.candidates * len(of.members) for of in settings if of.level is OptimizerLevel.NONE)
-    return tried.outcome([row for of_setting in rows for row in of_setting], ruled_out_s, candidates, len(space))
+    worth_s = min(tried.worst_s, CLOSE * tried.best_s)
+    near = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
+    tried.look_at(row for of_setting in near for row in of_setting)
+    near = [_in_cases(of, known, tried, depths, limit_B) for of, known in zip(settings, near, strict=True)]
+    tried.look_at(row for of_setting in near for row in of_setting)
+    return tried.outcome([row for of_setting in near for row in of_setting], ruled_out_s, candidates, len(space))
 
 
 def _looked_at(
@@ -150,54 +103,24 @@ def _looked_at(
     return of.slim(worth, limit_B, known_s) + [row for row in first if row.bound_s >= worth_s]
 
 
-class _Tried:
-    """Shapes divided into stages, in the order of their bounds, until no bound is below the `keep` best steps."""
-
-    def __init__(self, depths: tuple[int, ...], limit_B: float, keep: int, known_s: float) -> None:
-        self._depths, self._limit_B, self._keep, self._known_s = depths, limit_B, keep, known_s
-        self._known: dict[tuple, Estimate | None] = {}
-        self._found: dict[Shape, Estimate] = {}
-
-    @property
-    def worst_s(self) -> float:
-        """What a step must be faster than to be of interest."""
-        times = sorted(e.step_time_s for e in self._found.values())
-        return times[self._keep - 1] if len(times) >= self._keep else self._known_s
-
-    @property
-    def best_s(self) -> float:
-        return min((e.step_time_s for e in self._found.values()), default=math.inf)
-
-    @property
-    def recomputes(self) -> bool:
-        """Whether the best step found recomputes blocks."""
-        best = min(self._found.values(), key=lambda e: e.step_time_s, default=None)
-        return best is not None and any(stage.recomputed for stage in best.stages)
-
-    def look_at(self, rows: Iterable[Row]) -> None:
-        """Divide those of `rows` that may be of interest."""
-        for row in sorted(rows, key=lambda row: row.bound_s):
-            if row.bound_s >= self.worst_s:
-                break
-            one = self._divided(row)
-            known = self._found.get(row.shape)
-            if one is not None and (known is None or one.step_time_s < known.step_time_s):
-                self._found[row.shape] = one
-
-    def outcome(self, rows: Sequence[Row], ruled_out_s: Mapping[Shape, float], candidates: int, shapes: int) -> Outcome:
-        """What was learnt, `rows` being all that was priced, with their best bounds."""
-        ordered = sorted(rows, key=lambda row: row.bound_s)
-        refused = {row.shape: None for row in ordered if row.shape not in self._found and row.bound_s < self.worst_s}
-        best = tuple(sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
-        bounds = [row.bound_s for row in ordered if row.shape not in refused]
-        bound_s = min((*bounds, *ruled_out_s.values()), default=math.inf)
-        return Outcome(best, bound_s, candidates, shapes, len(self._known), tuple(refused), tuple(ordered), ruled_out_s)
-
-    def _divided(self, row: Row) -> Estimate | None:
-        key = (row.shape, row.level, row.choice.tobytes())
-        if key not in self._known:
-            self._known[key] = divided(row, self._depths, self._limit_B)
-        return self._known[key]
+def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int, ...], limit_B: float) -> list[Row]:
+    """The rows of a setting; those in stages that may still be the best with bounds that know how uneven stages are."""
+    best: dict[Shape, tuple[Estimate, Row]] = {}
+    for row in rows:
+        if row.shape.stages > 1 and row.bound_s < tried.best_s and (found := tried.divided(row)) is not None:
+            known = best.get(row.shape)
+            if known is None or found.step_time_s < known[0].step_time_s:
+                best[row.shape] = found, row
+    if not best:
+        return list(rows)
+    chosen = []
+    for shape, (found, row) in best.items():
+        pace_s = max(stage.each_s for stage in found.stages)
+        parts, number = parts_of(row, depths), shape.micro_batch_num
+        chosen.append((row, found.step_time_s, cases(parts, of.occurrences, shape.stages, number, limit_B, pace_s)))
+    new = of.by_cases(chosen, limit_B)
+    bounds = {row.shape: row.bound_s for row in new}
+    return new + [replace(row, bound_s=max(row.bound_s, bounds.get(row.shape, 0.0))) for row in rows]
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:
@@ -231,7 +154,7 @@ def _variables(
 def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
     """Seconds that no step is faster than: every operator by itself at its best, nothing moved."""
     where = places(graph, fold(graph))
-    each = average_weights(depths, members, np.zeros(len(members)), math.inf).each_s
+    each = average_weights(occurrences(depths), members, np.zeros(len(members)), math.inf).each_s
     total = np.zeros(len(members))
     for variable in known.items:
         counts = np.array(where.counts(dict.fromkeys(variable.members, 1)))
@@ -248,39 +171,26 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
         # MindSpore does not combine level 3 with pipeline stages.
         allowed = [i for i, m in enumerate(members) if m.stages == 1 or level is not OptimizerLevel.LEVEL3]
         terms = stage_terms(of.known, of.parameters, settings, [m.stages > 1 for m in members])
-        found.append(Setting(of, tuple(members), depths, level, terms, np.array(allowed, dtype=np.intp)))
+        which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
+        found.append(Setting(of, tuple(members), depths, level, terms, which, none))
     return found
 
 
-def divided(row: Row, depths: tuple[int, ...], limit_B: float | Sequence[float]) -> Estimate | None:
-    """The stages of `row` that fit, and what the step then takes."""
-    parts = parts_of(row, depths)
-    recomputed = row.problem.limits.recomputed(sum(depths[1:-1]))
-    stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limit_B, recomputed)
-    return None if stages is None else estimated(row, depths, parts, stages)
+def _fastest(settings: Sequence[Setting]) -> Iterator[tuple[Setting, list[Row]]]:
+    """The settings of one family, first the one that is searched for all shapes, each with its rows where memory is free.
 
-
-def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
-    """The chain of what stands before the blocks, the blocks, and what stands after them."""
-    c = row.costs
-    chain: list[Part] = []
-    for place, depth in enumerate(depths):
-        is_block = 0 < place < len(depths) - 1
-        each_s, again_s, kept_B, again_B, rest_B = (
-            float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B)
-        )
-        chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block)] * depth
-    return chain
-
-
-def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
-    """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
-    c = row.costs
-    once = float(c.once_s[0]), float(c.once_s[-1])
-    blocks = float((c.once_s[1:-1] * depths[1:-1]).sum()) / max(1, sum(depths[1:-1]))
-    once_s = max(
-        s.blocks * blocks + (once[0] if i == 0 else 0.0) + (once[1] if i == len(stages) - 1 else 0.0)
-        for i, s in enumerate(stages)
-    )
-    work_s = sum(part.each_s for part in parts)
-    return Estimate(row.shape, row.level, row.bound_s, max(s.peak_B for s in stages), stages, work_s, once_s)
+    A shape is left out of the others where these could save no more than WORTH of its step; the first one allows for that.
+    """
+    first, *others = settings
+    rows = first.fastest()
+    least_s = np.full(len(first.members), -1.0)  # where it has no layout at all, the others are looked at
+    for row in rows:
+        least_s[row.member] = row.bound_s
+    slack_s = np.zeros(len(first.members))
+    for setting in others:
+        saves_s = setting.saves_s(first)
+        idle = saves_s <= WORTH * least_s
+        slack_s = np.maximum(slack_s, np.where(idle, saves_s, 0.0))
+        left = replace(setting, which=np.array([m for m in setting.which if not idle[m]], dtype=np.intp))
+        yield left, left.fastest()
+    yield replace(first, slack_s=slack_s), [replace(r, bound_s=r.bound_s - slack_s[r.member]) for r in rows]

@@ -14,10 +14,10 @@ from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.network import Network
-from ms_symtensor.search.outer import Outcome
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.shapes import Shape, shapes
 from ms_symtensor.search.stage_layers import Stage
+from ms_symtensor.search.tried import Outcome
 from ms_symtensor.search.whole import Whole, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport

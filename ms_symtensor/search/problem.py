@@ -173,12 +173,14 @@ def factors(
     `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network. `which`: the
     members of the family that are asked for, to which prices and weights belong (default: all).
     """
-    of_place = weights or Weights.plain(of.places.depths)
+    of_place = weights or Weights.plain(of.places.occurrences)
     joint: dict[tuple[int, ...], Array] = {}
     for t in (*of.terms, *parameters):
         if which is not None:
             t = t.of_members(which)
-        table = weighted(t, of_place.each_s) * (t.forward_s + recomputed * t.again_s + t.backward_s)
+        table = weighted(t, of_place.each_s) * (t.forward_s + t.backward_s)
+        if recomputed:
+            table = table + recomputed * weighted(t, of_place.again_s) * t.again_s
         table = table + weighted(t, of_place.once_s) * t.once_s
         if np.any(price_s_per_B):
             memory_B = weighted(t, of_place.kept_B) * t.kept_B + weighted(t, of_place.at_rest_B) * t.at_rest_B
@@ -195,7 +197,7 @@ def objective(of: Problem, parameters: list[Terms], recomputed: float, choice: S
     time = memory = 0.0
     for t in (*of.terms, *parameters):
         at = (0, *(choice[v] for v in t.scope))
-        count = sum(c * n for c, n in zip(t.counts, of.places.depths, strict=True))
+        count = sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True))
         time += count * (t.forward_s[at] + recomputed * t.again_s[at] + t.backward_s[at] + t.once_s[at])
         memory += count * ((1 - recomputed) * t.kept_B[at] + recomputed * t.kept_recomputed_B[at] + t.at_rest_B[at])
     return float(time), float(memory)
@@ -206,7 +208,7 @@ def at_rest_B(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> in
     total = 0.0
     for t in parameters:
         at = (0, *(choice[v] for v in t.scope))
-        total += sum(c * n for c, n in zip(t.counts, of.places.depths, strict=True)) * t.at_rest_B[at]
+        total += sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True)) * t.at_rest_B[at]
     return int(total)
 
 

@@ -5,18 +5,20 @@ layouts that keep little, and better bounds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.average_stage import average_weights, pace_weights
+from ms_symtensor.search.average_stage import average_weights
 from ms_symtensor.search.elimination import Minimum, minimise
 from ms_symtensor.search.parameters import stage_terms
+from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.problem import Problem, factors
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.terms import Terms, Weights
+from ms_symtensor.search.stage_cases import Case, case_weights
+from ms_symtensor.search.terms import Terms, Weights, weighted
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -60,6 +62,8 @@ class Row:
 class Setting:
     """One optimizer level, the parameters' tables under it, and the shapes for which MindSpore allows it: those with the
     numbers `which` of `members`, the family of `problem`.
+
+    `slack_s` [members]: so much faster may be steps under levels that are left out; all bounds allow for it.
     """
 
     problem: Problem
@@ -68,6 +72,12 @@ class Setting:
     level: OptimizerLevel
     parameters: list[Terms]
     which: Numbers
+    slack_s: Array
+
+    @property
+    def occurrences(self) -> tuple[int, ...]:
+        """How often every place is there."""
+        return occurrences(self.depths)
 
     def fastest(self) -> list[Row]:
         """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike."""
@@ -75,7 +85,30 @@ class Setting:
             return []
         least = self._least(self.which, self._weights(self.which), self._shares[0])
         possible = np.isfinite(least.value)
-        return self._rows(self.which[possible], least.assignment[possible], least.value[possible])
+        bound_s = least.value - self.slack_s[self.which]
+        return self._rows(self.which[possible], least.assignment[possible], bound_s[possible])
+
+    def saves_s(self, than: "Setting") -> Array:
+        """Seconds [members] that a step takes less at most than with the same layouts under the level of `than`; inf where it
+        may need less memory.
+        """
+        once = self._weights(np.arange(len(self.members))).once_s
+        total = np.zeros(len(self.members))
+        for mine, other in zip(self.parameters, than.parameters, strict=True):
+            more_B = [
+                mine.at_rest_B + kept - other.at_rest_B - other_kept
+                for kept, other_kept in (
+                    (mine.kept_B, other.kept_B), (mine.kept_recomputed_B, other.kept_recomputed_B)
+                )
+            ]  # fmt: skip
+            never = np.minimum(*more_B) < 0
+            never |= mine.backward_s < other.backward_s
+            with np.errstate(invalid="ignore"):  # what MindSpore would not train rightly is so under every level
+                saved = np.nan_to_num(other.once_s - mine.once_s, nan=0.0)
+            axes = tuple(range(1, never.ndim))
+            total += weighted(mine, once).reshape(-1) * np.maximum(saved.max(axis=axes), 0.0)
+            total[never.any(axis=axes)] = np.inf
+        return total
 
     def slim(self, among: Sequence[Row], limit_B: float, known_s: float) -> list[Row]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
@@ -89,14 +122,13 @@ class Setting:
         which = np.array([row.member for row in among], dtype=np.intp)
         fast = _by_place(self.problem, self.parameters, np.stack([row.choice for row in among]), which)
         bound = np.array([row.bound_s for row in among])
-        weights = self._weights(which, fast.each_s[1:-1].min(axis=0, initial=np.inf), known_s)
+        there = [n > 0 for n in self.occurrences[1:-1]]
+        weights = self._weights(which, fast.each_s[1:-1][there].min(axis=0, initial=np.inf), known_s)
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
-        again = (weights.each_s * fast.again_s)[1:-1].sum(axis=0)
+        again = (weights.again_s * fast.again_s)[1:-1].sum(axis=0)
         price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
         both = [self._least(which, weights, recomputed, price) for recomputed in self._shares]
-        bound = np.maximum(bound, np.min([one.value for one in both], axis=0) - price * limit_B)
-        if paces := [self._least(which, one).value for one in self._pace_weights(which, fast)]:
-            bound = np.maximum(bound, np.min(paces, axis=0))
+        bound = np.maximum(bound, np.min([one.value for one in both], axis=0) - price * limit_B - self.slack_s[which])
         first = self._rows(which, np.stack([row.choice for row in among]), bound)
         return first + [row for one in both for row in self._rows(which, one.assignment, bound)]
 
@@ -109,14 +141,52 @@ class Setting:
             return float(0 < blocks <= least), float(most > 0)
         return least / max(blocks, 1), most / max(blocks, 1)
 
+    def by_cases(self, of: Sequence[tuple[Row, float, Sequence[Case]]], limit_B: float) -> list[Row]:
+        """For shapes that lie in stages, rows that were found, each with the seconds of its step and the cases of its stages:
+        the same rows with a bound that holds in all cases, and the rows that are best in the worst case of each.
+
+        The price of memory is what recomputation pays for a byte, or, where even that does not fit, what makes the step as slow
+        as the one found.
+        """
+        owner = np.array([i for i, (_, _, chosen) in enumerate(of) for _ in chosen], dtype=np.intp)
+        chosen = [case for _, _, cases in of for case in cases]
+        which = np.array([of[i][0].member for i in owner], dtype=np.intp)
+        at = Costs(*(np.stack([getattr(of[i][0].costs, f.name) for i in owner], axis=1) for f in fields(Costs)))
+        weights = case_weights(self.occurrences, [self.members[i] for i in which], chosen)
+        again = (weights.again_s * at.again_s).sum(axis=0)
+        saved = (weights.saved_B * (at.kept_B - at.kept_recomputed_B)).sum(axis=0)
+        memory = (weights.at_rest_B * at.at_rest_B + weights.kept_B * at.kept_B).sum(axis=0)
+        plain = (weights.each_s * at.each_s + weights.once_s * at.once_s).sum(axis=0)
+        missing = np.array([of[i][1] for i in owner]) - plain - again
+        over = memory - saved - limit_B
+        fair = np.where(memory > limit_B, again / np.maximum(saved, 1.0), 0.0)
+        dear = np.where(over > 0, np.maximum(fair, missing / np.where(over > 0, over, 1.0)), fair)
+        value, assignment = self._dual(which, weights, fair, limit_B)
+        if len(more := np.flatnonzero(dear > fair)):
+            found_s, _ = self._dual(which[more], weights.of(more), dear[more], limit_B)
+            value[more] = np.maximum(value[more], found_s)
+        found = []
+        for i, (row, _, _) in enumerate(of):
+            mine = np.flatnonzero(owner == i)
+            worst = mine[np.argmin(value[mine])]
+            bound = np.array([max(row.bound_s, value[worst])])
+            found.append(replace(row, bound_s=float(bound[0])))
+            found += self._rows(which[[worst]], assignment[[worst]], bound)
+        return found
+
+    def _dual(self, which: Numbers, weights: Weights, price: Array, limit_B: float) -> tuple[Array, Numbers]:
+        """D(price) of every problem, recomputing nothing or everything, and its minimiser."""
+        least = self._least(which, weights, 0.0, price)
+        value, assignment = least.value.copy(), least.assignment.copy()
+        if len(some := np.flatnonzero(price > 0)):
+            least = self._least(which[some], weights.of(some), 1.0, price[some])
+            better = least.value < value[some]
+            value[some[better]], assignment[some[better]] = least.value[better], least.assignment[better]
+        return value - price * limit_B - self.slack_s[which], assignment
+
     def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
         shapes = [self.members[i] for i in which]
-        return average_weights(self.depths, shapes, np.zeros(len(which)) if block_s is None else block_s, known_s)
-
-    def _pace_weights(self, which: Numbers, fast: Costs) -> tuple[Weights, ...]:
-        if len(self.depths) != 3:  # several kinds of blocks
-            return ()
-        return pace_weights(self.depths, [self.members[i] for i in which], fast.each_s)
+        return average_weights(self.occurrences, shapes, np.zeros(len(which)) if block_s is None else block_s, known_s)
 
     def _least(self, which: Numbers, weights: Weights, recomputed: float = 0.0, price: float | Array = 0.0) -> Minimum:
         tables = factors(self.problem, self.parameters, recomputed, price, weights, which)

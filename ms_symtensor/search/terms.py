@@ -1,6 +1,6 @@
 """Tables of the search: what a choice of candidates costs, over the variables that it depends on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,21 +56,26 @@ def terms(
 
 @dataclass(frozen=True)
 class Weights:
-    """How much every place counts, [places, members]: in the seconds of a micro-batch, in those once per step, in bytes kept,
-    in those that recomputation of all blocks saves, and in bytes at rest.
+    """How much every place counts, [places, members]: in the seconds of a micro-batch, in those of its recomputation, in those
+    once per step, in bytes kept, in those that recomputation of all blocks saves, and in bytes at rest.
     """
 
     each_s: Array
+    again_s: Array
     once_s: Array
     kept_B: Array
     saved_B: Array
     at_rest_B: Array
 
+    def of(self, which: NDArray[np.intp]) -> "Weights":
+        """Those of some members."""
+        return Weights(*(getattr(self, field.name)[:, which] for field in fields(self)))
+
     @staticmethod
-    def plain(depths: tuple[int, ...]) -> "Weights":
+    def plain(occurrences: tuple[int, ...]) -> "Weights":
         """Of one micro-batch on one stage: every place as often as it is there."""
-        column = np.array(depths, dtype=float)[:, None]
-        return Weights(column, column, column, column, column)
+        column = np.array(occurrences, dtype=float)[:, None]
+        return Weights(column, column, column, column, column, column)
 
 
 def weighted(one: Terms, weights: Array) -> Array:

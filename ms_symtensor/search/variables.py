@@ -100,6 +100,9 @@ def variables(
     index: dict[str, int] = {}
     same: dict[tuple, tuple] = {}
     kinds: dict[tuple, int] = {}
+    in_blocks = {
+        _form(views[number][0]) for number, members in enumerate(folded.members) if members[0].block is not None
+    }
     for number, members in enumerate(folded.members):
         seen, sig = views[number]
         if not sig.shardable:
@@ -109,21 +112,10 @@ def variables(
         only = None
         if given is not None:
             only = given.get(members[0].name) or default_strategy(sig, pricer.family.device_num)
-        regular = members[0].block is not None
+        # A block that has no twin has the choices of those that have.
+        regular = _form(seen) in in_blocks
         idle = restriction.needs_idle(seen, sig, regular)
-        key = (
-            only,
-            idle,
-            seen.type,
-            seen.inputs,
-            seen.outputs,
-            seen.arguments,
-            tuple(seen.attributes.items()),
-            products,
-            seen.body,
-            growing,
-            regular,
-        )
+        key = (only, idle, *_form(seen), products, growing)
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
             if only is None:
@@ -147,6 +139,11 @@ def variables(
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
     return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits)
+
+
+def _form(op: OpView) -> tuple:
+    """What operators with the same choices have in common."""
+    return (op.type, op.inputs, op.outputs, op.arguments, tuple(op.attributes.items()), op.body)
 
 
 Growing = tuple[tuple[int, ...], ...]

@@ -15,15 +15,17 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.depth import at_depth
+from ms_symtensor.search.estimate import Estimate, divided, estimated, parts_of
 from ms_symtensor.search.family import Family
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.network import Network
-from ms_symtensor.search.outer import Estimate, Outcome, divided, estimated, parts_of, survey
+from ms_symtensor.search.outer import survey
 from ms_symtensor.search.own_mesh import priced
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_layers import laid_out
 from ms_symtensor.search.stage_peaks import FEW, StagePeaks
+from ms_symtensor.search.tried import Outcome
 
 REFINED = 3
 """At most so many of the survey's best shapes are settled: those whose survey is below the best that was settled."""

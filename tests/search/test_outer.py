@@ -9,10 +9,12 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search import outer
 from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.outer import SHORT, short_depths, survey
 from ms_symtensor.search.parameters import parameter_terms
-from ms_symtensor.search.problem import factors, problem
+from ms_symtensor.search.problem import factors, problem, problem_of
 from ms_symtensor.search.rows import Setting
 from ms_symtensor.search.shapes import Shape, shapes
 
@@ -80,7 +82,7 @@ def test_a_mesh_alone_has_all_that_its_family_has():
     fastest = []
     for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1):
         terms = parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level))
-        fastest += Setting(alone, (shape,), (1, 12, 1), level, terms, np.arange(1)).fastest()
+        fastest += Setting(alone, (shape,), (1, 12, 1), level, terms, np.arange(1), np.zeros(1)).fastest()
     assert min(r.bound_s for r in fastest) <= one.bound_s * (1 + 2e-3)
 
 
@@ -90,3 +92,14 @@ def test_the_space():
     assert all(s.micro_batch_num * s.batch == 32 and (s.stages == 1 or s.micro_batch_num >= s.stages) for s in found)
     assert Shape(2, 4, (4, 2), 8) in found and len(set(found)) == len(found)
     assert not any(s.stages > 8 for s in found)
+
+
+def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():
+    members = [s for s in shapes(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
+    graph, known = outer._variables(network, members, A2, None, FREE)
+    first, none, _ = outer._settings(problem_of(graph, known), (1, 12, 1), members)
+    saves_s = none.saves_s(first)
+    least_s = {row.member: row.bound_s for row in first.fastest()}
+    rows = none.fastest()
+    assert rows and any(saves_s[row.member] < least_s[row.member] for row in rows)
+    assert all(row.bound_s >= least_s[row.member] - saves_s[row.member] * (1 + 1e-9) for row in rows)

@@ -1,0 +1,76 @@
+"""A choice of layouts on stages: which blocks each holds, and what the step then takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.places import occurrences
+from ms_symtensor.search.rows import Row
+from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.stage_layers import Part, Stage, divide
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A shape with the best layouts that were found for it, and what they cost.
+
+    `work_s`: a micro-batch's way through all stages without recomputation; `once_s`: what the end of a step takes.
+    """
+
+    shape: Shape
+    level: OptimizerLevel
+    bound_s: float
+    peak_memory_B: float
+    stages: tuple[Stage, ...]
+    work_s: float
+    once_s: float
+
+    @property
+    def step_time_s(self) -> float:
+        return sum(self.time_s.values())
+
+    @property
+    def time_s(self) -> dict[str, float]:
+        """T = M · max s + (Σ s - max s) + once, s being the stages' times: what an average stage does, and its waiting."""
+        share = self.shape.micro_batch_num / self.shape.stages
+        total, pace = sum(s.each_s for s in self.stages), max(s.each_s for s in self.stages)
+        return {
+            "work": share * self.work_s,
+            "recompute": max(0.0, share * (total - self.work_s)),  # a sum in another order may be larger by rounding
+            "bubble": max(0.0, self.shape.micro_batch_num * pace + total - pace - share * total),
+            "once": self.once_s,
+        }
+
+
+def divided(row: Row, depths: tuple[int, ...], limit_B: float | Sequence[float]) -> Estimate | None:
+    """The stages of `row` that fit, and what the step then takes."""
+    parts = parts_of(row, depths)
+    recomputed = row.problem.limits.recomputed(sum(depths[1:-1]))
+    stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limit_B, recomputed)
+    return None if stages is None else estimated(row, depths, parts, stages)
+
+
+def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
+    """The chain of what stands before the blocks, the blocks, and what stands after them."""
+    c = row.costs
+    chain: list[Part] = []
+    for place, depth in enumerate(occurrences(depths)):
+        is_block = 0 < place < len(c.each_s) - 1
+        each_s, again_s, kept_B, again_B, rest_B = (
+            float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B)
+        )
+        chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block)] * depth
+    return chain
+
+
+def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
+    """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
+    c = row.costs
+    once = float(c.once_s[0]), float(c.once_s[-1])
+    blocks = float((c.once_s * occurrences(depths))[1:-1].sum()) / max(1, sum(depths[1:-1]))
+    once_s = max(
+        s.blocks * blocks + (once[0] if i == 0 else 0.0) + (once[1] if i == len(stages) - 1 else 0.0)
+        for i, s in enumerate(stages)
+    )
+    work_s = sum(part.each_s for part in parts)
+    return Estimate(row.shape, row.level, row.bound_s, max(s.peak_B for s in stages), stages, work_s, once_s)

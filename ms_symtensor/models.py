@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,11 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
         "compute_dtype": config.compute_dtype,
     }
 
+    @cache
     def graph_at(batch: int, layers: int | None) -> Graph:
         return build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers))
 
-    return Model(name, build_graph(config), config.batch_size, config.seq_length, source, graph_at)
+    return Model(name, graph_at(config.batch_size, None), config.batch_size, config.seq_length, source, graph_at)
 
 
 def _factory(place: str) -> Graph:

@@ -67,21 +67,25 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     if order is None:
         order = elimination_order(sizes, [f.scope for f in factors])
     problems = factors[0].table.shape[0] if factors else 1
-    remaining = list(factors)
-    decided: list[tuple[int, list[Factor]]] = []
+    # Every table waits for the first of its variables that is eliminated.
+    turn = {variable: number for number, variable in enumerate(order)}
+    waiting: list[list[Factor]] = [[] for _ in order]
     value = np.zeros(problems)
-    for variable in order:
-        mine = sorted((f for f in remaining if variable in f.scope), key=lambda f: f.table.size)
-        remaining = [f for f in remaining if variable not in f.scope]
+    for factor in factors:
+        if factor.scope:
+            waiting[min(turn[v] for v in factor.scope)].append(factor)
+        else:
+            value = value + factor.table
+    decided: list[tuple[int, list[Factor]]] = []
+    for variable, among in zip(order, waiting, strict=True):
+        mine = sorted(among, key=lambda f: f.table.size)
         decided.append((variable, mine))
         scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}))
         least = _sum(mine, (variable, *scope), sizes, problems).min(axis=1)
         if scope:
-            remaining.append(Factor(scope, least))
+            waiting[min(turn[v] for v in scope)].append(Factor(scope, least))
         else:
             value = value + least
-    for factor in remaining:
-        value = value + factor.table
     # A variable's best value needs looking for only where the variables after it ended up.
     found = np.zeros((problems, len(sizes)), dtype=np.intp)
     for variable, mine in reversed(decided):
@@ -109,9 +113,11 @@ def _sum(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int]
         )
     total: Table | None = None
     for factor in factors:  # small ones come first: the large sum is formed once
-        axes = [scope.index(v) for v in factor.scope]
-        table = np.moveaxis(factor.table, range(1, len(axes) + 1), np.argsort(np.argsort(axes)) + 1)
-        index = (slice(None), *(slice(None) if i in axes else None for i in range(len(scope))))
+        # The scope of a factor is ascending, that of the sum too, but for its first variable.
+        table, first = factor.table, factor.scope.index(scope[0])
+        if first:
+            table = table.transpose(0, 1 + first, *(1 + i for i in range(len(factor.scope)) if i != first))
+        index = (slice(None), *(slice(None) if v in factor.scope else None for v in scope))
         part = table[index]
         total = part if total is None else total + part
     return np.broadcast_to(0.0 if total is None else total, shape)

@@ -147,7 +147,7 @@ def _variables(
     batch = SAMPLES[len(members[0].mesh)][members[0].samples > 1]
     graph = graph_at(batch)
     pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
-    powers = batch_powers(graph, graph_at(2 * batch))
+    powers = batch_powers(graph, graph_at(SAMPLES[len(members[0].mesh)][members[0].samples <= 1]))
     return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
 
 

@@ -158,10 +158,14 @@ def parameter_terms(
     found = []
     members = known.pricer.family.members
     adds_up = np.zeros(members) if accumulates is None else accumulates
+    alike: dict[tuple, tuple[Array, ...]] = {}
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
-        priced = [_priced(known.pricer, use, layout, settings, summed, adds_up) for layout in use.layouts]
-        each_s, once_s, used_B, rest_B = (np.stack(part, axis=1) for part in zip(*priced, strict=True))
+        key = replace(use.parameter, name=""), use.reads, use.layouts, summed
+        if key not in alike:
+            priced = [_priced(known.pricer, use, layout, settings, summed, adds_up) for layout in use.layouts]
+            alike[key] = tuple(np.stack(part, axis=1) for part in zip(*priced, strict=True))
+        each_s, once_s, used_B, rest_B = alike[key]
         found.append(
             terms(
                 (use.number,), use.counts, each_s.shape, backward_s=each_s, once_s=once_s, kept_B=used_B,

@@ -15,7 +15,7 @@ member of a family of meshes (`family`).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 
 import numpy as np
@@ -40,7 +40,7 @@ from ms_symtensor.search.places import Places, places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, tensors
-from ms_symtensor.search.terms import Terms, Weights, terms, weighted
+from ms_symtensor.search.terms import Terms, Weights, is_nothing, occurring, spread, terms
 from ms_symtensor.search.variables import Variables, transparent_s, variables
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
 
@@ -174,21 +174,28 @@ def factors(
     members of the family that are asked for, to which prices and weights belong (default: all).
     """
     of_place = weights or Weights.plain(of.places.occurrences)
+    found = (*of.terms, *parameters)
+    each, again, once, kept, saved, rest = (occurring(found, getattr(of_place, f.name)) for f in fields(Weights))
+    dear = bool(np.any(price_s_per_B))
+    price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
     joint: dict[tuple[int, ...], Array] = {}
-    for t in (*of.terms, *parameters):
-        if which is not None:
-            t = t.of_members(which)
-        table = weighted(t, of_place.each_s) * (t.forward_s + t.backward_s)
+
+    def add(scope: tuple[int, ...], occurs: Array, table: Array) -> None:
+        if not is_nothing(table):
+            part = table if which is None else table[which]
+            part = spread(occurs, part) * part
+            joint[scope] = joint[scope] + part if scope in joint else part
+
+    for i, t in enumerate(found):
+        add(t.scope, each[i], t.each_s)
+        add(t.scope, once[i], t.once_s)
         if recomputed:
-            table = table + recomputed * weighted(t, of_place.again_s) * t.again_s
-        table = table + weighted(t, of_place.once_s) * t.once_s
-        if np.any(price_s_per_B):
-            memory_B = weighted(t, of_place.kept_B) * t.kept_B + weighted(t, of_place.at_rest_B) * t.at_rest_B
+            add(t.scope, recomputed * again[i], t.again_s)
+        if dear:
+            add(t.scope, price * kept[i], t.kept_B)
+            add(t.scope, price * rest[i], t.at_rest_B)
             if recomputed:
-                saved_B = t.kept_B - t.kept_recomputed_B
-                memory_B = memory_B - recomputed * weighted(t, of_place.saved_B) * saved_B
-            table = table + np.reshape(price_s_per_B, (-1, *(1 for _ in t.scope))) * memory_B
-        joint[t.scope] = joint[t.scope] + table if t.scope in joint else table
+                add(t.scope, -recomputed * price * saved[i], t.saved_B)
     return [Factor(scope, table) for scope, table in joint.items()]
 
 

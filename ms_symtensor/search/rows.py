@@ -18,7 +18,7 @@ from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.problem import Problem, factors
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case, case_weights
-from ms_symtensor.search.terms import Terms, Weights, weighted
+from ms_symtensor.search.terms import Terms, Weights, is_nothing, occurring
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -92,9 +92,10 @@ class Setting:
         """Seconds [members] that a step takes less at most than with the same layouts under the level of `than`; inf where it
         may need less memory.
         """
-        once = self._weights(np.arange(len(self.members))).once_s
+        weights = self._weights(np.arange(len(self.members)))
+        once = occurring(self.parameters, weights.once_s)
         total = np.zeros(len(self.members))
-        for mine, other in zip(self.parameters, than.parameters, strict=True):
+        for occurs, mine, other in zip(once, self.parameters, than.parameters, strict=True):
             more_B = [
                 mine.at_rest_B + kept - other.at_rest_B - other_kept
                 for kept, other_kept in (
@@ -106,7 +107,7 @@ class Setting:
             with np.errstate(invalid="ignore"):  # what MindSpore would not train rightly is so under every level
                 saved = np.nan_to_num(other.once_s - mine.once_s, nan=0.0)
             axes = tuple(range(1, never.ndim))
-            total += weighted(mine, once).reshape(-1) * np.maximum(saved.max(axis=axes), 0.0)
+            total += occurs * np.maximum(saved.max(axis=axes), 0.0)
             total[never.any(axis=axes)] = np.inf
         return total
 
@@ -207,9 +208,11 @@ def _by_place(of: Problem, parameters: list[Terms], assignment: Numbers, which: 
     sums = np.zeros((6, of.places.number, len(which)))
     for t in (*of.terms, *parameters):
         at = (which, *(assignment[:, v] for v in t.scope))
-        tables = (t.again_s, t.once_s, t.kept_B, t.kept_recomputed_B, t.at_rest_B)
-        row = np.stack([t.forward_s[at] + t.backward_s[at], *(table[at] for table in tables)])
-        sums += row[:, None, :] * np.array(t.counts)[None, :, None]
+        counts = np.array(t.counts)[:, None]
+        tables = (t.each_s, t.again_s, t.once_s, t.kept_B, t.kept_recomputed_B, t.at_rest_B)
+        for number, table in enumerate(tables):
+            if not is_nothing(table):
+                sums[number] += table[at] * counts
     return Costs(*sums)
 
 

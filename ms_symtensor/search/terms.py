@@ -1,6 +1,8 @@
 """Tables of the search: what a choice of candidates costs, over the variables that it depends on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +31,16 @@ class Terms:
     kept_recomputed_B: Array
     at_rest_B: Array
 
-    def of_members(self, which: NDArray[np.intp]) -> "Terms":
-        """The tables of some members of the family."""
-        tables = (
-            self.forward_s, self.again_s, self.backward_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B
-        )  # fmt: skip
-        return Terms(self.scope, self.counts, *(table[which] for table in tables))
+    @cached_property
+    def each_s(self) -> Array:
+        """Seconds of one micro-batch, forward and backward."""
+        return self.forward_s + self.backward_s
+
+    @cached_property
+    def saved_B(self) -> Array:
+        """Bytes that recomputation saves."""
+        saved: Array = self.kept_B - self.kept_recomputed_B
+        return saved if saved.any() else np.broadcast_to(0.0, saved.shape)
 
 
 def terms(
@@ -78,7 +84,18 @@ class Weights:
         return Weights(column, column, column, column, column, column)
 
 
-def weighted(one: Terms, weights: Array) -> Array:
-    """The occurrences of `one` under `weights` [places, members], shaped to multiply its tables."""
-    found: Array = np.einsum("p,pm->m", np.array(one.counts), weights)
-    return found.reshape(-1, *(1 for _ in one.scope))
+def is_nothing(table: Array) -> bool:
+    """Whether a table was not given: zero everywhere."""
+    return not any(table.strides) and not table.any()
+
+
+def occurring(found: Sequence[Terms], weights: Array) -> Array:
+    """How often each of the tables occurs under `weights` [places, members]: [tables, members]."""
+    counts = np.array([one.counts for one in found], dtype=float).reshape(len(found), len(weights))
+    occurrences: Array = counts @ weights
+    return occurrences
+
+
+def spread(values: Array, table: Array) -> Array:
+    """`values` [members], shaped to multiply `table`."""
+    return values.reshape(-1, *(1,) * (table.ndim - 1))

@@ -30,6 +30,9 @@ from ms_symtensor.search.tried import Outcome
 REFINED = 3
 """At most so many of the survey's best shapes are settled: those whose survey is below the best that was settled."""
 
+MISPRICED = 0.01
+"""Shapes that take so much longer by the costs of their own mesh than by the survey's are not counted among them."""
+
 ROUNDS = 6
 """So often the blocks of a shape are divided at most, each time with what the last division's true peaks leave for them."""
 
@@ -64,11 +67,13 @@ def whole_plan(
     """
     outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits)
     best: Whole | None = None
-    for estimate in [e for e in outcome.estimates if e.shape.stages > 1][:REFINED]:
-        if best is not None and estimate.step_time_s >= best.estimate.step_time_s:
+    left = REFINED
+    for estimate in [e for e in outcome.estimates if e.shape.stages > 1]:
+        if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]
         found = settled(network, of_shape, limit_B, rules)
+        left -= found is None or found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
         if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
             best = found
     return outcome, best

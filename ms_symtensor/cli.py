@@ -14,19 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ms_symtensor.arguments import FIX_HELP, limits, memory_limit_B
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
-from ms_symtensor.search.limits import PINNED
-
-GIB = 1 << 30
-
-FIX_HELP = (
-    f"pin one of {', '.join(PINNED)} (recompute: none, full, or a number of blocks); or operators by name:"
-    " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
-    " the first dim of the output cut data_parallel ways, the others model_parallel ways"
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,20 +46,18 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.pareto import pareto_json, pareto_text
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.report.text import seconds
-    from ms_symtensor.search.limits import limits_of
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
     from ms_symtensor.search.request import Request
 
     cluster = load_cluster(chosen.cluster)
     _require_positive("--device-num", chosen.device_num)
-    limit_B = None
     if chosen.memory_limit is not None:
         _require_positive("--memory-limit", chosen.memory_limit)
-        limit_B = int(chosen.memory_limit * GIB)
+    limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     if chosen.top is not None:
         _require_positive("--top", chosen.top)
-    limits = limits_of(_pinned(chosen.fix), _pinned(chosen.max))
+    wanted = limits(chosen.fix, chosen.max)
     with progress() as step:
         step("graph")
         model = _model(chosen)
@@ -75,7 +65,7 @@ def _plan(chosen: argparse.Namespace) -> int:
         _require_cut(model, chosen.device_num)
         request = Request(
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
-            int(cluster.device.hbm_usable_B) if limit_B is None else limit_B, model.name, model.source, limits,
+            limit_B, model.name, model.source, wanted,
         )  # fmt: skip
         found, graph = planned(model, request, step)
         step("report")
@@ -237,17 +227,6 @@ def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
     print(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
 
 
-def _pinned(pairs: Sequence[str]) -> list[tuple[str, str]]:
-    """NAME=VALUE pairs."""
-    found = []
-    for pair in pairs:
-        name, equals, value = pair.rpartition("=")
-        if not equals or not value:
-            raise InputError(f"{pair!r}: give NAME=VALUE, such as pipeline_stages=4")
-        found.append((name.strip(), value.strip()))
-    return found
-
-
 def _require_positive(option: str, value: float) -> None:
     if not value > 0:
         raise InputError(f"{option} is {value:g}: give a number above 0")
@@ -279,6 +258,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
     plan.add_argument("--device-num", type=int, required=True, help="number of NPUs")
     plan.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    plan.add_argument("--memory-margin", metavar="10%", help="of that, kept free: a share, or GiB")
     plan.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
     plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")

@@ -12,7 +12,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.network import network
-from ms_symtensor.search.plan import plan
+from ms_symtensor.search.plan import planned as planned_on_one_stage
 from ms_symtensor.search.request import Request
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -108,12 +108,7 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     A network that exists as it is has one batch, and so one stage.
     """
     if model.graph_at is None:
-        found = plan(
-            model.graph, request.cluster, device_num=request.device_num, global_batch_size=request.global_batch_size,
-            seq_length=request.seq_length, memory_limit_B=request.limit_B, model=request.model, source=request.source,
-            limits=request.limits, progress=progress,
-        )  # fmt: skip
-        return found, model.graph
+        return planned_on_one_stage(model.graph, request, progress), model.graph
     found = best_plan(network(model.graph, model.graph_at), request, progress)
     batch = request.global_batch_size // found.micro_batch_num
     return found, model.graph if found.pipeline is None else model.graph_at(batch, None)

@@ -1,7 +1,8 @@
 """From a network in memory to a planned one: capture it, search (or read) a plan, apply it."""
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ _PLAN = "_symtensor_plan"  # on a network that carries a plan
 @dataclass(frozen=True)
 class Options:
     """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the
-    plan.
+    plan; `fix` and `at_most`: as of `ms_symtensor.plan`.
     """
 
     cluster: str = "atlas_800t_a2"
     memory_limit_B: int | None = None
     strategy: str | os.PathLike[str] | None = None
     save: str | os.PathLike[str] | None = None
+    fix: Mapping[str, object] = field(default_factory=dict)
+    at_most: Mapping[str, object] = field(default_factory=dict)
 
 
 _configured: dict[str, Any] = {}
@@ -153,6 +156,7 @@ def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[
 def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: int, micro_batch_num: int) -> Plan:
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
+    from ms_symtensor.search.limits import limits_of
     from ms_symtensor.search.plan import plan
     from ms_symtensor.search.request import Request
 
@@ -161,7 +165,8 @@ def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: 
     cluster = load_cluster(options.cluster)
     if pipeline_stages > 1:
         limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
-        request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name)
+        limits = limits_of(options.fix.items(), options.at_most.items())
+        request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
         return fixed_pipeline(graph, request, pipeline_stages, micro_batch_num)
     return plan(
         graph,
@@ -170,4 +175,6 @@ def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: 
         global_batch_size=batch,
         seq_length=sequence,
         memory_limit_B=options.memory_limit_B,
+        fix=options.fix,
+        at_most=options.at_most,
     )

@@ -1,5 +1,7 @@
 """The other ways to lay out the step: a table of the best, and why one of them was not taken."""
 
+import math
+
 from ms_symtensor.errors import InputError
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.strategy.considered import Considered
@@ -15,14 +17,20 @@ def considered_text(plan: Plan, count: int) -> str:
     rows: list[tuple[str, ...]] = []
     for one in plan.search.considered[:count]:
         if one.step_time_s is None:
-            note = f"takes {seconds(one.bound_s)} or more" if one.fits else "does not fit"
-            rows.append((*_layout(one), "", "", "", "", "", "", note))
+            rows.append((*_layout(one), "", "", "", "", "", "", reason(one)))
             continue
         parts = (seconds(one.time_s[name]) if one.time_s else "" for name in _PARTS)
         ratio = f"{one.step_time_s / plan.prediction.step_time_s:.2f}"
         rows.append((*_layout(one), seconds(one.step_time_s), ratio, *parts, size(one.peak_memory_B or 0)))
     head = ("stages", "micro-batches", "mesh", "step", "ratio", "work", "recompute", "bubble", "once", "kept")
     return "Ways to lay out the step, surveyed\n" + table(rows, head, right=tuple(range(2)) + tuple(range(3, 10)))
+
+
+def reason(one: Considered) -> str:
+    """Why this way to lay out the step was not worked out."""
+    if math.isinf(one.bound_s):
+        return "operators cannot be laid out so"
+    return f"takes {seconds(one.bound_s)} or more" if one.fits else "does not fit"
 
 
 def why_not(plan: Plan, wanted: str) -> str:

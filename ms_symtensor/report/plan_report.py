@@ -31,6 +31,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "expert_parallel": plan.expert_parallel,
         "pipeline_stages": plan.pipeline_stages,
         "micro_batch_num": plan.micro_batch_num,
+        "fixed": dict(plan.fixed),
+        "at_most": dict(plan.at_most),
         "optimizer_level": int(settings.optimizer_level),
         "optimizer_weight_shard_size": _shard_size(settings),
         "recompute": list(settings.recompute),
@@ -89,7 +91,9 @@ def _headline(plan: Plan) -> str:
         f"{plan.model}: {plan.device_num} devices of {plan.cluster}, global batch {plan.global_batch_size},"
         f" sequence {plan.seq_length}"
     )
-    return f"{title}\n{table(rows)}"
+    pins = [f"{name} = {value}" for name, value in plan.fixed.items()]
+    pins += [f"{name} <= {value}" for name, value in plan.at_most.items()]
+    return "\n".join([title, *(["  pinned: " + ", ".join(pins)] if pins else []), table(rows)])
 
 
 def _stages(plan: Plan) -> str:

@@ -43,6 +43,7 @@ def best_case(request: Request, device_num: int, search: Callable[[Request, floa
         if len(cases) == 1 and why is not None:
             raise why()
         raise InfeasibleError(f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space}")
+    best = replace(best, fixed=request.limits.fixed, at_most=request.limits.at_most)
     if len(cases) == 1:
         return best
     gap = max(0.0, best.prediction.step_time_s / bound_s - 1)

@@ -117,6 +117,19 @@ class Limits:
         ]  # fmt: skip
         return replace(self, least=rest[0], most={**rest[1], name: number})
 
+    @property
+    def fixed(self) -> dict[str, str]:
+        """What is pinned, as users write it: `limits_of` makes these limits of it and of `at_most`."""
+        found = {n: shown(n, k) for n, k in self.least.items() if k == self.most.get(n)}
+        if self.least.get("optimizer_level") == 1 and self.most.get("optimizer_level") != 1:
+            found[SHARD_SIZE] = "-1"
+        return {**found, **{pin.pattern: pin.text for pin in self.operators}}
+
+    @property
+    def at_most(self) -> dict[str, str]:
+        """What is bounded, as users write it."""
+        return {n: shown(n, k) for n, k in self.most.items() if k != self.least.get(n)}
+
     def __str__(self) -> str:
         parts = []
         for name in LOWEST:

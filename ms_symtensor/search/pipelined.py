@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.registry import Rule
@@ -46,7 +46,7 @@ class Pipelined:
     @property
     def shapes(self) -> int:
         """How many ways with several stages there are."""
-        return len(self.considered)
+        return sum(math.isfinite(one.bound_s) for one in self.considered)
 
     @property
     def time_s(self) -> float:
@@ -71,7 +71,11 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     )  # fmt: skip
     bounds_s = [bound_s for shape, bound_s in outcome.bounds_s.items() if shape.stages > 1]
     searched = Pipelined(
-        None, min(bounds_s, default=math.inf), outcome.candidates, _considered(outcome), _one_stage_s(request, outcome)
+        None,
+        min(bounds_s, default=math.inf),
+        outcome.candidates,
+        _considered(space, outcome),
+        _one_stage_s(request, outcome),
     )
     if found is None:
         return searched
@@ -93,8 +97,10 @@ def _one_stage_s(request: Request, outcome: Outcome) -> Mapping[tuple[int, ...],
     return {mesh: least_s if math.isfinite(least_s) else 0.0 for mesh, least_s in found.items()}
 
 
-def _considered(outcome: Outcome) -> tuple[Considered, ...]:
-    """All shapes, those that were worked out first, then those that only their bound ruled out, then what does not fit."""
+def _considered(space: Sequence[Shape], outcome: Outcome) -> tuple[Considered, ...]:
+    """All shapes of several stages: those worked out, those that only their bound ruled out, what does not fit, and what
+    is impossible.
+    """
     best = {one.shape: one for one in outcome.estimates}
 
     def described(shape: Shape, bound_s: float) -> Considered:
@@ -105,8 +111,13 @@ def _considered(outcome: Outcome) -> tuple[Considered, ...]:
             return plain
         return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
 
-    found = [described(shape, bound_s) for shape, bound_s in outcome.bounds_s.items() if shape.stages > 1]
-    return tuple(sorted(found, key=lambda c: (not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)))
+    bounds_s = outcome.bounds_s
+    found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space if shape.stages > 1]
+    return tuple(
+        sorted(
+            found, key=lambda c: (math.isinf(c.bound_s), not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)
+        )
+    )
 
 
 def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined, search_time_s: float) -> Plan:

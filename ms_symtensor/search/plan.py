@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
@@ -14,7 +15,7 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
-from ms_symtensor.search.limits import FREE, Limits
+from ms_symtensor.search.limits import limits_of
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.problem import Problem, problem
 from ms_symtensor.search.request import Request
@@ -59,7 +60,6 @@ class OneStage:
     candidates: int
 
 
-@no_garbage_collection()
 def plan(
     graph: Graph,
     cluster: Cluster,
@@ -71,13 +71,15 @@ def plan(
     model: str = "",
     source: Mapping[str, str] | None = None,
     rules: Mapping[str, Rule] | None = None,
-    limits: Limits = FREE,
+    fix: Mapping[str, object] = MappingProxyType({}),
+    at_most: Mapping[str, object] = MappingProxyType({}),
     progress: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """The fastest plan of one stage for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
 
-    `memory_limit_B` bounds the memory of one device (default: what the framework can use of it), `limits` what the plan may
-    be: `limits_of({"model_parallel": 8}, {"recompute": 4})`. `progress` is told what is being searched.
+    `memory_limit_B` bounds the memory of one device (default: what the framework can use of it). `fix` pins what the plan
+    reports, or operators by name, and `at_most` bounds it: fix={"model_parallel": 8, "*.query.matmul": "(1,1)(8,1)"},
+    at_most={"recompute": 4} (`limits_of`, `operator_pins`). `progress` is told what is being searched.
 
     Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
     would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
@@ -92,17 +94,23 @@ def plan(
         limit_B,
         model or graph.name,
         dict(source or {}),
-        limits=limits,
+        limits=limits_of(fix.items(), at_most.items()),
         rules=rules,
     )
-    require_devices(cluster, device_num)
-    if global_batch_size < 1:
-        raise InputError(f"global_batch_size is {global_batch_size}: give a positive number of samples")
-    if not limits.allow(1, 1):
+    return planned(graph, request, progress)
+
+
+@no_garbage_collection()
+def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
+    """The fastest plan of one stage that `request` asks for. Errors: as of `plan`."""
+    require_devices(request.cluster, request.device_num)
+    if request.global_batch_size < 1:
+        raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
+    if not request.limits.allow(1, 1):
         raise InputError(
             f"{request.model} has the batch it was built with, so that it is planned for one pipeline stage"
         )
-    if limits.operators:
+    if request.limits.operators:
         require_pinnable(graph, request)
     start = time.perf_counter()
 
@@ -111,7 +119,7 @@ def plan(
         best = None if found.best is None else plan_of(graph, case, found, time.perf_counter() - start)
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
-    return best_case(request, device_num, searched)
+    return best_case(request, request.device_num, searched)
 
 
 def one_stage(

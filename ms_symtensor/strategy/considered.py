@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 class Considered:
     """A way to lay out the step: stages, micro-batches, and the mesh of one stage, major axis first.
 
-    No plan of this kind takes less than `bound_s`. `step_time_s`, `peak_memory_B` and `time_s` (what an average stage spends:
-    work, recompute, bubble, once per step) are those of the best one found; None and empty where the bound alone ruled it
-    out, or nothing `fits`.
+    No plan of this kind takes less than `bound_s`, inf where operators cannot be laid out so, or pins forbid it. `step_time_s`,
+    `peak_memory_B` and `time_s` (what an average stage spends: work, recompute, bubble, once per step) are those of the best
+    one found; None and empty where the bound alone ruled it out, or nothing `fits`.
     """
 
     pipeline_stages: int

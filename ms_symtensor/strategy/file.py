@@ -6,6 +6,7 @@ How long the search took differs from run to run and stands beside it, in `timin
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,8 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "context_parallel": plan.context_parallel,
         "expert_parallel": plan.expert_parallel,
         "micro_batch_num": plan.micro_batch_num,
+        "fixed": dict(plan.fixed),
+        "at_most": dict(plan.at_most),
         "prediction": {
             "time_s": dict(sorted(plan.prediction.time_s.items())),
             "memory_B": dict(sorted(plan.prediction.memory_B.items())),
@@ -212,13 +215,15 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         ),
         pipeline=_pipeline_from_json(stages, root["micro_batch_num"]),
         source=_mapping(root["source"], lambda item: item.text()),
+        fixed=_mapping(root["fixed"], Field.text) if "fixed" in root else {},
+        at_most=_mapping(root["at_most"], Field.text) if "at_most" in root else {},
         **{name: root[name].integer(1) for name in ("context_parallel", "expert_parallel") if name in root},
     )
 
 
 def _considered_to_json(one: Considered) -> dict[str, Any]:
     data = asdict(one) | {"mesh": list(one.mesh), "time_s": dict(sorted(one.time_s.items()))}
-    return {name: value for name, value in data.items() if value is not None and value != {}}
+    return {name: value for name, value in data.items() if value is not None and value not in ({}, inf)}
 
 
 def _considered_from_json(field: Field) -> Considered:
@@ -226,7 +231,7 @@ def _considered_from_json(field: Field) -> Considered:
         pipeline_stages=field["pipeline_stages"].integer(1),
         micro_batch_num=field["micro_batch_num"].integer(1),
         mesh=tuple(axis.integer(1) for axis in field["mesh"].items_of_list()),
-        bound_s=field["bound_s"].number(0.0),
+        bound_s=field["bound_s"].number(0.0) if "bound_s" in field else inf,
         fits=field["fits"].flag(),
         step_time_s=field["step_time_s"].number(0.0) if "step_time_s" in field else None,
         peak_memory_B=field["peak_memory_B"].integer(0) if "peak_memory_B" in field else None,

@@ -79,6 +79,9 @@ class Plan:
     options, or {"factory": "file.py:function"}."""
     context_parallel: int = 1
     expert_parallel: int = 1
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    """What the user pinned, names and values as written; `at_most`: what was bounded from above."""
+    at_most: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         expected = 1 if self.pipeline is None else self.pipeline.stage_num

@@ -27,7 +27,17 @@ REPORTED = ("data_parallel", "model_parallel", "sequence_parallel", "expert_para
 
 
 def planned(graph=GRAPH, device_num=8, limits=FREE, **more):
-    return plan(graph, A2, device_num=device_num, global_batch_size=8, seq_length=128, limits=limits, **more)
+    more = {"memory_limit_B": int(A2.device.hbm_usable_B), **more}
+    return plan(
+        graph,
+        A2,
+        device_num=device_num,
+        global_batch_size=8,
+        seq_length=128,
+        fix=limits.fixed,
+        at_most=limits.at_most,
+        **more,
+    )
 
 
 def reported(found):
@@ -49,6 +59,7 @@ def test_plans_obey_their_pins(seed):
     found = planned(limits=limits_of(fixed.items(), most.items()))
     said = reported(found)
     assert {name: said[name] for name in fixed} == fixed
+    assert limits_of(found.fixed.items(), found.at_most.items()) == limits_of(fixed.items(), most.items())
     assert all(said[name] <= number for name, number in most.items())
     assert found.prediction.step_time_s >= planned().prediction.step_time_s * (1 - 1e-9)
 

@@ -1,0 +1,51 @@
+"""What the options of the command line say, read from their text."""
+
+import re
+from collections.abc import Sequence
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InputError
+from ms_symtensor.search.limits import PINNED, Limits, limits_of
+
+GIB = 1 << 30
+
+FIX_HELP = (
+    f"pin one of {', '.join(PINNED)} (recompute: none, full, or a number of blocks); or operators by name:"
+    " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
+    " the first dim of the output cut data_parallel ways, the others model_parallel ways"
+)
+
+_MARGIN = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%|GiB)?")
+
+
+def limits(fix: Sequence[str], most: Sequence[str]) -> Limits:
+    """What --fix and --max say, NAME=VALUE each."""
+    return limits_of(_pairs(fix), _pairs(most))
+
+
+def memory_limit_B(cluster: Cluster, limit_GiB: float | None, margin: str | None) -> int:
+    """Bytes of a device that a plan may use: the limit or what the cluster's devices have, less the margin, `10%` or GiB.
+
+    Errors: InputError for a margin that is neither, or leaves nothing.
+    """
+    whole_B = cluster.device.hbm_usable_B if limit_GiB is None else limit_GiB * GIB
+    if margin is None:
+        return int(whole_B)
+    read = _MARGIN.fullmatch(margin.strip())
+    if read is None:
+        raise InputError(f"--memory-margin is {margin!r}: give a share such as 10%, or GiB such as 4")
+    number = float(read[1])
+    left_B = whole_B * (1 - number / 100) if read[2] == "%" else whole_B - number * GIB
+    if left_B <= 0:
+        raise InputError(f"--memory-margin is {margin}: nothing is left of {whole_B / GIB:.1f} GiB")
+    return int(left_B)
+
+
+def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    found = []
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        if not equals or not value:
+            raise InputError(f"{text!r}: give NAME=VALUE, such as pipeline_stages=4")
+        found.append((name.strip(), value.strip()))
+    return found

@@ -8,13 +8,11 @@ from typing import Any
 import numpy
 
 from ms_symtensor.bridge.apply import apply, parallel_config
-from ms_symtensor.bridge.capture import capture
 from ms_symtensor.bridge.comparison import Comparison, compare, unsynchronised
 from ms_symtensor.bridge.compile import CompiledProgram, compile_rank
 from ms_symtensor.bridge.host import ascend_compiler, import_mindspore
-from ms_symtensor.bridge.load_network import load_network
+from ms_symtensor.bridge.load_network import load_with_graph
 from ms_symtensor.bridge.parallel_context import ParallelConfig
-from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
@@ -60,9 +58,7 @@ def verify(plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mappi
     """
     require_rank(rank, plan.device_num)
     require_compiler(plan.device_num, rank)
-    cell, inputs = load_network(plan.source)
-    with fresh_scopes(cell):
-        graph = capture(cell, *inputs)
+    cell, inputs, graph = load_with_graph(plan.source)
     apply(cell, graph, plan, planned, rules)
     verdict, _ = judge(cell, inputs, graph, plan.stage, parallel_config(plan), rank, rules)
     return verdict

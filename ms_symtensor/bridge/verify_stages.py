@@ -7,13 +7,11 @@ from typing import Any
 import numpy
 
 from ms_symtensor.bridge.apply import apply, parallel_config
-from ms_symtensor.bridge.capture import capture
 from ms_symtensor.bridge.comparison import compare
 from ms_symtensor.bridge.compile import compile_rank
 from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.load_network import load_network
+from ms_symtensor.bridge.load_network import load_with_graph
 from ms_symtensor.bridge.pipeline_network import pipeline_training_cell, whole_batch
-from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.verify import Verdict, require_compiler, require_loss, require_rank
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.registry import Rule
@@ -33,9 +31,7 @@ def verify_stages(
         raise InputError("the plan has one stage: verify it as such")
     require_rank(rank or 0, plan.device_num)
     require_compiler(plan.device_num, rank or 0)
-    cell, inputs = load_network(plan.source)
-    with fresh_scopes(cell):
-        graph = capture(cell, *inputs)
+    cell, inputs, graph = load_with_graph(plan.source)
     apply(cell, graph, plan, planned, rules)
     programs = partition_stages(graph, plan.stages, plan.pipeline, rules)
     ranks = [program.ranks[program.stage % len(program.ranks)] for program in programs] if rank is None else [rank]

@@ -12,7 +12,7 @@ from typing import Any
 from ms_symtensor.bridge.apply import apply, parallel_config
 from ms_symtensor.bridge.capture import capture
 from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.load_network import load_network
+from ms_symtensor.bridge.load_network import load_with_graph
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof import trial
 from ms_symtensor.bridge.proof.comparison import Difference
@@ -107,9 +107,7 @@ def prove_plan(
         raise InputError(
             "pipeline stages are proved on networks of the zoo, whose batch can be changed: plan one of these"
         )
-    cell, inputs = load_network(plan.source)
-    with fresh_scopes(cell):
-        graph = capture(cell, *inputs)
+    cell, inputs, graph = load_with_graph(plan.source)
     reduction: Mapping[str, tuple[int, int]] = {}
     ranks = plan.device_num if request.ranks is None else request.ranks
     if ranks != plan.device_num:

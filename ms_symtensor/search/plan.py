@@ -16,6 +16,7 @@ from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.limits import limits_of
+from ms_symtensor.search.long_sequences import attention_meshes
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.problem import Problem, problem
 from ms_symtensor.search.request import Request
@@ -135,7 +136,8 @@ def one_stage(
     step of `known_s` is not looked at closely.
     """
     found = OneStage(None, None, None, math.inf, 0)
-    every = dict.fromkeys(meshes(request.device_num), 0.0) if only is None else only
+    every = dict(only) if only is not None else dict.fromkeys(meshes(request.device_num), 0.0)
+    every |= dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
     for mesh, least_s in sorted(every.items(), key=lambda pair: (pair[1], pair[0])):
         if least_s >= min(known_s, math.inf if found.best is None else found.best.time_s):
             found = replace(found, bound_s=min(found.bound_s, least_s))

@@ -101,11 +101,16 @@ def plain_settings(graph: Graph, device_num: int) -> Settings:
     """The settings that all plans for `graph` on so many devices start from.
 
     MindSpore may exchange tensors by AlltoAll (its default, AllGather and Split, sends as many times more as there are ranks)
-    where tokens go to experts; and where the samples, the first dim of the first input, do not go round, so that sequences or
+    where tokens go to experts; and where the samples do not go round, so that sequences or
     weights are cut. Tokens outside attention and heads inside (Ulysses) are two layouts like others then.
     """
+    return Settings(device_num, enable_alltoall=routes_tokens(graph) or sample_num(graph) % device_num != 0)
+
+
+def sample_num(graph: Graph) -> int:
+    """The samples of a step: the first dim of the first input; 0 where there is none."""
     shape = graph.inputs[0][1].shape if graph.inputs else ()
-    return Settings(device_num, enable_alltoall=routes_tokens(graph) or bool(shape and shape[0] % device_num))
+    return shape[0] if shape else 0
 
 
 def problem(

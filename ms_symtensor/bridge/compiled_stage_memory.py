@@ -10,45 +10,32 @@ from collections.abc import Collection, Mapping
 
 from ms_symtensor.bridge.collectives import is_backward, is_recomputed
 from ms_symtensor.bridge.compile import CompiledProgram
-from ms_symtensor.bridge.compiled_memory import backward_ranks, producers
+from ms_symtensor.bridge.compiled_memory import backward_ranks
 from ms_symtensor.bridge.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.mindir import Node
+from ms_symtensor.bridge.tensor_numbers import CARRIES_GRADIENT, TensorNumbers, producers
 from ms_symtensor.program.liveness import VIEWS, Step, peak_B
-from ms_symtensor.tensor.graph import OpOutput, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.graph import ParameterRef, Source
 
 _IN_PLACE = frozenset({"AssignAdd", "Assign", "Send"})
 """Their results are parameters, or no tensors at all."""
 
-_CARRIES_GRADIENT = frozenset({"AllReduce", "ReduceScatter", "Cast", "AddN"})
-"""What stands between the maker of a weight's gradient and the sum of the micro-batches."""
-
 
 def compiled_stage_peak_B(program: CompiledProgram) -> int:
     """Peak bytes of live tensors of one rank of a stage; parameters, inputs and the sums of gradients are not counted."""
-    numbers: dict[tuple[str, int], int] = {}
-    sizes: dict[int, int] = {}
-    for node in program.nodes:
-        for index, kind in enumerate(node.outputs):
-            numbers[node.name, index] = len(numbers)
-            sizes[numbers[node.name, index]] = kind.size_B
+    numbers = TensorNumbers(program)
     sums = _sums_of_gradients(program)
-
-    def number(source: Source) -> tuple[int, ...]:
-        if isinstance(source, TupleInput):
-            return tuple(n for item in source.items for n in number(item))
-        return (numbers[source.op, source.index],) if isinstance(source, OpOutput) else ()
-
     steps = [
         Step(
-            tuple(n for source in node.inputs for n in number(source)),
-            tuple(numbers[node.name, i] for i in range(len(node.outputs))),
+            numbers.read_by(node),
+            numbers.made_by(node),
             is_backward(node),
             node.type in VIEWS,
         )
         for node in execution_order(program)
     ]
-    free = {numbers[n.name, i] for n in program.nodes if n.name in sums for i in range(len(n.outputs))}
-    return peak_B(steps, sizes, free)
+    free = {number for node in program.nodes if node.name in sums for number in numbers.made_by(node)}
+    return peak_B(steps, numbers.sizes_B, free)
 
 
 def execution_order(program: CompiledProgram) -> list[Node]:
@@ -149,6 +136,6 @@ def _gradients(program: CompiledProgram) -> frozenset[str]:
             continue
         found.add(name)
         node = program.node_by_name[name]
-        if node.type in _CARRIES_GRADIENT or any(map(_is_sum, node.inputs)):
+        if node.type in CARRIES_GRADIENT or any(map(_is_sum, node.inputs)):
             todo += producers(node.inputs)
     return frozenset(found)

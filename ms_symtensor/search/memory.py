@@ -58,7 +58,9 @@ class ShortGraphs:
 
     def short_runs(self, true: Runs) -> Runs:
         """The runs of the short network that stands for the one with `true` runs."""
-        return tuple((a, b) if a + b <= 2 * EACH else (min(a, EACH), min(b, EACH)) for a, b in true)
+        here = (len(names) for names in kinds_of_blocks(self.graph, self._folded))
+        pairs = zip(true, here, strict=True)
+        return tuple((a, b) if a + b <= min(2 * EACH, n) else (min(a, EACH), min(b, EACH)) for (a, b), n in pairs)
 
     def of(self, runs: Runs) -> Graph:
         """The network with so many blocks."""

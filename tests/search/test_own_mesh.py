@@ -19,10 +19,11 @@ from ms_symtensor.search.whole import settings_of, strategies_of
 A2 = load("atlas_800t_a2")
 
 
+@pytest.mark.parametrize("layers", [4, 8])
 @pytest.mark.parametrize(("model", "mesh", "batch"), [("mixtral_8x7b", (8,), 2), ("llama3_8b", (4, 8), 4)])
-def test_work_is_that_of_the_partitioned_program(model, mesh, batch):
+def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
     """Two samples on 8 devices, priced with two devices as the representative; and every sample on 8 devices."""
-    config = dimensions_of(model, num_layers=8, batch_size=batch, seq_length=1024)
+    config = dimensions_of(model, num_layers=layers, batch_size=batch, seq_length=1024)
 
     def graph_at(samples, layers):
         return build_graph(replace(config, batch_size=samples, num_layers=layers or config.num_layers))

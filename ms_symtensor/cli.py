@@ -152,8 +152,9 @@ def _audit(chosen: argparse.Namespace) -> int:
 
 
 def _explain(chosen: argparse.Namespace) -> int:
-    from ms_symtensor.report.considered import why_not
+    from ms_symtensor.models import replanned
     from ms_symtensor.report.explain import explain
+    from ms_symtensor.report.why_not import why_not
     from ms_symtensor.strategy.file import check, load, load_graph
 
     plan, graph = load(chosen.directory), load_graph(chosen.directory)
@@ -161,7 +162,10 @@ def _explain(chosen: argparse.Namespace) -> int:
         raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
     check(plan, graph)
     if chosen.why_not is not None:
-        print(why_not(plan, chosen.why_not))
+        with progress() as step:
+            step(f"best plan with {chosen.why_not}")
+            text = why_not(plan, chosen.why_not, lambda wanted, limit_B: replanned(plan, graph, wanted, limit_B))
+        print(text)
     else:
         print(explain(plan, graph, chosen.operator, chosen.latex))
     return 0
@@ -302,7 +306,11 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
     explain.add_argument("--operator", metavar="NAME", help="only this one: query.matmul, MatMul, or a full name")
     explain.add_argument("--latex", action="store_true", help="as LaTeX")
-    explain.add_argument("--why-not", metavar="dp=8,tp=8", help="why the step is not laid out so (also pp=, mb=)")
+    explain.add_argument(
+        "--why-not",
+        metavar="dp=8,tp=8",
+        help="why the step is not laid out so: the best such plan beside this one (also pp, mb, sp, ep, and what --fix takes)",
+    )
     explain.set_defaults(run=_explain)
 
     capture = commands.add_parser("capture", help="save a network's graph, to plan where no MindSpore is installed")

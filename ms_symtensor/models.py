@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ms_symtensor.bridge.load_network import zoo_options
+from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.fixed_pipeline import fixed_pipeline
+from ms_symtensor.search.limits import Limits
 from ms_symtensor.search.network import network
 from ms_symtensor.search.plan import planned as planned_on_one_stage
 from ms_symtensor.search.request import Request
@@ -112,6 +115,28 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     found = best_plan(network(model.graph, model.graph_at), request, progress)
     batch = request.global_batch_size // found.micro_batch_num
     return found, model.graph if found.pipeline is None else model.graph_at(batch, None)
+
+
+def replanned(plan: Plan, graph: Graph, limits: Limits, limit_B: int) -> Plan:
+    """The best plan within other limits and `limit_B` bytes of a device, for the network of `plan`, whose graph is `graph`.
+
+    What exists as it is keeps its stages and micro-batches: InputError for other ones.
+    """
+    request = Request(
+        load_cluster(plan.cluster), plan.device_num, plan.global_batch_size, plan.seq_length, limit_B, plan.model, plan.source,
+        limits,
+    )  # fmt: skip
+    if "model" in plan.source:
+        options = {k: v for k, v in zoo_options(plan.source).items() if k not in ("batch_size", "seq_length")}
+        model = resolve(plan.source["model"], plan.global_batch_size, plan.seq_length, options)
+        return planned(model, request)[0]
+    if plan.pipeline is None:
+        return planned_on_one_stage(graph, request)
+    if not limits.allow(plan.pipeline_stages, plan.micro_batch_num):
+        raise InputError(
+            f"{plan.model} is built for {plan.micro_batch_num} micro-batches: build it otherwise, and plan again"
+        )
+    return fixed_pipeline(graph, request, plan.pipeline_stages, plan.micro_batch_num)
 
 
 def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:

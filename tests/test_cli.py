@@ -71,6 +71,31 @@ def test_the_same_request_gives_the_same_plan(planned: Path, tmp_path: Path) -> 
         assert (tmp_path / name).read_bytes() == (planned / name).read_bytes(), name
 
 
+def test_pins_are_kept_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pins = [
+        "--fix",
+        "model_parallel=4",
+        "--fix",
+        "*.query.matmul=m/2,n/4",
+        "--max",
+        "recompute=1",
+        "--memory-margin",
+        "50%",
+    ]
+    assert main(["plan", "llama2_7b", *SMALL, "--device-num", "8", *pins, "--out", str(tmp_path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["fixed"] == {"model_parallel": "4", "*.query.matmul": "m/2,n/4"} and data["at_most"] == {
+        "recompute": "1"
+    }
+    assert data["model_parallel"] == 4 and len(data["recompute"]) <= 1
+    assert data["peak_memory_B"] <= data["memory_limit_B"] < 30 << 30
+    assert (
+        "pinned: model_parallel = 4, *.query.matmul = m/2,n/4, recompute <= 1" in (tmp_path / "report.txt").read_text()
+    )
+    assert main(["explain", str(tmp_path), "--why-not", "sp=no"]) == 0
+    assert "sp=no: " in capsys.readouterr().out
+
+
 def test_a_saved_graph_is_planned_like_its_model(planned: Path, tmp_path: Path) -> None:
     arguments = ["plan", str(planned / "graph.json"), "--device-num", "8", "--out", str(tmp_path)]
     assert main(arguments) == 0
@@ -178,6 +203,9 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
         ({"--top": "-1"}, "--top is -1"),
         ({"--fix": "pipeline_stages"}, "give NAME=VALUE"),
         ({"--max": "tp=2"}, "tp cannot be pinned"),
+        ({"--fix": "*/attn/*=dp,tp"}, "no operator is called so; near are"),
+        ({"--fix": "*.query.matmul=n/3"}, "no layout of attention.query.matmul on 8 devices is so"),
+        ({"--memory-margin": "all"}, "give a share such as 10%"),
         ({"--attention": "linear"}, "linear"),
     ],
 )

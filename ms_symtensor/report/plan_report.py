@@ -8,6 +8,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.report.alternatives import Alternative, alternatives_text
+from ms_symtensor.report.considered import considered_json, families_text
 from ms_symtensor.report.operators import operators_text
 from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
@@ -45,6 +46,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "optimality_gap": plan.search.optimality_gap,
         "search_time_s": plan.search.search_time_s,
         "candidates": plan.search.candidates,
+        "considered": considered_json(plan),
     }
 
 
@@ -57,6 +59,7 @@ def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = 
             *_exchanges(plan, graph),
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
             *([alternatives_text(plan, alternatives)] if alternatives else []),
+            *([families_text(plan)] if plan.search.considered else []),
             _search(plan),
         ]
     )

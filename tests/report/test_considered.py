@@ -1,11 +1,11 @@
-"""Which ways to lay out a step are shown, why one of them was not taken, and that a plan's file keeps them."""
+"""Which ways to lay out a step are shown, why the others were filtered out, and that a plan's file keeps them."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
-from ms_symtensor.errors import InputError
-from ms_symtensor.report.considered import considered_text, why_not
+from ms_symtensor.report.considered import considered_json, considered_text, families_text
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.file import from_json, to_json
 from tests.strategy.plans import hand_written
@@ -15,6 +15,7 @@ CONSIDERED = (
     Considered(2, 4, (4,), 0.9, True, 1.0, 3 << 30, PARTS),
     Considered(1, 1, (2, 4), 1.5),
     Considered(4, 4, (2,), 1.2, fits=False),
+    Considered(4, 8, (2,), inf),
 )
 
 
@@ -44,23 +45,15 @@ def test_the_table(plan):
     assert lines[2].endswith("does not fit")
 
 
-@pytest.mark.parametrize(
-    "wanted, answer",
-    (
-        ("pp=2", "pipeline_stages 2, micro_batch_num 4, mesh 4: takes 1.00 s at best"),
-        ("dp=2, tp=4", "no plan of this kind takes less than 1.50 s"),
-        ("pipeline_stages=4,mb=4", "its stages do not fit"),
-        ("dp=3", "not among the 3 ways that were looked at"),
-    ),
-)
-def test_why_not(plan, wanted, answer):
-    assert answer in why_not(plan, wanted)
-
-
-@pytest.mark.parametrize("wanted", ("ep=2", "dp", "dp=x", ""))
-def test_what_is_no_layout(plan, wanted):
-    with pytest.raises(InputError, match="is no way to lay out a step"):
-        why_not(plan, wanted)
+def test_why_the_others_were_filtered_out(plan):
+    title, _, one, two, four = families_text(plan).splitlines()
+    assert title == "Ways to lay out the step"
+    assert one.split() == ["1", "1", "1", "(from", "1.50", "s)"]
+    assert two.split() == ["2", "1", "1.00", "s"]
+    assert four.split() == ["4", "2", "1", "1"]
+    assert [one.get("reason") for one in considered_json(plan)] == [
+        None, "takes 1.50 s or more", "does not fit", "operators cannot be laid out so"
+    ]  # fmt: skip
 
 
 def test_the_file_keeps_them(plan):

@@ -1,0 +1,72 @@
+"""Why a plan is not laid out otherwise: the best plan of that kind beside it, or what it lacks."""
+
+from dataclasses import replace
+
+import pytest
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InputError
+from ms_symtensor.report.why_not import why_not
+from ms_symtensor.search.limits import FREE
+from ms_symtensor.search.plan import planned
+from ms_symtensor.search.request import Request
+from tests.strategy.plans import small_graph
+
+A2 = load("atlas_800t_a2")
+GRAPH = small_graph("llama2_7b", num_layers=2)
+GIB = 1 << 30
+
+
+def replan(limits, limit_B):
+    return planned(GRAPH, Request(A2, 8, 8, 128, limit_B, limits=limits))
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return replan(FREE, 58 * GIB)
+
+
+def lines_of(text):
+    return {line.split("  ")[1].strip(): line.split() for line in text.splitlines()[2:]}
+
+
+def test_a_slower_one(plan):
+    number = 8 if plan.model_parallel != 8 else 4
+    text = why_not(plan, f"tp={number}", replan)
+    assert f"tp={number}: takes" in text and "more than the plan" in text
+    rows = lines_of(text)
+    assert rows["model_parallel"] == ["model_parallel", str(plan.model_parallel), str(number)]
+    assert rows["step"][-2].startswith("+")
+
+
+def test_the_plan_itself(plan):
+    assert why_not(plan, f"dp={plan.data_parallel},tp={plan.model_parallel}", replan).endswith("the plan is so")
+
+
+def test_one_that_does_not_fit(plan):
+    limit_B = plan.prediction.peak_memory_B
+    tight = replace(plan, prediction=replace(plan.prediction, limit_B=limit_B))
+    text = why_not(tight, "optimizer_level=0,dp=8", replan)
+    assert "does not fit. The smallest such plan that was found needs" in text
+    assert lines_of(text)["optimizer_level"][-1] == "0"
+
+
+def test_one_that_cannot_be(plan):
+    assert why_not(plan, "tp=3", replan).startswith("tp=3: no operators' layouts on 8 devices have model_parallel = 3")
+
+
+def test_other_pins_hold(plan):
+    pinned = replace(plan, fixed={"recompute": "full"})
+    assert lines_of(why_not(pinned, "tp=2", replan))["recompute"][-1] == "2"
+
+
+@pytest.mark.parametrize("wanted", ("dp", "dp=", ""))
+def test_what_is_no_layout(plan, wanted):
+    with pytest.raises(InputError, match="is no way to lay out a step"):
+        why_not(plan, wanted, replan)
+
+
+@pytest.mark.parametrize("wanted, said", (("dp=x", "give a number"), ("zz=2", "zz cannot be pinned")))
+def test_what_cannot_be_pinned(plan, wanted, said):
+    with pytest.raises(InputError, match=said):
+        why_not(plan, wanted, replan)

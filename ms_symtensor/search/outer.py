@@ -20,7 +20,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.average_stage import average_weights
-from ms_symtensor.search.estimate import Estimate, parts_of
+from ms_symtensor.search.estimate import parts_of
 from ms_symtensor.search.family import family
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.growth import batch_powers
@@ -32,7 +32,7 @@ from ms_symtensor.search.problem import Problem, problem_of
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
-from ms_symtensor.search.stage_cases import cases
+from ms_symtensor.search.stage_cases import Case, cases, layout
 from ms_symtensor.search.tried import Outcome, Tried
 from ms_symtensor.search.variables import Variables, variables
 from ms_symtensor.tensor.graph import Graph
@@ -48,6 +48,16 @@ WORTH = 1e-3
 CLOSE = 1.05
 """Shapes are looked at closely whose bound is below so many times the best step: what lives for a moment, which is counted
 only in the end, can make a plan slower by that (empirical)."""
+
+BEYOND = 1.02
+"""Bounds of stages are sought up to so many times the best step, or, first, half way from there to the best step of their shape:
+more is of no use, and asking for more than can be shown shows less (empirical)."""
+
+CASE_ROUNDS = 4
+"""So often cases are made of what is known, each time with the layouts that were the best in the last ones."""
+
+STEADY = 1e-3
+"""A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""
 
 SAMPLES = {1: (2, 6), 2: (4, 24), 3: (16, 384)}
 """Samples of the representative by the axes of its mesh: one per position of the major axis, and three per device."""
@@ -105,22 +115,41 @@ def _looked_at(
 
 def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int, ...], limit_B: float) -> list[Row]:
     """The rows of a setting; those in stages that may still be the best with bounds that know how uneven stages are."""
-    best: dict[Shape, tuple[Estimate, Row]] = {}
+    by_shape: dict[Shape, list[Row]] = {}
     for row in rows:
-        if row.shape.stages > 1 and row.bound_s < tried.best_s and (found := tried.divided(row)) is not None:
-            known = best.get(row.shape)
-            if known is None or found.step_time_s < known[0].step_time_s:
-                best[row.shape] = found, row
-    if not best:
-        return list(rows)
-    chosen = []
-    for shape, (found, row) in best.items():
-        pace_s = max(stage.each_s for stage in found.stages)
-        parts, number = parts_of(row, depths), shape.micro_batch_num
-        chosen.append((row, found.step_time_s, cases(parts, of.occurrences, shape.stages, number, limit_B, pace_s)))
-    new = of.by_cases(chosen, limit_B)
-    bounds = {row.shape: row.bound_s for row in new}
-    return new + [replace(row, bound_s=max(row.bound_s, bounds.get(row.shape, 0.0))) for row in rows]
+        by_shape.setdefault(row.shape, []).append(row)
+    left = [shape for shape in by_shape if shape.stages > 1]
+    for round_ in range(1, CASE_ROUNDS + 1):
+        left = [shape for shape in left if by_shape[shape][0].bound_s < tried.best_s]
+        if not left:
+            break
+        chosen, nowhere = [], set()
+        for known in map(by_shape.__getitem__, left):
+            found_s = min((one.step_time_s for row in known if (one := tried.divided(row))), default=2 * tried.best_s)
+            if found_s >= 2 * tried.best_s:
+                nowhere.add(known[0].shape)
+            least_s = tried.best_s * BEYOND
+            asked_s = least_s + max(0.0, found_s - least_s) / 2**round_
+            chosen.append((known, asked_s, _cases(of, known, depths, limit_B, asked_s)))
+        higher = set()
+        for new in of.by_cases(chosen, limit_B):
+            known_s = by_shape[new.shape][0].bound_s
+            if new.bound_s > (1 + STEADY) * known_s or new.shape in nowhere:
+                higher.add(new.shape)
+            every = *by_shape[new.shape], new
+            by_shape[new.shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
+        left = [shape for shape in left if shape in higher]
+    return [row for known in by_shape.values() for row in known]
+
+
+def _cases(
+    of: Setting, known: Sequence[Row], depths: tuple[int, ...], limit_B: float, asked_s: float
+) -> tuple[Case, ...]:
+    """The cases for the layouts `known` of one shape."""
+    shape = known[0].shape
+    once_s = (float(row.costs.once_s @ of.occurrences) / shape.stages for row in known)
+    layouts = [layout(parts_of(row, depths), s) for row, s in zip(known, once_s, strict=True)]
+    return cases(layouts, of.occurrences, shape, limit_B, known[0].bound_s, asked_s)
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ layouts that keep little, and better bounds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,30 +17,11 @@ from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.problem import Problem, factors
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_cases import Case, case_weights
-from ms_symtensor.search.terms import Terms, Weights, is_nothing, occurring
+from ms_symtensor.search.stage_cases import Case, best_price, case_weights
+from ms_symtensor.search.terms import Costs, Terms, Weights, is_nothing, occurring
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Seconds of a micro-batch (forward and backward; again), seconds once per step, and bytes of one occurrence of every
-    place: [places], or [places, shapes].
-    """
-
-    each_s: Array
-    again_s: Array
-    once_s: Array
-    kept_B: Array
-    kept_recomputed_B: Array
-    at_rest_B: Array
-
-    def of(self, number: int) -> "Costs":
-        """Those of one shape."""
-        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
-        return Costs(*(table[:, number] for table in tables))
 
 
 @dataclass(frozen=True)
@@ -142,38 +123,21 @@ class Setting:
             return float(0 < blocks <= least), float(most > 0)
         return least / max(blocks, 1), most / max(blocks, 1)
 
-    def by_cases(self, of: Sequence[tuple[Row, float, Sequence[Case]]], limit_B: float) -> list[Row]:
-        """For shapes that lie in stages, rows that were found, each with the seconds of its step and the cases of its stages:
-        the same rows with a bound that holds in all cases, and the rows that are best in the worst case of each.
-
-        The price of memory is what recomputation pays for a byte, or, where even that does not fit, what makes the step as slow
-        as the one found.
+    def by_cases(self, of: Sequence[tuple[Sequence[Row], float, Sequence[Case]]], limit_B: float) -> list[Row]:
+        """For shapes that lie in stages, all rows that are known of each, the bound that is asked for and its cases: the rows
+        that are best in the worst case of each, with a bound that holds in all cases.
         """
-        owner = np.array([i for i, (_, _, chosen) in enumerate(of) for _ in chosen], dtype=np.intp)
+        owner = np.array([i for i, (_, _, cases) in enumerate(of) for _ in cases], dtype=np.intp)
+        which = np.array([of[i][0][0].member for i in owner], dtype=np.intp)
         chosen = [case for _, _, cases in of for case in cases]
-        which = np.array([of[i][0].member for i in owner], dtype=np.intp)
-        at = Costs(*(np.stack([getattr(of[i][0].costs, f.name) for i in owner], axis=1) for f in fields(Costs)))
         weights = case_weights(self.occurrences, [self.members[i] for i in which], chosen)
-        again = (weights.again_s * at.again_s).sum(axis=0)
-        saved = (weights.saved_B * (at.kept_B - at.kept_recomputed_B)).sum(axis=0)
-        memory = (weights.at_rest_B * at.at_rest_B + weights.kept_B * at.kept_B).sum(axis=0)
-        plain = (weights.each_s * at.each_s + weights.once_s * at.once_s).sum(axis=0)
-        missing = np.array([of[i][1] for i in owner]) - plain - again
-        over = memory - saved - limit_B
-        fair = np.where(memory > limit_B, again / np.maximum(saved, 1.0), 0.0)
-        dear = np.where(over > 0, np.maximum(fair, missing / np.where(over > 0, over, 1.0)), fair)
-        value, assignment = self._dual(which, weights, fair, limit_B)
-        if len(more := np.flatnonzero(dear > fair)):
-            found_s, _ = self._dual(which[more], weights.of(more), dear[more], limit_B)
-            value[more] = np.maximum(value[more], found_s)
-        found = []
-        for i, (row, _, _) in enumerate(of):
+        price = np.zeros(len(owner))
+        for i, (known, asked_s, _) in enumerate(of):
             mine = np.flatnonzero(owner == i)
-            worst = mine[np.argmin(value[mine])]
-            bound = np.array([max(row.bound_s, value[worst])])
-            found.append(replace(row, bound_s=float(bound[0])))
-            found += self._rows(which[[worst]], assignment[[worst]], bound)
-        return found
+            price[mine] = best_price(weights.of(mine), [row.costs for row in known], limit_B, asked_s)
+        value, assignment = self._dual(which, weights, price, limit_B)
+        worst = [mine[np.argmin(value[mine])] for i in range(len(of)) if len(mine := np.flatnonzero(owner == i))]
+        return self._rows(which[worst], assignment[worst], value[worst])
 
     def _dual(self, which: Numbers, weights: Weights, price: Array, limit_B: float) -> tuple[Array, Numbers]:
         """D(price) of every problem, recomputing nothing or everything, and its minimiser."""

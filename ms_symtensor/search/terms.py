@@ -61,6 +61,25 @@ def terms(
 
 
 @dataclass(frozen=True)
+class Costs:
+    """Seconds of a micro-batch (forward and backward; again), seconds once per step, and bytes of one occurrence of every
+    place: [places], or [places, shapes].
+    """
+
+    each_s: Array
+    again_s: Array
+    once_s: Array
+    kept_B: Array
+    kept_recomputed_B: Array
+    at_rest_B: Array
+
+    def of(self, number: int) -> "Costs":
+        """Those of one shape."""
+        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
+        return Costs(*(table[:, number] for table in tables))
+
+
+@dataclass(frozen=True)
 class Weights:
     """How much every place counts, [places, members]: in the seconds of a micro-batch, in those of its recomputation, in those
     once per step, in bytes kept, in those that recomputation of all blocks saves, and in bytes at rest.

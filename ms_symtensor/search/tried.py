@@ -59,6 +59,10 @@ class Tried:
         best = min(self._found.values(), key=lambda e: e.step_time_s, default=None)
         return best is not None and any(stage.recomputed for stage in best.stages)
 
+    def best_of(self, shape: Shape) -> Estimate | None:
+        """The fastest step that was found on `shape`."""
+        return self._found.get(shape)
+
     def look_at(self, rows: Iterable[Row]) -> None:
         """Divide those of `rows` that may be of interest."""
         for row in sorted(rows, key=lambda row: row.bound_s):

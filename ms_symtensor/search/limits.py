@@ -1,10 +1,9 @@
 """What a user pins: degrees and settings of the plan, between a least and a most each."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.domain import divisors
 from ms_symtensor.search.operator_pins import OperatorPin, operator_pin
 
 ALL = 1 << 30
@@ -12,7 +11,7 @@ ALL = 1 << 30
 
 LOWEST = {
     "pipeline_stages": 1, "micro_batch_num": 1, "data_parallel": 1, "model_parallel": 1, "sequence_parallel": 0,
-    "expert_parallel": 1,
+    "context_parallel": 1, "expert_parallel": 1,
     "optimizer_level": 0, "recompute": 0,
 }  # fmt: skip
 """What can be limited, as a plan reports it, each with its lowest number."""
@@ -33,7 +32,7 @@ class Limits:
 
     A degree means what `search.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds for every
     major product and every norm of the residual stream (`search.roles`). `operators`: how some operators are cut. `rows`:
-    slices of the rows of the major products, by which `sequence_parallel` is judged.
+    slices of the rows of the major products, by which `sequence_parallel` and `context_parallel` are judged.
 
     Errors: InputError for another name, or numbers that leave nothing.
     """
@@ -74,48 +73,10 @@ class Limits:
         """Whether anything is said about one of `names`."""
         return not {*names}.isdisjoint((*self.least, *self.most))
 
-    def cases(self, device_num: int) -> tuple["Limits", ...]:
-        """Limits which together allow the same plans, each with the rows by which its `sequence_parallel` is judged, and with
-        exact numbers for the degrees that pins of operators speak of.
-        """
-        found = [self]
-        for name in sorted({symbol for pin in self.operators for symbol in pin.symbols}):
-            found = [one for limits in found for one in limits._each(name, device_num)]
-        found = [one for one in found if device_num % one._least_devices == 0] if len(found) > 1 else found
-        return tuple(one for limits in found for one in limits._by_rows(device_num))
-
     @property
-    def _least_devices(self) -> int:
-        return self.least.get("data_parallel", 1) * self.least.get("model_parallel", 1)
-
-    def _each(self, name: str, device_num: int) -> tuple["Limits", ...]:
-        """Those with every number of `name` that these allow."""
-        if name in self.least and self.least[name] == self.most.get(name):
-            return (self,)
-        numbers = [n for n in reversed(divisors(device_num)) if self.allows(name, n)]
-        return tuple(replace(self, least={**self.least, name: n}, most={**self.most, name: n}) for n in numbers)
-
-    def _by_rows(self, device_num: int) -> tuple["Limits", ...]:
-        if self.rows is not None or (self.allows("sequence_parallel", 0) and self.allows("sequence_parallel", 1)):
-            return (self,)
-        each = [self._narrowed(model_parallel=1)] if self.allows("sequence_parallel", 0) else []
-        each += [self._narrowed(rows=rows) for rows in divisors(device_num)]
-        return tuple(one for one in each if one is not None)
-
-    def _narrowed(self, rows: int | None = None, model_parallel: int = 0) -> "Limits | None":
-        """Those with so many rows and several slices of the weights, or with so many `model_parallel`; None for nothing."""
-        name, number = "model_parallel", model_parallel or 2
-        if not model_parallel:
-            least = max(number, self.least.get(name, 1))
-            if self.most.get(name, ALL) < least:
-                return None
-            return replace(self, least={**self.least, name: least}, rows=rows)
-        if not self.allows(name, number):
-            return None
-        rest = [
-            {n: k for n, k in bounds.items() if n != "sequence_parallel"} for bounds in (self.least, self.most)
-        ]  # fmt: skip
-        return replace(self, least=rest[0], most={**rest[1], name: number})
+    def judges_norms(self) -> bool:
+        """Whether only plans with sequence parallelism are wanted, or only those without."""
+        return not (self.allows("sequence_parallel", 0) and self.allows("sequence_parallel", 1))
 
     @property
     def fixed(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.forward import meanings
+from ms_symtensor.search.cases import cases
 from ms_symtensor.search.domain import candidates, prime_factors
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold
@@ -60,7 +61,7 @@ def _require_layout(
     seen, sig = known
     mesh = Single(prime_factors(request.device_num))
     every = [strategy for strategy, _ in candidates(seen, sig, mesh, idle=True)]
-    for case in Limits(operators=pins).cases(request.device_num):
+    for case in cases(Limits(operators=pins), request.device_num):
         allowed = Restriction(graph, {seen.name: known}, case, mesh).allowed(seen, sig, every)
         if allowed is None or allowed.any():
             return

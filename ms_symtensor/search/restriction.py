@@ -15,6 +15,7 @@ from ms_symtensor.search.limits import ALL, LOWEST, Limits
 from ms_symtensor.search.operator_pins import SYMBOLS, OperatorPin, Strategy
 from ms_symtensor.search.roles import (
     Meanings,
+    attended,
     batch_size,
     expert_products,
     major_products,
@@ -41,8 +42,13 @@ class Restriction:
             self._products = frozenset(major_products(graph, meanings))
         if limits.names("expert_parallel"):
             self._experts = expert_products(graph, meanings)
-        if limits.rows is not None:
+        if limits.rows is not None and limits.judges_norms:
             self._norms = stream_norms(graph, meanings)
+        self._attention: dict[str, tuple[str, str, str]] = {}
+        if limits.rows is not None and limits.names("context_parallel"):
+            for name in meanings:
+                dims = attended(graph, graph.op_by_name[name], meanings[name][1])
+                self._attention |= {name: dims} if dims is not None else {}
         self._pins: dict[str, list[OperatorPin]] = {}
         for pin in limits.operators:
             for op in graph.ops:
@@ -62,6 +68,8 @@ class Restriction:
             found &= self._within("expert_parallel", self._slices(own))
         if op.name in self._norms:
             found &= self._norm(cuts)
+        if op.name in self._attention:
+            found &= self._within("context_parallel", self._contexts(cuts, *self._attention[op.name]))
         for pin in self._pins.get(op.name, ()):
             found &= self._pinned(pin, sig, strategies, cuts)
         return found
@@ -74,7 +82,7 @@ class Restriction:
         return allowed is not None and not allowed.any()
 
     def _restricts(self, name: str) -> bool:
-        return name in self._pins or name in self._products or name in self._experts or name in self._norms
+        return any(name in some for some in (self._pins, self._products, self._experts, self._norms, self._attention))
 
     def _cuts(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> list[dict[str, Degrees]]:
         """Slices of every dim [members] under each of `strategies`."""
@@ -102,6 +110,16 @@ class Restriction:
             return rows
         batch = np.round(self._batch).astype(int)[:, None]
         return np.where(np.isnan(rows), np.nan, np.gcd(np.nan_to_num(rows).astype(int), batch))
+
+    def _contexts(self, cuts: Sequence[dict[str, Degrees]], _: str, heads: str, sequence: str) -> Degrees:
+        """Over how many devices attention shares out a sequence, rows and columns of the major products being as limited."""
+        of_sequence = self._slices([{d: n for d, n in cut.items() if d == sequence} for cut in cuts])
+        of_heads = self._slices([{d: n for d, n in cut.items() if d == heads} for cut in cuts])
+        rows, columns = self._limits.rows or 1, self._limits.least["model_parallel"]
+        samples = np.gcd(rows, np.round(self._batch).astype(int))[:, None]
+        inside = np.nan_to_num(of_heads).astype(int)
+        found: Degrees = of_sequence * np.gcd(inside // np.gcd(inside, columns), rows // samples)
+        return found
 
     def _norm(self, cuts: Sequence[dict[str, Degrees]]) -> Allowed:
         finer: Allowed = self._slices(cuts) > (self._limits.rows or math.inf)

@@ -85,7 +85,8 @@ def variables(
     """The variables of `graph`, each with all its candidates, priced on every member of the pricer's family.
 
     `powers`: per tensor, which dims grow with the batch (`graph_growth`). `given`: strategies by operator, each the only
-    candidate of its class; operators without one take MindSpore's default. `limits`: what candidates may be.
+    candidate of its class; operators without one take MindSpore's default. `limits`: what other
+    candidates may be.
     """
     meanings: dict[str, tuple[OpView, Signature]] = {}
     views: dict[int, tuple[OpView, Signature]] = {}
@@ -95,7 +96,7 @@ def variables(
         meanings.update((op.name, views[number]) for op in members)
     signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
-    restriction = Restriction(graph, meanings, limits, pricer.family)
+    restriction = Restriction(graph, meanings, limits if given is None else FREE, pricer.family)
     items: list[Variable] = []
     index: dict[str, int] = {}
     same: dict[tuple, tuple] = {}

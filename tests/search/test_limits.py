@@ -45,16 +45,3 @@ def test_how_many_blocks_are_recomputed():
 def test_wrong_ones(fixed, most, message):
     with pytest.raises(InputError, match=message):
         limits_of(fixed, most)
-
-
-def test_the_cases_of_sequence_parallelism():
-    assert FREE.cases(8) == (FREE,)
-    yes = limits_of([("sequence_parallel", "yes")]).cases(4)
-    assert [one.rows for one in yes] == [1, 2, 4]
-    assert all(one.least["model_parallel"] == 2 for one in yes)
-    no = limits_of([("sequence_parallel", "no")], [("model_parallel", "4")]).cases(4)
-    assert [one.rows for one in no] == [None, 1, 2, 4]
-    assert no[0].most == {"model_parallel": 1}
-    only = limits_of([("sequence_parallel", "no")], [("model_parallel", 1)]).cases(4)
-    assert [one.rows for one in only] == [None]
-    assert limits_of([("sequence_parallel", "yes")], [("model_parallel", 1)]).cases(4) == ()

@@ -137,8 +137,15 @@ def test_operators_pinned_in_pipeline_stages():
     def graph_at(batch, layers):
         return build_graph(replace(config, batch_size=batch, num_layers=layers or 4))
 
-    limits = limits_of([("pipeline_stages", 2), ("*.query.matmul", "m/2,n/4")])
+    limits = limits_of([("pipeline_stages", 2), ("recompute", 3), ("*.query.matmul", "m/2,n/4")])
     found = best_plan(network(graph_at(16, None), graph_at), Request(A2, 16, 16, 512, 1 << 60, limits=limits))
     graph = graph_at(16 // found.micro_batch_num, None)
     given = {found.strategies[op.name].inputs for op in graph.ops if is_called(op, "query.matmul")}
-    assert found.pipeline_stages == 2 and given == {((2, 1), (4, 1))}
+    assert found.pipeline_stages == 2 and len(found.settings.recompute) == 3
+    assert given == {((2, 1), (4, 1))}
+
+
+def test_context_parallelism_as_pinned():
+    for number in (1, 4):
+        found = planned(device_num=4, limits=limits_of([("context_parallel", number)]))
+        assert found.context_parallel == number

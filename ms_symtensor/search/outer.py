@@ -59,8 +59,9 @@ CASE_ROUNDS = 4
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""
 
-SAMPLES = {1: (2, 6), 2: (4, 24), 3: (16, 384)}
-"""Samples of the representative by the axes of its mesh: one per position of the major axis, and three per device."""
+SAMPLES = {1: (1, 2, 6), 2: (1, 4, 24), 3: (1, 16, 384)}
+"""Samples of the representative by the axes of its mesh: one (fewer than devices on the only axis), one per position of
+the major axis, and three per device."""
 
 
 def survey(
@@ -158,10 +159,10 @@ def short_depths(graph: Graph) -> tuple[int, ...]:
 
 
 def _families(space: Sequence[Shape]) -> list[list[Shape]]:
-    """Shapes whose layouts are alike: as many axes, one or several samples per copy."""
-    found: dict[tuple[int, bool], list[Shape]] = {}
+    """Shapes whose layouts are alike: as many axes; no (but one for all), one or several samples per position of the major."""
+    found: dict[tuple[int, int], list[Shape]] = {}
     for shape in space:
-        found.setdefault((len(shape.mesh), shape.samples > 1), []).append(shape)
+        found.setdefault((len(shape.mesh), min(shape.samples, 2)), []).append(shape)
     return list(found.values())
 
 
@@ -173,10 +174,10 @@ def _variables(
     limits: Limits,
 ) -> tuple[Graph, Variables]:
     """The representative's graph, and its operators with their candidates on all shapes of a family."""
-    batch = SAMPLES[len(members[0].mesh)][members[0].samples > 1]
+    batch = SAMPLES[len(members[0].mesh)][min(members[0].samples, 2)]
     graph = graph_at(batch)
     pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
-    powers = batch_powers(graph, graph_at(SAMPLES[len(members[0].mesh)][members[0].samples <= 1]))
+    powers = batch_powers(graph, graph_at(SAMPLES[len(members[0].mesh)][1 + (members[0].samples <= 1)]))
     return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
 
 

@@ -1,5 +1,6 @@
 """The outer space: into how many stages, micro-batches and mesh axes a training step can be cut."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -51,6 +52,8 @@ def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator
             for samples in divisors(global_batch_size // data):
                 micro_batch_num = global_batch_size // (data * samples)
                 whole = stages == 1 and micro_batch_num == 1
+                if 1 < samples < model and data == 1 and math.gcd(samples, model) > 1:
+                    continue  # the same layouts, and more, has a mesh with an axis for samples
                 if whole or (1 < stages <= micro_batch_num and samples <= MAX_SAMPLES):
                     yield Shape(
                         stages, micro_batch_num, tuple(n for n in (data, model) if n > 1) or (1,), data * samples

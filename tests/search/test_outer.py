@@ -92,6 +92,8 @@ def test_the_space():
     assert all(s.micro_batch_num * s.batch == 32 and (s.stages == 1 or s.micro_batch_num >= s.stages) for s in found)
     assert Shape(2, 4, (4, 2), 8) in found and len(set(found)) == len(found)
     assert not any(s.stages > 8 for s in found)
+    assert Shape(2, 16, (2, 4), 2) in found and Shape(2, 16, (8,), 2) not in found  # an axis for the two samples
+    assert Shape(2, 32, (8,), 1) in found
 
 
 def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.domain import FINEST_MESH_DEVICES
+from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
@@ -38,7 +39,7 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
     """
     require_devices(request.cluster, request.device_num)
-    if request.limits.operators:
+    if request.limits != FREE:
         require_pinnable(of.graph_at(request.global_batch_size), request)
     return best_case(request, request.device_num, lambda case, known_s: _searched(of, case, known_s, progress))
 

@@ -11,6 +11,7 @@ from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold, shorten
+from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.pinnable import require_pinnable
@@ -43,7 +44,7 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
             f" {micro_batch_num} micro-batches: stages must divide the devices, and be no more than blocks and micro-batches"
         )
     require_devices(request.cluster, request.device_num // stages)
-    if request.limits.operators:
+    if request.limits != FREE:
         require_pinnable(graph, replace(request, device_num=request.device_num // stages))
     shape = Shape(stages, micro_batch_num, (), request.global_batch_size // micro_batch_num)
 

@@ -11,10 +11,11 @@ from ms_symtensor.search.cases import cases
 from ms_symtensor.search.domain import candidates, prime_factors
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold
-from ms_symtensor.search.limits import Limits
+from ms_symtensor.search.limits import LOWEST, Limits, shown
 from ms_symtensor.search.operator_pins import OperatorPin
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.restriction import Restriction
+from ms_symtensor.search.roles import batch_size, expert_products, major_products, stream_norms
 from ms_symtensor.tensor.graph import Graph, Op
 from ms_symtensor.tensor.names import short_name
 
@@ -23,10 +24,17 @@ SHOWN = 6
 
 
 def require_pinnable(graph: Graph, request: Request) -> None:
-    """InputError for a pin that names no operator of `graph`, or only some of those that share a strategy, or that no layout
-    on the request's devices obeys.
+    """InputError for a pin of what `graph` does not have; of no operator, or of only some of those that share a strategy; or that
+    no layout on the request's devices obeys.
     """
     known = meanings(graph, request.rules)
+    for name, has, what in (
+        ("expert_parallel", expert_products, "experts"), ("context_parallel", batch_size, "attention"),
+        ("sequence_parallel", stream_norms, "norms"), ("model_parallel", major_products, "products with weights"),
+    ):  # fmt: skip
+        if request.limits.least.get(name, LOWEST[name]) > LOWEST[name] and not has(graph, known):
+            value = shown(name, request.limits.least[name])
+            raise InputError(f"{name} = {value}: {request.model or 'the network'} has no {what}")
     classes = [members for members in fold(graph).members if known[members[0].name][1].shardable]
     for pin in request.limits.operators:
         _require_names(graph, classes, pin)

@@ -15,7 +15,7 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
-from ms_symtensor.search.limits import limits_of
+from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.problem import Problem, problem
@@ -111,7 +111,7 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
         raise InputError(
             f"{request.model} has the batch it was built with, so that it is planned for one pipeline stage"
         )
-    if request.limits.operators:
+    if request.limits != FREE:
         require_pinnable(graph, request)
     start = time.perf_counter()
 

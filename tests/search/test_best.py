@@ -9,7 +9,7 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.limits import Limits
+from ms_symtensor.search.limits import Limits, limits_of
 from ms_symtensor.search.network import network
 from ms_symtensor.search.request import Request
 
@@ -59,6 +59,17 @@ def test_the_best_is_the_better_of_one_stage_and_several():
         for limits in (Limits({}, {"pipeline_stages": 1}), Limits({"pipeline_stages": 2}))
     ]
     assert whole.prediction.step_time_s == min(one.prediction.step_time_s for one in pinned)
+
+
+def test_a_pinned_shape_is_what_the_list_of_all_says():
+    found = best_plan(NETWORK, replace(REQUEST, limits=limits_of([("pipeline_stages", 2)])))
+    worked_out = [one for one in found.search.considered if one.step_time_s is not None]
+    for one in worked_out[:2]:
+        pins = limits_of([("pipeline_stages", 2), ("micro_batch_num", one.micro_batch_num)])
+        pinned = best_plan(NETWORK, replace(REQUEST, limits=pins))
+        assert pinned.micro_batch_num == one.micro_batch_num
+        same = [w.step_time_s for w in worked_out if w.micro_batch_num == one.micro_batch_num]
+        assert pinned.prediction.step_time_s == pytest.approx(min(same), rel=0.01)
 
 
 def test_a_tight_limit_is_kept():

@@ -37,6 +37,7 @@ def test_what_can_be(pair):
         (("*.query.matmul", "(8,1)"), "no layout of attention.query.matmul on 8 devices is so"),
         (("*.query.matmul", "n/3"), "no layout of attention.query.matmul on 8 devices"),
         (("*.Reshape-op*", "whole"), "takes no strategy for these"),
+        (("expert_parallel", 2), "expert_parallel = 2: the network has no experts"),
     ),
 )
 def test_what_cannot_be(pair, message):

@@ -30,7 +30,7 @@ from ms_symtensor.search.places import occurrences, places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.problem import Problem, problem_of
 from ms_symtensor.search.rows import Row, Setting
-from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.shapes import Round, Shape
 from ms_symtensor.search.solve import settings_of
 from ms_symtensor.search.stage_cases import Case, cases, layout
 from ms_symtensor.search.tried import Outcome, Tried
@@ -53,15 +53,22 @@ BEYOND = 1.02
 """Bounds of stages are sought up to so many times the best step, or, first, half way from there to the best step of their shape:
 more is of no use, and asking for more than can be shown shows less (empirical)."""
 
-CASE_ROUNDS = 4
+CASE_ROUNDS = 6
 """So often cases are made of what is known, each time with the layouts that were the best in the last ones."""
 
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""
 
-SAMPLES = {1: (1, 2, 6), 2: (1, 4, 24), 3: (1, 16, 384)}
-"""Samples of the representative by the axes of its mesh: one (fewer than devices on the only axis), one per position of
-the major axis, and three per device."""
+SAMPLES = {
+    (1, Round.WHOLE): 6,
+    (1, Round.ONE): 2,
+    (1, Round.PART): 3,
+    (1, Round.FEW): 1,
+    (2, Round.WHOLE): 24,
+    (2, Round.ONE): 4,
+    (2, Round.PART): 12,
+}
+"""Samples of the representative by the axes of its mesh, 2 or 4 x 2, and how far samples go round there."""
 
 
 def survey(
@@ -135,7 +142,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int,
         higher = set()
         for new in of.by_cases(chosen, limit_B):
             known_s = by_shape[new.shape][0].bound_s
-            if new.bound_s > (1 + STEADY) * known_s or new.shape in nowhere:
+            if new.bound_s > (1 + STEADY) * known_s or new.shape in nowhere or round_ < CASE_ROUNDS / 2:
                 higher.add(new.shape)
             every = *by_shape[new.shape], new
             by_shape[new.shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
@@ -159,10 +166,10 @@ def short_depths(graph: Graph) -> tuple[int, ...]:
 
 
 def _families(space: Sequence[Shape]) -> list[list[Shape]]:
-    """Shapes whose layouts are alike: as many axes; no (but one for all), one or several samples per position of the major."""
-    found: dict[tuple[int, int], list[Shape]] = {}
+    """Shapes whose layouts are alike: as many axes, and samples that go as far round."""
+    found: dict[tuple[int, Round], list[Shape]] = {}
     for shape in space:
-        found.setdefault((len(shape.mesh), min(shape.samples, 2)), []).append(shape)
+        found.setdefault((len(shape.mesh), shape.round), []).append(shape)
     return list(found.values())
 
 
@@ -174,10 +181,11 @@ def _variables(
     limits: Limits,
 ) -> tuple[Graph, Variables]:
     """The representative's graph, and its operators with their candidates on all shapes of a family."""
-    batch = SAMPLES[len(members[0].mesh)][min(members[0].samples, 2)]
+    axes, kind = len(members[0].mesh), members[0].round
+    batch, other = SAMPLES[axes, kind], SAMPLES[axes, Round.ONE if kind is Round.WHOLE else Round.WHOLE]
     graph = graph_at(batch)
     pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
-    powers = batch_powers(graph, graph_at(SAMPLES[len(members[0].mesh)][1 + (members[0].samples <= 1)]))
+    powers = batch_powers(graph, graph_at(other))
     return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
 
 

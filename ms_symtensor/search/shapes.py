@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from ms_symtensor.search.domain import divisors
 
@@ -11,6 +12,15 @@ MAX_MODEL_AXIS = 64
 
 MAX_SAMPLES = 8
 """Samples of a micro-batch per copy of the model that are searched in a pipeline (empirical: more only fill memory)."""
+
+
+class Round(Enum):
+    """How far the samples of a micro-batch go round the devices of a stage."""
+
+    FEW = "one for all positions of the only axis"
+    ONE = "one per position of the major axis"
+    WHOLE = "as many on every device"
+    PART = "none of these"
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,15 @@ class Shape:
     def samples(self) -> int:
         """Samples of a micro-batch per position of the major axis; 0 if there are fewer than positions."""
         return self.batch // self.mesh[0]
+
+    @property
+    def round(self) -> Round:
+        """How far the samples go round."""
+        if self.batch == self.mesh[0]:
+            return Round.ONE
+        if self.batch == 1:
+            return Round.FEW
+        return Round.PART if self.batch % math.prod(self.mesh) else Round.WHOLE
 
 
 def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Shape, ...]:

@@ -65,7 +65,16 @@ class Chain:
         each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
         kept_B = self.kept_B[end] - self.kept_B[start] - (self.saved_B[last] - self.saved_B[start])
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * kept_B
+        peak_B += self.moment_B(start, end, recomputed)
         return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)
+
+    def moment_B(self, start: int, end: int, recomputed: int) -> float:
+        """Bytes of the largest block while it is computed again, where all blocks of a stage are recomputed; else, those that are
+        not are done and gone by then.
+        """
+        if not recomputed or recomputed < self.blocks[end] - self.blocks[start]:
+            return 0.0
+        return max(part.kept_B - part.kept_recomputed_B for part in self.parts[start:end] if part.is_block)
 
     def stage(
         self, start: int, end: int, flight: int, limit_B: float, pace_s: float, most: float = inf
@@ -86,6 +95,9 @@ class Chain:
                 return None
             each_s += self.again_s[last] - self.again_s[start]
             peak_B -= flight * (self.saved_B[last] - self.saved_B[start])
+            peak_B += self.moment_B(start, end, recomputed)
+            if peak_B > limit_B:
+                return None
         if each_s > pace_s:
             return None
         return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)

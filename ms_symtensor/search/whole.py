@@ -28,7 +28,8 @@ from ms_symtensor.search.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.tried import Outcome
 
 REFINED = 3
-"""At most so many of the survey's best shapes are settled: those whose survey is below the best that was settled."""
+"""At most so many of the survey's best shapes are settled, those whose survey is below the best that was settled; at most four
+times as many are looked at if some do not fit."""
 
 MISPRICED = 0.01
 """Shapes that take so much longer by the costs of their own mesh than by the survey's are not counted among them."""
@@ -68,12 +69,12 @@ def whole_plan(
     outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits)
     best: Whole | None = None
     left = REFINED
-    for estimate in [e for e in outcome.estimates if e.shape.stages > 1]:
+    for estimate in [e for e in outcome.estimates if e.shape.stages > 1][: 4 * REFINED]:
         if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]
         found = settled(network, of_shape, limit_B, rules)
-        left -= found is None or found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
+        left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
         if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
             best = found
     return outcome, best
@@ -83,7 +84,8 @@ def settled(
     network: Network, rows: Sequence[Row], limit_B: float, rules: Mapping[str, Rule] | None = None
 ) -> Whole | None:
     """The best of `rows`, choices for one shape, with the true peaks of its stages; None if nothing fits."""
-    guesses = [(guess, row) for row in rows if (guess := divided(row, network.depths, limit_B)) is not None]
+    different = {(row.level, row.choice.tobytes()): row for row in rows}.values()
+    guesses = [(guess, row) for row in different if (guess := divided(row, network.depths, limit_B)) is not None]
     best: Whole | None = None
     for guess, row in sorted(guesses, key=lambda pair: pair[0].step_time_s):
         if best is not None and guess.step_time_s >= best.estimate.step_time_s:

@@ -29,8 +29,11 @@ LAYERS, SAMPLES = 4, 8
 SIZES = ((2, 2), (2, 4), (4, 1), (4, 2))
 """Stages, and devices of each."""
 
-SAMPLE: dict[str, tuple[int, ...]] = {"llama2_7b": (1, 5, 6), "gpt2_xl": (4,)}
-"""The four cases of the test suite, on networks of SAMPLE_LAYERS blocks."""
+ACCUMULATING, DEVICES = 20, ((1, 2), (1, 4), (1, 8))
+"""Cases from this number on have one stage, which takes its micro-batches one after the other."""
+
+SAMPLE: dict[str, tuple[int, ...]] = {"llama2_7b": (1, 5, 6), "gpt2_xl": (4, 22)}
+"""The five cases of the test suite, on networks of SAMPLE_LAYERS blocks."""
 SAMPLE_LAYERS = 2
 
 _ATTEMPTS = 200
@@ -91,7 +94,8 @@ def case(model: str, graph: Graph, config: TransformerConfig, number: int) -> Pi
 def _case(
     model: str, graph: Graph, config: TransformerConfig, kind: Kind, number: int, rng: random.Random
 ) -> PipelineCase:
-    stage_num, devices = rng.choice([sizes for sizes in SIZES if sizes[0] <= config.num_layers])
+    allowed = SIZES if number < ACCUMULATING else DEVICES
+    stage_num, devices = rng.choice([sizes for sizes in allowed if sizes[0] <= config.num_layers])
     layers = [1] * stage_num
     for _ in range(config.num_layers - stage_num):
         layers[rng.randrange(stage_num)] += 1
@@ -100,7 +104,7 @@ def _case(
     shared = strategies[0]  # operators of several stages, and users of one parameter on several, need one strategy
     tied = {op.name for op in graph.ops if op.block is None}
     strategies = [{**s, **{n: shared[n] for n in tied if n in shared}} for s in strategies]
-    micro_batch_num = stage_num + rng.choice((0, 1))
+    micro_batch_num = stage_num + rng.choice((0, 1)) + (number >= ACCUMULATING)
     stages, pipeline = pipeline_stages(graph, layers, strategies, settings, micro_batch_num)
     return PipelineCase(model, kind, number, stages, pipeline)
 

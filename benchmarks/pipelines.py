@@ -3,7 +3,8 @@
     python -m benchmarks.pipelines [--models llama2_7b …] [--cases 12] [--first 0] [--small] [--out pipelines.jsonl]
     python -m benchmarks.pipelines --sample
 
-Every case is a network of the zoo with four blocks on 2 or 4 stages of 1 to 4 devices: planned, Megatron-style or random
+Every case is a network of the zoo with four blocks on 2 or 4 stages of 1 to 4 devices, from `--first 20` on one stage of 2 to 8
+devices that accumulates gradients: planned, Megatron-style or random
 strategies, different ones on every stage, uneven layers, optimizer sharding, recompute. One rank of every stage is compiled
 for Ascend on this machine and compared: every collective, Send and Receive (kind, ranks, bytes, forward, backward or
 recomputed), every parameter's slice, the gradient sum of every parameter; and the peak of live activations, in the order of the

@@ -20,7 +20,7 @@ from mindspore.communication import get_group_size, get_rank, init
 import ms_symtensor
 from model_zoo.network import optimizer
 from ms_symtensor.bridge.load_network import load_network
-from ms_symtensor.bridge.pipeline_network import whole_batch
+from ms_symtensor.bridge.pipeline_network import in_micro_batches_of, whole_batch
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.strategy.file import load
 from ms_symtensor.strategy.plan import Plan
@@ -40,14 +40,14 @@ def _like(x: Any, random: np.random.Generator, vocabulary: int) -> ms.Tensor:
 
 
 def training_step(network: nn.Cell, plan: Plan) -> nn.Cell:
-    """One step of the optimizer on `network`, to which `plan` is applied: in micro-batches where it has stages."""
+    """One step of the optimizer on `network`, to which `plan` is applied: in micro-batches where it has several."""
     update = optimizer(network.trainable_params())
     if plan.pipeline is None:
         return nn.TrainOneStepCell(network, update)
-    # MindSpore's own step with stages (Model.train uses it too); it has no public name
+    # MindSpore's own step with micro-batches (Model.train uses it too); it has no public name
     from mindspore.nn.wrap.cell_wrapper import _TrainGradAccuStepCell
 
-    return _TrainGradAccuStepCell(nn.PipelineCell(network, plan.micro_batch_num), update)
+    return _TrainGradAccuStepCell(in_micro_batches_of(network, plan.pipeline), update)
 
 
 def main() -> int:

@@ -165,15 +165,21 @@ def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
             plan = plan_network(
                 network, *inputs, device_num=device_num, pipeline_stages=stages, micro_batch_num=micro_batch_num
             )
+        if plan.micro_batch_num != micro_batch_num:
+            kind = "PipelineCell" if plan.pipeline_stages > 1 else "GradAccumulationCell"
+            raise InputError(
+                f"the saved plan takes {plan.micro_batch_num} micro-batches, the network {micro_batch_num}: wrap the forward"
+                f" network in {kind}(network, {plan.micro_batch_num})"
+            )
     _put_in_force(plan, wrapper)
 
 
 def _require_both(stages: int, micro_batch_num: int) -> None:
-    """InputError if the user chose pipeline stages without micro-batches, or the other way round."""
-    if (stages > 1) != (micro_batch_num > 1):
+    """InputError if the user chose pipeline stages without micro-batches."""
+    if stages > 1 >= micro_batch_num:
         raise InputError(
             f"{stages} pipeline stages and {micro_batch_num} micro-batches: for a pipeline, set pipeline_stages in the context"
-            " (AutoParallel: pipeline(stages=…)) and wrap the forward network in PipelineCell; for one stage, neither"
+            " (AutoParallel: pipeline(stages=…)) and wrap the forward network in PipelineCell"
         )
 
 

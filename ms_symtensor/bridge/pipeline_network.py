@@ -88,21 +88,29 @@ def whole_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
     )
 
 
-def pipeline_training_cell(network: Any, micro_batch_num: int, optimizer: Any = None, sharded: bool = False) -> Any:
-    """A training step of `network` over `micro_batch_num` micro-batches, as MindSpore's own: gradients add up in parameters.
+def in_micro_batches_of(network: Any, pipeline: Pipeline) -> Any:
+    """`network` in the cell of MindSpore that runs it on one micro-batch after the other."""
+    import_mindspore()
+    from mindspore import nn
+
+    cell = nn.PipelineCell if pipeline.stage_num > 1 else nn.GradAccumulationCell
+    return cell(network, pipeline.micro_batch_num)
+
+
+def pipeline_training_cell(network: Any, pipeline: Pipeline, optimizer: Any = None, sharded: bool = False) -> Any:
+    """A training step of `network` over the micro-batches of `pipeline`, as MindSpore's own: gradients add up in parameters.
 
     It takes the inputs of the whole batch and then the initial gradient, and returns the loss, the gradients of the trainable
     parameters, and what they add up in; or, with an `optimizer` of the parameters of `network`, which the context may have
     MindSpore `sharded`, the loss after the update.
     """
     import_mindspore()
-    from mindspore import nn
     from mindspore.nn.utils import no_init_parameters
 
     from ms_symtensor.bridge.training_step import AccumulationOptimizerStep, AccumulationStep
 
     with no_init_parameters():
-        micro = nn.PipelineCell(network, micro_batch_num)
+        micro = in_micro_batches_of(network, pipeline)
         cell = AccumulationStep(micro) if optimizer is None else AccumulationOptimizerStep(micro, optimizer, sharded)
     cell.set_train()
     return cell

@@ -51,8 +51,10 @@ def forward_network(cell: Any) -> Any:
 
 
 def in_micro_batches(network: Any) -> tuple[Any, int]:
-    """The network inside of MindSpore's `PipelineCell` (or `Pipeline`), and its micro-batches; itself and 1 without one."""
-    if type(network).__name__ in ("PipelineCell", "Pipeline"):
+    """The network inside of a cell of MindSpore's that cuts a batch (`PipelineCell`, `GradAccumulationCell`), and its
+    micro-batches; itself and 1 without one.
+    """
+    if type(network).__name__ in ("PipelineCell", "Pipeline", "GradAccumulationCell", "GradAccumulation"):
         return network.network, network.micro_size
     return network, 1
 

@@ -45,7 +45,8 @@ def judge_rank(
     mindspore = import_mindspore()
     loss = require_loss(graph)
     sens = mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
-    step = pipeline_training_cell(cell, plan.micro_batch_num)
+    assert plan.pipeline is not None
+    step = pipeline_training_cell(cell, plan.pipeline)
     start = time.perf_counter()
     try:
         compiled = compile_rank(

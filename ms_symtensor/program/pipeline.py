@@ -13,7 +13,7 @@ class Pipeline:
 
     `layers[stage]` are the runs of blocks of a stage (positions in the graph's order, all lists of blocks counted through):
     one, or `interleave` of them where stages are virtual; a micro-batch passes through the first run of every stage, then
-    through the second of every stage, and so on.
+    through the second of every stage, and so on. One stage takes its micro-batches one after the other: gradients accumulate.
 
     Errors: InputError unless the runs follow each other without a gap, each with a block, and there are at least as many
     micro-batches as stages, as MindSpore wants it.
@@ -23,8 +23,11 @@ class Pipeline:
     micro_batch_num: int
 
     def __post_init__(self) -> None:
-        if self.stage_num < 2:
-            raise InputError(f"a pipeline of {self.stage_num} stages: give at least 2, or no pipeline")
+        if self.stage_num < 1 or self.stage_num == self.micro_batch_num == 1:
+            raise InputError(
+                f"a pipeline of {self.stage_num} stages and {self.micro_batch_num} micro-batches: give more of either, or no"
+                " pipeline"
+            )
         if len({len(runs) for runs in self.layers}) != 1 or not self.layers[0]:
             raise InputError("every pipeline stage must have the same number of runs of layers (interleave)")
         end = 0

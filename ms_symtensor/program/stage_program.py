@@ -97,6 +97,11 @@ def partition_stages(
                 "MindSpore does not combine optimizer_level level3 with pipeline stages (it cannot add the gradients of the"
                 " first parameter of a later stage): use level1 or level2"
             )
+        if stage.settings.optimizer_level is OptimizerLevel.LEVEL2 and pipeline.stage_num == 1:
+            raise InvalidStrategyError(
+                "MindSpore does not combine optimizer_level level2 with gradients that add up on one stage (but for networks of"
+                " @lazy_inline): use level1"
+            )
     parts = stage_graphs(graph, stages, pipeline, found)
     return tuple(
         StageProgram(

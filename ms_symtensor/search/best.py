@@ -51,7 +51,7 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     few = request.device_num <= FINEST_MESH_DEVICES
     if few and graph is not None:
         one = one_stage(graph, request, known_s=known_s, progress=progress)
-    if not few or request.limits.most.get("pipeline_stages") != 1:
+    if not few or request.limits.most.get("micro_batch_num") != 1:
         progress("pipeline stages")
         within_s = min(known_s, one.best.time_s if one.best else math.inf)
         several = pipelined_plan(of, request, within_s, one_stage=not few)

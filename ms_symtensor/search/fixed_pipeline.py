@@ -38,7 +38,7 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
     folded = fold(graph)
     depths = places(graph, folded).depths
     network = Network(lambda _: graph, lambda _, count: shorten(graph, folded, count), depths)
-    if request.device_num % stages or not 2 <= stages <= min(micro_batch_num, sum(depths[1:-1])):
+    if request.device_num % stages or not 1 <= stages <= min(micro_batch_num, sum(depths[1:-1])):
         raise InputError(
             f"{stages} pipeline stages for {request.device_num} devices, {sum(depths[1:-1])} repeated blocks and"
             f" {micro_batch_num} micro-batches: stages must divide the devices, and be no more than blocks and micro-batches"

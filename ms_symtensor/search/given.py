@@ -50,7 +50,7 @@ def price_given(network: Network, request: Request, given: Given) -> Plan:
 
     Errors: InvalidStrategyError for what MindSpore would reject, or not train rightly.
     """
-    if given.shape.stages == 1:
+    if not given.shape.accumulates:
         return _one_stage(network, request, given)
     short = network.short(given.shape.batch)
     of = problem_of_family(

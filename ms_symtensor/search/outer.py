@@ -206,9 +206,9 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
     found = []
     for settings in settings_of(of.settings, of.shares_blocks, of.limits):
         level = settings.optimizer_level
-        # MindSpore does not combine level 3 with pipeline stages.
-        allowed = [i for i, m in enumerate(members) if m.stages == 1 or level is not OptimizerLevel.LEVEL3]
-        terms = stage_terms(of.known, of.parameters, settings, [m.stages > 1 for m in members])
+        # MindSpore does not combine level 3 with pipeline stages, nor do we with gradients that add up.
+        allowed = [i for i, m in enumerate(members) if not m.accumulates or level is not OptimizerLevel.LEVEL3]
+        terms = stage_terms(of.known, of.parameters, settings, [m.accumulates for m in members])
         which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
         found.append(Setting(of, tuple(members), depths, level, terms, which, none))
     return found

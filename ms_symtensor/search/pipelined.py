@@ -32,9 +32,9 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Pipelined:
-    """The best plan with several stages, if one fits and is fast enough; no such plan takes less than `bound_s`.
+    """The best plan in micro-batches, if one fits and is fast enough; no such plan takes less than `bound_s`.
 
-    `one_stage_s`: the meshes of a plan with one stage, if these were surveyed too, each with a bound on its step.
+    `one_stage_s`: the meshes of a plan with one stage and one batch, if these were surveyed too, each with a bound on its step.
     """
 
     plan: Plan | None
@@ -45,7 +45,7 @@ class Pipelined:
 
     @property
     def shapes(self) -> int:
-        """How many ways with several stages there are."""
+        """How many ways in micro-batches there are."""
         return sum(math.isfinite(one.bound_s) for one in self.considered)
 
     @property
@@ -55,21 +55,21 @@ class Pipelined:
 
 
 def pipelined_plan(network: Network, request: Request, known_s: float = math.inf, one_stage: bool = False) -> Pipelined:
-    """The fastest plan with at least two pipeline stages, if it takes less than `known_s`.
+    """The fastest plan in at least two micro-batches, on any number of pipeline stages, if it takes less than `known_s`.
 
-    `one_stage`: survey plans of one stage beside them.
+    `one_stage`: survey plans of one stage and one batch beside them.
     """
     start = time.perf_counter()
     space = [
         shape
         for shape in shapes(request.device_num, request.global_batch_size, sum(network.depths[1:-1]))
-        if (shape.stages > 1 or one_stage) and request.limits.allow(shape.stages, shape.micro_batch_num)
+        if (shape.accumulates or one_stage) and request.limits.allow(shape.stages, shape.micro_batch_num)
     ]
     outcome, found = whole_plan(
         network, request.cluster, space, request.limit_B, request.rules,
         known_s=known_s, limits=request.limits,
     )  # fmt: skip
-    bounds_s = [bound_s for shape, bound_s in outcome.bounds_s.items() if shape.stages > 1]
+    bounds_s = [bound_s for shape, bound_s in outcome.bounds_s.items() if shape.accumulates]
     searched = Pipelined(
         None,
         min(bounds_s, default=math.inf),
@@ -92,13 +92,13 @@ def _one_stage_s(request: Request, outcome: Outcome) -> Mapping[tuple[int, ...],
     for shape, least_s in outcome.bounds_s.items():
         mesh = tuple(sorted((*shape.mesh, 1)[:2], reverse=True))
         goes_round = shape.samples <= 1 or shape.batch % request.device_num == 0
-        if shape.stages == 1 and mesh in found and goes_round:
+        if not shape.accumulates and mesh in found and goes_round:
             found[mesh] = min(found[mesh], least_s)
     return {mesh: least_s if math.isfinite(least_s) else 0.0 for mesh, least_s in found.items()}
 
 
 def _considered(space: Sequence[Shape], outcome: Outcome) -> tuple[Considered, ...]:
-    """All shapes of several stages: those worked out, those that only their bound ruled out, what does not fit, and what
+    """All shapes in micro-batches: those worked out, those that only their bound ruled out, what does not fit, and what
     is impossible.
     """
     best = {one.shape: one for one in outcome.estimates}
@@ -112,7 +112,7 @@ def _considered(space: Sequence[Shape], outcome: Outcome) -> tuple[Considered, .
         return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
 
     bounds_s = outcome.bounds_s
-    found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space if shape.stages > 1]
+    found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space if shape.accumulates]
     return tuple(
         sorted(
             found, key=lambda c: (math.isinf(c.bound_s), not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)
@@ -181,7 +181,7 @@ def _recomputed(blocks: tuple[str, ...], stages: tuple[Stage, ...]) -> list[str]
 
 
 def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
-    """The step by what an average stage spends; `bubble` is its waiting, for others to begin, to end, and to be as slow."""
+    """The step by what an average stage spends; `bubble`: one of several waits for others to begin, to end, and to be as slow."""
     estimate = found.estimate
     shape = estimate.shape
     share, once = shape.micro_batch_num / shape.stages, 1 / shape.stages
@@ -193,4 +193,6 @@ def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
         "synchronisation": once * time["synchronisation"],
         "optimizer": once * time["optimizer"],
     }
+    if shape.stages == 1:
+        return split
     return {**split, "bubble": max(0.0, estimate.step_time_s - sum(split.values()))}

@@ -183,7 +183,7 @@ def _by_place(of: Problem, parameters: list[Terms], assignment: Numbers, which: 
 def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
     """The row of `of`, whose variables have one candidate each."""
     settings = replace(of.settings, optimizer_level=level)
-    parameters = stage_terms(of.known, of.parameters, settings, [shape.stages > 1])
+    parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = _by_place(of, parameters, choice, np.zeros(1, dtype=np.intp))
     return Row(shape, level, 0.0, costs.of(0), 0, of, choice[0])

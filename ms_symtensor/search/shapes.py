@@ -11,7 +11,7 @@ MAX_MODEL_AXIS = 64
 """The minor axis of a mesh is searched up to so many devices (empirical: beyond, its collectives leave every fast level)."""
 
 MAX_SAMPLES = 8
-"""Samples of a micro-batch per copy of the model that are searched in a pipeline (empirical: more only fill memory)."""
+"""Samples of a micro-batch per copy of the model that are searched where there are several (empirical: more only fill memory)."""
 
 
 class Round(Enum):
@@ -35,6 +35,11 @@ class Shape:
     micro_batch_num: int
     mesh: tuple[int, ...]
     batch: int
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether gradients add up over several micro-batches; with one stage these come one after the other."""
+        return self.micro_batch_num > 1
 
     @property
     def samples(self) -> int:
@@ -70,10 +75,10 @@ def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator
                 continue
             for samples in divisors(global_batch_size // data):
                 micro_batch_num = global_batch_size // (data * samples)
-                whole = stages == 1 and micro_batch_num == 1
+                whole = stages == micro_batch_num == 1
                 if 1 < samples < model and data == 1 and math.gcd(samples, model) > 1:
                     continue  # the same layouts, and more, has a mesh with an axis for samples
-                if whole or (1 < stages <= micro_batch_num and samples <= MAX_SAMPLES):
+                if whole or (1 < micro_batch_num >= stages and samples <= MAX_SAMPLES):
                     yield Shape(
                         stages, micro_batch_num, tuple(n for n in (data, model) if n > 1) or (1,), data * samples
                     )

@@ -106,7 +106,7 @@ class StagePeaks:
         graph = shorten(self.graph, self._folded, counts)
         plan = StagePlan(self.strategies, replace(self.settings, recompute=recompute))
         layers = tuple(n for n in (len(before), sum(a + b for a, b in runs), len(after)) if n)
-        pipeline = Pipeline(runs_of(layers), len(layers))
+        pipeline = Pipeline(runs_of(layers), max(2, len(layers)))
         part = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings)[bool(before)]
         known = {op.name: self._meanings[op.name] for op in part.graph.ops}
         program = partition(part.graph, plan, known=known, borders=part.borders)

@@ -63,13 +63,13 @@ def whole_plan(
     known_s: float = math.inf,
     limits: Limits = FREE,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan of several stages within `limits` that fit `limit_B`; None if none does
+    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`; None if none does
     and beats `known_s`.
     """
     outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits)
     best: Whole | None = None
     left = REFINED
-    for estimate in [e for e in outcome.estimates if e.shape.stages > 1][: 4 * REFINED]:
+    for estimate in [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]:
         if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]

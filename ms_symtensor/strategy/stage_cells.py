@@ -20,9 +20,12 @@ class Place:
 def stage_cells(graph: Graph, pipeline: Pipeline) -> Mapping[Path, Place]:
     """The outermost cells all of whose operators lie in one run of blocks, by their path from the network, in graph order.
 
-    Lists of cells are never called, so their members are named instead. What the network itself owns follows its inputs.
+    Lists of cells are never called, so their members are named instead. What the network itself owns follows its inputs. With
+    one stage, no cell needs one.
     Errors: those of `runs_of_ops`.
     """
+    if pipeline.stage_num == 1:
+        return {}
     runs = runs_of_ops(graph, pipeline)
     within: dict[Path, set[int]] = {}
     lists: set[Path] = set()

@@ -23,6 +23,7 @@ from ms_symtensor.bridge.pipeline_network import pipeline_training_cell, whole_b
 from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.strategy.file import save
 
@@ -190,7 +191,7 @@ assert not any("ms_symtensor" in type(finder).__module__ for finder in sys.meta_
 
 def test_the_search_mode_plans_the_stages_of_a_pipeline_cell():
     cell, inputs = network()
-    step = pipeline_training_cell(cell, 4)
+    step = pipeline_training_cell(cell, Pipeline(runs_of((1, 1)), 4))
     parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)
     program = compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=2, parallel=parallel)
     plan = planning.plan_on(cell)

@@ -1,4 +1,4 @@
-"""Predicted programs of pipeline stages equal compiled ones: the four sample cases of benchmarks/pipelines.py."""
+"""Predicted programs of pipeline stages equal compiled ones: the five sample cases of benchmarks/pipelines.py."""
 
 import pytest
 

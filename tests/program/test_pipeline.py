@@ -15,7 +15,11 @@ def test_runs_are_dealt_out_round_the_stages():
 
 @pytest.mark.parametrize(
     ("layers", "micro_batch_num", "message"),
-    [((4,), 4, "1 stages"), ((2, 0), 4, "at least one layer"), ((2, 2), 1, "1 micro-batches for 2")],
+    [
+        ((4,), 1, "1 stages and 1 micro-batches"),
+        ((2, 0), 4, "at least one layer"),
+        ((2, 2), 1, "1 micro-batches for 2"),
+    ],
 )
 def test_what_mindspore_cannot_run_is_refused(layers, micro_batch_num, message):
     with pytest.raises(InputError, match=message):

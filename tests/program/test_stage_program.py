@@ -70,6 +70,21 @@ def test_level3_is_refused():
         programs(optimizer_level=OptimizerLevel.LEVEL3)
 
 
+def test_one_stage_accumulates_gradients_and_brings_them_together_once():
+    (only,) = programs(layers=(2,), micro_batch_num=5, optimizer_level=OptimizerLevel.LEVEL1)
+    assert only.ranks == range(4) and stage_in_flight(only) == 1
+    work = Counter(c.phase for c in only.collectives(0) if c.parameter is None)
+    assert work and all(count % 5 == 0 for count in work.values())
+    assert not any(c.kind in ("Send", "Receive") for c in only.collectives(0))
+    found = Counter(c.kind for c in only.collectives(0) if c.parameter == "layers.0.attention.query.weight")
+    assert found == {"AllGather": 1, "ReduceScatter": 1}
+
+
+def test_level2_does_not_accumulate_on_one_stage():
+    with pytest.raises(InvalidStrategyError, match="level2 with gradients that add up on one stage"):
+        programs(layers=(2,), micro_batch_num=2, optimizer_level=OptimizerLevel.LEVEL2)
+
+
 def test_a_parameter_of_two_stages_is_sent_once_and_summed_by_the_first():
     first, last = programs("gpt2_xl", optimizer_level=OptimizerLevel.LEVEL1, parallel_optimizer_threshold_KB=0)
     name = "word_embedding.table"

@@ -46,6 +46,20 @@ def test_pinned_stages(stages):
     assert set(found.prediction.time_s) == {"compute", "communication", "synchronisation", "optimizer", "bubble"}
 
 
+def test_gradients_accumulate_where_a_batch_is_large_and_the_network_small():
+    """On one stage nobody waits for others."""
+    small = dimensions_of("gpt2_xl", num_layers=4, batch_size=1024)
+
+    def at(batch, layers):
+        return build_graph(replace(small, batch_size=batch, num_layers=layers or 4))
+
+    found = best_plan(network(at(1024, None), at), replace(REQUEST, global_batch_size=1024, limit_B=16 * GIB))
+    assert found.pipeline_stages == 1 and found.micro_batch_num > 1
+    assert found.pipeline.layer_num == 4 and "bubble" not in found.prediction.time_s
+    assert found.graph_hash == at(1024 // found.micro_batch_num, None).hash
+    assert found.prediction.peak_memory_B <= 16 * GIB
+
+
 def test_every_operator_has_its_strategy_on_its_stage():
     found = best_plan(NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": 2}, {"pipeline_stages": 2})))
     one = best_plan(NETWORK, replace(REQUEST, limits=Limits({}, {"pipeline_stages": 1})))

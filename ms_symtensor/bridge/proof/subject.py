@@ -57,7 +57,7 @@ class Subject:
         optimizer = None if optimizer_of is None else optimizer_of(network)
         if self.micro is None:
             return training_cell(network, optimizer)
-        return pipeline_training_cell(network, self.micro_batch_num, optimizer, not self.accumulates)
+        return pipeline_training_cell(network, self.micro.pipeline, optimizer, not self.accumulates)
 
     def stage_of(self, rank: int) -> int:
         """The pipeline stage of `rank`."""

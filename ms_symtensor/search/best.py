@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.limits import FREE
@@ -33,7 +34,8 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     """The fastest plan for network `of` over pipeline stages, micro-batches, meshes and the operators' layouts.
 
     On few devices one mesh holds all others: one stage is searched first, and only what could beat it is looked for among
-    several. On more, the survey of all shapes tells which meshes are worth searching as one stage.
+    several. On more, the survey of all shapes tells which meshes are worth searching as one stage. Where a block has no twin
+    (as few layers may be asked for), one stage and the whole batch is all that is searched.
 
     The graph of a plan with several stages is that of one micro-batch: `of.graph_at(global_batch_size // micro_batch_num)`.
     The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
@@ -48,10 +50,11 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     start = time.perf_counter()
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
     one, several = NOTHING, None
-    few = request.device_num <= FINEST_MESH_DEVICES
+    divisible = _is_divisible(of, request)
+    few = request.device_num <= FINEST_MESH_DEVICES or not divisible
     if few and graph is not None:
         one = one_stage(graph, request, known_s=known_s, progress=progress)
-    if not few or request.limits.most.get("micro_batch_num") != 1:
+    if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
         progress("pipeline stages")
         within_s = min(known_s, one.best.time_s if one.best else math.inf)
         several = pipelined_plan(of, request, within_s, one_stage=not few)
@@ -69,6 +72,12 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         best = replace(best, search=_report(best, one, several, bound_s, spent))
     candidates = one.candidates + (several.candidates if several is not None else 0)
     return Searched(best, bound_s, candidates, lambda: _infeasible(of, request, one, several))
+
+
+def _is_divisible(of: Network, request: Request) -> bool:
+    """Whether all blocks stand at places that the survey knows; it does not know a block without a twin."""
+    blocks = len(block_names(of.graph_at(request.global_batch_size)))
+    return blocks > 0 and blocks == sum(of.depths[1:-1])
 
 
 def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float, search_time_s: float) -> SearchReport:

@@ -4,6 +4,9 @@ from fnmatch import fnmatchcase
 
 from ms_symtensor.tensor.graph import Op
 
+SHORT_FORMS = {"attn": "attention", "ffn": "feed_forward", "mlp": "feed_forward"}
+"""What many networks call the parts of a block, and their names in the model zoo."""
+
 
 def path_of(op: Op) -> tuple[str, ...]:
     """The attribute names from the network to `op`, or the parts of its full name where it has no attribute."""
@@ -23,8 +26,9 @@ def short_name(op: Op) -> str:
 
 def is_called(op: Op, pattern: str) -> bool:
     """Whether `pattern` (`*` any characters; `.` and `/` are alike) is the name of `op`: with its block, without, or the end of
-    one; or its full name in MindSpore.
+    one; or its full name in MindSpore. Usual short forms of a cell's name (SHORT_FORMS) stand for that too.
     """
-    wanted = pattern.replace("/", ".")
+    plain = pattern.replace("/", ".")
+    long = ".".join(SHORT_FORMS.get(part, part) for part in plain.split("."))
     names = (".".join(path_of(op)), short_name(op), op.name.replace("/", "."))
-    return any(fnmatchcase(name, wanted) or fnmatchcase(name, "*." + wanted) for name in names)
+    return any(fnmatchcase(name, form + wanted) for name in names for wanted in {plain, long} for form in ("", "*."))

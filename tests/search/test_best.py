@@ -60,6 +60,17 @@ def test_gradients_accumulate_where_a_batch_is_large_and_the_network_small():
     assert found.prediction.peak_memory_B <= 16 * GIB
 
 
+@pytest.mark.parametrize(("model", "layers"), [("llama2_7b", 1), ("deepseek_v3", 4)])
+def test_a_block_without_a_twin_is_planned_on_one_stage(model, layers):
+    small = dimensions_of(model, num_layers=layers, batch_size=16, seq_length=512)
+
+    def at(batch, layers):
+        return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
+
+    found = best_plan(network(at(16, None), at), REQUEST)
+    assert found.pipeline is None and found.prediction.fits
+
+
 def test_every_operator_has_its_strategy_on_its_stage():
     found = best_plan(NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": 2}, {"pipeline_stages": 2})))
     one = best_plan(NETWORK, replace(REQUEST, limits=Limits({}, {"pipeline_stages": 1})))

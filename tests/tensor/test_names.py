@@ -18,7 +18,7 @@ def test_the_name_without_its_block():
 @pytest.mark.parametrize(
     "pattern",
     (
-        "attention.query.matmul", "query.matmul", "*.query.*", "*/attention/*", "layers.3.attention.query.matmul",
+        "attention.query.matmul", "query.matmul", "*.query.*", "*/attention/*", "*/attn/*", "layers.3.attention.query.matmul",
         "layers.*.matmul", "*.matmul", "matmul", "Default/*/query-Linear/MatMul-op0",
     ),
 )  # fmt: skip

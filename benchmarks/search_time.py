@@ -3,7 +3,7 @@
     python -m benchmarks.search_time [--repeat 5] [--models llama3_70b]
 
 The first row is the yardstick, all others are shown as ratios to it as well: deeper networks, more devices, other networks.
-With `stages` 1, one stage is searched alone, whatever memory it needs; `any`: pipeline stages, micro-batches and meshes too.
+With `stages` 1, one stage and the whole batch are searched alone, whatever memory it needs; `any`: pipeline stages, micro-batches and meshes too.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from ms_symtensor.search.limits import Limits
 from ms_symtensor.search.request import Request
 name, layers, device_num, batch, stages = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
 model, cluster = resolve(name, batch, None, {"num_layers": layers}), load("atlas_800t_a2")
-limits = Limits({}, {"pipeline_stages": 1} if stages == "1" else {})
+limits = Limits({}, {"pipeline_stages": 1, "micro_batch_num": 1} if stages == "1" else {})
 limit_B = 1 << 40 if stages == "1" else int(cluster.device.hbm_usable_B)
 wall, cpu = time.perf_counter(), time.process_time()
 try:

@@ -3,7 +3,8 @@
     python -m benchmarks.search_time [--repeat 5] [--models llama3_70b]
 
 The first row is the yardstick, all others are shown as ratios to it as well: deeper networks, more devices, other networks.
-With `stages` 1, one stage and the whole batch are searched alone, whatever memory it needs; `any`: pipeline stages, micro-batches and meshes too.
+With `stages` 1, one stage and the whole batch are searched alone, whatever memory that needs; `any`: pipeline stages,
+micro-batches and meshes too.
 """
 
 import argparse

@@ -240,8 +240,7 @@ def _considered_from_json(field: Field) -> Considered:
 
 
 def _pipeline_from_json(stages: Sequence[Field], micro_batch_num: Field) -> Pipeline | None:
-    if len(stages) == 1:
-        micro_batch_num.integer(1, 1)
+    if len(stages) == 1 and micro_batch_num.integer(1) == 1:
         return None
     layers = tuple(tuple(map(_run_from_json, stage["layers"].items_of_list())) for stage in stages)
     return Pipeline(layers, micro_batch_num.integer(1))

@@ -99,10 +99,11 @@ class Plan:
 
     @property
     def stage(self) -> StagePlan:
-        """The only stage; InputError where there are several."""
+        """The only stage; InputError where there are several, or micro-batches."""
         if self.pipeline is not None:
             raise InputError(
-                f"the plan has {self.pipeline_stages} pipeline stages: this works on plans of one stage only"
+                f"the plan has {self.pipeline_stages} pipeline stages and {self.micro_batch_num} micro-batches: this works on"
+                " plans of one stage and one batch only"
             )
         return self.stages[0]
 

@@ -203,7 +203,7 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
         ({"--top": "-1"}, "--top is -1"),
         ({"--fix": "pipeline_stages"}, "give NAME=VALUE"),
         ({"--max": "tp=2"}, "tp cannot be pinned"),
-        ({"--fix": "*/attn/*=dp,tp"}, "no operator is called so; near are"),
+        ({"--fix": "*/atention/*=dp,tp"}, "no operator is called so; near are"),
         ({"--fix": "*.query.matmul=n/3"}, "no layout of attention.query.matmul on 8 devices is so"),
         ({"--memory-margin": "all"}, "give a share such as 10%"),
         ({"--attention": "linear"}, "linear"),

@@ -200,6 +200,16 @@ def test_the_search_mode_plans_the_stages_of_a_pipeline_cell():
     assert found["Receive"] == found["Send"] == 4
 
 
+def test_the_search_mode_plans_micro_batches_on_one_stage():
+    cell, inputs = network()
+    step = pipeline_training_cell(cell, Pipeline(runs_of((2,)), 4))
+    parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor")
+    compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=2, parallel=parallel)
+    plan = planning.plan_on(cell)
+    assert (plan.pipeline_stages, plan.micro_batch_num, plan.device_num) == (1, 4, 4)
+    assert plan.pipeline.layer_num == 2
+
+
 def test_stages_without_micro_batches_are_refused():
     cell, inputs = network()
     parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)

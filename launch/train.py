@@ -72,7 +72,7 @@ def main() -> int:
     if plan.device_num > 1:
         settings = ms_symtensor.context_settings(plan.settings, plan.pipeline)
         ms.set_auto_parallel_context(device_num=plan.device_num, **settings)
-    tells_loss = plan.pipeline is None or get_rank() >= plan.device_num - plan.stages[-1].settings.device_num
+    tells_loss = plan.pipeline_stages == 1 or get_rank() >= plan.device_num - plan.stages[-1].settings.device_num
     step = training_step(network, plan)
     step.set_train()
     for number, batch in enumerate(batches(inputs, chosen.vocabulary, chosen.steps)):

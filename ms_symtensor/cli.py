@@ -309,7 +309,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--why-not",
         metavar="dp=8,tp=8",
-        help="why the step is not laid out so: the best such plan beside this one (also pp, mb, sp, ep, and what --fix takes)",
+        help="why the step is not laid out so: the best such plan beside this one (also pp, mb, sp, cp, ep; what --fix takes)",
     )
     explain.set_defaults(run=_explain)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from ms_symtensor.bridge.planning import plan_network, plan_on
+from ms_symtensor.bridge.planning import forget, plan_network, plan_on
 from ms_symtensor.bridge.search_mode import NAME, kept, request
 from ms_symtensor.bridge.training_network import forward_inputs, forward_network, in_micro_batches, is_auto_parallel
 from ms_symtensor.errors import InputError, SymTensorError
@@ -166,6 +166,7 @@ def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
                 network, *inputs, device_num=device_num, pipeline_stages=stages, micro_batch_num=micro_batch_num
             )
         if plan.micro_batch_num != micro_batch_num:
+            forget(network)
             kind = "PipelineCell" if plan.pipeline_stages > 1 else "GradAccumulationCell"
             raise InputError(
                 f"the saved plan takes {plan.micro_batch_num} micro-batches, the network {micro_batch_num}: wrap the forward"

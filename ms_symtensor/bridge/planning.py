@@ -107,7 +107,7 @@ def plan_network(
     stored = None if chosen.strategy is None else load_plan(chosen.strategy)
     if stored is not None:
         pipeline_stages, micro_batch_num = _as_stored(stored.plan, pipeline_stages, micro_batch_num)
-    if micro_batch_num > 1:
+    if max(pipeline_stages, micro_batch_num) > 1:
         inputs = micro_batch(inputs, micro_batch_num)
     graph = capture(cell, *inputs)
     if stored is not None:
@@ -145,7 +145,10 @@ def forget(cell: Any) -> None:
 
 def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[int, int]:
     """The stages and micro-batches of a saved plan; InputError if the user asks for others."""
-    if micro_batch_num > 1 and (pipeline_stages, micro_batch_num) != (plan.pipeline_stages, plan.micro_batch_num):
+    if max(pipeline_stages, micro_batch_num) > 1 and (pipeline_stages, micro_batch_num) != (
+        plan.pipeline_stages,
+        plan.micro_batch_num,
+    ):
         raise InputError(
             f"the saved plan has {plan.pipeline_stages} pipeline stages and {plan.micro_batch_num} micro-batches, the network"
             f" {pipeline_stages} and {micro_batch_num}: plan again, or set it up so"
@@ -163,7 +166,7 @@ def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: 
     shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
     batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1
     cluster = load_cluster(options.cluster)
-    if micro_batch_num > 1:
+    if max(pipeline_stages, micro_batch_num) > 1:
         limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
         limits = limits_of(options.fix.items(), options.at_most.items())
         request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)

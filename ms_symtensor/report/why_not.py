@@ -10,7 +10,7 @@ from ms_symtensor.strategy.plan import Plan
 
 _NAMES = {
     "dp": "data_parallel", "tp": "model_parallel", "pp": "pipeline_stages", "mb": "micro_batch_num",
-    "sp": "sequence_parallel", "ep": "expert_parallel",
+    "sp": "sequence_parallel", "cp": "context_parallel", "ep": "expert_parallel",
 }  # fmt: skip
 
 _LAYOUT = (

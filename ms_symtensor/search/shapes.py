@@ -78,7 +78,8 @@ def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator
                 whole = stages == micro_batch_num == 1
                 if 1 < samples < model and data == 1 and math.gcd(samples, model) > 1:
                     continue  # the same layouts, and more, has a mesh with an axis for samples
-                if whole or (1 < micro_batch_num >= stages and samples <= MAX_SAMPLES):
+                # MindSpore accumulates gradients in its parallel modes only, which want a cluster.
+                if whole or (device_num > 1 < micro_batch_num >= stages and samples <= MAX_SAMPLES):
                     yield Shape(
                         stages, micro_batch_num, tuple(n for n in (data, model) if n > 1) or (1,), data * samples
                     )

@@ -210,6 +210,18 @@ def test_the_search_mode_plans_micro_batches_on_one_stage():
     assert plan.pipeline.layer_num == 2
 
 
+def test_a_saved_plan_in_micro_batches_wants_a_network_in_micro_batches(tmp_path, monkeypatch):
+    cell, inputs = network()
+    inputs = whole_batch(inputs, 4)
+    planning.plan_network(cell, *inputs, device_num=4, micro_batch_num=4, save=tmp_path)
+    planning.forget(cell)
+    monkeypatch.setenv("SYMTENSOR_STRATEGY", str(tmp_path))
+    parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor")
+    with pytest.raises(SymTensorError, match=r"wrap the forward network in GradAccumulationCell\(network, 4\)"):
+        compile_rank(training_cell(cell), *inputs, SENS, device_num=4, parallel=parallel)
+    assert planning.plan_on(cell) is None
+
+
 def test_stages_without_micro_batches_are_refused():
     cell, inputs = network()
     parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)

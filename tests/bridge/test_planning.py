@@ -53,3 +53,10 @@ def test_a_memory_limit_must_be_a_number(limit, monkeypatch):
     monkeypatch.setenv("SYMTENSOR_MEMORY_LIMIT_GIB", limit)
     with pytest.raises(InputError, match="SYMTENSOR_MEMORY_LIMIT_GIB"):
         planning.current_options()
+
+
+def test_stages_without_micro_batches_are_refused():
+    cell, inputs = network()
+    with pytest.raises(InputError, match="2 pipeline stages for 8 devices, 2 repeated blocks and 1 micro-batches"):
+        planning.plan_network(cell, *inputs, device_num=8, pipeline_stages=2)
+    assert planning.plan_on(cell) is None

@@ -105,3 +105,9 @@ def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for()
     rows = none.fastest()
     assert rows and any(saves_s[row.member] < least_s[row.member] for row in rows)
     assert all(row.bound_s >= least_s[row.member] - saves_s[row.member] * (1 + 1e-9) for row in rows)
+
+
+def test_gradients_accumulate_on_one_stage_of_several_devices():
+    """MindSpore accumulates in its parallel modes only."""
+    assert any(s.stages == 1 and s.micro_batch_num == 8 for s in shapes(8, 64, 4))
+    assert {s.micro_batch_num for s in shapes(1, 64, 4)} == {1}

@@ -20,7 +20,7 @@ from mindspore.communication import get_group_size, get_rank, init
 import ms_symtensor
 from model_zoo.network import optimizer
 from ms_symtensor.bridge.load_network import load_network
-from ms_symtensor.bridge.pipeline_network import in_micro_batches_of, whole_batch
+from ms_symtensor.bridge.pipeline_network import whole_batch, wrapped
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.strategy.file import load
 from ms_symtensor.strategy.plan import Plan
@@ -47,7 +47,7 @@ def training_step(network: nn.Cell, plan: Plan) -> nn.Cell:
     # MindSpore's own step with micro-batches (Model.train uses it too); it has no public name
     from mindspore.nn.wrap.cell_wrapper import _TrainGradAccuStepCell
 
-    return _TrainGradAccuStepCell(in_micro_batches_of(network, plan.pipeline), update)
+    return _TrainGradAccuStepCell(wrapped(network, plan.pipeline), update)
 
 
 def main() -> int:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.limits import PINNED, Limits, limits_of
-
-GIB = 1 << 30
+from ms_symtensor.search.request import GIB
 
 FIX_HELP = (
     f"pin one of {', '.join(PINNED)} (recompute: none, full, or a number of blocks); or operators by name:"

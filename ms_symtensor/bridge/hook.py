@@ -165,12 +165,11 @@ def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
             plan = plan_network(
                 network, *inputs, device_num=device_num, pipeline_stages=stages, micro_batch_num=micro_batch_num
             )
-        if plan.micro_batch_num != micro_batch_num:
+        if plan.pipeline is not None and micro_batch_num == 1:
             forget(network)
-            kind = "PipelineCell" if plan.pipeline_stages > 1 else "GradAccumulationCell"
             raise InputError(
-                f"the saved plan takes {plan.micro_batch_num} micro-batches, the network {micro_batch_num}: wrap the forward"
-                f" network in {kind}(network, {plan.micro_batch_num})"
+                f"the saved plan takes {plan.micro_batch_num} micro-batches, the network the whole batch: wrap the forward"
+                f" network in {plan.pipeline.wrapper}(network, {plan.micro_batch_num})"
             )
     _put_in_force(plan, wrapper)
 

@@ -88,13 +88,12 @@ def whole_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
     )
 
 
-def in_micro_batches_of(network: Any, pipeline: Pipeline) -> Any:
+def wrapped(network: Any, pipeline: Pipeline) -> Any:
     """`network` in the cell of MindSpore that runs it on one micro-batch after the other."""
     import_mindspore()
     from mindspore import nn
 
-    cell = nn.PipelineCell if pipeline.stage_num > 1 else nn.GradAccumulationCell
-    return cell(network, pipeline.micro_batch_num)
+    return getattr(nn, pipeline.wrapper)(network, pipeline.micro_batch_num)
 
 
 def pipeline_training_cell(network: Any, pipeline: Pipeline, optimizer: Any = None, sharded: bool = False) -> Any:
@@ -110,7 +109,7 @@ def pipeline_training_cell(network: Any, pipeline: Pipeline, optimizer: Any = No
     from ms_symtensor.bridge.training_step import AccumulationOptimizerStep, AccumulationStep
 
     with no_init_parameters():
-        micro = in_micro_batches_of(network, pipeline)
+        micro = wrapped(network, pipeline)
         cell = AccumulationStep(micro) if optimizer is None else AccumulationOptimizerStep(micro, optimizer, sharded)
     cell.set_train()
     return cell

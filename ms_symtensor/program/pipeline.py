@@ -49,6 +49,11 @@ class Pipeline:
         return len(self.layers)
 
     @property
+    def wrapper(self) -> str:
+        """The cell of `mindspore.nn` that runs a network on one micro-batch after the other."""
+        return "PipelineCell" if self.stage_num > 1 else "GradAccumulationCell"
+
+    @property
     def interleave(self) -> int:
         """Runs of blocks per stage."""
         return len(self.layers[0])

@@ -14,7 +14,6 @@ from ms_symtensor.search.network import Network
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import (
-    GIB,
     OneStage,
     infeasible,
     no_garbage_collection,
@@ -22,7 +21,7 @@ from ms_symtensor.search.plan import (
     plan_of,
     require_devices,
 )
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
 

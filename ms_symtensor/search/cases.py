@@ -7,10 +7,8 @@ from math import inf
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.search.domain import divisors
 from ms_symtensor.search.limits import ALL, Limits
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan
-
-GIB = 1 << 30
 
 
 def cases(limits: Limits, device_num: int) -> tuple[Limits, ...]:

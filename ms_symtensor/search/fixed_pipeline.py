@@ -17,9 +17,9 @@ from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.places import places
-from ms_symtensor.search.plan import GIB, no_garbage_collection, require_devices
+from ms_symtensor.search.plan import no_garbage_collection, require_devices
 from ms_symtensor.search.problem import problem_of_family
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of

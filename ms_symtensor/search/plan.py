@@ -19,12 +19,11 @@ from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.problem import Problem, problem
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
-GIB = 1024**3
 MAX_DEVICES_NAMED = 256
 """Where nothing fits, the smallest number of devices that would is sought up to here."""
 

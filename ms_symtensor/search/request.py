@@ -7,6 +7,8 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.limits import Limits
 
+GIB = 1 << 30
+
 
 @dataclass(frozen=True)
 class Request:

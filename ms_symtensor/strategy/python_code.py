@@ -25,8 +25,9 @@ def python_code(graph: Graph, plan: Plan) -> str:
             body += [f"for index in {_indices([int(b[-1]) for b in blocks])}:", f"{_INDENT}block = {parent}[index]"]
             body += [f"{_INDENT}block.{line}" for line in lines]
     settings = {"device_num": plan.device_num} | context_settings(plan.settings, plan.pipeline)
-    wrapper = "PipelineCell" if plan.pipeline_stages > 1 else "GradAccumulationCell"
-    step = () if plan.pipeline is None else (f"# then: net = mindspore.nn.{wrapper}(net, {plan.micro_batch_num})",)
+    step: tuple[str, ...] = ()
+    if plan.pipeline is not None:
+        step = (f"# then: net = mindspore.nn.{plan.pipeline.wrapper}(net, {plan.micro_batch_num})",)
     body += _whole_parameters(graph, plan)
     if plan.pipeline is not None and plan.pipeline.interleave > 1:
         body += ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does: interleaving needs it']

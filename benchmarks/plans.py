@@ -3,7 +3,7 @@
     python -m benchmarks.plans [--models llama2_7b gpt2_xl] [--device-num 8 64 256] [--attention flash self] [--out plans.jsonl]
 
 Plans are made for the full depth, two samples per device, over pipeline stages too. The compiler is given the network with at
-most two blocks of every run of equal ones (see `short_plans`), as many micro-batches as stages, one rank of every stage. Rows
+most two blocks of every run of equal ones, as many micro-batches as stages, one rank of every stage. Rows
 tell accepted or not, every gradient summed over the right ranks, collectives (Send and Receive too) predicted and compiled. Where
 nothing fits the memory of one device there is no plan; the message is shown.
 
@@ -22,7 +22,7 @@ os.environ.setdefault("GLOG_v", "4")
 
 from benchmarks.hand_plans import task
 from benchmarks.ratios import shown
-from benchmarks.short_plans import shortened, verdicts
+from benchmarks.verdicts import BLOCKS, verdicts
 from model_zoo import PUBLISHED
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
@@ -41,7 +41,7 @@ def check(model: str, attention: str, device_num: int, batch: int, seq_length: i
         plan = best_plan(of.network, of.request)
     except InfeasibleError as error:
         return {**case, "no_plan": str(error)}
-    found = verdicts(shortened(plan, of.config))
+    found = verdicts(plan, BLOCKS)
     wrong = [f"rank {v.rank}: {v.reason or 'differs'}"[:300] for v in found if not v.passed]
     wrong += [
         f"rank {v.rank}: {text}" for v in found if v.comparison is not None for text in v.comparison.differences[:2]

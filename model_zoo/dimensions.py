@@ -126,8 +126,11 @@ def dimensions_of(
     attention: Attention = "flash",
     compute_dtype: str = "bfloat16",
     lazy_inline: bool = False,
+    dense_layers: int | None = None,
 ) -> TransformerConfig:
     """The published network `name`, with the given number of layers (None: all), tokens per sample and global batch.
+
+    `dense_layers` of them come before the first one with experts (None: as published).
 
     `seq_length` None stands for 4096, or all learned positions where there are fewer. InputError if the name is
     unknown (the message lists the known ones) or a value does not fit the network.
@@ -143,4 +146,5 @@ def dimensions_of(
         attention=attention,
         compute_dtype=compute_dtype,
         lazy_inline=lazy_inline,
+        dense_layers=config.dense_layers if dense_layers is None else dense_layers,
     )

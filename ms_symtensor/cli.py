@@ -85,19 +85,28 @@ def _plan(chosen: argparse.Namespace) -> int:
 
 
 def _verify(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.bridge.fewer_blocks import fewer_blocks
     from ms_symtensor.bridge.verify import verify
     from ms_symtensor.bridge.verify_stages import verify_stages
+    from ms_symtensor.report.blocks_note import blocks_note, fewer_blocks_json, fewer_blocks_note
     from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
     from ms_symtensor.strategy.file import load, load_graph
 
     plan, graph = load(chosen.directory), load_graph(chosen.directory)
+    note, blocks = blocks_note(plan, graph), {}
+    if chosen.blocks is not None:
+        fewer = fewer_blocks(plan, chosen.blocks, graph)
+        note, blocks = fewer_blocks_note(plan, fewer), fewer_blocks_json(plan, fewer)
+        plan, graph = fewer.plan, fewer.graph
+    if note:
+        print(note, file=sys.stderr)
     if plan.pipeline is not None:
         verdicts = verify_stages(plan, graph, chosen.rank)
-        _show(chosen, verdicts_json(verdicts), verdicts_text(verdicts))
+        _show(chosen, verdicts_json(verdicts) | blocks, verdicts_text(verdicts))
         return 0 if all(one.passed for one in verdicts) else 1
     verdict = verify(plan, graph, chosen.rank or 0)
-    _show(chosen, verdict_json(verdict), verdict_text(verdict))
+    _show(chosen, verdict_json(verdict) | blocks, verdict_text(verdict))
     return 0 if verdict.passed else 1
 
 
@@ -273,6 +282,12 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = commands.add_parser("verify", help="have MindSpore compile a plan, and compare with the prediction")
     verify.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
+    verify.add_argument(
+        "--blocks",
+        type=int,
+        metavar="N",
+        help="zoo: compile at most N of every run of equal blocks, and few micro-batches",
+    )
     _add_rank(verify)
     _add_json(verify)
     verify.set_defaults(run=_verify)

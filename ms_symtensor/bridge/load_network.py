@@ -54,7 +54,8 @@ def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
     """The options of `model_zoo.dimensions_of` that `source` holds as texts."""
     options: dict[str, Any] = {name: source[name] for name in ("attention", "compute_dtype") if name in source}
     try:
-        options |= {name: int(source[name]) for name in ("num_layers", "seq_length", "batch_size") if name in source}
+        numbers = ("num_layers", "dense_layers", "seq_length", "batch_size")
+        options |= {name: int(source[name]) for name in numbers if name in source}
     except ValueError as error:
         raise InputError(f"the plan's source {dict(source)} holds a number that is none: plan again") from error
     if "lazy_inline" in source:

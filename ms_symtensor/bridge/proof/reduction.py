@@ -6,12 +6,12 @@ have the very collectives of the whole one, operator by operator.
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ms_symtensor.bridge.fewer_blocks import carried, with_layers
 from ms_symtensor.bridge.load_network import zoo_options
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from model_zoo.config import TransformerConfig
 
 LAYERS = 2
-_LAYER = re.compile(r"(/layers-CellList/)(\d+)-")  # in an operator's full name
 _SCALES = (1, 2, 4, 8)
 _HEAD_DIM, _WIDTH, _SEQ_LENGTH = 8, 64, 16
 """Smallest sizes that are tried, multiplied by _SCALES in turn; empirical."""
@@ -54,8 +53,7 @@ def reduce_plan(plan: Plan, ranks: int | None = None) -> ReducedPlan:
     options = zoo_options(plan.source)
     whole = dimensions_of(plan.source["model"], **options | {"lazy_inline": False})
     kept = kept_layers(whole, plan.pipeline)
-    dense = min(whole.dense_layers, sum(not whole.has_experts(n) for n in kept))
-    shallow = replace(whole, num_layers=len(kept), dense_layers=dense)
+    shallow = with_layers(whole, kept)
     full_graph = build_graph(shallow)
     pipeline = None if plan.pipeline is None else reduced_pipeline(plan.pipeline, kept, full_graph)
     full_stages = _stages(plan, pipeline, full_graph, kept, whole.num_layers)
@@ -204,12 +202,7 @@ def _stages(
         there = layers if plan.pipeline is None else sum(map(len, plan.pipeline.layers[number]))
         kinds = list(stage.settings.recompute.values())
         recompute = dict.fromkeys(own if len(kinds) >= there else own[:1], kinds[0]) if kinds else {}
-        strategies = {}
-        for op in graph.ops:
-            name = _LAYER.sub(lambda found: f"{found[1]}{kept[int(found[2])]}-", op.name)
-            if name in stage.strategies:
-                strategies[op.name] = stage.strategies[name]
-        found.append(StagePlan(strategies, replace(stage.settings, recompute=recompute)))
+        found.append(StagePlan(carried(stage.strategies, graph, kept), replace(stage.settings, recompute=recompute)))
     return tuple(found)
 
 

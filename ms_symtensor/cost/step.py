@@ -68,7 +68,7 @@ def price(
     for node in program.nodes:
         if node.role is Role.WORK:
             continue
-        cost = node_cost(cluster, node.kind, node.group, *_traffic(program, node))
+        cost = node_cost(cluster, node.kind, node.group, *traffic_B(program, node))
         kind = "synchronisation" if node.role is Role.SYNC else "communication"
         count = times.get(node.block or "", 1)
         time[kind] += count * cost.communication_s
@@ -92,7 +92,7 @@ def weights_cost(program: Program, cluster: Cluster, times: Mapping[str, int] = 
     local_s = communication_s = 0.0
     for node in program.nodes:
         if node.role is Role.WEIGHT:
-            cost = node_cost(cluster, node.kind, node.group, *_traffic(program, node))
+            cost = node_cost(cluster, node.kind, node.group, *traffic_B(program, node))
             count = times.get(node.block or "", 1)
             local_s, communication_s = local_s + count * cost.local_s, communication_s + count * cost.communication_s
     return MoveCost(communication_s, local_s)
@@ -104,7 +104,8 @@ def buffers_B(program: Program) -> int:
     return HCCL_BUFFER_B * len(groups)
 
 
-def _traffic(program: Program, node: Node) -> tuple[int, int]:
+def traffic_B(program: Program, node: Node) -> tuple[int, int]:
+    """Bytes that `node` reads and writes."""
     return sum(program.tensors[t].size_B for t in node.inputs), sum(program.tensors[t].size_B for t in node.outputs)
 
 
@@ -145,7 +146,7 @@ def _work_s(
     for node in local:
         if node.op in transparent:
             count = times.get(node.block or "", 1)
-            total += count * local_time_s(cluster, node.kind, sum(_traffic(program, node)))
+            total += count * local_time_s(cluster, node.kind, sum(traffic_B(program, node)))
     return total
 
 

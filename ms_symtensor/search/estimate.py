@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.places import occurrences
@@ -65,12 +66,9 @@ def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
 
 def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
     """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
-    c = row.costs
-    once = float(c.once_s[0]), float(c.once_s[-1])
-    blocks = float((c.once_s * occurrences(depths))[1:-1].sum()) / max(1, sum(depths[1:-1]))
-    once_s = max(
-        s.blocks * blocks + (once[0] if i == 0 else 0.0) + (once[1] if i == len(stages) - 1 else 0.0)
-        for i, s in enumerate(stages)
-    )
+    once = [0.0, *accumulate(float(row.costs.once_s[i]) for i, n in enumerate(occurrences(depths)) for _ in range(n))]
+    ends = [0, *accumulate(stage.blocks for stage in stages)]
+    starts = [0, *(1 + end for end in ends[1:-1]), len(parts)]  # before the blocks stands one more part
+    once_s = max(once[end] - once[start] for start, end in pairwise(starts))
     work_s = sum(part.each_s for part in parts)
     return Estimate(row.shape, row.level, row.bound_s, max(s.peak_B for s in stages), stages, work_s, once_s)

@@ -39,7 +39,7 @@ from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses
 from ms_symtensor.search.places import Places, places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.tensor_terms import TensorTables, slices_B
-from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, tensors
+from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.terms import Terms, Weights, is_nothing, occurring, spread, terms
 from ms_symtensor.search.variables import Variables, transparent_s, variables
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
@@ -288,7 +288,7 @@ def _transparent_terms(
             continue
         power = known.power_of(source)
         bytes_ = slices_B(known, layouts_at(known, end, kind.shape), kind.dtype, power)
-        counts = where.counts({graph.op_by_name[source.op]: 1})
+        counts = where.counts({place_of(graph, source, [user for user, _ in graph.users[source]]): 1})
         add = pricer.local_s("AddN", (users + 1) * bytes_)
         found.append(terms((end[0],), counts, bytes_.shape, backward_s=add))
     return found

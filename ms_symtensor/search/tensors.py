@@ -1,7 +1,7 @@
 """The tensors between operators: who makes them, who reads them in which layout, what carrying them costs."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ms_symtensor.program.gradients import gradient_users, is_kept, sends_gradient
@@ -63,7 +63,11 @@ class _Collector:
 
 
 def tensors(graph: Graph, known: Variables) -> Mapping[Tensor, Counter[Op | None]]:
-    """All tensors of `graph` between the variables, each with how often operators make it (None: it is an input)."""
+    """All tensors of `graph` between the variables, each with how often it is there, by where it is carried and kept.
+
+    That is the first of its readers, since a pipeline stage that receives a tensor carries it from its maker's layout by itself;
+    where readers stand in several blocks, its maker (None: it is an input).
+    """
     collector = _Collector(graph, known)
     sources: list[Source] = [InputRef(name) for name, _ in graph.inputs]
     sources += [OpOutput(op.name, i) for op in graph.ops for i in range(len(op.outputs))]
@@ -89,11 +93,11 @@ def _collect(collector: _Collector, source: Source) -> None:
     if readers:
         senders = gradient_users(graph, known.signatures, known.gradients, source)
         found = [_reader(collector, source, u, p, u) for u, p in readers]
-        _add(collector, source, maker, found, kind.shape, kind.shape, senders)
+        _add(collector, source, maker, found, kind.shape, kind.shape, senders, [u for u, _ in readers])
     for reshape in reshaped:
         target = reshape_target(graph, known, OpOutput(reshape.name))
         reader = NETWORK if target is None else _reader(collector, source, *target, reshape)
-        _add(collector, source, maker, [reader], kind.shape, reshape.outputs[0].shape, 0)
+        _add(collector, source, maker, [reader], kind.shape, reshape.outputs[0].shape, 0, [reshape])
 
 
 def _add(
@@ -104,6 +108,7 @@ def _add(
     shape: tuple[int, ...],
     reader_shape: tuple[int, ...],
     senders: int,
+    users: Sequence[Op],
 ) -> None:
     kind = collector.graph.type_of(source)
     assert kind is not None
@@ -127,8 +132,14 @@ def _add(
     tensor = Tensor(
         maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses, power
     )
-    maker_op = collector.graph.op_by_name[source.op] if isinstance(source, OpOutput) else None
-    collector.found.setdefault(tensor, Counter())[maker_op] += 1
+    collector.found.setdefault(tensor, Counter())[place_of(collector.graph, source, users)] += 1
+
+
+def place_of(graph: Graph, source: Source, users: Sequence[Op]) -> Op | None:
+    """The operator at which `source`, which `users` read, is carried to them and kept, and at which their gradients meet."""
+    if len({user.block for user in users}) == 1:
+        return users[0]
+    return graph.op_by_name[source.op] if isinstance(source, OpOutput) else None
 
 
 def _maker_op(collector: _Collector, source: Source) -> Op | None:

@@ -1,0 +1,39 @@
+"""Seconds of pipeline stages from their programs."""
+
+from dataclasses import replace
+
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
+from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.limits import limits_of
+from ms_symtensor.search.network import network
+from ms_symtensor.search.request import Request
+
+A2 = load("atlas_800t_a2")
+
+
+def test_the_slowest_stage_sets_the_pace():
+    stages = [StageSeconds(1.0, 0.5), StageSeconds(3.0, 0.25), StageSeconds(2.0, 0.0)]
+    assert pipelined_step_s(stages, 4) == 4 * 3.0 + 1.0 + 2.0 + 0.5
+
+
+@pytest.mark.parametrize(
+    ("device_num", "pins"), [(8, "pipeline_stages=2"), (4, "pipeline_stages=4"), (2, "pipeline_stages=1")]
+)
+def test_the_programs_of_a_plan_take_the_time_that_is_predicted(device_num, pins):
+    small = dimensions_of("llama2_7b", num_layers=5, batch_size=16, seq_length=1024)
+
+    def at(batch, layers):
+        return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
+
+    name, stages = pins.split("=")
+    limits = limits_of([(name, stages), *([("micro_batch_num", 4)] if stages == "1" else [])])
+    plan = best_plan(network(at(16, None), at), Request(A2, device_num, 16, 1024, 1 << 40, limits=limits))
+    programs = partition_stages(at(16 // plan.micro_batch_num, None), plan.stages, plan.pipeline)
+    seconds = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]
+    assert plan.prediction.step_time_s == pytest.approx(pipelined_step_s(seconds, plan.micro_batch_num), rel=1e-9)

@@ -6,11 +6,10 @@
     M(x) = Σ_p W_p(x) + Σ_t n_t [ (1 - r) K_t(x) + r R_t(x) ]
 
 over classes of operators v (own work and partial sums, forward F and backward B), parameters p (synchronisation, update,
-memory W) and tensors t between operators (moves F and B, bytes kept for the backward pass: K without, R with
-recomputation). r is the fraction of the repeated blocks that is recomputed; ρ tells whether something is computed again
-there. T is exactly what `cost.step` charges for the partitioned program, but for gradients that meet after different
-moves; M leaves out what lives only for a moment, so that it never exceeds the true peak. Tables hold the costs on every
-member of a family of meshes (`family`).
+memory W) and tensors t between operators (moves F and B, bytes alive at the `turn`: K without, R with recomputation).
+r is the fraction of the repeated blocks that is recomputed; ρ tells whether something is computed again there. T is exactly
+what `cost.step` charges for the partitioned program, but for gradients that meet after different moves; M is what is alive
+at one moment, so that it never exceeds the true peak. Tables hold the costs on every member of a family of meshes (`family`).
 """
 
 from collections import Counter
@@ -41,6 +40,7 @@ from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.terms import Terms, Weights, is_nothing, occurring, spread, terms
+from ms_symtensor.search.turn import turn
 from ms_symtensor.search.variables import Variables, transparent_s, variables
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
 
@@ -155,10 +155,14 @@ def problem_of(graph: Graph, known: Variables, of: tuple[tuple[str, ...], ...] |
     again, cast_again = _computed_again(known, folded, shorts, pricer.family.device_num)
     found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, cast_again, where)
-    tables = TensorTables(known, Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall), again)
-    for tensor, occurrences in tensors(graph, known).items():
-        found += tables.terms(tensor, where.counts(occurrences))
     uses = list(parameter_uses(graph, known, where))
+    between = tensors(graph, known)
+    pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
+    fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
+    tables = TensorTables(known, pairs, again, fullest)
+    for tensor, occurrences in between.items():
+        found += tables.terms(tensor, where.counts(occurrences))
+    found += tables.passing((*(0.0,) * (where.number - 1), 1.0))
     found += tied(known, [use for _, use in uses])
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in found])

@@ -177,10 +177,11 @@ def case_weights(occurrences: Sequence[int], members: Sequence[Shape], chosen: S
         )
     )
     there = np.array(occurrences, dtype=float)[:, None]
-    # Where all blocks are recomputed, the one that is computed again first is there; of several kinds, it may be the smallest.
+    # Where all blocks are recomputed, the one that is computed again first is there, what stands behind them no longer; of
+    # several kinds, it may be the smallest.
     blocks = held.copy()
     blocks[[0, -1]] = 0.0
     number_held = blocks.sum(axis=0)
     kinds = sum(blocks[place : place + 3].any(axis=0) for place in range(1, len(blocks) - 1, 3))
-    blocks *= np.where(kinds == 1, 1 - 1 / (flight * np.maximum(number_held, 1)), 1.0)
+    blocks *= np.where((kinds == 1) & (held[-1] == 0), 1 - 1 / (flight * np.maximum(number_held, 1)), 1.0)
     return Weights(there + (number - 1) * held, number * blocks, there / stages, flight * held, flight * blocks, held)

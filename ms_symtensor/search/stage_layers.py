@@ -70,11 +70,13 @@ class Chain:
 
     def moment_B(self, start: int, end: int, recomputed: int) -> float:
         """Bytes of the largest block while it is computed again, where all blocks of a stage are recomputed; else, those that are
-        not are done and gone by then.
+        not are done and gone by then. So is what stands behind the blocks: only bytes beyond it are more than is kept.
         """
         if not recomputed or recomputed < self.blocks[end] - self.blocks[start]:
             return 0.0
-        return max(part.kept_B - part.kept_recomputed_B for part in self.parts[start:end] if part.is_block)
+        largest_B = max(part.kept_B - part.kept_recomputed_B for part in self.parts[start:end] if part.is_block)
+        behind = self.parts[end - 1]
+        return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
 
     def stage(
         self, start: int, end: int, flight: int, limit_B: float, pace_s: float, most: float = inf

@@ -15,6 +15,7 @@ from ms_symtensor.search.moves import Pairs, same_layout
 from ms_symtensor.search.places import Counts
 from ms_symtensor.search.tensors import End, Reader, Tensor, layouts_at
 from ms_symtensor.search.terms import Terms, terms
+from ms_symtensor.search.turn import Turn
 from ms_symtensor.search.variables import Variables
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
@@ -26,10 +27,13 @@ JOINT_READERS = 3
 
 
 class TensorTables:
-    """Writes down the tables of tensors between the variables `known`; `again`: those whose work a recomputed block repeats."""
+    """Writes down the tables of tensors between the variables `known`; `again`: those whose work a recomputed block repeats.
 
-    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int]) -> None:
-        self._known, self._pairs, self._again = known, pairs, again
+    Bytes are those that are there at the `turn`.
+    """
+
+    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn) -> None:
+        self._known, self._pairs, self._again, self._turn = known, pairs, again, turn
         self._tables: dict[tuple, tuple[Array, ...]] = {}
 
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
@@ -38,15 +42,16 @@ class TensorTables:
         for start in range(0, len(tensor.readers), JOINT_READERS):
             readers = tensor.readers[start : start + JOINT_READERS]
             others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
-            if any(r.kept for r in tensor.readers[:start]):
+            if any(self._keeps(r) for r in tensor.readers[:start]):
                 # They may keep the same copy, and memory must not be overstated.
                 readers = tuple(replace(r, kept=False) for r in readers)
             found.append(self._group(tensor, readers, others, counts))
-        if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
+        keeps = tensor.maker_keeps and self._turn.keeps(tensor.maker)
+        if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (keeps or tensor.crosses):
             size = slices_B(
                 self._known, layouts_at(self._known, tensor.maker, tensor.shape), tensor.dtype, tensor.power
             )
-            kept = size if tensor.maker_keeps else None
+            kept = size if keeps else None
             crossing = size if tensor.crosses else None
             inside = self._known.items[tensor.maker[0]].op.block is not None
             recomputed = crossing if inside else kept
@@ -67,7 +72,8 @@ class TensorTables:
         numbers = sorted({v for v in scope if v >= 0})
         axes = tuple(numbers.index(v) if v >= 0 else -1 for v in scope)
         key = (
-            axes, self._kind(tensor.maker), tuple((self._kind(r.end), r.kept, r.sends) for r in readers), made_again, others,
+            axes, self._kind(tensor.maker), tuple((self._kind(r.end), r.kept, self._keeps(r), r.sends) for r in readers),
+            made_again, others,
             tensor.shape, tensor.reader_shape, tensor.dtype, tensor.power, tensor.has_gradient, tensor.maker_keeps,
         )  # fmt: skip
         if key not in self._tables:
@@ -78,6 +84,18 @@ class TensorTables:
         return terms(
             tuple(numbers), counts, shape, forward, again_s, backward, kept_B=kept, kept_recomputed_B=recomputed
         )
+
+    def passing(self, behind: Counts) -> list[Terms]:
+        """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""
+        found = []
+        for one in self._turn.passing:
+            size = slices_B(self._known, layouts_at(self._known, one.end, one.kind.shape), one.kind.dtype, one.power)
+            found.append(terms((one.end[0],), behind, size.shape, kept_B=size, kept_recomputed_B=size))
+        return found
+
+    def _keeps(self, reader: Reader) -> bool:
+        """Whether what the reader's gradient reads is there at the turn."""
+        return reader.kept and self._turn.keeps(reader.end)
 
     def _kind(self, end: End) -> tuple[int, str, int]:
         """What decides the layouts at `end`."""
@@ -103,11 +121,11 @@ class TensorTables:
         backward = ways.backward_s(sends, others, maker_B) if tensor.has_gradient else np.zeros(ways.shape)
         kept = np.zeros(ways.shape)
         for i, reader in enumerate(readers):
-            if reader.kept:
+            if self._keeps(reader):
                 bytes_ = ways.spread(slices_B(known, wanted[i], tensor.dtype, tensor.power), i + 1)
                 new = np.ones((), bool)
                 for j in range(i):
-                    if readers[j].kept:
+                    if self._keeps(readers[j]):
                         new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
                 if tensor.maker_keeps:
                     new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)

@@ -1,10 +1,10 @@
-"""The tensors between operators: who makes them, who reads them in which layout, what carrying them costs."""
+"""The tensors between operators: who makes them, who reads them in which layout, and those that only a gradient reads."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ms_symtensor.program.gradients import gradient_users, is_kept, sends_gradient
+from ms_symtensor.program.gradients import gradient_inputs, gradient_users, is_kept, sends_gradient
 from ms_symtensor.search.variables import Variable, Variables
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source
 from ms_symtensor.tensor.layout import Layout
@@ -98,6 +98,8 @@ def _collect(collector: _Collector, source: Source) -> None:
         target = reshape_target(graph, known, OpOutput(reshape.name))
         reader = NETWORK if target is None else _reader(collector, source, *target, reshape)
         _add(collector, source, maker, [reader], kind.shape, reshape.outputs[0].shape, 0, [reshape])
+    if not graph.users.get(source, ()) and _keeps(collector, source):
+        _add(collector, source, maker, [], kind.shape, kind.shape, 0, [])
 
 
 def _add(
@@ -114,15 +116,9 @@ def _add(
     assert kind is not None
     # A reader of a reshaped tensor already has it in its own layout: only the others move it.
     moving = tuple(r for r in readers if r.end != maker) if maker[1] == "in" else tuple(readers)
-    if not moving:
+    if readers and not moving:
         return
-    made = _maker_op(collector, source)
-    keeps = (
-        made is not None
-        and isinstance(source, OpOutput)
-        and made.name == source.op
-        and source.index in collector.known.signatures[made.name].keeps_outputs
-    )
+    keeps = _keeps(collector, source)
     keeps |= any(r.kept for r in readers if r.end == maker)  # the reader in whose layout a reshaped tensor is
     in_block = isinstance(source, OpOutput) and collector.graph.op_by_name[source.op].block is not None
     crosses = in_block and any(not r.inside for r in moving)
@@ -142,13 +138,13 @@ def place_of(graph: Graph, source: Source, users: Sequence[Op]) -> Op | None:
     return graph.op_by_name[source.op] if isinstance(source, OpOutput) else None
 
 
-def _maker_op(collector: _Collector, source: Source) -> Op | None:
-    while isinstance(source, OpOutput):
-        op = collector.graph.op_by_name[source.op]
-        if op.name in collector.known.index or op.type == "Reshape":
-            return op
-        source = collector.graph.tensor_inputs(op)[0]
-    return None
+def _keeps(collector: _Collector, source: Source) -> bool:
+    """Whether the gradient of the operator with a strategy that makes `source` reads it."""
+    if not isinstance(source, OpOutput) or source.op not in collector.known.index:
+        return False
+    signatures, gradients = collector.known.signatures, collector.known.gradients
+    reads = source.index in signatures[source.op].keeps_outputs
+    return reads and gradient_inputs(collector.graph, signatures, gradients, source.op) > 0
 
 
 def _reader(collector: _Collector, source: Source, user: Op, position: int, mover: Op) -> Reader:

@@ -37,8 +37,11 @@ def pace_of(parts, flight, limit_B):
         peak = sum(
             p.at_rest_B + flight * (p.kept_recomputed_B if i in again else p.kept_B) for i, p in enumerate(parts)
         )
-        if again and count == len(blocks):  # while one of them is computed again, it is there as a whole
-            peak += max(parts[i].kept_B - parts[i].kept_recomputed_B for i in blocks)
+        if again and count == len(
+            blocks
+        ):  # while one is computed again, it is there as a whole, what is behind no longer
+            behind_B = 0.0 if parts[-1].is_block else parts[-1].kept_B
+            peak += max(0.0, max(parts[i].kept_B - parts[i].kept_recomputed_B for i in blocks) - behind_B)
         if peak <= limit_B:
             return sum(p.each_s + (p.again_s if i in again else 0.0) for i, p in enumerate(parts))
     return None

@@ -54,7 +54,11 @@ def _rotary(s: Shapes) -> tuple[Operator, ...]:
     each_B = np.where(fused > 0, 2.0, 8.0) * s.element_B
     kernels = np.where(fused > 0, 2.0, 10.0)
     elements = s.tokens * (s.queries + s.keys)
-    return (passes("rotary embedding", elements, each_B, each_B, kernels, kernels, times=s.rotary),)
+    # torch_npu's kernel keeps what it turns (derivatives.yaml, npu_rotary_mul: self), and with it the whole product of which
+    # that is a view: queries, keys and values, or the queries of latent attention.
+    values = s.where(lambda c: c.model.latent_attention is None) * (s.keys + s.values)
+    turned_B = s.mindspeed * s.rotary * s.tokens * (s.queries + values) * s.element_B
+    return (passes("rotary embedding", elements, each_B, each_B, kernels, kernels, times=s.rotary).keeping(turned_B),)
 
 
 def _core(s: Shapes) -> tuple[Operator, ...]:
@@ -74,7 +78,7 @@ def _core(s: Shapes) -> tuple[Operator, ...]:
         ),
         part=Part.ATTENTION_CORE,
         # Maximum and sum of every row; FlashAttentionScore keeps both, eight times each.
-        part_kept_B=s.flash * s.heads * t * np.where(s.mindspore > 0, 64, 4),
+        part_kept_B=s.flash * s.heads * t * np.where(s.mindspore + s.mindspeed > 0, 64, 4),
     )
     return (Operator(kept_B=kept + copies), flash, *_plain(s, 1 - s.flash), *_ring(s))
 

@@ -11,11 +11,12 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 
 Norm = Literal["rms_norm", "layer_norm"]
-Position = Literal["rotary", "learned"]
-Framework = Literal["megatron", "mindspore", "nanotron", "fsdp"]
+Position = Literal["rotary", "learned", "alibi"]
+Framework = Literal["megatron", "mindspeed", "mindspore", "nanotron", "fsdp"]
 """Whose habits hold: what an optimizer level shards, what is overlapped, what the allocator keeps for itself.
 
-"megatron" and "nanotron" keep whole weights at levels 1 and 2 (ZeRO); "mindspore" shards weights at every level (see
+"megatron" and "nanotron" keep whole weights at levels 1 and 2 (ZeRO), as does "mindspeed", which is Megatron with the kernels of
+torch_npu on Ascend; "mindspore" shards weights at every level (see
 program.settings.OptimizerLevel); "fsdp" is level 3 with gathers ahead of time.
 """
 Precision = Literal["bfloat16", "float16", "float32", "float8"]
@@ -74,7 +75,11 @@ class Experts:
 
 @dataclass(frozen=True)
 class Transformer:
-    """Dimensions of a decoder with its vocabulary; `gated`: the feed-forward has gate, up and down, not two products."""
+    """Dimensions of a decoder with its vocabulary; `gated`: the feed-forward has gate, up and down, not two products.
+
+    `geglu`: the gate goes through GELU, for which no framework here has a kernel that is fused with the product behind it.
+    `post_norms`: further norms behind attention and feed-forward; `capped_logits`: tanh keeps the logits small (Gemma 2).
+    """
 
     hidden_size: int
     num_layers: int
@@ -93,6 +98,9 @@ class Transformer:
     experts: Experts | None = None
     latent_attention: LatentAttention | None = None
     mtp_blocks: int = 0  # multi-token prediction: blocks with a head of their own (DeepSeek-V3)
+    geglu: bool = False
+    post_norms: bool = False
+    capped_logits: bool = False
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "num_layers", "num_heads", "n_kv_heads", "intermediate_size", "vocab_size"):
@@ -179,6 +187,7 @@ class Configuration:
     overlap_weights: bool = True  # gathers of sharded weights run under the forward pass
     padded_vocabulary: bool = True  # filled up such that every tensor rank has a multiple of 128 rows
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
+    copied_logits: bool = False  # the loss subtracts the maximum into a copy of the logits, not in place
     compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
 
     def __post_init__(self) -> None:

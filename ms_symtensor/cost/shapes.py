@@ -167,6 +167,10 @@ class Shapes:
         return self.where(lambda c: c.framework == "mindspore")
 
     @cached_property
+    def mindspeed(self) -> Array:
+        return self.where(lambda c: c.framework == "mindspeed")
+
+    @cached_property
     def branches(self) -> Array:
         """Products into the feed-forward: gate and up, or one."""
         return self.column(lambda c: 2 if c.model.gated else 1)
@@ -204,7 +208,9 @@ class Shapes:
     @cached_property
     def fused_activation(self) -> Array:
         """nanotron and MindFormers write the activation function and its product in separate operators."""
-        return self.where(lambda c: c.compiled or (c.framework == "megatron" and c.fused_norm))
+        return self.where(
+            lambda c: c.compiled or (c.framework in ("megatron", "mindspeed") and c.fused_norm and not c.model.geglu)
+        )
 
     @cached_property
     def rotary(self) -> Array:

@@ -30,6 +30,32 @@ def _shares(c: Configuration) -> tuple[list[float], list[float]]:
     return whole, parts
 
 
+def recomputed_in_flight(network: Network) -> Array:
+    """As the first of `recomputed_share`, each block weighted with the micro-batches in flight of its chunk over their mean.
+
+    Blocks of a stage that are fewer than its chunks are taken from the chunks in turn (MindSpeed, should_recompute); when a
+    stage begins its first backward pass, the first chunk has most micro-batches in flight.
+    """
+    whole, _ = recomputed_share(network)
+    for row, c in enumerate(network.shapes.of):
+        if c.interleave > 1:
+            for stage, blocks in enumerate(c.stage_layers):
+                whole[row, stage] *= _weight(c, stage, c.recomputation.on_stage(stage, blocks))
+    return whole
+
+
+def _weight(c: Configuration, stage: int, again: int) -> float:
+    """Micro-batches in flight of `again` blocks over those of as many blocks of all chunks."""
+    stages, chunks = c.pipeline_stages, c.interleave
+    passes = min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, chunks * c.micro_batch_num)
+    rounds, left = divmod(passes, stages * chunks)
+    weighted = 0
+    for chunk in range(chunks):
+        in_flight = rounds * stages + min(max(left - chunk * stages, 0), stages)
+        weighted += in_flight * (again // chunks + (chunk < again % chunks))
+    return weighted * chunks / (again * passes) if again else 1.0
+
+
 def optimizer_shards(network: Network) -> tuple[Array, Array]:
     """Over how many ranks master weights and moments are sharded: of shared parameters, and of experts."""
     s = network.shapes

@@ -189,7 +189,7 @@ def _messages(network: Network, size_B: Array) -> Array:
     tensors = (TENSORS_OF_A_BLOCK * network.counts[1:3].sum(axis=0) + 1) / AT_ONCE
     nanotron = s.where(lambda c: c.framework in ("nanotron", "fsdp"))[:, None] > 0
     sharded = s.where(lambda c: c.optimizer_level is not OptimizerLevel.NONE)[:, None] > 0
-    overlaps = s.where(lambda c: c.overlap_gradients and c.framework == "megatron")[:, None] > 0
+    overlaps = s.where(lambda c: c.overlap_gradients and c.framework in ("megatron", "mindspeed"))[:, None] > 0
     buckets = np.where(nanotron, size_B / BUCKET_B, np.where(overlaps, size_B / MEGATRON_BUCKET_B, 1.0))
     found: Array = np.maximum(1.0, np.where(nanotron & sharded, tensors, np.ceil(buckets)))
     return found

@@ -13,7 +13,7 @@ import numpy as np
 from ms_symtensor.cost.configuration import Part
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
-from ms_symtensor.cost.sharing import optimizer_shards, recomputed_share
+from ms_symtensor.cost.sharing import optimizer_shards, recomputed_in_flight, recomputed_share
 
 FRAGMENTS = 0.2
 """empirical: PyTorch's caching allocator loses so much of what micro-batches keep between their tensors of many sizes;
@@ -110,7 +110,7 @@ def _activations_B(network: Network) -> tuple[Array, Array]:
     """What micro-batches in flight keep, and what only one of them does."""
     s = network.shapes
     flight = in_flight(network)
-    whole, parts = recomputed_share(network)
+    whole, (_, parts) = recomputed_in_flight(network), recomputed_share(network)
     nothing = np.zeros(len(s.of))
     first, *blocks, last = network.places
     kept = network.on_stages((nothing, *(b.kept_B for b in blocks), nothing))
@@ -138,8 +138,11 @@ def _moments_B(network: Network) -> Array:
     the tokens in full: gathered, their gradient, and partial sums before they are scattered.
     """
     s = network.shapes
-    # PyTorch's own loss makes its gradient in float32 before it is cast.
-    gradient_B = s.element_B + 4 * s.where(lambda c: c.gathered_logits)
+    # PyTorch's own loss makes its gradient in float32 before it is cast. Megatron's is the float32 logits, written over, and
+    # its cast takes the place of the logits before theirs (megatron/core/tensor_parallel/cross_entropy.py).
+    gathers = s.where(lambda c: c.gathered_logits)
+    in_place = s.where(lambda c: c.framework in ("megatron", "mindspeed")) * (1 - gathers)
+    gradient_B = s.element_B * (1 - in_place) + 4 * gathers
     logits = s.tokens * s.loss_vocabulary * gradient_B
     whole = np.where(s.tp > 1, GATHERED * s.tokens * s.hidden * s.element_B, 0.0)
     found: Array = network.counts[3] * logits[:, None] + network.exists * whole[:, None]

@@ -24,13 +24,13 @@ Multiplication Background User's Guide). empirical: a product with rows of fewer
 
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
-    operators = (_norm(s), *attention(s), _residual(s), _norm(s), *_feed_forward(s), _residual(s))
+    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_feed_forward(s), *_residual(s))
     return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1])))
 
 
 def expert_block(s: Shapes) -> Place:
     """As a dense block, with a mixture of experts for the feed-forward."""
-    operators = (_norm(s), *attention(s), _residual(s), _norm(s), *_experts(s), _residual(s))
+    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_residual(s))
     return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2])))
 
 
@@ -58,9 +58,12 @@ def head(s: Shapes) -> Place:
     # nanotron subtracts the maximum into one more copy (src/nanotron/parallel/tensor_parallel/functional.py); PyTorch's own
     # loss, which gathered logits go to, keeps the logarithms of the probabilities beside them.
     parts = gathers * (s.tp > 1) * 2  # the gathered parts beside their concatenation, forward and backward
-    copies = 1 + s.where(lambda c: c.framework == "nanotron" or c.gathered_logits)
+    copies = 1 + s.where(lambda c: c.framework == "nanotron" or c.gathered_logits or c.copied_logits)
     # Cast, maximum, shifted exponential, sum; the gradient is written over the exponential.
     loss = passes("cross entropy", logits, w + 5 * _FP32_B, 2 * _FP32_B + 2 * w, 7, 4)
+    capped = s.where(lambda c: c.model.capped_logits)
+    # Divided, tanh, multiplied: the result of tanh and that of the product stand beside the logits.
+    cap = passes("cap of the logits", logits, 6 * w, 7 * w, 3, 3, times=capped).keeping(capped * logits * 2 * w)
     sums = Transfer("sums of the loss", Collective.ALL_REDUCE, "tp", t * _FP32_B, 3.0 * (1 - gathers))
     whole = Transfer("logits", Collective.ALL_GATHER, "tp", logits * w, gathers)
     return Place(
@@ -68,6 +71,7 @@ def head(s: Shapes) -> Place:
         (
             _norm(s),
             made.keeping(s.norm_tokens * h * w),
+            cap,
             loss.keeping(logits * (w * (1 + parts) + copies * _FP32_B)).sending((sums, whole)),
             _accumulation(s, elements_of(s)[0]),  # a tied table has its gradient from here as well
         ),
@@ -97,10 +101,13 @@ def _norm(s: Shapes) -> Operator:
     return operator.keeping(elements * kept_B, elements * (w + np.where(fused, 0, 2 * _FP32_B)))
 
 
-def _residual(s: Shapes) -> Operator:
+def _residual(s: Shapes) -> tuple[Operator, ...]:
     w, elements = s.element_B, s.norm_tokens * s.hidden
     operator = passes("residual sum", elements, 3 * w + s.dropout, w + s.dropout * (w + 1), 1, 1 + s.dropout)
-    return operator.keeping(s.dropout * elements)
+    further = s.where(lambda c: c.model.post_norms)
+    # Of a norm before the sum only the input is kept.
+    norm = passes("norm before the sum", elements, 2 * w, 3 * w, 1, 2, times=further).keeping(further * elements * w)
+    return norm, operator.keeping(s.dropout * elements)
 
 
 def _feed_forward(s: Shapes) -> tuple[Operator, ...]:

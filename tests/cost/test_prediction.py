@@ -13,6 +13,7 @@ from ms_symtensor.cost.configuration import (
     Configuration,
     Experts,
     LatentAttention,
+    Recomputation,
     Transformer,
 )
 from ms_symtensor.cost.prediction import model_flops, predict
@@ -168,3 +169,44 @@ def test_gathered_logits_of_a_pipeline_are_held_once_more_on_its_last_stage():
     logits_B = 2 * BASE.seq_length * LLAMA.vocab_size
     assert staged[1] - plain_staged[1] == pytest.approx(alone[0] - plain[0] + logits_B)
     assert staged[0] == plain_staged[0]
+
+
+def kept_B(*configurations):
+    """Activations of the first stage of each."""
+    return predict(configurations, A100).bytes.activations_B[:, 0]
+
+
+def test_the_rotary_kernel_of_torch_npu_keeps_the_product_that_it_turns():
+    plain, npu = kept_B(one(framework="megatron"), one(framework="mindspeed"))
+    tokens, width, heads = 4096, 4096 + 2 * 8 * 128, 32  # queries, keys and values of 32 and 8 heads
+    statistics_B = (64 - 4) * heads * tokens  # of FlashAttentionScore beside FlashAttention's
+    assert npu - plain == pytest.approx(32 * (2 * width * tokens + statistics_B))
+    learned = replace(LLAMA, position="alibi")
+    plain, npu = kept_B(one(model=learned), one(model=learned, framework="mindspeed"))
+    assert npu - plain == pytest.approx(32 * statistics_B)
+
+
+def test_a_loss_that_copies_the_logits_keeps_them_once_more_in_float32():
+    in_place, copied = predict([one(), one(copied_logits=True)], A100).peak_memory_B
+    assert copied - in_place == 4 * 4096 * 128256
+
+
+def test_few_recomputed_blocks_are_those_of_the_first_chunks_which_have_most_micro_batches_in_flight():
+    def spread(blocks):
+        return one(pipeline_stages=4, interleave=4, recomputation=Recomputation(blocks=(blocks,)))
+
+    three, four, five = kept_B(*map(spread, (3, 4, 5)))
+    # Stage 0 has 2 * 3 + 3 * 4 + 1 = 19 chunks in flight: 4 of each, and 3 more of the first. The fourth block is of the last.
+    assert (four - five) / (three - four) == pytest.approx(7 / 4)
+
+
+def test_norms_behind_attention_and_feed_forward_a_gelu_gate_and_capped_logits_keep_more():
+    plain, norms, gate, capped = kept_B(
+        one(), *(one(model=replace(LLAMA, **{name: True})) for name in ("post_norms", "geglu", "capped_logits"))
+    )
+    tokens = 4096
+    assert norms - plain == 32 * 2 * 2 * tokens * 4096
+    assert gate - plain == 32 * 2 * tokens * 14336
+    assert capped - plain == 4 * tokens * 128256
+    times = predict([one(), one(model=replace(LLAMA, post_norms=True))], A100).step_time_s
+    assert times[1] > times[0]

@@ -13,7 +13,8 @@ NAME = "ascend_measured"
 COLUMNS = (
     "group", "model", "framework", "phase", "device", "n_devices", "dp", "tp", "pp", "vpp", "ep", "cp", "sp", "micro_batch",
     "global_batch", "seq_len", "recompute", "zero", "other", "hidden", "layers", "heads", "kv_heads", "ffn", "vocab",
-    "experts", "topk", "tok_s_dev", "step_s", "mfu_pct", "peak_mem_MB", "status", "config_check",
+    "experts", "topk", "tok_s_dev", "step_s", "mfu_pct", "peak_mem_MB", "status", "date",
+    "config_check",
 )  # fmt: skip
 MIB = 1 << 20
 DOUBTED = ("mismatch", "implausible", "ambiguous")
@@ -73,6 +74,8 @@ def _megatron(row: Row) -> Configuration:
         fused_norm="use-fused-rmsnorm" in options,
         precision=megatron.precision(options),
         bytes_per_parameter=megatron.bytes_per_parameter(options),
+        framework="mindspeed",
+        copied_logits=megatron.copies_logits(row.text("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
     )

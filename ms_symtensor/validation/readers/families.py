@@ -22,6 +22,9 @@ class Family:
     shared_experts: int = 0
     dense_blocks: int = 0
     mtp_blocks: int = 0
+    geglu: bool = False
+    post_norms: bool = False
+    capped_logits: bool = False
 
 
 _LLAMA = Family()
@@ -62,8 +65,8 @@ FAMILIES = (
     ("aquila", Family(100008)),
     ("internlm2", Family(92544)),
     ("internlm", Family(103168, linear_bias=False, qkv_bias=True)),
-    ("gemma", Family(256000, tied_embeddings=True)),
-    ("bloom", replace(_GPT, vocab_size=250880, position="rotary")),  # ALiBi: positions without parameters
+    ("gemma", Family(256000, geglu=True, tied_embeddings=True)),
+    ("bloom", replace(_GPT, vocab_size=250880, position="alibi")),
     ("pangualpha", replace(_GPT, vocab_size=40000)),
     ("panguultra", Family(153376)),
     ("yi34b", Family(64000)),
@@ -86,5 +89,5 @@ def family_of(name: str, hidden_size: int = 0) -> Family:
     found = next((family for key, family in FAMILIES if key in plain), _LLAMA)
     if "gemma2" in plain and "gemma2b" not in plain:
         head_dim = GEMMA2_9B_HEAD_DIM if hidden_size == GEMMA2_9B_HIDDEN else GEMMA2_27B_HEAD_DIM
-        return replace(found, head_dim=head_dim)
+        return replace(found, head_dim=head_dim, post_norms=True, capped_logits=True)
     return found

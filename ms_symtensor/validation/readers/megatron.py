@@ -109,6 +109,17 @@ def bytes_per_parameter(options: Options) -> Bytes:
     return Bytes(weight=2, master=2) if "reuse-fp32-param" in options else Bytes()
 
 
+IN_PLACE_LOSS = "2025-07"
+"""The month after MindSpeed 2.1.0, the last one for Megatron-LM's core 0.8 (release notes, hiascend.com), whose loss copies the
+logits; that of later cores writes over them (megatron/core/tensor_parallel/cross_entropy.py).
+"""
+
+
+def copies_logits(date: str) -> bool:
+    """Whether MindSpeed's loss kept a copy of the logits on `date` (year-month-day); "" is today."""
+    return bool(date) and date < IN_PLACE_LOSS
+
+
 def imbalance(options: Options) -> float:
     """--moe-expert-capacity-factor: the share of its tokens that an expert takes at most."""
     return min(1.0, float(options["moe-expert-capacity-factor"])) if "moe-expert-capacity-factor" in options else 1.0

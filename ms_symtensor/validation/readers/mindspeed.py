@@ -9,8 +9,8 @@ from ms_symtensor.validation.table import Row
 
 NAME = "st_baselines"
 COLUMNS = (
-    "model_key", "name", "n_devices", "dp", "tp", "pp", "vpp", "ep", "cp", "mbs", "gbs", "seq", "hidden", "layers", "heads",
-    "kv", "ffn", "experts", "topk", "vocab", "recompute", "zero", "features", "step_ms", "tok_s_dev", "max_alloc_MB",
+    "model_key", "name", "date", "n_devices", "dp", "tp", "pp", "vpp", "ep", "cp", "mbs", "gbs", "seq", "hidden", "layers",
+    "heads", "kv", "ffn", "experts", "topk", "vocab", "recompute", "zero", "features", "step_ms", "tok_s_dev", "max_alloc_MB",
     "check",
 )  # fmt: skip
 MIB = 1 << 20
@@ -45,6 +45,8 @@ def case(row: Row) -> Case:
         fused_norm="use-fused-rmsnorm" in options,
         precision=megatron.precision(options),
         bytes_per_parameter=megatron.bytes_per_parameter(options),
+        framework="mindspeed",
+        copied_logits=megatron.copies_logits(row.text("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
     )

@@ -52,6 +52,9 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
         experts=experts,
         latent_attention=family.latent_attention,
         mtp_blocks=family.mtp_blocks,
+        geglu=family.geglu,
+        post_norms=family.post_norms,
+        capped_logits=family.capped_logits,
     )
 
 

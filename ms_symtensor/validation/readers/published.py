@@ -22,7 +22,8 @@ def _model(
     return Transformer(
         hidden, layers, heads, kv_heads, ffn, vocabulary or family.vocab_size, family.head_dim, family.gated, family.norm,
         family.position, family.linear_bias, family.qkv_bias, family.tied_embeddings, experts=experts,
-        latent_attention=family.latent_attention, mtp_blocks=family.mtp_blocks,
+        latent_attention=family.latent_attention, mtp_blocks=family.mtp_blocks, geglu=family.geglu,
+        post_norms=family.post_norms, capped_logits=family.capped_logits,
     )  # fmt: skip
 
 

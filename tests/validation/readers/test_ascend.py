@@ -12,7 +12,7 @@ MEGATRON = {
     "cp": 1, "sp": "N", "micro_batch": 2, "num_micro": 4, "global_batch": 64, "seq_len": 2048, "recompute": "none",
     "zero": "ZeRO-2", "other": "use-flash-attn fp16=| use-fused-rmsnorm", "hidden": 4096, "layers": 32, "heads": 32,
     "kv_heads": 32, "ffn": 11008, "vocab": 100008, "experts": "", "topk": "", "tok_s_dev": 3644.92, "step_s": 4.4949,
-    "mfu_pct": "", "peak_mem_MB": "", "status": "ok", "config_check": "verified(tok*n*step=gbs*seq)",
+    "mfu_pct": "", "peak_mem_MB": "", "status": "ok", "date": "2024-06-01", "config_check": "verified(tok*n*step=gbs*seq)",
 }  # fmt: skip
 MINDFORMERS = {
     **MEGATRON, "group": "MS|glm4-9b|8|8192", "model": "finetune_glm4_9b", "framework": "MindFormers(MindSpore)", "dp": 2,
@@ -28,7 +28,7 @@ def test_a_row_of_mindspeed(read_rows) -> None:
     assert case.measured.step_time_s == pytest.approx(64 * 2048 / (3644.92 * 8))
     spread = case.configuration
     assert (spread.framework, spread.optimizer_level, spread.precision) == (
-        "megatron",
+        "mindspeed",
         OptimizerLevel.LEVEL2,
         "float16",
     )

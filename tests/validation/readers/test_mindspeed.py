@@ -11,7 +11,7 @@ ROW = {
     "recompute": "recompute-granularity=full recompute-method=block recompute-num-layers=1 enable-recompute-layers-per-pp-rank",
     "zero": "use-distributed-optimizer reuse-fp32-param",
     "features": "sequence-parallel use-flash-attn overlap-grad-reduce bf16 use-fused-rmsnorm", "step_ms": 5634.05,
-    "tok_s_dev": 2908.0, "max_alloc_MB": 17654.7, "check": "ok",
+    "tok_s_dev": 2908.0, "max_alloc_MB": 17654.7, "check": "ok", "date": "2026-06-18",
 }  # fmt: skip
 
 
@@ -23,9 +23,23 @@ def test_a_row(read_rows) -> None:
     assert spread.optimizer_level is OptimizerLevel.LEVEL1
     assert spread.bytes_per_parameter == Bytes(weight=2, master=2)
     assert spread.recomputation.blocks == (1,)
+    assert spread.framework == "mindspeed"
     assert spread.sequence_parallel and spread.overlap_gradients and not spread.overlap_weights
     assert case.measured.step_time_s == pytest.approx(5.63405)
     assert case.measured.peak_memory_B == pytest.approx(17654.7 * 2**20)
+
+
+def test_the_loss_of_older_versions_copies_the_logits(read_rows) -> None:
+    cases = read_rows({**ROW, "date": "2026-06-18"}, {"date": "2025-06-12"}, {"date": ""}).cases
+    assert [case.configuration.copied_logits for case in cases] == [False, True, False]
+
+
+def test_gemma_2_has_further_norms_and_capped_logits(read_rows) -> None:
+    gemma = {"name": "gemma2_tp8_pp1_ptd", "hidden": 3584, "heads": 16, "kv": 8, "ffn": 14336, "recompute": ""}
+    (case,) = read_rows({**ROW, **gemma}).cases
+    model = case.configuration.model
+    assert (model.vocab_size, model.head_dim) == (256000, 256)
+    assert model.geglu and model.post_norms and model.capped_logits
 
 
 def test_a_row_without_time_still_has_its_throughput_or_its_memory(read_rows) -> None:

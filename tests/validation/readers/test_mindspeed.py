@@ -30,7 +30,7 @@ def test_a_row(read_rows) -> None:
 
 
 def test_the_loss_of_older_versions_copies_the_logits(read_rows) -> None:
-    cases = read_rows({**ROW, "date": "2026-06-18"}, {"date": "2025-06-12"}, {"date": ""}).cases
+    cases = read_rows(ROW, {"date": "2026-06-18"}, {"date": "2025-06-12"}, {"date": ""}).cases
     assert [case.configuration.copied_logits for case in cases] == [False, True, False]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 from ms_symtensor.program.settings import OptimizerLevel
@@ -26,7 +27,7 @@ class Estimate:
     work_s: float
     once_s: float
 
-    @property
+    @cached_property
     def step_time_s(self) -> float:
         return sum(self.time_s.values())
 

@@ -56,7 +56,9 @@ class Chain:
         self.again_s = _sums(p.again_s for p in parts)
         self.kept_B = _sums(p.kept_B for p in parts)
         self.at_rest_B = _sums(p.at_rest_B for p in parts)
-        self.saved_B = _sums(p.kept_B - p.kept_recomputed_B if p.is_block else 0.0 for p in parts)
+        saved_B = [p.kept_B - p.kept_recomputed_B if p.is_block else 0.0 for p in parts]
+        self.saved_B = _sums(saved_B)
+        self._block_B = [saved if p.is_block else -inf for saved, p in zip(saved_B, parts, strict=True)]
         self.blocks = _sums(int(p.is_block) for p in parts)
 
     def with_recomputed(self, start: int, end: int, flight: int, recomputed: int) -> Stage:
@@ -74,7 +76,7 @@ class Chain:
         """
         if not recomputed or recomputed < self.blocks[end] - self.blocks[start]:
             return 0.0
-        largest_B = max(part.kept_B - part.kept_recomputed_B for part in self.parts[start:end] if part.is_block)
+        largest_B = max(self._block_B[start:end])
         behind = self.parts[end - 1]
         return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
 
@@ -167,16 +169,16 @@ def _divided(
 
     The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
     """
-    parts, stages = chain.parts, len(limits_B)
-    best = _filled(chain, limits_B, micro_batch_num, inf, most)
+    stages = len(limits_B)
+    best, _ = _filled(chain, limits_B, micro_batch_num, inf, most)
     if best is None or stages == 1:
         return best
-    low, high = max(max(p.each_s for p in parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
+    low, high = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
     while high - low > PACE_TOLERANCE * high:
         middle = (low + high) / 2
-        found = _filled(chain, limits_B, micro_batch_num, middle, most)
+        found, longer_s = _filled(chain, limits_B, micro_batch_num, middle, most)
         if found is None:
-            low = middle
+            low = max(middle, longer_s)
         else:
             best, high = found, max(s.each_s for s in found)
     return best
@@ -184,29 +186,35 @@ def _divided(
 
 def _filled(
     chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_s: float, most_again: float
-) -> tuple[Stage, ...] | None:
-    """Stages that take as much as `pace_s` and their limit allow, and leave a block for every later one."""
+) -> tuple[tuple[Stage, ...] | None, float]:
+    """Stages that take as much as `pace_s` and their limit allow, and leave a block for every later one; None if that is not all.
+
+    And the smallest pace, above this one, at which a stage would take more.
+    """
     found: list[Stage] = []
-    stages = len(limits_B)
+    stages, longer_s = len(limits_B), inf
     start, whole = 0, len(chain.parts)
     for number, limit_B in enumerate(limits_B):
         flight, later = in_flight(number, stages, micro_batch_num), stages - number - 1
         # The longest run that leaves a block for every later stage, and that holds one itself.
-        most = bisect_right(chain.blocks, chain.blocks[-1] - later) - 1 if later else whole
+        high = bisect_right(chain.blocks, chain.blocks[-1] - later) - 1 if later else whole
         least = bisect_left(chain.blocks, chain.blocks[start] + (1 if stages > 1 else 0))
-        low, high = max(least, start + 1), most
-        if later == 0:
-            low = whole
-        one = chain.stage(start, low, flight, limit_B, pace_s, most_again) if low <= high else None
-        if one is None:
-            return None
+        low = max(least, start + 1) - 1 if later else whole - 1
+        one = None
+        # What lasts as long without recomputation is tried first.
+        quick = middle = bisect_right(chain.each_s, chain.each_s[start] + pace_s) - 1
         while low < high:
-            middle = (low + high + 1) // 2
-            longer = chain.stage(start, middle, flight, limit_B, pace_s, most_again)
-            if longer is None:
+            middle = min(max(middle, low + 1), high)
+            more = chain.stage(start, middle, flight, limit_B, inf, most_again)
+            if more is None or more.each_s > pace_s:
+                longer_s = longer_s if more is None else min(longer_s, more.each_s)
                 high = middle - 1
+                middle = (low + high + 1) // 2
             else:
-                one, low = longer, middle
+                one, low = more, middle
+                middle = middle + 1 if middle == quick else (low + high + 1) // 2
+        if one is None:
+            return None, longer_s
         found.append(one)
         start = low
-    return tuple(found)
+    return tuple(found), longer_s

@@ -34,11 +34,17 @@ class Terms:
     @cached_property
     def each_s(self) -> Array:
         """Seconds of one micro-batch, forward and backward."""
+        if is_nothing(self.forward_s):
+            return self.backward_s
+        if is_nothing(self.backward_s):
+            return self.forward_s
         return self.forward_s + self.backward_s
 
     @cached_property
     def saved_B(self) -> Array:
         """Bytes that recomputation saves."""
+        if is_nothing(self.kept_B) and is_nothing(self.kept_recomputed_B):
+            return self.kept_B
         saved: Array = self.kept_B - self.kept_recomputed_B
         return saved if saved.any() else np.broadcast_to(0.0, saved.shape)
 
@@ -104,8 +110,8 @@ class Weights:
 
 
 def is_nothing(table: Array) -> bool:
-    """Whether a table was not given: zero everywhere."""
-    return not any(table.strides) and not table.any()
+    """Whether a table was not given: zero everywhere, written down once."""
+    return not any(table.strides) and not table.flat[0]
 
 
 def occurring(found: Sequence[Terms], weights: Array) -> Array:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.layout import Layout
-from ms_symtensor.tensor.redistribution import Step, backward, redistribute
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.redistribution import COLLECTIVES, GRADIENT_KIND, redistribute
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -61,18 +61,34 @@ class _Numbers(Generic[_Item]):
         return number
 
 
+class _Node(NamedTuple):
+    """A step as far as its price goes: of a tensor in so many slices before and after it, among the ranks of a group or in so
+    many parts.
+    """
+
+    kind: str
+    opposite: str
+    group: DeviceGroup | None
+    before: int
+    after: int
+    parts: int
+
+
 @dataclass(frozen=True)
 class _Way:
-    """One redistribution of a small tensor: the numbers of its steps, of their beginnings and of a first AllGather.
+    """One redistribution of a small tensor: the numbers of its nodes, of their beginnings and of a first AllGather.
 
     `first` is the position of that AllGather; `exists` is False where MindSpore finds no way.
     """
 
-    steps: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
     prefix: tuple[int, ...] = ()
     gather: int = -1
     first: int = -1
     exists: bool = True
+
+
+NO_WAY = _Way(exists=False)
 
 
 class Pairs:
@@ -82,13 +98,12 @@ class Pairs:
         self._pricer, self._enable_alltoall = pricer, enable_alltoall
         self._cache: dict[tuple, PairCost] = {}
         self._layouts = _Numbers[Layout]()
-        self._steps = _Numbers[Step]()
+        self._nodes = _Numbers[_Node]()
+        self._possible: list[bool] = []
         self._forms = _Numbers[tuple]()
         self._prefixes = _Numbers[tuple]()
         self._gathers = _Numbers[tuple]()
         self._ways: dict[tuple[int, int], _Way] = {}
-        self._possible: dict[tuple[int, int], bool] = {}
-        self._seconds: dict[tuple[int, int, float, int], tuple[Array, Array, Array]] = {}
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
         """The costs for every pair, of a tensor whose size goes with the batch to the `power` 0 or 1."""
@@ -106,18 +121,15 @@ class Pairs:
         small = _shrunk if makers[0].shape == readers[0].shape else plain_layout
         starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (rows, columns))
         ways = [self._way(start, end) for start in starts for end in ends]
-        elements = math.prod(self._layouts.items[starts[0]].shape)
         longest = max(1, max(len(way.prefix) for way in ways))
 
-        # Every different step once; a last row of zeros stands for no step.
+        # Every different node once; a last row of zeros stands for none.
         numbers = np.full((len(ways), longest), -1)
         index: dict[int, int] = {}
         for i, way in enumerate(ways):
-            for k, step in enumerate(way.steps):
-                numbers[i, k] = index.setdefault(step, len(index))
-        seconds = [self._step(step, elements, whole_B, power) for step in index]
-        nothing = np.zeros(self._pricer.family.members)
-        there_s, back_s, after_B = (np.stack([*(s[part] for s in seconds), nothing]) for part in range(3))
+            if way.nodes:
+                numbers[i, : len(way.nodes)] = [index.setdefault(node, len(index)) for node in way.nodes]
+        there_s, back_s, after_B = self._priced([self._nodes.items[n] for n in index], whole_B, power)
 
         prefix_s = np.cumsum(there_s[numbers], axis=1)
         missing = np.array([not way.exists for way in ways])
@@ -154,56 +166,60 @@ class Pairs:
         try:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
-            return _Way(exists=False)
+            return NO_WAY
         elements = math.prod(source.shape)
-        numbers = tuple(map(self._steps.of, steps))
-        if not all(self._is_possible(number, elements) for number in numbers):
-            return _Way(exists=False)
+        nodes: list[int] = []
         prefix: list[int] = []
         gather = first = -1
         reshaped: tuple[int, ...] | None = None
+        before = elements // math.prod(source.slice_shape)
         for place, step in enumerate(steps):
-            ranks = step.group.ranks() if step.group is not None else None
+            group = step.group
+            after = elements // math.prod(step.output_shape)
+            parts = step.pieces if group is None else group.size
+            nodes.append(self._node(_Node(step.kind, GRADIENT_KIND[step.kind], group, before, after, parts)))
+            if not self._possible[nodes[-1]]:
+                return NO_WAY
+            before = after
+            ranks = group.ranks() if group is not None else None
             form = (step.kind, step.input_shape, step.output_shape, ranks, step.dim, step.concat_dim, step.pieces)
             parent = prefix[-1] if prefix else -1
             prefix.append(self._prefixes.of((parent, self._forms.of(form))))
             only_views = place == 0 or (place == 1 and reshaped is not None)
-            if step.kind == "AllGather" and only_views and step.group is not None:
-                gather = self._gathers.of((step.group.ranks(), reshaped))
+            if step.kind == "AllGather" and only_views:
+                gather = self._gathers.of((ranks, reshaped))
                 first = place
             if step.kind == "Reshape" and place == 0:
                 reshaped = step.output_shape
-        return _Way(numbers, tuple(prefix), gather, first)
+        return _Way(tuple(nodes), tuple(prefix), gather, first)
 
-    def _is_possible(self, number: int, elements: int) -> bool:
-        """Whether step `number` cuts a tensor of `elements` alike on every mesh of the family."""
-        key = (number, elements)
-        if key not in self._possible:
-            step, family = self._steps.items[number], self._pricer.family
-            parts = (elements // math.prod(shape) for shape in (step.input_shape, step.output_shape))
-            self._possible[key] = all(family.degree(n) is not None for n in (*parts, step.pieces)) and (
-                step.group is None or family.shape_of(step.group) is not None
-            )
-        return self._possible[key]
+    def _node(self, node: _Node) -> int:
+        """The number of `node`; whether it cuts a tensor alike on every mesh of the family is noted beside it."""
+        number = self._nodes.of(node)
+        if number == len(self._possible):
+            family, parts = self._pricer.family, (node.before, node.after, node.parts)
+            of_group = node.group is None or family.shape_of(node.group) is not None
+            self._possible.append(of_group and all(family.degree(n) is not None for n in parts))
+        return number
 
-    def _step(self, number: int, small: int, whole_B: float, power: int) -> tuple[Array, Array, Array]:
-        """Seconds of a step forward and back, and bytes of its output, where the tensor of `small` elements has `whole_B`."""
-        key = (number, small, whole_B, power)
-        if key in self._seconds:
-            return self._seconds[key]
-        step, pricer = self._steps.items[number], self._pricer
+    def _priced(self, nodes: Sequence[_Node], whole_B: float, power: int) -> tuple[Array, Array, Array]:
+        """Seconds forward and back, and bytes of the output, of a tensor of `whole_B`: [nodes and a row of zeros, members]."""
+        pricer = self._pricer
+        found = np.zeros((3, len(nodes) + 1, pricer.family.members))
+        if not nodes:
+            return found[0], found[1], found[2]
         grown = whole_B * pricer.family.grown(power)
-        first, second = (
-            grown / pricer.degree(small // math.prod(shape)) for shape in (step.input_shape, step.output_shape)
+        before_B, after_B = (
+            grown / pricer.degrees(n.before for n in nodes),
+            grown / pricer.degrees(n.after for n in nodes),
         )
-        (opposite,) = backward((step,))
-        there = pricer.node_s(step.kind, step.group if step.communicates else None, first, second)
-        back = pricer.node_s(opposite.kind, opposite.group if opposite.communicates else None, second, first)
-        if not step.communicates and step.kind != "Reshape":
-            parts = pricer.degree(step.group.size if step.group is not None else step.pieces)
-            there, back = np.where(parts > 1, there, 0.0), np.where(parts > 1, back, 0.0)
-        self._seconds[key] = there, back, second
-        return self._seconds[key]
+        there = pricer.nodes_s([pricer.number(n.kind, n.group) for n in nodes], before_B, after_B)
+        back = pricer.nodes_s([pricer.number(n.opposite, n.group) for n in nodes], after_B, before_B)
+        # What is cut in one part on a member is nothing there.
+        idle = [n.kind not in COLLECTIVES and n.kind != "Reshape" for n in nodes]
+        nothing = np.array(idle)[:, None] & (pricer.degrees(n.parts for n in nodes) == 1)
+        found[:, :-1] = np.where(nothing, 0.0, there), np.where(nothing, 0.0, back), after_B
+        return found[0], found[1], found[2]
 
 
 def common_s(first: PairCost, second: PairCost) -> Array:

@@ -1,7 +1,7 @@
 """Seconds and bytes on every member of a family of meshes: arrays whose last axis runs over the members."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +25,25 @@ class Pricer:
         self.cluster, self.family = cluster, family
         device = cluster.device
         self._per_B = 1.0 / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
-        self._lines: dict[tuple[str, DeviceGroup], _Lines | None] = {}
+        self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
+        self._lines = _Lines(family.members)
 
-    def slice_B(self, layout: Layout, element_B: float, power: int) -> Array:
-        """Bytes of one device's slice [members] of a regular layout."""
-        found: Array = (
-            math.prod(layout.shape) * element_B * self.family.grown(power) / self.degree(math.prod(layout.cuts))
-        )
+    def slices_B(self, layouts: Sequence[Layout], element_B: float, power: int) -> Array:
+        """Bytes of one device's slice of regular layouts: [members, layouts]."""
+        whole_B = np.array([math.prod(layout.shape) * element_B for layout in layouts], dtype=float)
+        cut = self.degrees(math.prod(layout.cuts) for layout in layouts)
+        found: Array = whole_B * self.family.grown(power)[:, None] / cut.T
         return found
 
     def degree(self, n: int) -> Array:
         """`n` slices of the representative on every member; 1 where they are no product of axes (then nothing is priced)."""
         found = self.family.degree(n)
         return np.ones(self.family.members) if found is None else found
+
+    def degrees(self, ns: Iterable[int]) -> Array:
+        """`degree` of each: [numbers, members]."""
+        found: Array = np.array([self.degree(n) for n in ns])
+        return found
 
     def local_s(self, kind: str, traffic_B: Array) -> Array:
         """Seconds of a node that only moves bytes through device memory."""
@@ -47,45 +53,83 @@ class Pricer:
         return found
 
     def node_s(self, kind: str, group: DeviceGroup | None, input_B: Array, output_B: Array) -> Array:
-        """Seconds of one node of a move, a partial sum or a gradient's synchronisation, 0 for a group of one rank; inf for a
-        group that is not regular.
+        """Seconds [members] of one node of a move, a partial sum or a gradient's synchronisation, 0 for a group of one rank; inf
+        for a group that is not regular. Bytes are [members].
         """
         if group is None or kind not in COMMUNICATING:
             return self.local_s(kind, input_B + output_B)
-        key = (kind, group)
-        if key not in self._lines:
-            self._lines[key] = self._lines_of(kind, group)
-        lines = self._lines[key]
-        size = np.maximum(input_B, output_B)
-        return np.full(np.shape(size), np.inf) if lines is None else lines.seconds(size)
+        found: Array = self.nodes_s([self.number(kind, group)], input_B[None], output_B[None])[0]
+        return found
 
-    def _lines_of(self, kind: str, group: DeviceGroup) -> "_Lines | None":
+    def number(self, kind: str, group: DeviceGroup | None) -> int:
+        """The number by which `nodes_s` knows nodes of `kind` on `group`."""
+        key = (kind, group if kind in COMMUNICATING else None)
+        if key not in self._numbers:
+            self._numbers[key] = self._lines.add(self._lines_of(*key), adds=key[1] is None)
+        return self._numbers[key]
+
+    def nodes_s(self, numbers: Sequence[int], input_B: Array, output_B: Array) -> Array:
+        """`node_s` of many nodes with these `numbers`: [nodes, members], like the bytes."""
+        lines = self._lines
+        size_B = np.where(lines.adds[numbers, None], input_B + output_B, np.maximum(input_B, output_B))
+        starts_B, alpha_s, per_B = lines.columns[:, numbers]
+        piece = (size_B[..., None] >= starts_B).sum(axis=-1, keepdims=True) - 1
+        found: Array = (
+            np.take_along_axis(alpha_s, piece, axis=-1)[..., 0]
+            + np.take_along_axis(per_B, piece, axis=-1)[..., 0] * size_B
+        )
+        return found
+
+    def _lines_of(self, kind: str, group: DeviceGroup | None) -> Array:
+        """[columns, members, pieces], as `_Lines` has them."""
+        members = self.family.members
+        if group is None:
+            alpha_s, per_B = (0.0, 0.0) if kind in VIEWS else (self.cluster.device.op_overhead_s, self._per_B)
+            return np.tile(np.array([0.0, alpha_s, per_B])[:, None, None], (1, members, 1))
         shape = self.family.shape_of(group)
         if shape is None:
-            return None
+            return np.tile(np.array([0.0, np.inf, 0.0])[:, None, None], (1, members, 1))
         collective = Collective(priced_as(kind))
-        columns = np.array([axis for pair in shape for axis in pair], dtype=int).reshape(-1, self.family.members)
-        found = []
-        for member in columns.T.tolist():
-            axes = tuple(zip(member[::2], member[1::2], strict=True))
-            found.append(collective_time_of_sizes(self.cluster, collective, lattice_sizes(self.cluster, axes)).pieces)
-        overhead = np.where(columns[::2].prod(axis=0) > 1, self.cluster.device.op_overhead_s, 0.0)
-        return _Lines(found, overhead)
+        columns = np.array([axis for pair in shape for axis in pair], dtype=int).reshape(-1, members)
+        lattices = [tuple(zip(member[::2], member[1::2], strict=True)) for member in columns.T.tolist()]
+        pieces = {
+            axes: collective_time_of_sizes(self.cluster, collective, lattice_sizes(self.cluster, axes)).pieces
+            for axes in dict.fromkeys(lattices)
+        }
+        width = max(map(len, pieces.values()))
+        padded = {axes: [*found, *[NOWHERE] * (width - len(found))] for axes, found in pieces.items()}
+        found = np.moveaxis(np.array([padded[axes] for axes in lattices]), -1, 0).copy()
+        found[1] += np.where(columns[::2].prod(axis=0) > 1, self.cluster.device.op_overhead_s, 0.0)[:, None]
+        return found
+
+
+NOWHERE = (np.inf, 0.0, 0.0)
+"""A piece that no message is large enough for."""
 
 
 class _Lines:
-    """Piecewise linear times, one per member."""
+    """Piecewise linear times of many nodes, one per member.
 
-    def __init__(self, pieces: Sequence[Sequence[tuple[float, float, float]]], overhead_s: Array) -> None:
-        width = max(len(p) for p in pieces)
-        padded = np.array([[*p, *[(np.inf, 0.0, 0.0)] * (width - len(p))] for p in pieces])
-        self._starts, self._beta = padded[..., 0], padded[..., 2]
-        self._alpha = padded[..., 1] + overhead_s[:, None]
+    `columns` are [columns, nodes, members, pieces]: from so many bytes on, so many seconds, and seconds per byte. `adds` [nodes]:
+    of the sum of the bytes that go in and out, else of the larger number.
+    """
 
-    def seconds(self, size_B: Array) -> Array:
-        """`size_B` [..., members]."""
-        one = self._starts.shape[1] == 1
-        which = np.zeros((), np.intp) if one else (size_B[..., None] >= self._starts).sum(axis=-1) - 1
-        rows = np.arange(len(self._starts))
-        found: Array = self._alpha[rows, which] + self._beta[rows, which] * size_B
-        return found
+    def __init__(self, members: int) -> None:
+        self._used = 0
+        self.columns, self.adds = self._room(1, members, 1)
+
+    def add(self, lines: Array, adds: bool) -> int:
+        """Note the lines [columns, members, pieces] of another node; its number."""
+        _, room, members, width = self.columns.shape
+        pieces = lines.shape[-1]
+        if self._used == room or pieces > width:
+            before, adds_before = self.columns, self.adds
+            self.columns, self.adds = self._room(2 * room, members, max(pieces, width))
+            self.columns[:, :room, :, :width], self.adds[:room] = before, adds_before
+        self.columns[:, self._used, :, :pieces], self.adds[self._used] = lines, adds
+        self._used += 1
+        return self._used - 1
+
+    def _room(self, nodes: int, members: int, pieces: int) -> tuple[Array, NDArray[np.bool_]]:
+        nothing = np.array(NOWHERE)[:, None, None, None]
+        return np.tile(nothing, (1, nodes, members, pieces)), np.zeros(nodes, bool)

@@ -277,7 +277,7 @@ def _transparent_terms(
     found = []
     for (end, shape, source_type, target_type, trains, repeats, power), occurrences in casts.items():
         layouts = layouts_at(known, end, shape)
-        one = np.stack([transparent_s(pricer, x, source_type, target_type, power) for x in layouts], axis=1)
+        one = transparent_s(pricer, layouts, source_type, target_type, power)
         again_s, back = one if repeats else None, one if trains else None
         found.append(terms((end[0],), where.counts(occurrences), one.shape, one, again_s, back))
     for source in known.gradients:

@@ -135,7 +135,7 @@ class TensorTables:
 
 def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int) -> Array:
     """Bytes of one device's slice in each layout: [members, layouts]."""
-    return np.stack([known.pricer.slice_B(x, size_B(dtype), power) for x in layouts], axis=1)
+    return known.pricer.slices_B(layouts, size_B(dtype), power)
 
 
 def _distinct_axes(axes: tuple[int, ...], tables: Sequence[Array]) -> tuple[Array, ...]:

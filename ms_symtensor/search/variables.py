@@ -167,7 +167,7 @@ def _own_costs(
     growing: Growing,
 ) -> tuple[Array, Array]:
     cuts = [cuts_of(op, sig, strategy, pricer.family.device_num) for strategy, _ in chosen]
-    degrees = {d: np.stack([pricer.degree(c.get(d, 1)) for c in cuts], axis=1) for d in sig.mesh}
+    degrees = {d: pricer.degrees(c.get(d, 1) for c in cuts).T for d in sig.mesh}
     grows = _growing_dims(op, sig, growing)
     sizes = {d: sig.sizes[d] * pricer.family.grown(int(d in grows))[:, None] for d in sig.mesh}
     shape = pricer.family.members, len(chosen)
@@ -189,9 +189,7 @@ def _own_costs(
         bytes_of(len(op.inputs) + i, t, d) for i, (t, d) in enumerate(zip(op.outputs, sig.outputs, strict=False))
     ]
     own = work(op, sig, products, local, inputs, outputs, shape, pricer.cluster)
-    combine = np.stack(
-        [_combine_s(op, placement, pricer, outputs, i) for i, (_, placement) in enumerate(chosen)], axis=1
-    )
+    combine = _combine_s(chosen, pricer, outputs)
     forward = np.where(divides, own.forward_s + combine, np.inf)
     return forward, (own.backward_s + combine if products else np.zeros(shape))
 
@@ -206,16 +204,17 @@ def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str
     return frozenset(found)
 
 
-def _combine_s(op: OpView, placement: Placement, pricer: Pricer, outputs_B: Sequence[Array], candidate: int) -> Array:
-    """Seconds of combining partial sums; the gradient's collective moves as many bytes the other way."""
-    partial = placement.partial
-    if partial is None:
-        return np.zeros(pricer.family.members)
-    whole = outputs_B[partial.output][:, candidate]
-    kind = "AllReduce" if partial.dim is None else "ReduceScatter"
-    return pricer.node_s(kind, partial.group, whole, whole)
+def _combine_s(chosen: Sequence[tuple[OpStrategy, Placement]], pricer: Pricer, outputs_B: Sequence[Array]) -> Array:
+    """Seconds of combining partial sums [members, candidates]; the gradient's collective moves as many bytes the other way."""
+    seconds = np.zeros((pricer.family.members, len(chosen)))
+    partials = [(i, placement.partial) for i, (_, placement) in enumerate(chosen) if placement.partial is not None]
+    if partials:
+        numbers = [pricer.number("AllReduce" if p.dim is None else "ReduceScatter", p.group) for _, p in partials]
+        whole_B = np.array([outputs_B[p.output][:, i] for i, p in partials])
+        seconds[:, [i for i, _ in partials]] = pricer.nodes_s(numbers, whole_B, whole_B).T
+    return seconds
 
 
-def transparent_s(pricer: Pricer, layout: Layout, source: str, target: str, power: int) -> Array:
-    """Seconds of a Cast from element type `source` to `target` on one device's slice."""
-    return pricer.local_s("Cast", pricer.slice_B(layout, size_B(source) + size_B(target), power))
+def transparent_s(pricer: Pricer, layouts: Sequence[Layout], source: str, target: str, power: int) -> Array:
+    """Seconds [members, layouts] of a Cast from element type `source` to `target` on one device's slice."""
+    return pricer.local_s("Cast", pricer.slices_B(layouts, size_B(source) + size_B(target), power))

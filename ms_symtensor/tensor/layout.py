@@ -51,7 +51,7 @@ class DeviceGroup:
     device_matrix: tuple[int, ...]
     axes: tuple[int, ...]
 
-    @property
+    @cached_property
     def size(self) -> int:
         return math.prod(self.device_matrix[a] for a in self.axes)
 

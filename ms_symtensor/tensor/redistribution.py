@@ -74,7 +74,7 @@ def redistribute(source: Layout, target: Layout, enable_alltoall: bool = False) 
     steps: list[Step] = []
     for move in merged:
         steps += _steps(move, shape)
-        shape = local_shape(shape, move)
+        shape = steps[-1].output_shape
     if shape != target.slice_shape:
         raise InvalidStrategyError(
             f"no redistribution from {source} to {target}: MindSpore would arrive at local shape {shape}; "
@@ -195,13 +195,13 @@ def _steps(move: Move, shape: Shape) -> list[Step]:
     ]
 
 
-_GRADIENT_KIND = {
+GRADIENT_KIND = {
     "AllGather": "ReduceScatter", "AlltoAll": "AlltoAll", "StridedSlice": "StridedSliceGrad", "Split": "Concat",
     "Concat": "Split", "Reshape": "Reshape",
 }  # fmt: skip
 
 
 def _gradient(step: Step) -> Step:
-    kind = _GRADIENT_KIND[step.kind]
+    kind = GRADIENT_KIND[step.kind]
     dim, concat_dim = (step.concat_dim, step.dim) if step.kind == "AlltoAll" else (step.dim, None)
     return Step(kind, step.output_shape, step.input_shape, step.group, dim, concat_dim, step.pieces)

@@ -79,11 +79,13 @@ def _extend(layout: Layout, other: Layout) -> tuple[Layout, Layout] | None:
         layout, other = split, followed
 
 
+@lru_cache(maxsize=1 << 16)
 def _common_refinement(first: Shape, second: Shape) -> Shape | None:
     """The coarsest matrix that both refine into, e.g. (8, 4) and (2, 16) -> (2, 4, 4); None for (2, 3) and (3, 2)."""
     return _quotients(sorted({*accumulate(first, mul), *accumulate(second, mul)}))
 
 
+@lru_cache(maxsize=1 << 16)
 def _expand_shape(shape: Shape, other: Shape) -> Shape | None:
     """`shape` split where dims of `other` end, counted from the right: (2, 8, 32) by (16, 4, 8) -> (2, 8, 4, 8)."""
     sizes = {*accumulate(reversed(shape), mul), *accumulate(reversed(other), mul)}

@@ -192,9 +192,9 @@ class _Writer:
     def _next_layout(self, source: Source) -> Layout | None:
         """The layout that the operators downstream want, looking through transparent ones.
 
-        Of several users MindSpore asks the one it meets first on its way from the network's result: the last one.
+        Of several users MindSpore asks the one it meets first on its way from the network's result.
         """
-        for user, position in reversed(self.graph.users.get(source, ())):
+        for user, position in self.graph.users_from_result.get(source, ()):
             if user.type == "Reshape":
                 continue
             if user.name in self.out.placements:

@@ -8,6 +8,7 @@ TupleGetItem, UpdateState) do not appear: an input of an operator names its real
 import hashlib
 import json
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -185,11 +186,47 @@ class Graph:
         return {source: tuple(pairs) for source, pairs in found.items()}
 
     @cached_property
+    def users_from_result(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
+        """`users`, the nearest to the network's result first: as MindSpore's graph manager lists them.
+
+        It walks breadth first from the result to the inputs; tuples, and reading one of several outputs, are steps of their own.
+        """
+        found: dict[Source, dict[tuple[str, int], tuple[Op, int]]] = {}
+        sinks = [OpOutput(op.name) for op in reversed(self.ops) if not any(s in self.users for s in _outputs(op))]
+        queue: deque[Source | Op] = deque([self.output, *sinks])
+        seen: set[Source | str] = set()
+        while queue:
+            node = queue.popleft()
+            key = node.name if isinstance(node, Op) else node
+            if key in seen:
+                continue
+            seen.add(key)
+            if isinstance(node, Op):
+                for position, source in enumerate(self.tensor_inputs(node)):
+                    found.setdefault(source, {})[node.name, position] = (node, position)
+                queue.extend(self._step(source) for source in node.inputs)
+            elif isinstance(node, TupleInput):
+                queue.extend(self._step(source) for source in node.items)
+            elif isinstance(node, OpOutput):
+                queue.append(self.op_by_name[node.op])
+        return {source: tuple(users.values()) for source, users in found.items()}
+
+    def _step(self, source: Source) -> Source | Op:
+        """The node that is met at `source`: its operator, if that has no other output."""
+        if isinstance(source, OpOutput) and len(self.op_by_name[source.op].outputs) == 1:
+            return self.op_by_name[source.op]
+        return source
+
+    @cached_property
     def hash(self) -> str:
         """SHA-256 over the graph's canonical text: names a graph in strategy files."""
         from ms_symtensor.tensor.graph_file import to_json  # the file format knows the graph, not the other way round
 
         return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()
+
+
+def _outputs(op: Op) -> Iterator[OpOutput]:
+    return (OpOutput(op.name, index) for index in range(len(op.outputs)))
 
 
 def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:

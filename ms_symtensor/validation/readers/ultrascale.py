@@ -1,5 +1,7 @@
 """ultrascale_h100.csv: Llama-like models under nanotron on H100, with memory (Hugging Face, Ultra-Scale Playbook)."""
 
+from dataclasses import replace
+
 from ms_symtensor.cost.configuration import Configuration, Transformer
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
@@ -17,7 +19,7 @@ LEAST_MFU_PERCENT = (
 )
 
 # layers, hidden, heads, feed-forward: huggingface/nanotron@0e0a27ea83, scripts/scaling_benchmarks.py, which made these runs:
-# as many key-value heads as heads, a vocabulary of 131072, embeddings tied below a feed-forward of 10,000
+# a vocabulary of 131072, embeddings tied below a feed-forward of 10,000
 DIMENSIONS = {
     "1B": (16, 2048, 32, 8192),
     "3B": (28, 3072, 32, 8192),
@@ -27,15 +29,35 @@ DIMENSIONS = {
 }
 VOCABULARY = 131072
 LARGEST_TIED_FFN = 10_000
+GROUPED_KV_HEADS = 8  # Llama 3's
+PEAK_FLOPs = 989.5e12  # of an H100 in bfloat16, to which nanotron relates its utilisation
 
 
 def model_of(name: str) -> Transformer:
-    """The model called like `llama-like-8B`."""
+    """The model called like `llama-like-8B`, with as many key-value heads as heads, as the script has it."""
     size = name.rpartition("-")[2]
     if size not in DIMENSIONS:
         raise UnusableRowError(f"the dimensions of {name} are not published")
     layers, hidden, heads, ffn = DIMENSIONS[size]
     return Transformer(hidden, layers, heads, heads, ffn, VOCABULARY, tied_embeddings=ffn < LARGEST_TIED_FFN)
+
+
+def as_run(model: Transformer, flops_of_token: float, seq_length: int, stages: int) -> Transformer:
+    """`model` with as many key-value heads as heads or with Llama 3's eight: whichever has the `flops_of_token` that a row's
+    own utilisation and throughput stand for. Runs of 80B without ZeRO have the latter, which makes them 12 % smaller.
+    """
+    grouped = replace(model, n_kv_heads=GROUPED_KV_HEADS)
+    return min((model, grouped), key=lambda m: abs(counted_flops(m, seq_length, stages) - flops_of_token))
+
+
+def counted_flops(model: Transformer, seq_length: int, stages: int) -> float:
+    """FLOPs of a token as the source counts them: six per parameter, embeddings included, which stages do not share, and
+    twelve per block, hidden width and token of the sequence.
+    """
+    attention = 2 * model.hidden_size**2 + 2 * model.hidden_size * model.n_kv_heads * model.head_dim
+    blocks = model.num_layers * (attention + 3 * model.hidden_size * model.intermediate_size)
+    tables = (1 if model.tied_embeddings and stages == 1 else 2) * model.vocab_size * model.hidden_size
+    return 6.0 * (blocks + tables) + 12.0 * model.num_layers * model.hidden_size * seq_length
 
 
 def stages_of(model: Transformer, stages: int) -> tuple[tuple[int, ...], int]:
@@ -73,7 +95,10 @@ def case(row: Row) -> Case:
         must_be_given(row, "mfu", "tok_s_gpu")
     if timed and row.number("mfu") < LEAST_MFU_PERCENT:
         raise UnusableRowError(f"MFU below {LEAST_MFU_PERCENT:g} %")
-    model, stages = model_of(row.text("model")), row.count("pp")
+    model, stages, seq_length = model_of(row.text("model")), row.count("pp"), row.count("seq_len")
+    if timed:
+        flops_of_token = row.number("mfu") / 100 * PEAK_FLOPs / row.positive("tok_s_gpu")
+        model = as_run(model, flops_of_token, seq_length, stages)
     blocks, head_stage = stages_of(model, stages)
     must_be_given(row, "zero")
     zero = row.number("zero")
@@ -81,7 +106,7 @@ def case(row: Row) -> Case:
         raise UnusableRowError(f"unknown zero {row.text('zero')!r}")
     configuration = Configuration(
         model,
-        row.count("seq_len"),
+        seq_length,
         data_parallel=row.count("dp"),
         model_parallel=row.count("tp"),
         sequence_parallel=row.count("tp") > 1,

@@ -2,12 +2,12 @@ import pytest
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.readers.ultrascale import model_of, stages_of
+from ms_symtensor.validation.readers.ultrascale import as_run, counted_flops, model_of, stages_of
 
 # Hugging Face, Ultra-Scale Playbook, benchmarks_interactive.html
 ROW = {
     "model": "llama-like-8B", "device": "H100-SXM-80GB(8/node)", "n_devices": 64, "nodes": 8, "dp": 8, "tp": 4, "pp": 2,
-    "zero": 1, "mbs": 2, "grad_acc": 16, "gbs": 256, "status": "ok", "mfu": 39.2, "tok_s_gpu": 7000, "mem_gb": 50.2,
+    "zero": 1, "mbs": 2, "grad_acc": 16, "gbs": 256, "status": "ok", "mfu": 42.2, "tok_s_gpu": 7000, "mem_gb": 50.2,
     "seq_len": 4096, "source": "github",
 }  # fmt: skip
 CRASHED = {"status": "crashed_or_oom", "mfu": "", "tok_s_gpu": "", "mem_gb": ""}
@@ -18,7 +18,7 @@ def test_a_timed_row(read_rows) -> None:
     assert case.group == "llama-like-8B|n64"
     assert case.measured.step_time_s == pytest.approx(256 * 4096 / (7000 * 64))
     assert case.measured.peak_memory_B == pytest.approx(50.2 * 2**30)
-    assert case.measured.fits and case.measured.mfu == pytest.approx(0.392)
+    assert case.measured.fits and case.measured.mfu == pytest.approx(0.422)
     assert case.configuration.framework == "nanotron"
     assert case.configuration.optimizer_level is OptimizerLevel.LEVEL1
 
@@ -81,3 +81,18 @@ def test_stages_without_blocks_run_where_the_head_or_the_loss_is_on_them() -> No
 def test_a_timed_row_may_lack_its_memory(read_rows) -> None:
     (case,) = read_rows({**ROW, "mem_gb": ""}).cases
     assert case.measured.peak_memory_B is None and case.measured.step_time_s is not None
+
+
+def test_the_key_value_heads_are_those_of_the_utilisation(read_rows) -> None:
+    of_80b = {"model": "llama-like-80B", "tp": 8, "dp": 4, "pp": 2, "grad_acc": 32}
+    many, few = read_rows({**ROW, **of_80b}, {"mfu": 12.1, "tok_s_gpu": 234}, {"mfu": 11.8, "tok_s_gpu": 256}).cases[
+        -2:
+    ]
+    assert (many.configuration.model.n_kv_heads, few.configuration.model.n_kv_heads) == (64, 8)
+
+
+def test_stages_do_not_share_a_tied_embedding() -> None:
+    model = model_of("llama-like-1B")
+    table = 6 * model.vocab_size * model.hidden_size
+    assert counted_flops(model, 4096, 2) - counted_flops(model, 4096, 1) == table
+    assert as_run(model, counted_flops(model, 4096, 2), 4096, 2) == model

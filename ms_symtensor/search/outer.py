@@ -90,7 +90,7 @@ def survey(
     settings: list[Setting] = []
     fast: list[list[Row]] = []
     ruled_out_s: dict[Shape, float] = {}
-    candidates = 0
+    candidates, again = 0, None
     for members in _families(space):
         graph, known = _variables(graph_at, members, cluster, rules, limits)
         if math.isfinite(known_s):
@@ -98,7 +98,8 @@ def survey(
             if min(least_s) >= known_s:
                 ruled_out_s.update(zip(members, least_s, strict=True))
                 continue
-        of = problem_of(graph, known)
+        of = problem_of(graph, known, again=again)
+        again = of.again
         candidates += of.candidates * len(members)
         for setting, rows in _fastest(_settings(of, depths, members)):
             settings.append(setting)

@@ -21,5 +21,8 @@ def priced(
     Errors: InvalidStrategyError for what MindSpore rejects there.
     """
     short, cluster = network.short(row.shape.batch), row.problem.known.pricer.cluster
-    of = problem_of_family(short, cluster, Single(row.shape.mesh), rules, given=strategies, limits=row.problem.limits)
+    known = row.problem
+    of = problem_of_family(
+        short, cluster, Single(row.shape.mesh), rules, given=strategies, limits=known.limits, again=known.again
+    )
     return given_row(of, row.shape, row.level)

@@ -16,6 +16,7 @@ from ms_symtensor.program.gradients import is_kept, sends_gradient
 from ms_symtensor.program.parameters import is_summed, is_synchronised, may_be_shared, place_parameter, share_over_all
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.search.moves import plain_layout
 from ms_symtensor.search.places import Counts, Places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.terms import Terms, terms
@@ -158,14 +159,17 @@ def parameter_terms(
     found = []
     members = known.pricer.family.members
     adds_up = np.zeros(members) if accumulates is None else accumulates
-    alike: dict[tuple, tuple[Array, ...]] = {}
+    alike: dict[tuple, dict[Layout, Priced]] = {}
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
-        key = replace(use.parameter, name=""), use.reads, use.layouts, summed
-        if key not in alike:
-            priced = [_priced(known.pricer, use, layout, settings, summed, adds_up) for layout in use.layouts]
-            alike[key] = tuple(np.stack(part, axis=1) for part in zip(*priced, strict=True))
-        each_s, once_s, used_B, rest_B = alike[key]
+        priced = alike.setdefault((replace(use.parameter, name=""), use.reads, summed), {})
+        plain = [plain_layout(layout) for layout in use.layouts]
+        for layout in dict.fromkeys(plain):
+            if layout not in priced:
+                priced[layout] = _priced(known.pricer, use, layout, settings, summed, adds_up)
+        each_s, once_s, used_B, rest_B = (
+            np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in plain), strict=True)
+        )
         found.append(
             terms(
                 (use.number,), use.counts, each_s.shape, backward_s=each_s, once_s=once_s, kept_B=used_B,

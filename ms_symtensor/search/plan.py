@@ -137,12 +137,14 @@ def one_stage(
     found = OneStage(None, None, None, math.inf, 0)
     every = dict(only) if only is not None else dict.fromkeys(meshes(request.device_num), 0.0)
     every |= dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
+    again = None
     for mesh, least_s in sorted(every.items(), key=lambda pair: (pair[1], pair[0])):
         if least_s >= min(known_s, math.inf if found.best is None else found.best.time_s):
             found = replace(found, bound_s=min(found.bound_s, least_s))
             continue
         progress(f"mesh {' x '.join(map(str, mesh))}")
-        of = problem(graph, request.cluster, mesh, request.rules, request.limits)
+        of = problem(graph, request.cluster, mesh, request.rules, request.limits, again)
+        again = of.again
         new = solve(of, request.limit_B, found.best, known_s, progress)
         slimmest = [c for c in (found.smallest, new.smallest) if c is not None]
         found = OneStage(

@@ -27,6 +27,7 @@ class Pricer:
         self._per_B = 1.0 / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
         self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
         self._lines = _Lines(family.members)
+        self._lattices: dict[DeviceGroup, _Lattices] = {}
 
     def slices_B(self, layouts: Sequence[Layout], element_B: float, power: int) -> Array:
         """Bytes of one device's slice of regular layouts: [members, layouts]."""
@@ -86,22 +87,37 @@ class Pricer:
         if group is None:
             alpha_s, per_B = (0.0, 0.0) if kind in VIEWS else (self.cluster.device.op_overhead_s, self._per_B)
             return np.tile(np.array([0.0, alpha_s, per_B])[:, None, None], (1, members, 1))
+        if group not in self._lattices:
+            self._lattices[group] = self._lattices_of(group)
+        lattices, which = self._lattices[group]
+        if not lattices:
+            return np.tile(np.array([0.0, np.inf, 0.0])[:, None, None], (1, members, 1))
+        collective, overhead_s = Collective(priced_as(kind)), self.cluster.device.op_overhead_s
+        pieces = [
+            [(start_B, alpha_s + (overhead_s if ranks > 1 else 0.0), per_B) for start_B, alpha_s, per_B in time.pieces]
+            for ranks, sizes in lattices
+            for time in (collective_time_of_sizes(self.cluster, collective, sizes),)
+        ]
+        width = max(map(len, pieces))
+        padded = np.array([[*one, *[NOWHERE] * (width - len(one))] for one in pieces])
+        return np.moveaxis(padded[which], -1, 0)
+
+    def _lattices_of(self, group: DeviceGroup) -> "_Lattices":
+        """What `group` is on the members; none where it is not regular."""
         shape = self.family.shape_of(group)
         if shape is None:
-            return np.tile(np.array([0.0, np.inf, 0.0])[:, None, None], (1, members, 1))
-        collective = Collective(priced_as(kind))
-        columns = np.array([axis for pair in shape for axis in pair], dtype=int).reshape(-1, members)
-        lattices = [tuple(zip(member[::2], member[1::2], strict=True)) for member in columns.T.tolist()]
-        pieces = {
-            axes: collective_time_of_sizes(self.cluster, collective, lattice_sizes(self.cluster, axes)).pieces
-            for axes in dict.fromkeys(lattices)
-        }
-        width = max(map(len, pieces.values()))
-        padded = {axes: [*found, *[NOWHERE] * (width - len(found))] for axes, found in pieces.items()}
-        found = np.moveaxis(np.array([padded[axes] for axes in lattices]), -1, 0).copy()
-        found[1] += np.where(columns[::2].prod(axis=0) > 1, self.cluster.device.op_overhead_s, 0.0)[:, None]
-        return found
+            return (), np.zeros(self.family.members, dtype=np.intp)
+        columns = np.array([axis for pair in shape for axis in pair], dtype=int).reshape(-1, self.family.members)
+        numbers: dict[tuple[int, ...], int] = {}
+        which = [numbers.setdefault(tuple(column), len(numbers)) for column in columns.T.tolist()]
+        lattices = [tuple(zip(column[::2], column[1::2], strict=True)) for column in numbers]
+        return tuple((math.prod(n for n, _ in axes), lattice_sizes(self.cluster, axes)) for axes in lattices), np.array(
+            which
+        )
 
+
+_Lattices = tuple[tuple[tuple[int, tuple[int, ...]], ...], NDArray[np.intp]]
+"""The different ranks and sizes per level (`group_sizes`) of a group on a family's members, and which each member has."""
 
 NOWHERE = (np.inf, 0.0, 0.0)
 """A piece that no message is large enough for."""

@@ -51,7 +51,8 @@ Array = NDArray[np.float64]
 class Problem:
     """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`.
 
-    `graph` has few blocks and may stand for a deeper network (`places.depths`).
+    `graph` has few blocks and may stand for a deeper network (`places.depths`). `again`: operators whose work is done again where
+    blocks are recomputed, one of every class.
     """
 
     graph: Graph
@@ -61,6 +62,7 @@ class Problem:
     terms: tuple[Terms, ...]
     order: tuple[int, ...]
     parameters: tuple[ParameterUse, ...]
+    again: frozenset[str]
 
     @property
     def device_num(self) -> int:
@@ -119,14 +121,15 @@ def problem(
     mesh: tuple[int, ...],
     rules: Mapping[str, Rule] | None = None,
     limits: Limits = FREE,
+    again: frozenset[str] | None = None,
 ) -> Problem:
     """Write down the problem of `graph` on the devices of `mesh`: of a network with few of its blocks, which stands for it.
 
-    Errors: UnknownOperatorError.
+    `again`: the `Problem.again` of the same network on another mesh, where it is known. Errors: UnknownOperatorError.
     """
     folded = fold(graph)
     kinds, few = kinds_of_blocks(graph, folded), few_blocks(graph, folded)
-    return problem_of_family(few, cluster, Single(mesh), rules, of=kinds, limits=limits)
+    return problem_of_family(few, cluster, Single(mesh), rules, of=kinds, limits=limits, again=again)
 
 
 def problem_of_family(
@@ -138,35 +141,42 @@ def problem_of_family(
     of: tuple[tuple[str, ...], ...] | None = None,
     given: Mapping[str, OpStrategy] | None = None,
     limits: Limits = FREE,
+    again: frozenset[str] | None = None,
 ) -> Problem:
     """Write down the problem of `graph` on all meshes of a family; `powers`, `given` and `limits` as in `variables`.
 
-    `graph` may be short for a network with the blocks `of`, kind by kind.
+    `graph` may be short for a network with the blocks `of`, kind by kind. `again` as in `problem`.
     """
     known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given, limits)
-    return problem_of(graph, known, of)
+    return problem_of(graph, known, of, again)
 
 
-def problem_of(graph: Graph, known: Variables, of: tuple[tuple[str, ...], ...] | None = None) -> Problem:
-    """Write down the problem of `graph`, whose variables are `known`; `of` as in `problem_of_family`."""
+def problem_of(
+    graph: Graph,
+    known: Variables,
+    of: tuple[tuple[str, ...], ...] | None = None,
+    again: frozenset[str] | None = None,
+) -> Problem:
+    """Write down the problem of `graph`, whose variables are `known`; `of` and `again` as in `problem_of_family`."""
     folded, pricer = fold(graph), known.pricer
     shorts = short_graphs(graph, folded, known.meanings, of)
     where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
-    again, cast_again = _computed_again(known, folded, shorts, pricer.family.device_num)
-    found = [_own_terms(known, number, again, where) for number in range(len(known.items))]
-    found += _transparent_terms(graph, known, folded, cast_again, where)
+    again = _computed_again(known, shorts, pricer.family.device_num) if again is None else again
+    repeated = frozenset(known.index[name] for name in again if name in known.index)
+    found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
+    found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in again), where)
     uses = list(parameter_uses(graph, known, where))
     between = tensors(graph, known)
     pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
     fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
-    tables = TensorTables(known, pairs, again, fullest)
+    tables = TensorTables(known, pairs, repeated, fullest)
     for tensor, occurrences in between.items():
         found += tables.terms(tensor, where.counts(occurrences))
     found += tables.passing((*(0.0,) * (where.number - 1), 1.0))
     found += tied(known, [use for _, use in uses])
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in found])
-    return Problem(graph, known, shorts, where, tuple(found), order, counted(uses))
+    return Problem(graph, known, shorts, where, tuple(found), order, counted(uses), again)
 
 
 def factors(
@@ -231,24 +241,18 @@ def at_rest_B(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> in
 # -- operators -------------------------------------------------------------------------------------------------------------
 
 
-def _computed_again(
-    known: Variables, folded: Fold, shorts: ShortGraphs, device_num: int
-) -> tuple[frozenset[int], frozenset[int]]:
-    """The variables, and the classes of casts, whose work is done again in a recomputed block.
+def _computed_again(known: Variables, shorts: ShortGraphs, device_num: int) -> frozenset[str]:
+    """The operators whose work is done again in a recomputed block, casts included.
 
     Read off a small program, partitioned with no cuts.
     """
     if not shorts.blocks:
-        return frozenset(), frozenset()
+        return frozenset()
     small = shorts.of(shorts.short_runs(shorts.runs(len(shorts.blocks))))
     strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
     settings = Settings(device_num, recompute=dict.fromkeys(shorts.blocks, Recompute()))
     program = partition(small, StagePlan(strategies, settings), known=shorts.known)
-    again = {n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK}
-    return (
-        frozenset(known.index[name] for name in again if name in known.index),
-        frozenset(folded.class_of[name] for name in again if name not in known.index),
-    )
+    return frozenset(n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
 
 
 def _own_terms(known: Variables, number: int, again: frozenset[int], where: Places) -> Terms:

@@ -20,6 +20,9 @@ from ms_symtensor.cluster.hierarchy import Formula, formula
 from ms_symtensor.cluster.topology import Cluster, group_sizes
 from ms_symtensor.errors import InputError
 
+LARGE_B = 2.0**60
+"""Bytes so many that a time less that of 0 bytes, divided by them, is its slope to the last digit."""
+
 
 class Piece(NamedTuple):
     """From `from_B` bytes on, a collective takes alpha_s + beta_s_per_B · bytes."""
@@ -99,7 +102,8 @@ def collective_time_of_sizes(cluster: Cluster, kind: Collective, sizes: tuple[in
     for level, size in zip(cluster.levels, sizes, strict=True):
         arguments[symbols.group_size(level.name).name] = size
     of = formula(cluster, kind, sizes)
-    names, compiled = _compiled_coefficients(of)
+    names, compiled = _compiled_branches(of)
+    arguments[symbols.n.name] = np.array([0.0, LARGE_B])
     values = compiled(**{name: arguments[name] for name in names})
 
     pieces: list[Piece] = []
@@ -107,23 +111,22 @@ def collective_time_of_sizes(cluster: Cluster, kind: Collective, sizes: tuple[in
     for index, regime in enumerate(regimes):
         start = float(values[f"{index}/from"])
         end = float(values[f"{index + 1}/from"]) if index + 1 < len(regimes) else float("inf")
-        lines = [
-            (float(values[f"{index}/{branch}/alpha"]), float(values[f"{index}/{branch}/beta"]))
-            for branch in range(len(regime.branches))
-        ]
+        # Every branch is of the form a + b·n.
+        least_s, most_s = np.array(
+            [values[f"{index}/{branch}"] + np.zeros(2) for branch in range(len(regime.branches))]
+        ).T
+        lines = list(zip(least_s.tolist(), ((most_s - least_s) / LARGE_B).tolist(), strict=True))
         pieces += _upper_envelope(lines, start, end)
     return CollectiveTime(tuple(pieces))
 
 
 @lru_cache(maxsize=1024)
-def _compiled_coefficients(of: Formula) -> tuple[tuple[str, ...], Compiled]:
-    """Start, constant part and slope of every branch: the same expressions as printed, only taken apart; with their symbols."""
+def _compiled_branches(of: Formula) -> tuple[tuple[str, ...], Compiled]:
+    """Where every regime starts, and its branches, the same expressions as printed; with the names of their symbols."""
     found: dict[str, sympy.Expr] = {}
     for index, regime in enumerate(of.regimes):
-        found[f"{index}/from"] = regime.from_B
-        for number, branch in enumerate(regime.branches):
-            found[f"{index}/{number}/alpha"] = branch.subs(symbols.n, 0)  # once per formula, not per evaluation
-            found[f"{index}/{number}/beta"] = sympy.diff(branch, symbols.n)
+        found[f"{index}/from"] = sympy.sympify(regime.from_B)
+        found.update((f"{index}/{number}", sympy.sympify(branch)) for number, branch in enumerate(regime.branches))
     needed = tuple(sorted(set().union(*(e.free_symbols for e in found.values())), key=lambda s: s.name))
     return tuple(symbol.name for symbol in needed), compile_expression(found, needed)
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ms_symtensor.tensor.graph import (
     Attribute,
@@ -119,7 +119,8 @@ class Emitter:
             scope, op = self._drafts[number]
             names[op.name] = f"{scope}/{op.type}-op{counts[scope, op.type]}"
             counts[scope, op.type] += 1
-            ops.append(replace(op, name=names[op.name], inputs=tuple(_named(source, names) for source in op.inputs)))
+            inputs = tuple(_named(source, names) for source in op.inputs)
+            ops.append(Op(names[op.name], op.type, inputs, op.outputs, op.attributes, op.cell, op.primitive, op.block))
         position = {part: index for index, part in enumerate(parameter_order)}
         ordered = sorted(
             self._parameters, key=lambda p: [int(part) if part.isdigit() else position[part] for part in p.split(".")]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef
+from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef
 
 
 @dataclass(frozen=True)
@@ -130,38 +130,43 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
     of_block = {name: pipeline.run_of(number) for number, name in enumerate(blocks)}
     last = len(pipeline.runs) - 1
     fixed: dict[str, int] = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
-    known = _forward(graph, fixed)
+    makers = {op.name: [s.op for s in graph.tensor_inputs(op) if isinstance(s, OpOutput)] for op in graph.ops}
+    users: dict[str, list[str]] = {op.name: [] for op in graph.ops}
+    for name, made_by in makers.items():
+        for maker in made_by:
+            users[maker].append(name)
+    known = _forward(makers, fixed)
     earliest: dict[str, int] = {}
     for op in reversed(graph.ops):
-        uses = [known.get(u.name, earliest.get(u.name, last)) for u in _users(graph, op)]
-        earliest[op.name] = min(uses, default=last)
-    for op in graph.ops:
-        if op.name not in known and any(isinstance(s, ParameterRef) for s in graph.tensor_inputs(op)):
-            fixed[op.name] = earliest[op.name]
-    known = _forward(graph, fixed)
+        if op.name not in known:
+            uses = [known[user] if user in known else earliest[user] for user in users[op.name]]
+            earliest[op.name] = min(uses, default=last)
+            if any(isinstance(s, ParameterRef) for s in graph.tensor_inputs(op)):
+                fixed[op.name] = earliest[op.name]
+    known = _forward(makers, fixed)
     found: dict[str, frozenset[int]] = {}
     for op in reversed(graph.ops):
-        own = known.get(op.name)
-        every: frozenset[int] = frozenset().union(*(found[u.name] for u in _users(graph, op)))
-        found[op.name] = every if own is None else frozenset({own})
+        if op.name in known:
+            found[op.name] = frozenset({known[op.name]})
+        else:
+            found[op.name] = frozenset().union(*(found[user] for user in users[op.name]))
     return {op.name: found[op.name] for op in graph.ops}
 
 
-def _forward(graph: Graph, fixed: Mapping[str, int]) -> dict[str, int]:
-    """The runs that follow from those in `fixed`: an operator belongs to that which the last of its inputs comes from."""
+def _forward(makers: Mapping[str, list[str]], fixed: Mapping[str, int]) -> dict[str, int]:
+    """The runs that follow from those in `fixed`: an operator belongs to that which the last of its inputs comes from.
+
+    `makers`: the operators that make what an operator reads, in the graph's order.
+    """
     known: dict[str, int] = {}
-    for op in graph.ops:
-        made = [known[s.op] for s in graph.tensor_inputs(op) if isinstance(s, OpOutput) and s.op in known]
-        run = fixed.get(op.name)
+    for name, made_by in makers.items():
+        made = [known[maker] for maker in made_by if maker in known]
+        run = fixed.get(name)
         if run is not None and made and max(made) > run:
             raise InputError(
-                f"{op.name} lies in run {run} of a pipeline, but reads what a later run makes: give the pipeline another"
+                f"{name} lies in run {run} of a pipeline, but reads what a later run makes: give the pipeline another"
                 " order of layers"
             )
         if run is not None or made:
-            known[op.name] = max(made) if run is None else run
+            known[name] = max(made) if run is None else run
     return known
-
-
-def _users(graph: Graph, op: Op) -> list[Op]:
-    return [user for index in range(len(op.outputs)) for user, _ in graph.users.get(OpOutput(op.name, index), ())]

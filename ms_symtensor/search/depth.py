@@ -16,12 +16,13 @@ from ms_symtensor.search.summary import Degrees, degrees
 from ms_symtensor.tensor.graph import Graph
 
 
-def at_depth(graph: Graph, short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:
-    """`strategies` of the network with few blocks, for the same network with all of its blocks."""
-    first = fold(short)
-    by_class = {first.class_of[name]: strategy for name, strategy in strategies.items()}
-    classes = fold(graph).class_of
-    return {op.name: by_class[classes[op.name]] for op in graph.ops if classes[op.name] in by_class}
+def at_depth(class_of: Mapping[str, int], short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:
+    """`strategies` of the network with few blocks, for the same network with all of its blocks, whose operators are of the
+    classes `class_of` (`Fold.class_of`).
+    """
+    first = fold(short).class_of
+    by_class = {first[name]: strategy for name, strategy in strategies.items()}
+    return {name: by_class[number] for name, number in class_of.items() if number in by_class}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
     start = time.perf_counter()
     folded = fold(graph)
     depths = places(graph, folded).depths
-    network = Network(lambda _: graph, lambda _, count: shorten(graph, folded, count), depths)
+    network = Network(lambda _: graph, lambda _, count: shorten(graph, folded, count), depths, folded.class_of)
     if request.device_num % stages or not 1 <= stages <= min(micro_batch_num, sum(depths[1:-1])):
         raise InputError(
             f"{stages} pipeline stages for {request.device_num} devices, {sum(depths[1:-1])} repeated blocks and"

@@ -52,15 +52,20 @@ def fold(graph: Graph) -> Fold:
 
 
 def _form(graph: Graph, op: Op) -> tuple:
-    types = tuple(graph.type_of(s) for s in graph.tensor_inputs(op))
-    return (op.type, types, op.outputs, op.attributes, tuple(_origin(graph, s) for s in op.inputs), op.body)
+    outputs = tuple((t.shape, t.dtype) for t in op.outputs)
+    return (op.type, tuple(_origin(graph, s) for s in op.inputs), outputs, op.attributes, op.body)
 
 
-def _origin(graph: Graph, source: Source) -> str:
-    """What kind of source it is; a parameter that is frozen, or never shared, is another kind than others."""
+def _origin(graph: Graph, source: Source) -> tuple:
+    """What kind of source it is, and of which type; a parameter that is frozen, or never shared, is another kind than others."""
+    if isinstance(source, OpOutput):
+        kind = graph.op_by_name[source.op].outputs[source.index]
+        return kind.shape, kind.dtype
+    if isinstance(source, TupleInput):
+        return tuple(_origin(graph, one) for one in source.items)
     if isinstance(source, ParameterRef):
-        return str(replace(graph.parameter_by_name[source.name], name=""))
-    return type(source).__name__
+        return (replace(graph.parameter_by_name[source.name], name=""),)
+    return type(source), graph.type_of(source)
 
 
 def kinds_of_blocks(graph: Graph, folded: Fold) -> tuple[tuple[str, ...], ...]:

@@ -105,7 +105,7 @@ def _one_stage(network: Network, request: Request, given: Given) -> Plan:
     )
     settings = replace(settings, recompute=dict.fromkeys(shorts.blocks[:count], Recompute()))
     found = judged(shorts, strategies, settings, request.cluster, request.rules)
-    stage = StagePlan(at_depth(graph, few, strategies), settings)
+    stage = StagePlan(at_depth(folded.class_of, few, strategies), settings)
     return one_stage_plan(graph, request, stage, found, SearchReport(0, 0.0, 0.0, METHOD))
 
 

@@ -1,6 +1,6 @@
 """A network whose depth and batch can be chosen: what a search over pipeline stages and micro-batches needs to know."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ms_symtensor.search.folding import fold, shorten
@@ -11,11 +11,15 @@ from ms_symtensor.tensor.graph import Graph
 
 @dataclass(frozen=True)
 class Network:
-    """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind."""
+    """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind.
+
+    `class_of`: the classes of the whole network's operators (`Fold.class_of`).
+    """
 
     graph_at: Callable[[int], Graph]
     short_at: Callable[[int, int], Graph]
     depths: tuple[int, ...]
+    class_of: Mapping[str, int]
     _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
 
     def short(self, batch: int, count: int = SHORT) -> Graph:
@@ -30,11 +34,12 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
 
     The first blocks are those of the first kind, then of the next.
     """
-    depths = places(graph, fold(graph)).depths
+    folded = fold(graph)
+    depths = places(graph, folded).depths
 
     def short_at(batch: int, count: int) -> Graph:
         first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 else None
         few = graph_at(batch, first)
         return shorten(few, fold(few), count)
 
-    return Network(lambda batch: graph_at(batch, None), short_at, depths)
+    return Network(lambda batch: graph_at(batch, None), short_at, depths, folded.class_of)

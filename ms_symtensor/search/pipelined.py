@@ -132,7 +132,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
     stages, pipeline = pipeline_stages(
         graph,
         [stage.blocks for stage in estimate.stages],
-        [at_depth(graph, short, found.strategies)] * shape.stages,
+        [at_depth(network.class_of, short, found.strategies)] * shape.stages,
         replace(settings, recompute=dict.fromkeys(recomputed, Recompute())),
         shape.micro_batch_num,
     )

@@ -15,6 +15,7 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
+from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
 from ms_symtensor.search.pinnable import require_pinnable
@@ -161,7 +162,7 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
     """The plan of the best candidate of `found`."""
     best, of = found.best, found.problem
     assert best is not None and of is not None
-    stage = StagePlan(at_depth(graph, of.graph, best.strategies), best.settings)
+    stage = StagePlan(at_depth(fold(graph).class_of, of.graph, best.strategies), best.settings)
     whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules)
     bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0

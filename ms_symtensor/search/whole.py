@@ -17,6 +17,7 @@ from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.depth import at_depth
 from ms_symtensor.search.estimate import Estimate, divided, estimated, parts_of
 from ms_symtensor.search.family import Family
+from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.outer import survey
@@ -146,7 +147,7 @@ def _peaks(
 ) -> StagePeaks:
     batch = row.shape.batch
     few = network.short(batch, FEW)
-    named = at_depth(few, network.short(batch), strategies)
+    named = at_depth(fold(few).class_of, network.short(batch), strategies)
     return StagePeaks(few, network.depths, named, settings_of(row), row.shape.micro_batch_num, rules)
 
 

@@ -28,6 +28,7 @@ class Device:
     host_overhead_s       time of the host to launch one operator where the framework works eagerly; runs beside the device
     rank_skew_s           by how much every rank of a tensor group delays its collectives where an eager framework's pipeline
                           crosses nodes
+    communicator_B        memory that the library keeps for every communicator beyond the first
     reduce_s_per_B        time to add one received byte to a local one in a collective; 0 where the copy engine adds
     """
 
@@ -47,6 +48,7 @@ class Device:
     op_overhead_s: float
     host_overhead_s: float
     rank_skew_s: float
+    communicator_B: float
     reduce_s_per_B: float
 
     @cached_property

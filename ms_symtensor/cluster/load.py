@@ -20,6 +20,7 @@ _MAY_BE_ZERO = (
     "op_overhead_s",
     "host_overhead_s",
     "rank_skew_s",
+    "communicator_B",
     "wave_elements",
     "pipeline_depth",
     "latency_s",

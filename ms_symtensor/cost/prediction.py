@@ -12,7 +12,7 @@ from ms_symtensor.cost.configuration import Configuration
 from ms_symtensor.cost.groups import Groups
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.place_time import PlaceKernels, kernels_of, place_seconds
-from ms_symtensor.cost.shapes import Array, shapes_of
+from ms_symtensor.cost.shapes import Array, Shapes, shapes_of
 from ms_symtensor.cost.timeline import StepSeconds, step_seconds, with_retries
 from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
 
@@ -48,7 +48,8 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
     total = memory.total_B
     peak = total.max(axis=1)
     reserved = memory.reserved_B.max(axis=1)
-    seconds = with_retries(seconds, network.shapes.eager * network.shapes.micro_batches, memory, cluster)
+    usable = usable_B(network.shapes, cluster)
+    seconds = with_retries(seconds, network.shapes.eager * network.shapes.micro_batches, memory, usable, cluster)
     flops = np.array([model_flops(c) for c in configurations])
     devices = network.shapes.column(lambda c: c.device_num)
     mfu = flops / (seconds.step_time_s * devices * cluster.device.cube_peak_FLOPs)
@@ -57,12 +58,19 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
         peak,
         total,
         memory.first_step_B,
-        reserved <= cluster.device.hbm_usable_B,
+        reserved <= usable,
         flops,
         mfu,
         seconds,
         memory,
     )
+
+
+def usable_B(shapes: Shapes, cluster: Cluster) -> Array:
+    """What is left for tensors: every kind of parallelism has a communicator, of which the first is in `hbm_usable_B`."""
+    communicators = sum((degree > 1).astype(float) for degree in (shapes.tp, shapes.cp, shapes.dp, shapes.pp))
+    left: Array = cluster.device.hbm_usable_B - cluster.device.communicator_B * np.maximum(communicators - 1, 0)
+    return left
 
 
 @lru_cache(maxsize=16)

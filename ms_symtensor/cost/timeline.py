@@ -106,14 +106,15 @@ def step_seconds(network: Network, places: Sequence[PlaceSeconds], groups: Group
     )
 
 
-def with_retries(seconds: StepSeconds, micro_batches: Array, bytes_: StageBytes, cluster: Cluster) -> StepSeconds:
-    """`seconds` where PyTorch's allocator finds no room for its fragments alone: it then gives its cache back and asks again
-    in every micro-batch.
+def with_retries(
+    seconds: StepSeconds, micro_batches: Array, bytes_: StageBytes, usable_B: Array, cluster: Cluster
+) -> StepSeconds:
+    """`seconds` where PyTorch's allocator finds no room for its fragments alone in `usable_B`: it then gives its cache back and
+    asks again in every micro-batch.
     """
-    device = cluster.device
     wanted_B = (bytes_.total_B + bytes_.fragments_B / 2).max(axis=1)  # fragments as they are on average
-    excess = np.clip(wanted_B / device.hbm_usable_B - 1, 0.0, RETRY_EXCESS) / RETRY_EXCESS
-    runs = bytes_.total_B.max(axis=1) <= device.hbm_capacity_B  # otherwise it is out of memory
+    excess = np.clip(wanted_B / usable_B - 1, 0.0, RETRY_EXCESS) / RETRY_EXCESS
+    runs = bytes_.total_B.max(axis=1) <= cluster.device.hbm_capacity_B  # otherwise it is out of memory
     retries = np.where(runs, micro_batches * excess * RETRY_S, 0.0)
     return replace(seconds, step_time_s=seconds.step_time_s + retries, compute_s=seconds.compute_s + retries)
 

@@ -16,7 +16,8 @@ from ms_symtensor.cost.configuration import (
     Recomputation,
     Transformer,
 )
-from ms_symtensor.cost.prediction import model_flops, predict
+from ms_symtensor.cost.prediction import model_flops, predict, usable_B
+from ms_symtensor.cost.shapes import shapes_of
 from ms_symtensor.program.settings import OptimizerLevel
 
 A100 = load("a100_80g")
@@ -210,3 +211,14 @@ def test_norms_behind_attention_and_feed_forward_a_gelu_gate_and_capped_logits_k
     assert capped - plain == 4 * tokens * 128256
     times = predict([one(), one(model=replace(LLAMA, post_norms=True))], A100).step_time_s
     assert times[1] > times[0]
+
+
+def test_every_further_communicator_takes_memory():
+    h100 = load("h100_80g")
+    rows = [one(), one(model_parallel=2), one(model_parallel=2, pipeline_stages=2)]
+    left = usable_B(shapes_of(rows), h100)
+    assert list(h100.device.hbm_usable_B - left) == [0, h100.device.communicator_B, 2 * h100.device.communicator_B]
+    needed_B = predict(rows, h100).bytes.reserved_B.max(axis=1)
+    tight = replace(h100, device=replace(h100.device, hbm_usable_B=float(needed_B[2])))
+    assert not predict(rows, tight).fits[2]
+    assert predict(rows, replace(tight, device=replace(tight.device, communicator_B=0.0))).fits[2]

@@ -1,6 +1,7 @@
 """Random small networks: operators joined as transformers join them, few enough to try every combination of strategies."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from model_zoo.emitter import Emitter, Value
@@ -8,6 +9,8 @@ from ms_symtensor.tensor.graph import Constant, Graph, TensorType
 
 ROWS = (1024, 1536, 4096, 6144)
 WIDTHS = (512, 1026, 2048, 3074, 4096, 8192)
+ODD = (513, 1025, 2049, 4097)
+LENGTHS = (512, 1024, 1536)
 HALF = "bfloat16"
 ORDER = ("layers", *(f"w{i}" for i in range(32)))
 """How the cells define their weights, first to last."""
@@ -93,6 +96,32 @@ def repeated_network(draw: random.Random, blocks: int, products: int = 2) -> Gra
             y = net.unary(kind, net.matmul(y, inner, stored) if products == 2 else y)
             x = net.binary("Add", x, net.matmul(y, width, stored))
     return net.graph(x)
+
+
+def layered_network(draw: random.Random, blocks: int, products: int) -> Callable[[int, int | None], Graph]:
+    """A network of equal blocks at any batch, with so many of its blocks or all: an embedding or a product, residual blocks with
+    one or two products each, and a sum or another product as the head.
+    """
+    seq, (width, inner, classes) = draw.choice(LENGTHS), (draw.choice((*WIDTHS, *ODD)) for _ in range(3))
+    kind, norm, stored = draw.choice(("SiLU", "Sigmoid")), draw.random() < 0.5, draw.choice((HALF, "float32"))
+    looked_up, headed = draw.random() < 0.5, draw.random() < 0.4
+
+    def graph_at(batch: int, layers: int | None) -> Graph:
+        net = Network()
+        x = net.input(batch, seq, width) if not looked_up else net.input(batch, seq, dtype="int32")
+        if looked_up:
+            x = net.embedding(x, classes, width)
+        x = net.reshape(x, batch * seq, width)
+        if not looked_up:
+            x = net.matmul(x, width)
+        for number in range(layers or blocks):
+            with net.emit.cell("layers", "CellList"), net.emit.cell(str(number), "Block"):
+                y = net.norm(x) if norm else x
+                y = net.unary(kind, net.matmul(y, inner, stored) if products == 2 else y)
+                x = net.binary("Add", x, net.matmul(y, width, stored))
+        return net.graph(net.total(net.matmul(x, classes, stored) if headed else x))
+
+    return graph_at
 
 
 def _next(net: Network, draw: random.Random, values: list[Value]) -> Value:

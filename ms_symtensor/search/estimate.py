@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.places import occurrences
@@ -58,18 +57,15 @@ def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
     chain: list[Part] = []
     for place, depth in enumerate(occurrences(depths)):
         is_block = 0 < place < len(c.each_s) - 1
-        each_s, again_s, kept_B, again_B, rest_B = (
-            float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B)
+        each_s, again_s, kept_B, again_B, rest_B, once_s = (
+            float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
         )
-        chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block)] * depth
+        chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block, once_s)] * depth
     return chain
 
 
 def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
     """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
-    once = [0.0, *accumulate(float(row.costs.once_s[i]) for i, n in enumerate(occurrences(depths)) for _ in range(n))]
-    ends = [0, *accumulate(stage.blocks for stage in stages)]
-    starts = [0, *(1 + end for end in ends[1:-1]), len(parts)]  # before the blocks stands one more part
-    once_s = max(once[end] - once[start] for start, end in pairwise(starts))
     work_s = sum(part.each_s for part in parts)
-    return Estimate(row.shape, row.level, row.bound_s, max(s.peak_B for s in stages), stages, work_s, once_s)
+    peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
+    return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s)

@@ -20,6 +20,9 @@ from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 Array = NDArray[np.float64]
 
+REPRESENTATIVES = {1: (2,), 2: (4, 2), 3: (16, 4, 2)}
+"""The mesh on which those with so many axes are looked at."""
+
 
 @dataclass(frozen=True, eq=False)
 class Family:
@@ -127,5 +130,4 @@ class Single(Family):
 
 def family(meshes: Sequence[tuple[int, ...]], growth: Sequence[float]) -> Family:
     """The family of `meshes`, all with two or all with three axes, each with its growth of the batch."""
-    representative = {1: (2,), 2: (4, 2), 3: (16, 4, 2)}[len(meshes[0])]
-    return Family(representative, np.array(meshes, dtype=float).T, np.array(growth, dtype=float))
+    return Family(REPRESENTATIVES[len(meshes[0])], np.array(meshes, dtype=float).T, np.array(growth, dtype=float))

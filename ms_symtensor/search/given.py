@@ -22,7 +22,7 @@ from ms_symtensor.search.problem import plain_settings, problem_of_family
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.rows import given_row
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.whole import Whole, as_given, settled
+from ms_symtensor.search.whole import Whole, as_given, settled, with_fewest
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
@@ -66,23 +66,8 @@ def price_given(network: Network, request: Request, given: Given) -> Plan:
         def laid(again: Sequence[int]) -> Whole:
             return as_given(network, row, layers, again, request.rules)
 
-        found = laid(given.recomputed) if given.recomputed is not None else _with_fewest(laid, layers, request.limit_B)
+        found = laid(given.recomputed) if given.recomputed is not None else with_fewest(laid, layers, request.limit_B)
     return plan_of(network, request, found, Pipelined(None, found.estimate.step_time_s, 0, (), {}), 0.0)
-
-
-def _with_fewest(laid: Callable[[Sequence[int]], Whole], layers: Sequence[int], limit_B: float) -> Whole:
-    """On every stage as few recomputed blocks as fit, all where even those do not."""
-    low, high = [0] * len(layers), list(layers)
-    middle = low
-    while low != high:
-        sizes = [stage.peak_B for stage in laid(middle).estimate.stages]
-        for i, size in enumerate(sizes):
-            if size <= limit_B:
-                high[i] = min(high[i], middle[i])
-            else:
-                low[i] = min(middle[i] + 1, high[i])
-        middle = [(least + most) // 2 for least, most in zip(low, high, strict=True)]
-    return laid(high)
 
 
 def even(blocks: int, stages: int) -> tuple[int, ...]:

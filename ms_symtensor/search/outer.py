@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.alike import dims_of, stands_for
 from ms_symtensor.search.average_stage import average_weights
+from ms_symtensor.search.domain import FINEST_MESH_DEVICES, prime_factors
 from ms_symtensor.search.estimate import parts_of
-from ms_symtensor.search.family import family
+from ms_symtensor.search.family import REPRESENTATIVES, Single, family
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.growth import batch_powers
 from ms_symtensor.search.limits import FREE, Limits
@@ -91,8 +93,9 @@ def survey(
     fast: list[list[Row]] = []
     ruled_out_s: dict[Shape, float] = {}
     candidates, again = 0, None
-    for members in _families(space):
-        graph, known = _variables(graph_at, members, cluster, rules, limits)
+    for members, alike in _families(space, dims_of(graph_at, rules)):
+        pricing = _variables if alike else _own_variables
+        graph, known = pricing(graph_at, members, cluster, rules, limits)
         if math.isfinite(known_s):
             least_s = _least_work_s(graph, known, depths, members)
             if min(least_s) >= known_s:
@@ -166,12 +169,34 @@ def short_depths(graph: Graph) -> tuple[int, ...]:
     return places(graph, fold(graph)).depths
 
 
-def _families(space: Sequence[Shape]) -> list[list[Shape]]:
-    """Shapes whose layouts are alike: as many axes, and samples that go as far round."""
-    found: dict[tuple[int, Round], list[Shape]] = {}
+def _families(space: Sequence[Shape], dims: Callable[[int], tuple[int, ...]]) -> list[tuple[list[Shape], bool]]:
+    """Shapes whose layouts are alike: as many axes, and samples that go as far round; True.
+
+    And those on few devices that the representative of the others does not stand for, each mesh by itself; False.
+    """
+    found: dict[tuple, list[Shape]] = {}
     for shape in space:
-        found.setdefault((len(shape.mesh), shape.round), []).append(shape)
-    return list(found.values())
+        axes, kind = len(shape.mesh), shape.round
+        alike = not 1 < math.prod(shape.mesh) <= FINEST_MESH_DEVICES or stands_for(
+            REPRESENTATIVES[axes], dims(SAMPLES[axes, kind]), shape.mesh, dims(shape.batch)
+        )
+        found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch), []).append(shape)
+    return [(members, isinstance(key[1], Round)) for key, members in found.items()]
+
+
+def _own_variables(
+    graph_at: Callable[[int], Graph],
+    members: Sequence[Shape],
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None,
+    limits: Limits,
+) -> tuple[Graph, Variables]:
+    """The graph of shapes with one mesh and batch, and its operators with their candidates there: with one axis, those that cut
+    by a part of its devices too.
+    """
+    graph, mesh = graph_at(members[0].batch), members[0].mesh
+    pricer = Pricer(cluster, Single(mesh if len(mesh) > 1 else prime_factors(mesh[0])))
+    return graph, variables(graph, fold(graph), pricer, rules, limits=limits)
 
 
 def _variables(

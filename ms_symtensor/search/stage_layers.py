@@ -2,7 +2,8 @@
 
 The blocks of a network stand in a chain, the embedding before and the head after them. A stage is a run of the chain. Its
 time is the sum of its parts', and the slowest stage sets the pace of the pipeline, so the largest sum is made as small as
-memory allows. On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches.
+memory allows; but for what a slower pace gains at the end of the step, where the stage that sums the most gradients is the last.
+On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +20,9 @@ PACE_TOLERANCE = 1e-7
 
 @dataclass(frozen=True)
 class Part:
-    """A link of the chain: seconds of a micro-batch, forward and backward together, and of computing it again; bytes."""
+    """A link of the chain: seconds of a micro-batch, forward and backward together, and of computing it again; bytes; seconds at
+    the end of a step.
+    """
 
     each_s: float
     again_s: float
@@ -27,6 +30,7 @@ class Part:
     kept_recomputed_B: float
     at_rest_B: float
     is_block: bool = True
+    once_s: float = 0.0
 
     @property
     def computed_again(self) -> "Part":
@@ -39,12 +43,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage holds: blocks, how many of them are recomputed; its seconds per micro-batch, and its bytes."""
+    """What a stage holds: blocks, how many of them are recomputed; its seconds per micro-batch, its bytes, and its seconds at the
+    end of a step.
+    """
 
     blocks: int
     recomputed: int
     each_s: float
     peak_B: float
+    once_s: float = 0.0
 
 
 class Chain:
@@ -54,6 +61,7 @@ class Chain:
         self.parts = tuple(parts)
         self.each_s = _sums(p.each_s for p in parts)
         self.again_s = _sums(p.again_s for p in parts)
+        self.once_s = _sums(p.once_s for p in parts)
         self.kept_B = _sums(p.kept_B for p in parts)
         self.at_rest_B = _sums(p.at_rest_B for p in parts)
         saved_B = [p.kept_B - p.kept_recomputed_B if p.is_block else 0.0 for p in parts]
@@ -68,7 +76,8 @@ class Chain:
         kept_B = self.kept_B[end] - self.kept_B[start] - (self.saved_B[last] - self.saved_B[start])
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * kept_B
         peak_B += self.moment_B(start, end, recomputed)
-        return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)
+        blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
+        return Stage(blocks, recomputed, each_s, peak_B, once_s)
 
     def moment_B(self, start: int, end: int, recomputed: int) -> float:
         """Bytes of the largest block while it is computed again, where all blocks of a stage are recomputed; else, those that are
@@ -104,7 +113,8 @@ class Chain:
                 return None
         if each_s > pace_s:
             return None
-        return Stage(int(self.blocks[end] - self.blocks[start]), recomputed, each_s, peak_B)
+        blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
+        return Stage(blocks, recomputed, each_s, peak_B, once_s)
 
 
 def laid_out(
@@ -131,7 +141,7 @@ def divide(
     limit_B: float | Sequence[float],
     recomputed: tuple[int, int] | None = None,
 ) -> tuple[Stage, ...] | None:
-    """The stages with the smallest pace that fit `limit_B`, one number for all or one for each; None if nothing fits.
+    """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits.
 
     `recomputed`: the least and the most of the blocks that are recomputed (default: as needed). Of few that may be, no stage has
     more than a share; further ones are put where the pace is slowest: such a division need not be the best.
@@ -165,18 +175,44 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], micro_batch_num: int, lea
 def _divided(
     chain: Chain, limits_B: Sequence[float], micro_batch_num: int, most: float = inf
 ) -> tuple[Stage, ...] | None:
-    """The stages with the smallest pace that fit, each with at most so many recomputed blocks.
+    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks.
+
+    First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
+    """
+    best = found = _fastest(chain, limits_B, micro_batch_num, most)
+    if best is None or len(limits_B) == 1:
+        return best
+    least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
+    while found is not None and (end_s := max(s.once_s for s in found)) > (1 + PACE_TOLERANCE) * least_s:
+        pace_s = (_step_s(best, micro_batch_num) - chain.each_s[-1] - least_s) / (micro_batch_num - 1)
+        found = _fastest(chain, limits_B, micro_batch_num, most, pace_s, (1 - PACE_TOLERANCE) * end_s)
+        if found is not None and _step_s(found, micro_batch_num) < _step_s(best, micro_batch_num):
+            best = found
+    return best
+
+
+def _step_s(stages: Sequence[Stage], micro_batch_num: int) -> float:
+    """Seconds of a step."""
+    each_s = [stage.each_s for stage in stages]
+    return (micro_batch_num - 1) * max(each_s) + sum(each_s) + max(stage.once_s for stage in stages)
+
+
+def _fastest(
+    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, most: float, pace_s: float = inf, once_s: float = inf
+) -> tuple[Stage, ...] | None:
+    """The stages with the smallest pace, `pace_s` at most, that fit, each with at most so many recomputed blocks and seconds at
+    the end of a step.
 
     The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
     """
     stages = len(limits_B)
-    best, _ = _filled(chain, limits_B, micro_batch_num, inf, most)
+    best, _ = _filled(chain, limits_B, micro_batch_num, pace_s, most, once_s)
     if best is None or stages == 1:
         return best
     low, high = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
     while high - low > PACE_TOLERANCE * high:
         middle = (low + high) / 2
-        found, longer_s = _filled(chain, limits_B, micro_batch_num, middle, most)
+        found, longer_s = _filled(chain, limits_B, micro_batch_num, middle, most, once_s)
         if found is None:
             low = max(middle, longer_s)
         else:
@@ -185,9 +221,10 @@ def _divided(
 
 
 def _filled(
-    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_s: float, most_again: float
+    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_s: float, most_again: float, once_s: float
 ) -> tuple[tuple[Stage, ...] | None, float]:
-    """Stages that take as much as `pace_s` and their limit allow, and leave a block for every later one; None if that is not all.
+    """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every later one; None if that
+    is not all.
 
     And the smallest pace, above this one, at which a stage would take more.
     """
@@ -205,7 +242,9 @@ def _filled(
         quick = middle = bisect_right(chain.each_s, chain.each_s[start] + pace_s) - 1
         while low < high:
             middle = min(max(middle, low + 1), high)
-            more = chain.stage(start, middle, flight, limit_B, inf, most_again)
+            more = None
+            if chain.once_s[middle] - chain.once_s[start] <= once_s:
+                more = chain.stage(start, middle, flight, limit_B, inf, most_again)
             if more is None or more.each_s > pace_s:
                 longer_s = longer_s if more is None else min(longer_s, more.each_s)
                 high = middle - 1

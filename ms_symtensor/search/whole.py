@@ -6,8 +6,9 @@ until all stages fit. The answer is the best of these; its gap is the distance t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
@@ -34,6 +35,9 @@ times as many are looked at if some do not fit."""
 
 MISPRICED = 0.01
 """Shapes that take so much longer by the costs of their own mesh than by the survey's are not counted among them."""
+
+FEW_DIVISIONS = 20
+"""So many ways to divide blocks are all tried where memory is short (empirical: a network of few blocks has no more)."""
 
 ROUNDS = 6
 """So often the blocks of a shape are divided at most, each time with what the last division's true peaks leave for them."""
@@ -116,7 +120,42 @@ def _fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rul
             return _with_memory(found, row, strategies, memory_B)
         known = zip(beyond_B, found.stages, memory_B, strict=True)
         beyond_B = [max(more, sum(one.values()) - stage.peak_B) for more, stage, one in known]
-    return None
+    return _with_fewest_fitting(network, row, limit_B, rules)
+
+
+def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+    """`row` with as few recomputed blocks on every stage as fit, on the division that is best where memory is free; on any, where
+    there are few. None if none fits, or if it is pinned how many are recomputed.
+    """
+    blocks, stages = sum(network.depths[1:-1]), row.shape.stages
+    free = divided(row, network.depths, math.inf)
+    if free is None or row.problem.limits.recomputed(blocks) != (0, blocks):
+        return None
+    layers = [tuple(stage.blocks for stage in free.stages)]
+    if math.comb(blocks - 1, stages - 1) <= FEW_DIVISIONS:
+        cuts = combinations(range(1, blocks), stages - 1)
+        layers = [tuple(b - a for a, b in pairwise((0, *cut, blocks))) for cut in cuts]
+
+    def fewest(held: tuple[int, ...]) -> Whole:
+        return with_fewest(lambda again: as_given(network, row, held, again, rules), held, limit_B)
+
+    found = [one for held in layers if (one := fewest(held)).estimate.peak_memory_B <= limit_B]
+    return min(found, key=lambda one: one.estimate.step_time_s, default=None)
+
+
+def with_fewest(laid: Callable[[Sequence[int]], Whole], layers: Sequence[int], limit_B: float) -> Whole:
+    """On every stage as few recomputed blocks as fit, all where even those do not."""
+    low, high = [0] * len(layers), list(layers)
+    middle = low
+    while low != high:
+        sizes = [stage.peak_B for stage in laid(middle).estimate.stages]
+        for i, size in enumerate(sizes):
+            if size <= limit_B:
+                high[i] = min(high[i], middle[i])
+            else:
+                low[i] = min(middle[i] + 1, high[i])
+        middle = [(least + most) // 2 for least, most in zip(low, high, strict=True)]
+    return laid(high)
 
 
 def as_given(

@@ -97,3 +97,15 @@ def test_a_heavy_head_leaves_fewer_blocks_on_its_stage():
 def test_early_stages_keep_more_micro_batches():
     assert [in_flight(i, 4, 8) for i in range(4)] == [4, 3, 2, 1]
     assert [in_flight(i, 4, 2) for i in range(4)] == [2, 2, 2, 1]
+
+
+def test_a_slower_pace_pays_where_the_step_ends_sooner():
+    """Of two stages the first sums the gradients of a large embedding: it takes fewer blocks than its pace asks for."""
+    before, block, after = (
+        Part(0.0, 0.0, 0, 0, 0, False, 50.0),
+        Part(1.0, 0.0, 0, 0, 0, True, 10.0),
+        Part(0.5, 0.0, 0, 0, 0, False),
+    )
+    parts = [before, *[block] * 5, after]
+    assert [stage.blocks for stage in divide(parts, 2, 2, 1e9)] == [1, 4]
+    assert [stage.blocks for stage in divide(parts, 2, 100, 1e9)] == [3, 2]

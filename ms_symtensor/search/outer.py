@@ -131,6 +131,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int,
     for row in rows:
         by_shape.setdefault(row.shape, []).append(row)
     left = [shape for shape in by_shape if shape.stages > 1]
+    shown: dict[Shape, dict[Case, float]] = {shape: {} for shape in left}
     for round_ in range(1, CASE_ROUNDS + 1):
         left = [shape for shape in left if by_shape[shape][0].bound_s < tried.best_s]
         if not left:
@@ -142,26 +143,32 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int,
                 nowhere.add(known[0].shape)
             least_s = tried.best_s * BEYOND
             asked_s = least_s + max(0.0, found_s - least_s) / 2**round_
-            chosen.append((known, asked_s, _cases(of, known, depths, limit_B, asked_s)))
+            chosen.append((known, asked_s, _cases(of, known, depths, limit_B, asked_s, shown[known[0].shape])))
         higher = set()
-        for new in of.by_cases(chosen, limit_B):
-            known_s = by_shape[new.shape][0].bound_s
-            if new.bound_s > (1 + STEADY) * known_s or new.shape in nowhere or round_ < CASE_ROUNDS / 2:
-                higher.add(new.shape)
-            every = *by_shape[new.shape], new
-            by_shape[new.shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
+        for shape, (by_case, best) in zip(left, of.by_cases(chosen, limit_B), strict=True):
+            shown[shape] |= {case: max(bound_s, shown[shape].get(case, bound_s)) for case, bound_s in by_case.items()}
+            known_s = by_shape[shape][0].bound_s
+            for new in best:
+                if new.bound_s > (1 + STEADY) * known_s or shape in nowhere or round_ < CASE_ROUNDS / 2:
+                    higher.add(shape)
+                every = *by_shape[shape], new
+                by_shape[shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
         left = [shape for shape in left if shape in higher]
     return [row for known in by_shape.values() for row in known]
 
 
 def _cases(
-    of: Setting, known: Sequence[Row], depths: tuple[int, ...], limit_B: float, asked_s: float
+    of: Setting,
+    known: Sequence[Row],
+    depths: tuple[int, ...],
+    limit_B: float,
+    asked_s: float,
+    shown: Mapping[Case, float],
 ) -> tuple[Case, ...]:
-    """The cases for the layouts `known` of one shape."""
-    shape = known[0].shape
-    once_s = (float(row.costs.once_s @ of.occurrences) / shape.stages for row in known)
-    layouts = [layout(parts_of(row, depths), s) for row, s in zip(known, once_s, strict=True)]
-    return cases(layouts, of.occurrences, shape, limit_B, known[0].bound_s, asked_s)
+    """The cases for the layouts `known` of one shape, where cases have `shown` so much."""
+    counts = np.array(of.occurrences)
+    layouts = [layout(parts_of(row, depths), np.repeat(row.costs.once_s, counts).tolist()) for row in known]
+    return cases(layouts, of.occurrences, known[0].shape, limit_B, known[0].bound_s, asked_s, shown)
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:

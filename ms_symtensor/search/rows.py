@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.average_stage import average_weights
+from ms_symtensor.search.case_bounds import corners
 from ms_symtensor.search.elimination import Minimum, minimise
 from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.problem import Problem, factors
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_cases import Case, best_price, case_weights
+from ms_symtensor.search.stage_cases import Case
 from ms_symtensor.search.terms import Costs, Terms, Weights, is_nothing, occurring
 
 Array = NDArray[np.float64]
@@ -123,31 +124,32 @@ class Setting:
             return float(0 < blocks <= least), float(most > 0)
         return least / max(blocks, 1), most / max(blocks, 1)
 
-    def by_cases(self, of: Sequence[tuple[Sequence[Row], float, Sequence[Case]]], limit_B: float) -> list[Row]:
-        """For shapes that lie in stages, all rows that are known of each, the bound that is asked for and its cases: the rows
-        that are best in the worst case of each, with a bound that holds in all cases.
+    def by_cases(
+        self, of: Sequence[tuple[Sequence[Row], float, Sequence[Case]]], limit_B: float
+    ) -> list[tuple[dict[Case, float], list[Row]]]:
+        """For shapes that lie in stages, all rows that are known of each, the bound that is asked for and its cases: what is
+        shown in each case, and the row that is best in the worst one, with a bound that holds in all (none: no layout at all).
         """
-        owner = np.array([i for i, (_, _, cases) in enumerate(of) for _ in cases], dtype=np.intp)
-        which = np.array([of[i][0][0].member for i in owner], dtype=np.intp)
-        chosen = [case for _, _, cases in of for case in cases]
-        weights = case_weights(self.occurrences, [self.members[i] for i in which], chosen)
-        price = np.zeros(len(owner))
-        for i, (known, asked_s, _) in enumerate(of):
-            mine = np.flatnonzero(owner == i)
-            price[mine] = best_price(weights.of(mine), [row.costs for row in known], limit_B, asked_s)
-        value, assignment = self._dual(which, weights, price, limit_B)
-        worst = [mine[np.argmin(value[mine])] for i in range(len(of)) if len(mine := np.flatnonzero(owner == i))]
-        return self._rows(which[worst], assignment[worst], value[worst])
-
-    def _dual(self, which: Numbers, weights: Weights, price: Array, limit_B: float) -> tuple[Array, Numbers]:
-        """D(price) of every problem, recomputing nothing or everything, and its minimiser."""
-        least = self._least(which, weights, 0.0, price)
-        value, assignment = least.value.copy(), least.assignment.copy()
-        if len(some := np.flatnonzero(price > 0)):
-            least = self._least(which[some], weights.of(some), 1.0, price[some])
-            better = least.value < value[some]
-            value[some[better]], assignment[some[better]] = least.value[better], least.assignment[better]
-        return value - price * limit_B - self.slack_s[which], assignment
+        each = [
+            corners(cases, self.occurrences, known[0].shape, [row.costs for row in known], limit_B, asked_s)
+            for known, asked_s, cases in of
+        ]
+        every = [corner for mine in each for corner in mine]
+        which = np.repeat([known[0].member for known, _, _ in of], [len(mine) for mine in each])
+        price = np.array([corner.price_s_per_B for corner in every])
+        weights = Weights(*np.array([corner.weights for corner in every]).transpose(1, 2, 0))
+        least = self._least(which, weights, 1.0, price)
+        value = least.value - price * limit_B - self.slack_s[which]
+        found: list[tuple[dict[Case, float], list[Row]]] = []
+        start = 0
+        for mine in each:
+            shown: dict[Case, float] = {}
+            for corner, bound_s in zip(mine, value[start : start + len(mine)].tolist(), strict=True):
+                shown[corner.case] = min(bound_s, shown.get(corner.case, np.inf))
+            worst = np.array([start + int(np.argmin(value[start : start + len(mine)]))])
+            found.append((shown, self._rows(which[worst], least.assignment[worst], value[worst])))
+            start += len(mine)
+        return found
 
     def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
         shapes = [self.members[i] for i in which]

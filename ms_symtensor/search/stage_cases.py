@@ -2,124 +2,218 @@
 
 Let b_0 = 0 <= b_1 <= … <= b_P = L be any numbers of blocks, and e_s how many blocks stand before stage s. At the last s with
 e_s <= b_s, stage s < P - 1 holds the blocks b_s to b_(s+1) at least, both included, since e_(s+1) > b_(s+1); the last stage,
-all blocks from b_(P-1). So one of P runs of blocks lies on one stage. If that is stage s,
+all blocks from b_(P-1). So one of P runs of blocks lies on one stage, and `case_bounds` knows how long a step then takes. The b
+are runs that no layout known so far can hold on one stage in a step as fast as is asked for.
 
-    T >= (M - 1) (t_run + r a_run) + Σ_places t + r a_run + once        with r such that the run fits stage s,
-
-which is bounded below as a weighted sum of what every place costs, with a price on the memory of stage s. The b are runs that no
-layout known so far can hold on one stage in a step as fast as is asked for.
+The end of a step takes as long as on its slowest stage, which often is the first one, where the embedding is. Where that
+decides, there are two lots of cases: for at most c blocks on the first stage (e_1 <= c, so that b_1 = c has no case), and for
+more, where the end of a step takes at least what it takes with c + 1 blocks there.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import accumulate
 
 from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_layers import Chain, Part
-from ms_symtensor.search.terms import Costs, Weights
-
-Array = NDArray[np.float64]
 
 HALVINGS = 6
 """So often the interval is halved in which the slowest step is sought that cases can show."""
 
+DECIDES = 1e-3
+"""There are two lots where, on the first of even stages, the end takes so much of a step longer than on average (empirical)."""
+
+Held = tuple[int, ...]
+"""How often every place of the network lies in a run."""
+
 
 @dataclass(frozen=True)
 class Case:
-    """One stage, which keeps `flight` micro-batches, holds a run of blocks: so often every place of the network."""
+    """One stage, which keeps `flight` micro-batches, holds a run: so often every place. One more holds `also` (nothing: None),
+    the first blocks with what stands before them.
+    """
 
-    held: tuple[int, ...]
+    held: Held
     flight: int
+    also: Held | None = None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A choice of layouts: its parts one by one, and `total_s`: a step is so much longer than (M - 1) times its slowest stage."""
+    """A choice of layouts: its parts one by one, seconds of all of them, and of the end of a step, summed up part by part."""
 
     chain: Chain
-    total_s: float
+    each_s: float
+    once_s: Sequence[float]
 
 
-def layout(parts: Sequence[Part], once_s: float) -> Layout:
-    """The layout that costs `parts`, and `once_s` at the end of a step."""
-    return Layout(Chain(parts), sum(part.each_s for part in parts) + once_s)
+def layout(parts: Sequence[Part], once_s: Sequence[float]) -> Layout:
+    """The layout that costs `parts`, each of which takes `once_s` at the end of a step."""
+    return Layout(Chain(parts), sum(part.each_s for part in parts), list(accumulate(once_s, initial=0.0)))
+
+
+@dataclass(frozen=True)
+class _Space:
+    """All that cases are made of: layouts `known`, and `shown`, the bound that was found for every case that was tried."""
+
+    known: Sequence[Layout]
+    shown: Mapping[Case, float]
+    place_of: Sequence[int]
+    places: int
+    shape: Shape
+    limit_B: float
+
+    @property
+    def blocks(self) -> int:
+        return int(self.known[0].chain.blocks[-1])
+
+    def part(self, blocks: int) -> int:
+        """The number of the part that is block number `blocks`."""
+        return bisect_right(self.known[0].chain.blocks, blocks) - 1
+
+    def run(self, stage: int, start: int, end: int) -> tuple[int, int]:
+        """The parts of a stage with the blocks from `start` to before `end`."""
+        return self.part(start) if stage else 0, len(self.place_of) if stage == self.shape.stages - 1 else self.part(
+            end
+        )
+
+    def held(self, run: tuple[int, int]) -> Held:
+        held = [0] * self.places
+        for part in range(*run):
+            held[self.place_of[part]] += 1
+        return tuple(held)
+
+
+@dataclass(frozen=True)
+class _Lot:
+    """Cases for at least `least` and at most `most` blocks on the first stage: how many blocks stand before every stage."""
+
+    starts: Sequence[int]
+    least: int
+    most: int
 
 
 def cases(
-    known: Sequence[Layout], occurrences: Sequence[int], shape: Shape, limit_B: float, bound_s: float, asked_s: float
+    known: Sequence[Layout],
+    occurrences: Sequence[int],
+    shape: Shape,
+    limit_B: float,
+    bound_s: float,
+    asked_s: float,
+    shown: Mapping[Case, float],
 ) -> tuple[Case, ...]:
-    """The cases that show for the layouts `known` that no step on `shape` is faster than `asked_s`, or else, than as long a time
-    above `bound_s` as can be shown.
+    """The cases that may show that no step on `shape` is faster than `asked_s`, or else, than as long a time above `bound_s` as
+    can be shown, since the layouts `known` are slower and `shown` knows of no case that has shown less.
 
     Equal runs are one case, with the fewest micro-batches that any of their stages keeps.
     """
-    starts = _slowest(known, shape, limit_B, bound_s, asked_s)
-    chain, place_of = known[0].chain, [place for place, n in enumerate(occurrences) for _ in range(n)]
-    blocks = int(chain.blocks[-1])
-    ends = [*starts[1:], blocks]
-    held_by: dict[tuple[int, ...], int] = {}
-    for stage, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        later = shape.stages - stage - 1
+    place_of = [place for place, n in enumerate(occurrences) for _ in range(n)]
+    space = _Space(known, shown, place_of, len(occurrences), shape, limit_B)
+    least: dict[tuple[Held, Held | None], int] = {}
+    for lot in _slowest(space, bound_s, asked_s):
+        also = _also(space, lot.least)
+        for stage, held in _held(space, lot):
+            flight = in_flight(stage, shape.stages, shape.micro_batch_num)
+            least[held, also] = min(flight, least.get((held, also), flight))
+    return tuple(Case(held, flight, also) for (held, also), flight in least.items())
+
+
+def _held(space: _Space, lot: _Lot) -> Iterator[tuple[int, Held]]:
+    """The runs of the cases of `lot`, each with its stage."""
+    ends = [*lot.starts[1:], space.blocks]
+    for stage, (start, end) in enumerate(zip(lot.starts, ends, strict=True)):
+        later = space.shape.stages - stage - 1
         last = end + (1 if later else 0)
-        if last > blocks - later:
-            continue  # every later stage holds a block
-        held = [0] * len(occurrences)
-        for part in range(_part(chain, start) if stage else 0, _part(chain, last) if later else len(place_of)):
-            held[place_of[part]] += 1
-        flight = in_flight(stage, shape.stages, shape.micro_batch_num)
-        held_by[tuple(held)] = min(flight, held_by.get(tuple(held), flight))
-    return tuple(Case(held, flight) for held, flight in held_by.items())
+        # Every later stage holds a block; and the first one no more than it may.
+        if last <= space.blocks - later and (stage or last <= lot.most):
+            yield stage, space.held(space.run(stage, start, last))
 
 
-def _slowest(known: Sequence[Layout], shape: Shape, limit_B: float, bound_s: float, asked_s: float) -> list[int]:
-    """How many blocks stand before every stage, such that no layout can hold what follows in a step as fast as can be."""
-    found = _starts(known, shape, limit_B, asked_s)
+def _also(space: _Space, least: int) -> Held | None:
+    return space.held((0, space.part(least))) if least > 1 else None
+
+
+def _slowest(space: _Space, bound_s: float, asked_s: float) -> list[_Lot]:
+    """Lots of cases such that no layout can hold what follows in a step as fast as can be."""
+    found = _lots(space, asked_s)
     low_s, high_s = bound_s, asked_s
     for _ in range(0 if found else HALVINGS):
         middle_s = (low_s + high_s) / 2
-        if (slower := _starts(known, shape, limit_B, middle_s)) is None:
+        if (slower := _lots(space, middle_s)) is None:
             high_s = middle_s
         else:
             low_s, found = middle_s, slower
-    blocks = int(known[0].chain.blocks[-1])
-    return found or [stage * blocks // shape.stages for stage in range(shape.stages)]
+    stages, blocks = space.shape.stages, space.blocks
+    return found or [_Lot([stage * blocks // stages for stage in range(stages)], 1, blocks)]
 
 
-def _starts(known: Sequence[Layout], shape: Shape, limit_B: float, step_s: float) -> list[int] | None:
-    """How many blocks stand before every stage if each takes as many as any layout holds in a step of `step_s`, or one block;
-    None if the last stage holds the rest.
+def _lots(space: _Space, step_s: float) -> list[_Lot] | None:
+    """Lots of cases that hold too much for a step of `step_s`; None if all blocks can be held in it."""
+    most = space.blocks - space.shape.stages + 1
+    if (starts := _starts(space, step_s, 1, most)) is not None:
+        return [_Lot(starts, 1, most)]
+    even, known = space.part(space.blocks // space.shape.stages), space.known[0]
+    if known.once_s[even] - known.once_s[-1] / space.shape.stages < DECIDES * step_s:
+        return None
+    low, high, first = 0, most, None
+    while low < high:
+        middle = (low + high + 1) // 2
+        if (starts := _starts(space, step_s, 1, middle)) is None:
+            high = middle - 1
+        else:
+            low, first = middle, _Lot(starts, 1, middle)
+    if first is None or (starts := _starts(space, step_s, low + 1, most)) is None:
+        return None
+    return [first, _Lot(starts, low + 1, most)]
+
+
+def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> list[int] | None:
+    """How many blocks stand before every stage if each takes as many as may be held in a step of `step_s`, or one block, and
+    the first one as many as it may; None if the last stage holds the rest.
     """
-    blocks, start, found = int(known[0].chain.blocks[-1]), 0, []
-    for stage in range(shape.stages):
+    start, found, also = 0, [], _also(space, first_least)
+    first = space.part(first_least)
+    for stage in range(space.shape.stages):
         found.append(start)
-        later = shape.stages - stage - 1
-        least = start if later else blocks
-        ends = [_end(one, shape, stage, start, least, blocks - later, limit_B, step_s) for one in known]
-        if not later:
-            return None if max(ends) == blocks else found
-        start = max(*ends, stage + 1)
-    return found
+        later = space.shape.stages - stage - 1
+        flight = in_flight(stage, space.shape.stages, space.shape.micro_batch_num)
+        most = min(space.blocks - later, first_most) if stage == 0 else space.blocks - later
+        end = start if later else space.blocks - 1
+        for one in space.known:
+            end = max(end, _end(space, one, stage, start, end, most, step_s, first))
+        if later:
+            end = max(end, stage + 1)
+        while end < most and _is_shown_less(
+            space, Case(space.held(space.run(stage, start, end + 1)), flight, also), step_s
+        ):
+            end += 1
+        start = end
+    return None if start == space.blocks else found
 
 
-def _end(
-    one: Layout, shape: Shape, stage: int, start: int, least: int, most: int, limit_B: float, step_s: float
-) -> int:
-    """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `start`."""
-    chain, flight = one.chain, in_flight(stage, shape.stages, shape.micro_batch_num)
-    pace_s = (step_s - one.total_s) / (shape.micro_batch_num - 1)
-    begin = _part(chain, start) if stage else 0
+def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
+    """Whether a step of `step_s` could not be excluded in this case, or one that keeps more."""
+    return any(
+        shown_s < step_s and one.held == case.held and one.flight >= case.flight and one.also == case.also
+        for one, shown_s in space.shown.items()
+    )
+
+
+def _end(space: _Space, one: Layout, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
+    """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `least`."""
+    shape, chain = space.shape, one.chain
+    flight = in_flight(stage, shape.stages, shape.micro_batch_num)
+    once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
 
     def holds(end: int) -> bool:
-        part = len(chain.parts) if stage == shape.stages - 1 else _part(chain, end)
-        return chain.stage(begin, part, flight, limit_B, pace_s) is not None
+        begin, part = space.run(stage, start, end)
+        ending_s = max(once_s, one.once_s[part] - one.once_s[begin])
+        pace_s = (step_s - one.each_s - ending_s) / (shape.micro_batch_num - 1)
+        return chain.stage(begin, part, flight, space.limit_B, pace_s) is not None
 
-    if least == most:
-        return most if holds(most) else start
-    low, high = start, most
+    low, high = least, most
     while low < high:
         middle = (low + high + 1) // 2
         if holds(middle):
@@ -127,61 +221,3 @@ def _end(
         else:
             high = middle - 1
     return low
-
-
-def _part(chain: Chain, blocks: int) -> int:
-    """The number of the part that is block number `blocks`."""
-    return bisect_right(chain.blocks, blocks) - 1
-
-
-def best_price(weights: Weights, known: Sequence[Costs], limit_B: float, asked_s: float) -> Array:
-    """The price of memory, case by case, at which the best of the layouts `known` is as slow as can be.
-
-    The value of a layout, recomputing what pays, is a concave function of the price: the best is where two of these cross, or
-    where recomputation begins to pay; a price at which all are slower than `asked_s` will do.
-    """
-    plain, again, memory, saved = (np.stack(rows) for rows in zip(*(_sums(weights, one) for one in known), strict=True))
-    over = memory - limit_B
-    lines = [(plain, over), (plain + again, over - saved)]
-    prices = [np.zeros_like(plain[0])]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        prices += list(again / saved)
-        for value, slope in lines:
-            prices += list((asked_s - value) / slope)
-            for other, other_slope in lines:
-                prices += [
-                    (other[j] - value[i]) / (slope[i] - other_slope[j]) for i in range(len(known)) for j in range(i)
-                ]
-    price = np.stack(prices)
-    price = np.where(np.isfinite(price) & (price > 0), price, 0.0)[:, None, :]
-    least = np.minimum(*(value + price * slope for value, slope in lines)).min(axis=1)
-    best = np.argmax(np.minimum(least, asked_s), axis=0)
-    found: Array = np.take_along_axis(price[:, 0], best[None], axis=0)[0]
-    return found
-
-
-def _sums(weights: Weights, one: Costs) -> tuple[Array, Array, Array, Array]:
-    """Seconds without recomputation, and of it; bytes, and what it saves; case by case."""
-    plain = one.each_s @ weights.each_s + one.once_s @ weights.once_s
-    memory = one.kept_B @ weights.kept_B + one.at_rest_B @ weights.at_rest_B
-    return plain, one.again_s @ weights.again_s, memory, (one.kept_B - one.kept_recomputed_B) @ weights.saved_B
-
-
-def case_weights(occurrences: Sequence[int], members: Sequence[Shape], chosen: Sequence[Case]) -> Weights:
-    """How much every place counts in each of the cases `chosen`, of the shapes `members`."""
-    held = np.array([case.held for case in chosen], dtype=float).T
-    number, stages, flight = (
-        np.array(column, dtype=float)
-        for column in zip(
-            *((m.micro_batch_num, m.stages, c.flight) for m, c in zip(members, chosen, strict=True)), strict=True
-        )
-    )
-    there = np.array(occurrences, dtype=float)[:, None]
-    # Where all blocks are recomputed, the one that is computed again first is there, what stands behind them no longer; of
-    # several kinds, it may be the smallest.
-    blocks = held.copy()
-    blocks[[0, -1]] = 0.0
-    number_held = blocks.sum(axis=0)
-    kinds = sum(blocks[place : place + 3].any(axis=0) for place in range(1, len(blocks) - 1, 3))
-    blocks *= np.where((kinds == 1) & (held[-1] == 0), 1 - 1 / (flight * np.maximum(number_held, 1)), 1.0)
-    return Weights(there + (number - 1) * held, number * blocks, there / stages, flight * held, flight * blocks, held)

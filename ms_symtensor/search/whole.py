@@ -74,11 +74,12 @@ def whole_plan(
     outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits)
     best: Whole | None = None
     left = REFINED
+    met: set[tuple] = set()
     for estimate in [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]:
         if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]
-        found = settled(network, of_shape, limit_B, rules)
+        found = settled(network, of_shape, limit_B, rules, met)
         left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
         if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
             best = found
@@ -86,18 +87,32 @@ def whole_plan(
 
 
 def settled(
-    network: Network, rows: Sequence[Row], limit_B: float, rules: Mapping[str, Rule] | None = None
+    network: Network,
+    rows: Sequence[Row],
+    limit_B: float,
+    rules: Mapping[str, Rule] | None = None,
+    met: set[tuple] | None = None,
 ) -> Whole | None:
-    """The best of `rows`, choices for one shape, with the true peaks of its stages; None if nothing fits."""
+    """The best of `rows`, choices for one shape, with the true peaks of its stages; None if nothing fits.
+
+    Left out are those `met` on another mesh of as many devices, which are noted there.
+    """
+    met = set() if met is None else met
     different = {(row.level, row.choice.tobytes()): row for row in rows}.values()
-    guesses = [(guess, row) for row in different if (guess := divided(row, network.depths, limit_B)) is not None]
+    every = [(guess, row) for row in different if (guess := divided(row, network.depths, limit_B)) is not None]
+    guesses = {(row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every}.values()  # alike in all: one
     best: Whole | None = None
     for guess, row in sorted(guesses, key=lambda pair: pair[0].step_time_s):
         if best is not None and guess.step_time_s >= best.estimate.step_time_s:
             break
+        strategies = strategies_of(row)
+        key = row.level, guess.shape.stages, guess.shape.micro_batch_num, frozenset(strategies.items())
+        if key in met:
+            continue
+        met.add(key)
         try:
             if row.problem.known.pricer.family.members > 1:
-                row = priced(network, row, strategies_of(row), rules)
+                row = priced(network, row, strategies, rules)
             found = _fitting(network, row, limit_B, rules)
         except InvalidStrategyError:
             continue  # a mesh like the family's other ones in all but this

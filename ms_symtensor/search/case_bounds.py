@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_cases import Case
+from ms_symtensor.search.stage_cases import DECIDES, Case
 from ms_symtensor.search.terms import Costs, Weights
 
 Array = NDArray[np.float64]
@@ -63,15 +63,18 @@ def corner_weights(
     """How much every place counts where `count` blocks of the run are recomputed: a row for each field of `Weights`."""
     number, flight = shape.micro_batch_num, case.flight
     again = first_blocks(case.held, count)
+    each = [float(n + (number - 1) * m) for n, m in zip(occurrences, case.held, strict=True)]
     ending = [[n / shape.stages for n in occurrences], [float(n) for n in case.held]]
     if case.also is not None:
         ending.append([float(n) for n in case.also])
-    # Any of these is a bound; the one that is the largest for all layouts.
-    once = max(ending, key=lambda counts: min(float(one.once_s @ counts) for one in known))
+    # Each is a bound of the end. An average stage sees what every layout costs there: another one must be worth it.
+    least_s = [min(float(one.each_s @ each + one.once_s @ counts) for one in known) for counts in ending]
+    most = max(range(len(ending)), key=least_s.__getitem__)
+    worth = least_s[most] >= (1 + DECIDES) * least_s[0]
     return [
-        [n + (number - 1) * m for n, m in zip(occurrences, case.held, strict=True)],
+        each,
         [float(number * n) for n in again],
-        once,
+        ending[most if worth else 0],
         [float(flight * n) for n in case.held],
         [float(n) for n in _saved(case, count)],
         [float(n) for n in case.held],

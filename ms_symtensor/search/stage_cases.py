@@ -23,7 +23,7 @@ HALVINGS = 6
 """So often the interval is halved in which the slowest step is sought that cases can show."""
 
 DECIDES = 1e-3
-"""There are two lots where, on the first of even stages, the end takes so much of a step longer than on average (empirical)."""
+"""That the end of a step takes longer on one stage than on average counts if it is so much of the step (empirical)."""
 
 Held = tuple[int, ...]
 """How often every place of the network lies in a run."""

@@ -100,7 +100,9 @@ def settled(
     met = set() if met is None else met
     different = {(row.level, row.choice.tobytes()): row for row in rows}.values()
     every = [(guess, row) for row in different if (guess := divided(row, network.depths, limit_B)) is not None]
-    guesses = {(row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every}.values()  # alike in all: one
+    guesses = {
+        (row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every
+    }.values()  # alike in all: one
     best: Whole | None = None
     for guess, row in sorted(guesses, key=lambda pair: pair[0].step_time_s):
         if best is not None and guess.step_time_s >= best.estimate.step_time_s:

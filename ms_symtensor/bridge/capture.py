@@ -6,7 +6,7 @@ from typing import Any
 
 from ms_symtensor.bridge.blocks import block_of_ops
 from ms_symtensor.bridge.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
-from ms_symtensor.bridge.host import import_mindspore
+from ms_symtensor.bridge.host import ascend_target, import_mindspore
 from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
 from ms_symtensor.bridge.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.parallel_context import stand_alone_context
@@ -33,6 +33,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
     import_mindspore()
     shared = parameters_of_shared_blocks(cell)
     with ExitStack() as stack:
+        stack.enter_context(ascend_target())
         stack.enter_context(stand_alone_context())
         stack.enter_context(_graph_mode())
         stack.enter_context(_training_mode(cell))

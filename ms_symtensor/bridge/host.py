@@ -37,10 +37,11 @@ def import_mindspore() -> Any:
     """The module `mindspore`, its warnings silenced unless the user set GLOG_v; CompilerError if missing."""
     if "mindspore" not in sys.modules:
         os.environ.setdefault("GLOG_v", "3")
-        # MindSpore asks for protobuf's Python implementation; what was imported before it stays with the compiled one,
-        # which reads a graph of a large network ten times faster.
-        with suppress(ImportError):
-            importlib.import_module("google.protobuf.descriptor")
+        if _has_new_generated_code():
+            # MindSpore asks for protobuf's Python implementation; what was imported before it stays with the compiled
+            # one, which reads a graph of a large network ten times faster.
+            with suppress(ImportError):
+                importlib.import_module("google.protobuf.descriptor")
     try:
         return importlib.import_module("mindspore")
     except ImportError as error:
@@ -48,6 +49,18 @@ def import_mindspore() -> Any:
             f"MindSpore cannot be imported ({_first_line(error)}): capture and verify need it, planning from a saved"
             " graph does not; install it with: pip install 'ms_symtensor[mindspore]'"
         ) from error
+
+
+def _has_new_generated_code() -> bool:
+    """Whether protobuf's compiled implementation takes the modules that protoc generated for MindSpore.
+
+    Those of 2.9 and before build their descriptors one by one, which protobuf 4 and later allow in Python only.
+    """
+    found = importlib.util.find_spec("mindspore")
+    if found is None or found.origin is None:
+        return False
+    generated = Path(found.origin).parent / "train" / "mind_ir_pb2.py"
+    return generated.is_file() and "google.protobuf.internal import builder" in generated.read_text(encoding="utf-8")
 
 
 @cache
@@ -134,6 +147,31 @@ def ascend_compiler(device_num: int, rank: int = 0) -> Iterator[Cluster]:
             yield cluster
         finally:
             _set_target(target, mode)
+
+
+@contextmanager
+def ascend_target() -> Iterator[None]:
+    """While open, MindSpore's front end takes a network as on Ascend, which allows shapes that a CPU does not.
+
+    Where the target cannot be had it stays as it is.
+    """
+    import_mindspore()
+    from mindspore import context
+    from mindspore._c_expression import MSContext
+
+    mode, target = context.get_context("mode"), context.get_context("device_target")
+    simulated = not _ascend_registered and MSContext.get_instance().is_ascend_plugin_loaded()
+    if not simulated:
+        try:
+            _register_ascend()
+        except CompilerError:
+            yield
+            return
+    try:
+        _set_target(_ASCEND, mode)
+        yield
+    finally:
+        _set_target(target, mode)
 
 
 def _set_target(target: str, mode: int) -> None:

@@ -230,7 +230,7 @@ class _Context:
     def _cuts(self, op: Op, seen: OpView, sig: Signature) -> tuple[dict[str, int], Placement | None]:
         if sig.shardable:
             device_num = self.plan.settings.device_num
-            strategy = self.plan.strategies.get(op.name) or default_strategy(sig, device_num)
+            strategy = self.plan.strategies.get(op.name) or default_strategy(seen, sig, device_num)
             return cuts_of(seen, sig, strategy, device_num), place(seen, sig, strategy, device_num)
         work = self.work_of(op.name)
         if work is None:

@@ -160,7 +160,7 @@ def _works(
         if op.body is not None:
             yield from ((op.block or "", *inner, None) for inner in work_inside(op, sig))
         else:
-            strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
+            strategy = plan.strategies.get(op.name) or default_strategy(seen, sig, plan.settings.device_num)
             yield op.block or "", op.name, seen, sig, strategy
 
 

@@ -1,5 +1,6 @@
 """The forward half of a rank's program: every operator on its slices, every redistribution and partial sum between them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -55,13 +56,17 @@ class Forward:
     loss: int = -1
 
 
-def default_strategy(sig: Signature, device_num: int) -> OpStrategy:
+def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrategy:
     """What MindSpore does with an operator that was given no strategy: the leading dim of every input cut by all devices,
-    except a dim that it never cuts.
+    except a dim that it never cuts; by the greatest divisor that all these dims share with the number of devices.
     """
+    leading = [bool(dims) and dims[0] not in sig.fixed for dims in sig.inputs]
+    sizes = [t.shape[0] for t, is_cut in zip(seen.inputs, leading, strict=True) if is_cut]
+    parts = math.gcd(device_num, *sizes)
     return OpStrategy(
         tuple(
-            tuple(device_num if i == 0 and d not in sig.fixed else 1 for i, d in enumerate(dims)) for dims in sig.inputs
+            tuple(parts if i == 0 and is_cut else 1 for i in range(len(dims)))
+            for dims, is_cut in zip(sig.inputs, leading, strict=True)
         )
     )
 
@@ -115,9 +120,10 @@ def forward(graph: Graph, plan: StagePlan, known: Meanings, borders: Borders = N
 class _Writer:
     def __init__(self, graph: Graph, plan: StagePlan, known: Meanings, borders: Borders) -> None:
         self.graph, self.plan, self.settings, self.borders = graph, plan, plan.settings, borders
+        self.known = known
         device_num = self.settings.device_num
         placements = {
-            op.name: place(*known[op.name], self._strategy(op.name, known[op.name][1]), device_num)
+            op.name: place(*known[op.name], self._strategy(op.name), device_num)
             for op in graph.ops
             if known[op.name][1].shardable
         }
@@ -127,9 +133,9 @@ class _Writer:
         self.weights: dict[tuple[Source, bool], int] = {}
         self.again = Again(graph, self.settings, borders.results)
 
-    def _strategy(self, name: str, sig: Signature) -> OpStrategy:
+    def _strategy(self, name: str) -> OpStrategy:
         given = self.plan.strategies.get(name)
-        return given if given is not None else default_strategy(sig, self.settings.device_num)
+        return given if given is not None else default_strategy(*self.known[name], self.settings.device_num)
 
     def write(self) -> Forward:
         several = {*self.borders.parameters_received, *self.borders.parameters_sent}

@@ -105,7 +105,7 @@ def _layout(graph: Graph, known: Meanings, stage: StagePlan, source: OpOutput) -
             f"a pipeline cannot be cut behind {name} ({graph.op_by_name[name].type}): MindSpore sends results of operators"
             " that it can shard; lay the layers out so that another operator ends the stage"
         )
-    strategy = stage.strategies.get(name) or default_strategy(sig, stage.settings.device_num)
+    strategy = stage.strategies.get(name) or default_strategy(seen, sig, stage.settings.device_num)
     return place(seen, sig, strategy, stage.settings.device_num).outputs[index]
 
 

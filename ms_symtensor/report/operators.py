@@ -98,7 +98,7 @@ def _cut(graph: Graph, plan: StagePlan, op: Op) -> OperatorCut:
     seen = view(graph, op)
     sig = signature(seen)
     given = plan.strategies.get(op.name)
-    strategy = given if given is not None else default_strategy(sig, plan.settings.device_num)
+    strategy = given if given is not None else default_strategy(seen, sig, plan.settings.device_num)
     cuts = cuts_of(seen, sig, strategy, plan.settings.device_num)
     named = ", ".join(f"{dim}/{degree}" for dim, degree in cuts.items() if degree > 1)
     return OperatorCut(short_name(op), op.type, named or "whole", strategy, given is None)

@@ -112,7 +112,7 @@ def variables(
         growing = _growing(graph, members[0], powers)
         only = None
         if given is not None:
-            only = given.get(members[0].name) or default_strategy(sig, pricer.family.device_num)
+            only = given.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
         idle = restriction.needs_idle(seen, sig, regular)

@@ -108,7 +108,7 @@ def _strategies(graph: Graph, plan: StagePlan, stage: int) -> dict[str, Any]:
             continue
         read = [root.name for s in graph.tensor_inputs(op) if isinstance(root := _root(graph, s), ParameterRef)]
         if read:
-            strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
+            strategy = plan.strategies.get(op.name) or default_strategy(seen, sig, plan.settings.device_num)
             found[f"{op.type}_{read[0]}"] = {"parallel_strategy": [list(d) for d in strategy.inputs], "stage": stage}
     return found
 

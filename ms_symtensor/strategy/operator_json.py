@@ -50,7 +50,7 @@ def operator_strategy(graph: Graph, plan: StagePlan, scope: str | None = None, s
             # MindSpore wants an entry, and then takes the layouts of a Reshape from its neighbours.
             strategy = OpStrategy(tuple((1,) * len(t.shape) for t in seen.inputs))
         elif sig.shardable and op.body is None:
-            strategy = plan.strategies.get(op.name) or default_strategy(sig, plan.settings.device_num)
+            strategy = plan.strategies.get(op.name) or default_strategy(seen, sig, plan.settings.device_num)
         else:
             continue
         inputs[names[op.name]] = _item(strategy.inputs, stage)

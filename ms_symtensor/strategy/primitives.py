@@ -76,8 +76,8 @@ def context_settings(settings: Settings, pipeline: Pipeline | None = None) -> di
 
 
 def _require_default(graph: Graph, op: Op, plan: StagePlan, rules: Mapping[str, Rule] | None) -> None:
-    strategy = plan.strategies[op.name]
-    if strategy != default_strategy(signature(view(graph, op), rules), plan.settings.device_num):
+    strategy, seen = plan.strategies[op.name], view(graph, op)
+    if strategy != default_strategy(seen, signature(seen, rules), plan.settings.device_num):
         raise InvalidStrategyError(
             f"{op.name} ({op.type}) is made on the fly and cannot be given the strategy {_shown(strategy)}: make it a"
             f" primitive of its cell (in __init__: self.{op.type.lower()} = ops.{op.type}()), or plan again without it"

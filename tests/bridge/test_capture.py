@@ -153,6 +153,23 @@ def test_mistakes_are_told_with_the_line_of_the_network():
     assert "\n" not in str(caught.value)
 
 
+class _BroadcastProduct(ms.nn.Cell):
+    """What Ascend allows and a CPU does not: a BatchMatMul whose second matrix has fewer dims."""
+
+    def __init__(self):
+        super().__init__()
+        self.matmul = ms.ops.BatchMatMul()
+
+    def construct(self, x, y):
+        return self.matmul(x, y)
+
+
+def test_shapes_are_those_that_ascend_allows():
+    graph = capture(_BroadcastProduct(), empty(2, 4, 8, 16), empty(16, 16))
+    assert [op.outputs[0].shape for op in graph.ops] == [(2, 4, 8, 16)]
+    assert context.get_context("device_target") == "CPU"
+
+
 def test_control_flow_is_refused():
     with pytest.raises(CompilerError, match="branches on a tensor"):
         capture(Branching(), empty(8, 16))

@@ -73,6 +73,24 @@ def test_state_comes_back():
         context.set_context(max_call_depth=1000)
 
 
+def test_the_compiled_protobuf_is_used_where_mindspore_takes_it():
+    """MindSpore of another version is imported too (2.9 and before cannot take the compiled implementation)."""
+    program = (
+        "from ms_symtensor.bridge.host import import_mindspore\n"
+        "print(import_mindspore().__version__)\n"
+        "from google.protobuf.internal import api_implementation, builder\n"
+        "from mindspore.train import mind_ir_pb2\n"
+        "print(api_implementation.Type(), hasattr(mind_ir_pb2, '_builder'))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)  # MindSpore sets it in this process
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
+    )
+    kind, is_new = result.stdout.splitlines()[-1].split()
+    assert (kind != "python") == (is_new == "True")
+
+
 def test_missing_mindspore_is_one_clear_line():
     program = (
         "import sys; sys.modules['mindspore'] = None\n"

@@ -127,3 +127,20 @@ def test_a_rule_makes_an_operator_of_ones_own_known():
         audited(networks.Scaled, float32(32, 64))
     found = audited(networks.Scaled, float32(32, 64), rules={"Scale": scale})
     assert found.verdict.passed, found.verdict
+
+
+class _Means(ms.nn.Cell):
+    """Operators without a strategy on dims that 8 devices do not divide: 4, and 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.slice, self.sum, self.add, self.one = ms.ops.StridedSlice(), ms.ops.ReduceSum(), ms.ops.Add(), ms.ops.Mul()
+
+    def construct(self, x):
+        x = self.slice(x, (0, 0), (4, 16), (1, 1))
+        return self.one(self.add(self.sum(x, ()), ms.Tensor([1.0])), ms.Tensor([2.0]))
+
+
+def test_what_has_no_strategy_is_cut_as_far_as_it_divides():
+    found = audited(_Means, float32(4, 24))
+    assert found.verdict.passed, found.verdict

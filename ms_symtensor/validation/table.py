@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,12 @@ class Row:
         if not math.isfinite(number) or number < 0:
             raise self.malformed(column, "is not a number of at least 0")
         return number
+
+    def date(self, column: str) -> str:
+        """Year, year-month or year-month-day, which compare as texts; "" if the cell is empty."""
+        if not re.fullmatch(r"(\d{4}(-\d\d){0,2})?", self.text(column)):
+            raise self.malformed(column, "is not a date such as 2025-07-31")
+        return self.text(column)
 
     def flag(self, column: str, default: bool = False) -> bool:
         """1, Y, yes or true against 0, N, no or false; `default` if the cell is empty."""

@@ -80,6 +80,17 @@ def test_a_bad_cell_names_row_and_column(cell, read, fault) -> None:
     assert str(error.value) == f"data.csv: row 17, column dp: {fault}"
 
 
+def test_dates() -> None:
+    assert [row(cell).date("dp") for cell in ("2025-07-31", "2025-07", "2025", "")] == [
+        "2025-07-31",
+        "2025-07",
+        "2025",
+        "",
+    ]
+    with pytest.raises(InputError, match="row 17, column dp: '31.7.25' is not a date such as 2025-07-31"):
+        row("31.7.25").date("dp")
+
+
 def test_a_missing_column_is_named() -> None:
     with pytest.raises(InputError, match=r"data.csv: row 17: column tp is missing"):
         row("1").text("tp")

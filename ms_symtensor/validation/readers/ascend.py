@@ -75,7 +75,7 @@ def _megatron(row: Row) -> Configuration:
         precision=megatron.precision(options),
         bytes_per_parameter=megatron.bytes_per_parameter(options),
         framework="mindspeed",
-        copied_logits=megatron.copies_logits(row.text("date")),
+        copied_logits=megatron.copies_logits(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
     )

@@ -46,7 +46,7 @@ def case(row: Row) -> Case:
         precision=megatron.precision(options),
         bytes_per_parameter=megatron.bytes_per_parameter(options),
         framework="mindspeed",
-        copied_logits=megatron.copies_logits(row.text("date")),
+        copied_logits=megatron.copies_logits(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
     )

@@ -90,7 +90,10 @@ def case(row: Row) -> Case:
     samples = row.count("dp") * row.count("mbs") * row.count("grad_acc")
     if samples != row.count("gbs"):
         raise UnusableRowError("dp x mbs x grad_acc is not gbs")
-    timed = row.text("status") == "ok"
+    status = row.text("status")
+    if status != "ok" and "oom" not in status.lower():
+        raise UnusableRowError(f"status {status!r}: neither timed nor out of memory")
+    timed = status == "ok"
     if timed:
         must_be_given(row, "mfu", "tok_s_gpu")
     if timed and row.number("mfu") < LEAST_MFU_PERCENT:

@@ -38,6 +38,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason(read_rows) -> None:
         {"dp": 16, "gbs": 512},
         {"model": "llama-like-17B"},
         {"zero": 4},
+        {"status": "running"},
         {"n_devices": 2048, "pp": 64, **CRASHED},
     )
     assert found.reasons() == {
@@ -45,6 +46,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason(read_rows) -> None:
         "mfu is not given": 1,
         "dp x mbs x grad_acc is not gbs": 1,
         "dp x tp x pp is not n_devices": 1,
+        "status 'running': neither timed nor out of memory": 1,
         "nanotron leaves a pipeline stage empty and fails": 1,
         "the dimensions of llama-like-17B are not published": 1,
         "unknown zero '4'": 1,

@@ -55,16 +55,17 @@ class FanOut:
         maker]: bytes of the tensor as it is made.
         """
         total, gathered_B, once_s = np.zeros(self.shape), np.zeros(self.shape), np.zeros(self.shape)
-        merged = self._merged()
+        merged = self._merged() if sum(sends) > 1 else np.zeros((), bool)
         through = np.zeros((1, *self.shape[1:]))
         for i, pair in enumerate(self.pairs):
             if not sends[i]:
                 continue
             gather_s = self.spread(pair.gather_s, 0, i + 1)
             total += self.spread(pair.backward_s, 0, i + 1) + np.where(merged, 0.0, gather_s)
-            through = through + (merged & self.spread(pair.gather >= 0, 0, i + 1))
-            once_s = np.maximum(once_s, np.where(merged, gather_s, 0.0))
-            gathered_B = np.maximum(gathered_B, np.where(merged, self.spread(pair.gathered_B, 0, i + 1), 0.0))
+            if merged.any():
+                through = through + (merged & self.spread(pair.gather >= 0, 0, i + 1))
+                once_s = np.maximum(once_s, np.where(merged, gather_s, 0.0))
+                gathered_B = np.maximum(gathered_B, np.where(merged, self.spread(pair.gathered_B, 0, i + 1), 0.0))
         total += once_s + self._additions_s(through, gathered_B)
         if others is None:
             return total
@@ -83,5 +84,7 @@ class FanOut:
 
     def _additions_s(self, terms: Array, bytes_: Array) -> Array:
         """Seconds of adding so many tensors of `bytes_` each; one alone needs no addition."""
+        if not (terms >= 2).any():
+            return np.zeros(())
         found: Array = np.where(terms >= 2, self.pricer.local_s("AddN", (terms + 1) * bytes_), 0.0)
         return found

@@ -106,20 +106,18 @@ class Pairs:
         self._ways: dict[tuple[int, int], _Way] = {}
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
-        """The costs for every pair, of a tensor whose size goes with the batch to the `power` 0 or 1."""
+        """The costs for every pair of different layouts, of a tensor whose size goes with the batch to the `power` 0 or 1."""
         key = (makers, readers, size_B(dtype), power)
         if key not in self._cache:
             self._cache[key] = self._compute(makers, readers, size_B(dtype), power)
         return self._cache[key]
 
     def _compute(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, power: int) -> PairCost:
-        rows, row_of = _distinct(makers)
-        columns, column_of = _distinct(readers)
         whole_B = float(math.prod(makers[0].shape)) * element_B
         # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same
         # kind, shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
         small = _shrunk if makers[0].shape == readers[0].shape else plain_layout
-        starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (rows, columns))
+        starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (makers, readers))
         ways = [self._way(start, end) for start in starts for end in ends]
         longest = max(1, max(len(way.prefix) for way in ways))
 
@@ -137,16 +135,13 @@ class Pairs:
         first = np.array([numbers[i, way.first] if way.first >= 0 else -1 for i, way in enumerate(ways)])
         gather_s = back_s[first]
         backward = back_s[numbers].sum(axis=1) - gather_s
-        grid = np.ix_(row_of, column_of)
 
         def table(values: NDArray) -> NDArray:
             """[ways, …, members] as [members, rows, columns, …]."""
-            shaped: NDArray = values.reshape(len(rows), len(columns), *values.shape[1:])[grid]
-            return np.ascontiguousarray(np.moveaxis(shaped, -1, 0))
+            return np.moveaxis(values.reshape(len(makers), len(readers), *values.shape[1:]), -1, 0)
 
         def numbered(values: Sequence[object]) -> Numbers:
-            laid: Numbers = np.array(values, dtype=np.intp).reshape(len(rows), len(columns), -1)[grid]
-            return laid
+            return np.array(values, dtype=np.intp).reshape(len(makers), len(readers), -1)
 
         return PairCost(
             table(forward), table(backward), numbered([w.gather for w in ways])[..., 0], table(gather_s),
@@ -245,18 +240,16 @@ def _small(size: int, device_num: int) -> int:
     return common if common == size else 2 * common
 
 
-def _distinct(layouts: tuple[Layout, ...]) -> tuple[list[Layout], NDArray[np.intp]]:
+def distinct(layouts: Sequence[Layout]) -> tuple[tuple[Layout, ...], Numbers]:
     """The different layouts of a row of candidates, and which one each candidate has."""
-    seen: dict[Layout, int] = {}
-    chosen: list[Layout] = []
+    number: dict[Layout, int] = {}
+    first: list[Layout] = []
     which = []
     for layout in layouts:
-        plain = plain_layout(layout)
-        if plain not in seen:
-            seen[plain] = len(chosen)
-            chosen.append(layout)
-        which.append(seen[plain])
-    return chosen, np.array(which, dtype=np.intp)
+        which.append(number.setdefault(plain_layout(layout), len(first)))
+        if which[-1] == len(first):
+            first.append(layout)
+    return tuple(first), np.array(which, dtype=np.intp)
 
 
 @lru_cache(maxsize=1 << 16)

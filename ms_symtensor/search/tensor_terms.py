@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.fan_out import FanOut
-from ms_symtensor.search.moves import Pairs, same_layout
+from ms_symtensor.search.moves import Pairs, distinct, same_layout
 from ms_symtensor.search.places import Counts
 from ms_symtensor.search.tensors import End, Reader, Tensor, layouts_at
 from ms_symtensor.search.terms import Terms, terms
@@ -34,7 +34,8 @@ class TensorTables:
 
     def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn) -> None:
         self._known, self._pairs, self._again, self._turn = known, pairs, again, turn
-        self._tables: dict[tuple, tuple[Array, ...]] = {}
+        self._tables: dict[tuple, tuple[Array | None, ...]] = {}
+        self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
 
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
         """All tables of `tensor`, which occurs so often at every place."""
@@ -80,6 +81,7 @@ class TensorTables:
             self._tables[key] = _distinct_axes(axes, self._written(tensor, readers, others, made_again))
         forward, again_s, backward, kept = self._tables[key]
         recomputed = None if (tensor.in_block and repeats) or self._in_block(readers) else kept
+        assert forward is not None
         shape = forward.shape
         return terms(
             tuple(numbers), counts, shape, forward, again_s, backward, kept_B=kept, kept_recomputed_B=recomputed
@@ -105,21 +107,35 @@ class TensorTables:
     def _in_block(self, readers: tuple[Reader, ...]) -> bool:
         return all(r.end[0] >= 0 and self._known.items[r.end[0]].op.block is not None for r in readers)
 
+    def _layouts_at(self, end: End, shape: tuple[int, ...]) -> tuple[tuple[Layout, ...], NDArray[np.intp]]:
+        """The different layouts at `end` of a tensor of `shape`, and which one each candidate has."""
+        key = (self._kind(end), shape)
+        if key not in self._layouts:
+            self._layouts[key] = distinct(layouts_at(self._known, end, shape))
+        return self._layouts[key]
+
     def _written(
         self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, made_again: tuple[bool, ...]
-    ) -> tuple[Array, ...]:
-        """Seconds forward, again and backward, and bytes kept: [members, maker, reader 1, …]."""
+    ) -> tuple[Array | None, ...]:
+        """Seconds forward, again and backward, and bytes kept: [members, maker, reader 1, …]; None where there is nothing.
+
+        They are found for the different layouts of every end, of which there are fewer than candidates.
+        """
         known = self._known
-        makers = layouts_at(known, tensor.maker, tensor.shape)
-        wanted = [layouts_at(known, r.end, tensor.reader_shape) for r in readers]
+        (makers, *wanted), which = zip(
+            self._layouts_at(tensor.maker, tensor.shape),
+            *(self._layouts_at(r.end, tensor.reader_shape) for r in readers),
+            strict=True,
+        )
         ways = FanOut(tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted), known.pricer)
         every = (True,) * len(readers)
-        forward = ways.forward_s(every)
-        again_s = forward if made_again == every else ways.forward_s(made_again)
-        sends = [tensor.has_gradient and r.sends for r in readers]
-        maker_B = slices_B(known, makers, tensor.dtype, tensor.power)
-        backward = ways.backward_s(sends, others, maker_B) if tensor.has_gradient else np.zeros(ways.shape)
-        kept = np.zeros(ways.shape)
+        forward, again_s, backward, kept = ways.forward_s(every), None, None, None
+        if any(made_again):
+            again_s = forward if made_again == every else ways.forward_s(made_again)
+            again_s = np.where(np.isinf(again_s), 0.0, again_s)
+        if tensor.has_gradient:
+            sends = [r.sends for r in readers]
+            backward = ways.backward_s(sends, others, slices_B(known, makers, tensor.dtype, tensor.power))
         for i, reader in enumerate(readers):
             if self._keeps(reader):
                 bytes_ = ways.spread(slices_B(known, wanted[i], tensor.dtype, tensor.power), i + 1)
@@ -129,8 +145,9 @@ class TensorTables:
                         new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
                 if tensor.maker_keeps:
                     new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
-                kept = kept + np.where(new, bytes_, 0.0)
-        return forward, np.where(np.isinf(again_s), 0.0, again_s), backward, kept
+                kept = (np.zeros(ways.shape) if kept is None else kept) + np.where(new, bytes_, 0.0)
+        candidates = (slice(None), *np.ix_(*which))
+        return tuple(None if table is None else table[candidates] for table in (forward, again_s, backward, kept))
 
 
 def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int) -> Array:
@@ -138,9 +155,12 @@ def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int
     return known.pricer.slices_B(layouts, size_B(dtype), power)
 
 
-def _distinct_axes(axes: tuple[int, ...], tables: Sequence[Array]) -> tuple[Array, ...]:
+def _distinct_axes(axes: tuple[int, ...], tables: Sequence[Array | None]) -> tuple[Array | None, ...]:
     """Drop the axes of the network's ends (-1), join axes of the same variable (a diagonal), and sort axes by variable."""
     ends = tuple(place + 1 for place, v in enumerate(axes) if v < 0)
     source = "".join(chr(ord("a") + v) for v in axes if v >= 0)
     target = "".join(sorted(set(source)))
-    return tuple(np.ascontiguousarray(np.einsum(f"...{source}->...{target}", t.squeeze(ends))) for t in tables)
+    return tuple(
+        None if t is None else np.ascontiguousarray(np.einsum(f"...{source}->...{target}", t.squeeze(ends)))
+        for t in tables
+    )

@@ -63,7 +63,9 @@ def terms(
 ) -> Terms:
     """Tables of `shape`; those that are not given are zero."""
     given = (forward_s, again_s, backward_s, once_s, kept_B, kept_recomputed_B, at_rest_B)
-    return Terms(scope, counts, *(np.broadcast_to(0.0 if t is None else t, shape) for t in given))
+    nothing = np.broadcast_to(0.0, shape)
+    tables = (nothing if t is None else t if t.shape == shape else np.broadcast_to(t, shape) for t in given)
+    return Terms(scope, counts, *tables)
 
 
 @dataclass(frozen=True)

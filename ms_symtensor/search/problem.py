@@ -13,8 +13,8 @@ at one moment, so that it never exceeds the true peak. Tables hold the costs on 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -28,7 +28,7 @@ from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
-from ms_symtensor.search.elimination import Factor, elimination_order
+from ms_symtensor.search.elimination import elimination_order
 from ms_symtensor.search.family import Family, Single
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks
 from ms_symtensor.search.limits import FREE, Limits
@@ -39,7 +39,7 @@ from ms_symtensor.search.places import Places, places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, place_of, tensors
-from ms_symtensor.search.terms import Terms, Weights, is_nothing, occurring, spread, terms
+from ms_symtensor.search.terms import Terms, terms
 from ms_symtensor.search.turn import turn
 from ms_symtensor.search.variables import Variables, transparent_s, variables
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
@@ -177,65 +177,6 @@ def problem_of(
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in found])
     return Problem(graph, known, shorts, where, tuple(found), order, counted(uses), again)
-
-
-def factors(
-    of: Problem,
-    parameters: list[Terms],
-    recomputed: float,
-    price_s_per_B: float | Array,
-    weights: Weights | None = None,
-    which: NDArray[np.intp] | None = None,
-) -> list[Factor]:
-    """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope.
-
-    `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network. `which`: the
-    members of the family that are asked for, to which prices and weights belong (default: all).
-    """
-    of_place = weights or Weights.plain(of.places.occurrences)
-    found = (*of.terms, *parameters)
-    each, again, once, kept, saved, rest = (occurring(found, getattr(of_place, f.name)) for f in fields(Weights))
-    dear = bool(np.any(price_s_per_B))
-    price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
-    joint: dict[tuple[int, ...], Array] = {}
-
-    def add(scope: tuple[int, ...], occurs: Array, table: Array) -> None:
-        if not is_nothing(table):
-            part = table if which is None else table[which]
-            part = spread(occurs, part) * part
-            joint[scope] = joint[scope] + part if scope in joint else part
-
-    for i, t in enumerate(found):
-        add(t.scope, each[i], t.each_s)
-        add(t.scope, once[i], t.once_s)
-        if recomputed:
-            add(t.scope, recomputed * again[i], t.again_s)
-        if dear:
-            add(t.scope, price * kept[i], t.kept_B)
-            add(t.scope, price * rest[i], t.at_rest_B)
-            if recomputed:
-                add(t.scope, -recomputed * price * saved[i], t.saved_B)
-    return [Factor(scope, table) for scope, table in joint.items()]
-
-
-def objective(of: Problem, parameters: list[Terms], recomputed: float, choice: Sequence[int]) -> tuple[float, float]:
-    """Seconds and kept bytes of one choice of candidates, on the first mesh of the family."""
-    time = memory = 0.0
-    for t in (*of.terms, *parameters):
-        at = (0, *(choice[v] for v in t.scope))
-        count = sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True))
-        time += count * (t.forward_s[at] + recomputed * t.again_s[at] + t.backward_s[at] + t.once_s[at])
-        memory += count * ((1 - recomputed) * t.kept_B[at] + recomputed * t.kept_recomputed_B[at] + t.at_rest_B[at])
-    return float(time), float(memory)
-
-
-def at_rest_B(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> int:
-    """Bytes of all parameters with their gradients and optimizer states, on the first mesh of the family."""
-    total = 0.0
-    for t in parameters:
-        at = (0, *(choice[v] for v in t.scope))
-        total += sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True)) * t.at_rest_B[at]
-    return int(total)
 
 
 # -- operators -------------------------------------------------------------------------------------------------------------

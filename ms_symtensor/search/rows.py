@@ -16,10 +16,11 @@ from ms_symtensor.search.case_bounds import corners
 from ms_symtensor.search.elimination import Minimum, minimise
 from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.places import occurrences
-from ms_symtensor.search.problem import Problem, factors
+from ms_symtensor.search.problem import Problem
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case
-from ms_symtensor.search.terms import Costs, Terms, Weights, is_nothing, occurring
+from ms_symtensor.search.tables import by_place, factors
+from ms_symtensor.search.terms import Costs, Terms, Weights, occurring
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -75,7 +76,7 @@ class Setting:
         may need less memory.
         """
         weights = self._weights(np.arange(len(self.members)))
-        once = occurring(self.parameters, weights.once_s)
+        (once,) = occurring(self.parameters, [weights.once_s])
         total = np.zeros(len(self.members))
         for occurs, mine, other in zip(once, self.parameters, than.parameters, strict=True):
             more_B = [
@@ -103,7 +104,7 @@ class Setting:
         if not among:
             return []
         which = np.array([row.member for row in among], dtype=np.intp)
-        fast = _by_place(self.problem, self.parameters, np.stack([row.choice for row in among]), which)
+        fast = by_place(self.problem, self.parameters, np.stack([row.choice for row in among]), which)
         bound = np.array([row.bound_s for row in among])
         there = [n > 0 for n in self.occurrences[1:-1]]
         weights = self._weights(which, fast.each_s[1:-1][there].min(axis=0, initial=np.inf), known_s)
@@ -160,7 +161,7 @@ class Setting:
         return minimise(self.problem.sizes, tables, self.problem.order)
 
     def _rows(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
-        costs = _by_place(self.problem, self.parameters, assignment, which)
+        costs = by_place(self.problem, self.parameters, assignment, which)
         finite = np.isfinite(costs.each_s).all(axis=0)
         return [
             Row(self.members[m], self.level, float(bound_s[i]), costs.of(i), int(m), self.problem, assignment[i])
@@ -169,23 +170,10 @@ class Setting:
         ]
 
 
-def _by_place(of: Problem, parameters: list[Terms], assignment: Numbers, which: Numbers) -> Costs:
-    """The costs of `assignment` [members, variables] on the members `which` of the family."""
-    sums = np.zeros((6, of.places.number, len(which)))
-    for t in (*of.terms, *parameters):
-        at = (which, *(assignment[:, v] for v in t.scope))
-        counts = np.array(t.counts)[:, None]
-        tables = (t.each_s, t.again_s, t.once_s, t.kept_B, t.kept_recomputed_B, t.at_rest_B)
-        for number, table in enumerate(tables):
-            if not is_nothing(table):
-                sums[number] += table[at] * counts
-    return Costs(*sums)
-
-
 def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
     """The row of `of`, whose variables have one candidate each."""
     settings = replace(of.settings, optimizer_level=level)
     parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
-    costs = _by_place(of, parameters, choice, np.zeros(1, dtype=np.intp))
+    costs = by_place(of, parameters, choice, np.zeros(1, dtype=np.intp))
     return Row(shape, level, 0.0, costs.of(0), 0, of, choice[0])

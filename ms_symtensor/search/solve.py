@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
@@ -22,7 +24,8 @@ from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import PeakMemory
 from ms_symtensor.search.parameters import parameter_terms
-from ms_symtensor.search.problem import Problem, at_rest_B, factors, objective
+from ms_symtensor.search.problem import Problem
+from ms_symtensor.search.tables import Totals, factors, totals
 from ms_symtensor.search.terms import Terms
 
 MAX_PRICES = 12
@@ -138,6 +141,7 @@ class _Setting:
         self.bound_s = 0.0
         self.solved = 0
         self._seen: set[tuple[int, ...]] = set()
+        self._costs: dict[tuple[int, ...], Totals] = {}
         self._known_s = math.inf
         self._fast = self._slim = _Point(math.inf, math.inf, ())
 
@@ -200,26 +204,24 @@ class _Setting:
 
     def _least(self, price: float) -> _Point:
         """The minimiser at memory price `price`, over both extremes of recomputation."""
-        results = []
         plain, everything = self.shares
         shares = (plain, everything) if plain < everything else (plain,)
         if price == 0.0:
             shares = (plain,)  # recomputation never saves time
         elif price == MEMORY_ALONE:
             shares = (everything,)  # nor does it keep more
-        for recomputed in shares:
-            tables = factors(self.of, self.parameters, recomputed, price)
-            least = minimise(self.of.sizes, tables, self.of.order)
-            self.solved += 1
-            if math.isinf(least.value[0]):
-                continue
-            results.append((float(least.value[0]), recomputed, tuple(least.assignment[0].tolist())))
+        which = np.zeros(len(shares), dtype=np.intp)
+        tables = factors(self.of, self.parameters, np.array(shares), price, which=which)
+        least = minimise(self.of.sizes, tables, self.of.order)
+        self.solved += len(shares)
+        solved = zip(least.value.tolist(), shares, map(tuple, least.assignment.tolist()), strict=True)
+        results = [one for one in solved if math.isfinite(one[0])]
         if not results:
             return _Point(math.inf, math.inf, ())
         _, recomputed, choice = min(results)
         for _, _, other in results:
             self._add(other)
-        return _Point(*objective(self.of, self.parameters, recomputed, choice), choice)
+        return _Point(*self._cost(choice).recomputing(recomputed), choice)
 
     def _fits_plainly(self) -> bool:
         blocks, least = len(self.of.blocks), self.again[0]
@@ -227,7 +229,7 @@ class _Setting:
 
     def _add(self, choice: tuple[int, ...]) -> None:
         """Note the candidate of `choice`, unless it was met before or cannot beat a plan that fits."""
-        is_beaten = self.found and math.isfinite(self._known_s) and self._at_least_s(choice) >= self._known_s
+        is_beaten = math.isfinite(self._known_s) and self._at_least_s(choice) >= self._known_s
         if choice in self._seen or is_beaten:
             return
         self._seen.add(choice)
@@ -240,41 +242,53 @@ class _Setting:
             self._known_s = min(self._known_s, candidate.time_s)
 
     def _at_least_s(self, choice: tuple[int, ...]) -> float:
-        """Seconds of `choice` with the share of recomputation that what is kept alone makes necessary."""
-        (plain_s, kept_B), (again_s, least_B) = self._extremes(choice)
-        if kept_B <= self.limit_B or least_B >= kept_B:
-            return plain_s
-        share = (kept_B - self.limit_B) / (kept_B - least_B)
-        return math.inf if share > 1 else plain_s + share * (again_s - plain_s)
+        """Seconds of `choice` with as many recomputed blocks as what is kept alone makes necessary; inf where all are too few."""
+        count = self._least_recomputed(choice)
+        return math.inf if count is None else self._time_s(choice, count)
+
+    def _least_recomputed(self, choice: tuple[int, ...]) -> int | None:
+        """So many blocks must be recomputed for what is kept alone; None where it is too much even so."""
+        (least, most), ((_, kept_B), (_, least_B)) = self.again, self._extremes(choice)
+        if kept_B <= self.limit_B:
+            return least
+        if least_B > self.limit_B:
+            return None
+        return least + math.ceil((most - least) * (kept_B - self.limit_B) / (kept_B - least_B))
+
+    def _time_s(self, choice: tuple[int, ...], recomputed: int) -> float:
+        """Seconds of `choice` with so many recomputed blocks."""
+        (least, most), ((plain_s, _), (again_s, _)) = self.again, self._extremes(choice)
+        share = (recomputed - least) / (most - least) if most > least else 0.0
+        return plain_s + share * (again_s - plain_s)
 
     def _extremes(self, choice: tuple[int, ...]) -> tuple[tuple[float, float], tuple[float, float]]:
         """Seconds and kept bytes of `choice`, as little recomputed as may be, and as much."""
-        plain, everything = (objective(self.of, self.parameters, share, choice) for share in self.shares)
-        return plain, everything
+        cost = self._cost(choice)
+        return cost.recomputing(self.shares[0]), cost.recomputing(self.shares[1])
+
+    def _cost(self, choice: tuple[int, ...]) -> Totals:
+        if choice not in self._costs:
+            self._costs[choice] = totals(self.of, self.parameters, choice)
+        return self._costs[choice]
 
     def _with_recompute(
         self, choice: tuple[int, ...], strategies: Mapping[str, OpStrategy], peaks: PeakMemory
     ) -> Candidate:
         """The choice with as few recomputed blocks as fit, or with as many as may be where even those do not."""
-        blocks, (least, most) = self.of.blocks, self.again
-        at_rest = at_rest_B(self.of, self.parameters, choice)
-        (plain_s, kept_B), (again_s, least_B) = self._extremes(choice)
+        at_rest = int(self._cost(choice).at_rest_B)
 
-        def fits(count: int) -> bool:
-            return at_rest + sum(peaks.of(count)) <= self.limit_B
+        def peak_B(count: int) -> int:
+            return at_rest + sum(peaks.of(count))
 
-        # So many blocks must be recomputed for what is kept alone; the peak falls with every further one.
-        low, high = least, most
-        if kept_B > self.limit_B:
-            possible = least_B < kept_B and least_B <= self.limit_B
-            low = least + math.ceil((most - least) * (kept_B - self.limit_B) / (kept_B - least_B)) if possible else most
+        # The peak falls with every further block; that of what is kept is almost always the one that counts.
+        most = self.again[1]
+        low, high = self._least_recomputed(choice), most
+        count = low = most if low is None else low
         while low < high:
-            middle = (low + high) // 2 if low > least else least
-            if fits(middle):
-                high = middle
+            if peak_B(count) <= self.limit_B:
+                high = count
             else:
-                low = middle + 1
-        share = (high - least) / (most - least) if most > least else 0.0
-        settings = replace(self.settings, recompute=dict.fromkeys(blocks[:high], Recompute()))
-        memory_B = at_rest + sum(peaks.of(high))
-        return Candidate(plain_s + share * (again_s - plain_s), memory_B, strategies, settings)
+                low = count + 1
+            count = (low + high) // 2
+        settings = replace(self.settings, recompute=dict.fromkeys(self.of.blocks[:high], Recompute()))
+        return Candidate(self._time_s(choice, high), peak_B(high), strategies, settings)

@@ -116,11 +116,10 @@ def is_nothing(table: Array) -> bool:
     return not any(table.strides) and not table.flat[0]
 
 
-def occurring(found: Sequence[Terms], weights: Array) -> Array:
-    """How often each of the tables occurs under `weights` [places, members]: [tables, members]."""
-    counts = np.array([one.counts for one in found], dtype=float).reshape(len(found), len(weights))
-    occurrences: Array = counts @ weights
-    return occurrences
+def occurring(found: Sequence[Terms], weights: Sequence[Array]) -> list[Array]:
+    """How often each of the tables occurs under each of `weights` [places, members]: [tables, members]."""
+    counts = np.array([one.counts for one in found], dtype=float).reshape(len(found), len(weights[0]))
+    return [counts @ one for one in weights]
 
 
 def spread(values: Array, table: Array) -> Array:

@@ -17,7 +17,8 @@ from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.family import Family, Single, family
 from ms_symtensor.search.growth import batch_powers
 from ms_symtensor.search.parameters import parameter_terms
-from ms_symtensor.search.problem import factors, objective, plain_settings, problem, problem_of_family
+from ms_symtensor.search.problem import plain_settings, problem, problem_of_family
+from ms_symtensor.search.tables import factors, totals
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 A2 = load("atlas_800t_a2")
@@ -74,8 +75,8 @@ def test_the_representative_is_a_member_like_any_other():
         for n, v in sorted(alone.known.index.items(), key=lambda i: i[1])
     ]
     numbers = dict(zip((v for _, v in sorted(alone.known.index.items(), key=lambda i: i[1])), same))
-    assert objective(tables, one, 0.0, choice) == pytest.approx(
-        objective(alone, two, 0.0, [numbers[v] for v in sorted(numbers)])
+    assert totals(tables, one, choice).recomputing(0.0) == pytest.approx(
+        totals(alone, two, [numbers[v] for v in sorted(numbers)]).recomputing(0.0)
     )
 
 

@@ -13,10 +13,12 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.depth import at_depth
 from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.folding import fold
 from ms_symtensor.search.memory import PeakMemory
 from ms_symtensor.search.parameters import parameter_terms
-from ms_symtensor.search.problem import factors, problem
+from ms_symtensor.search.problem import problem
 from ms_symtensor.search.solve import settings_of
+from ms_symtensor.search.tables import factors
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
@@ -27,7 +29,7 @@ def found_and_true(of, graph, settings, choice, recomputed):
     strategies = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
     found = PeakMemory(of.shorts, strategies, settings).of(recomputed)
     again = dict.fromkeys(of.blocks[:recomputed], Recompute())
-    whole = StagePlan(at_depth(graph, of.graph, strategies), replace(settings, recompute=again))
+    whole = StagePlan(at_depth(fold(graph).class_of, of.graph, strategies), replace(settings, recompute=again))
     program = partition(graph, whole)
     return found, (activation_peak_B(program), buffers_B(program))
 

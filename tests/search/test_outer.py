@@ -14,9 +14,10 @@ from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.outer import SHORT, short_depths, survey
 from ms_symtensor.search.parameters import parameter_terms
-from ms_symtensor.search.problem import factors, problem, problem_of
+from ms_symtensor.search.problem import problem, problem_of
 from ms_symtensor.search.rows import Setting
 from ms_symtensor.search.shapes import Shape, shapes
+from ms_symtensor.search.tables import factors
 
 A2 = load("atlas_800t_a2")
 GIB = 1024**3

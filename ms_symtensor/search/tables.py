@@ -1,0 +1,98 @@
+"""The tables of a problem added up: for a minimiser, and for choices of candidates."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.elimination import Factor
+from ms_symtensor.search.problem import Problem
+from ms_symtensor.search.terms import Costs, Terms, Weights, is_nothing, occurring, spread
+
+Array = NDArray[np.float64]
+
+
+def factors(
+    of: Problem,
+    parameters: list[Terms],
+    recomputed: float | Array,
+    price_s_per_B: float | Array,
+    weights: Weights | None = None,
+    which: NDArray[np.intp] | None = None,
+) -> list[Factor]:
+    """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope.
+
+    `recomputed` and `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network.
+    `which`: the members of the family that are asked for, to which shares, prices and weights belong (default: all).
+    """
+    of_place = weights or Weights.plain(of.places.occurrences)
+    found = (*of.terms, *parameters)
+    each, again, once, kept, saved, rest = occurring(found, [getattr(of_place, f.name) for f in fields(Weights)])
+    dear, repeats = bool(np.any(price_s_per_B)), bool(np.any(recomputed))
+    price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
+    joint: dict[tuple[int, ...], Array] = {}
+
+    def add(scope: tuple[int, ...], occurs: Array, table: Array) -> None:
+        if not is_nothing(table):
+            part = table if which is None else table[which]
+            part = spread(occurs, part) * part
+            joint[scope] = joint[scope] + part if scope in joint else part
+
+    for i, t in enumerate(found):
+        add(t.scope, each[i], t.each_s)
+        add(t.scope, once[i], t.once_s)
+        if repeats:
+            add(t.scope, recomputed * again[i], t.again_s)
+        if dear:
+            add(t.scope, price * kept[i], t.kept_B)
+            add(t.scope, price * rest[i], t.at_rest_B)
+            if repeats:
+                add(t.scope, -recomputed * price * saved[i], t.saved_B)
+    return [Factor(scope, table) for scope, table in joint.items()]
+
+
+class Totals(NamedTuple):
+    """Seconds of one choice of candidates on one micro-batch, and what recomputation of all blocks adds to them; bytes kept, what
+    recomputation saves of them, and bytes of parameters with their gradients and optimizer states.
+    """
+
+    plain_s: float
+    again_s: float
+    kept_B: float
+    saved_B: float
+    at_rest_B: float
+
+    def recomputing(self, share: float) -> tuple[float, float]:
+        """Seconds, and bytes kept and at rest, where such a fraction of the blocks is recomputed."""
+        return self.plain_s + share * self.again_s, self.kept_B - share * self.saved_B + self.at_rest_B
+
+
+def totals(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> Totals:
+    """What one choice of candidates costs on the first mesh of the family."""
+    found = [0.0] * len(Totals._fields)
+    for t in (*of.terms, *parameters):
+        at = (0, *(choice[v] for v in t.scope))
+        count = sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True))
+        found[0] += count * (t.forward_s[at] + t.backward_s[at] + t.once_s[at])
+        found[1] += count * t.again_s[at]
+        found[2] += count * t.kept_B[at]
+        found[3] += count * (t.kept_B[at] - t.kept_recomputed_B[at])
+        found[4] += count * t.at_rest_B[at]
+    return Totals(*map(float, found))
+
+
+def by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp], which: NDArray[np.intp]) -> Costs:
+    """The costs of `assignment` [members, variables] on the members `which` of the family."""
+    found = (*of.terms, *parameters)
+    values = np.zeros((len(fields(Costs)), len(found), len(which)))
+    for place, t in enumerate(found):
+        at = (which, *(assignment[:, v] for v in t.scope))
+        tables = (t.each_s, t.again_s, t.once_s, t.kept_B, t.kept_recomputed_B, t.at_rest_B)
+        for number, table in enumerate(tables):
+            if not is_nothing(table):
+                values[number, place] = table[at]
+    counts = np.array([t.counts for t in found])
+    with np.errstate(invalid="ignore"):  # what is forbidden stays no number
+        return Costs(*(counts.T @ values))

@@ -13,7 +13,7 @@ from ms_symtensor.bridge.parallel_context import stand_alone_context
 from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.stop_gradient import STAND_IN, visible
 from ms_symtensor.errors import CompilerError
-from ms_symtensor.tensor.graph import Attribute, Graph, Op, Parameter
+from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
@@ -46,6 +46,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
     graph = read_graph(model)
     types = dict(graph.parameters)
     by_node = {node.name: _owner(node, owners) for node in graph.nodes}
+    custom = {path for path, owner in _cells(cell) if hasattr(owner, "bprop")}
     blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
     with visible([c for _, c in _cells(cell)]):
         bodies = _bodies(cell, graph, by_node)
@@ -63,7 +64,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
                 type=node.type,
                 inputs=node.inputs,
                 outputs=node.outputs,
-                attributes=_attributes(node, bodies),
+                attributes=_attributes(node, bodies, _backward_of(node, by_node[node.name][0], custom)),
                 cell=by_node[node.name][0],
                 primitive=by_node[node.name][1],
                 block=blocks[node.name],
@@ -102,9 +103,17 @@ def _owner(node: Node, owners: list[Owner]) -> Owner:
     return owners[tag] if isinstance(tag, int) and 0 <= tag < len(owners) else ((), "")
 
 
-def _attributes(node: Node, bodies: dict[str, Body]) -> tuple[tuple[str, Attribute], ...]:
+def _attributes(node: Node, bodies: dict[str, Body], bprop: str | None) -> tuple[tuple[str, Attribute], ...]:
     layouts = bodies[node.name][0] if node.name in bodies else ()
-    return tuple(sorted([*(a for a in node.attributes if a[0] not in _LEFT_OUT), *layouts]))
+    custom = [(BPROP, bprop)] if bprop is not None else []
+    return tuple(sorted([*(a for a in node.attributes if a[0] not in _LEFT_OUT), *layouts, *custom]))
+
+
+def _backward_of(node: Node, owner: tuple[str, ...], custom: set[tuple[str, ...]]) -> str | None:
+    """The cell with a backward pass of its own (`bprop`) that `node` is in; `custom` has the paths of all such cells."""
+    path = owner or tuple(part.split("-", 1)[0] for part in node.name.split("/")[1:-1])
+    around = (path[:depth] for depth in range(len(path) + 1))
+    return next((".".join(cell) for cell in around if cell in custom), None)
 
 
 def _bodies(cell: Any, graph: NodeGraph, owners: dict[str, Owner]) -> dict[str, Body]:

@@ -97,7 +97,8 @@ class _Differentiator:
             wanted = self._pass_on(node, wanted, gradients[0], PASSED_ON[node.kind])
         kept_in = [node.inputs[p] for p in sig.keeps_inputs]
         kept_out = [node.outputs[p] for p in sig.keeps_outputs]
-        self._combine_inside(node)
+        if node.op not in self.half.custom:
+            self._combine_inside(node)
         if sig.bilinear:
             for tensor in wanted:
                 others = [t for t in kept_in if t != tensor] or kept_in[:1]
@@ -135,6 +136,9 @@ class _Differentiator:
             self.incoming.setdefault(tensor, []).append(gradient)
 
     def _move_back(self, node: Node, gradient: int) -> None:
+        if node.op in self.half.custom:
+            self._skip_back(node, gradient)
+            return
         dim, concat_dim, pieces = node.attribute or (0, 0, 1)
         (found,) = self.builder.node(
             _MOVE_GRADIENT[node.kind], (gradient,), (self.builder.tensors[node.inputs[0]],),
@@ -142,6 +146,15 @@ class _Differentiator:
             attribute=(concat_dim, dim, pieces) if node.kind == "AlltoAll" else (dim, concat_dim, pieces),
         )  # fmt: skip
         self.incoming.setdefault(node.inputs[0], []).append(found)
+
+    def _skip_back(self, node: Node, gradient: int) -> None:
+        """A user's own backward pass takes slices as they come: MindSpore differentiates nothing that it put in between."""
+        kind = self.builder.tensors[node.inputs[0]]
+        if kind != self.builder.tensors[gradient]:
+            (gradient,) = self.builder.node(
+                "Reshape", (gradient,), (kind,), op=node.op, role=node.role, phase=Phase.BACKWARD, block=node.block
+            )
+        self.incoming.setdefault(node.inputs[0], []).append(gradient)
 
     def _sum(self, tensor: int, node: Node) -> int | None:
         """The gradient of `tensor`: what its users sent back, added."""

@@ -54,6 +54,8 @@ class Forward:
     weights: dict[int, Weight] = field(default_factory=dict)
     needs_gradient: set[int] = field(default_factory=set)
     loss: int = -1
+    custom: frozenset[str] = frozenset()
+    """Operators in cells with a backward pass of their own."""
 
 
 def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrategy:
@@ -127,7 +129,12 @@ class _Writer:
             for op in graph.ops
             if known[op.name][1].shardable
         }
-        self.out = Forward(Builder(), {name: sig for name, (_, sig) in known.items()}, placements)
+        self.out = Forward(
+            Builder(),
+            {name: sig for name, (_, sig) in known.items()},
+            placements,
+            custom=graph.custom_backward,
+        )
         self.values: dict[Source, Value] = {}
         self.stored: dict[tuple[ParameterRef, bool], int] = {}
         self.weights: dict[tuple[Source, bool], int] = {}

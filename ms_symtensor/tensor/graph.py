@@ -16,6 +16,9 @@ from functools import cached_property
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.dtype import size_B
 
+BPROP = "bprop"
+"""An operator's attribute: the cell around it that has a backward pass of its own, written by the user."""
+
 Attribute = bool | int | float | str | None | tuple["Attribute", ...]
 
 
@@ -184,6 +187,11 @@ class Graph:
             for position, source in enumerate(self.tensor_inputs(op)):
                 found.setdefault(source, []).append((op, position))
         return {source: tuple(pairs) for source, pairs in found.items()}
+
+    @cached_property
+    def custom_backward(self) -> frozenset[str]:
+        """Operators in cells with a backward pass of their own."""
+        return frozenset(op.name for op in self.ops if any(name == BPROP for name, _ in op.attributes))
 
     @cached_property
     def users_from_result(self) -> dict[Source, tuple[tuple[Op, int], ...]]:

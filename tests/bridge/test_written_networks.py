@@ -144,3 +144,11 @@ class _Means(ms.nn.Cell):
 def test_what_has_no_strategy_is_cut_as_far_as_it_divides():
     found = audited(_Means, float32(4, 24))
     assert found.verdict.passed, found.verdict
+
+
+def test_a_backward_pass_of_its_own_has_no_collectives_of_the_forward_one():
+    found = audited(lambda: networks.OwnBackward(8), float32(16, 32))
+    assert found.verdict.passed, found.verdict
+    forward = [c.operator for c in found.costs if c.kind == "AllReduce" and c.phase == "forward"]
+    assert sum("log_softmax" in name for name in forward) == 2
+    assert not any("log_softmax" in c.operator for c in found.costs if c.phase == "backward")

@@ -1,0 +1,58 @@
+"""The operators of a transformer as validation prices them, against the operator graph that the model zoo builds of it."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.configuration import Configuration, Experts, Transformer
+from ms_symtensor.cost.network import Network
+from ms_symtensor.cost.operator import evaluate, summed_dims
+from ms_symtensor.cost.shapes import shapes_of
+from ms_symtensor.models import resolve
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import Unit, view
+
+BATCH, SEQUENCE = 2, 1024
+CAPACITY = 1.125  # of an expert in the zoo, over its mean share of the tokens
+LLAMA3_8B = Transformer(4096, 32, 32, 8, 14336, 128256)
+LLAMA2_7B = Transformer(4096, 32, 32, 32, 11008, 32000)
+GPT2_XL = Transformer(
+    1600, 48, 25, 25, 6400, 50257, gated=False, norm="layer_norm", position="learned", linear_bias=True, qkv_bias=True,
+    tied_embeddings=True,
+)  # fmt: skip
+MIXTRAL = Transformer(4096, 32, 32, 8, 14336, 32000, experts=Experts(8, 2, 14336, imbalance=CAPACITY))
+
+
+def of_graph(name: str) -> Counter:
+    """Forward FLOPs of products and of fused attention, and elements of all weights."""
+    graph, cluster, found = resolve(name, BATCH, SEQUENCE).graph, load("atlas_800t_a2"), Counter()
+    for op in graph.ops:
+        seen = view(graph, op)
+        rule = signature(seen)
+        if rule.unit is Unit.CUBE:
+            kind = "products" if summed_dims(rule) else "attention"
+            found[kind] += float(evaluate(seen, rule, 0, [{}], cluster).forward_flops[0])
+    found["weights"] = sum(int(np.prod(parameter.type.shape)) for parameter in graph.parameters)
+    return found
+
+
+def of_operators(model: Transformer) -> Counter:
+    row = Configuration(model, SEQUENCE, micro_batch_size=BATCH, framework="mindspore", padded_vocabulary=False)
+    network, found = Network(shapes_of([row])), Counter()
+    for place, count in zip(network.places, network.counts[:, 0, 0], strict=True):
+        for work in place.forward:
+            found["products"] += float(np.sum(2 * work.points * work.depth * work.times * count))
+            found["attention"] += float(np.sum(work.flops * work.times * count))
+    elements = tuple(e.shared + e.of_experts for e in network.elements)
+    found["weights"] = float(network.on_stages(elements).sum())
+    return found
+
+
+@pytest.mark.parametrize(
+    "name, model",
+    [("llama2_7b", LLAMA2_7B), ("llama3_8b", LLAMA3_8B), ("gpt2_xl", GPT2_XL), ("mixtral_8x7b", MIXTRAL)],
+)
+def test_products_attention_and_weights_are_those_of_the_graph(name, model):
+    assert of_operators(model) == pytest.approx(of_graph(name), rel=2e-3)

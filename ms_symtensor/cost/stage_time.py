@@ -3,9 +3,10 @@
 Stage i of P takes s_i for one of M micro-batches, forward and backward, and e_i at the end of the step: casts and gathers of
 weights, sums of gradients, updates. The slowest stage sets the pace (1F1B; Narayanan et al. 2021, section 2.2):
 
-    T = M max_i s_i + Σ_i s_i - max_i s_i + max_i e_i
+    T = M max_i s_i + (Σ_i s_i - max_i s_i) / v + max_i e_i
 
-What stages send each other is not counted: it runs beside the work of another micro-batch.
+with v runs of blocks per stage (interleaved: section 2.2 there). What stages send each other is not counted: it runs beside the
+work of another micro-batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ def stage_seconds(
     return StageSeconds(total.step_time_s - once_s, once_s)
 
 
-def pipelined_step_s(stages: Sequence[StageSeconds], micro_batch_num: int) -> float:
-    """The step of `stages`, first to last."""
-    pace_s = max(stage.each_s for stage in stages)
-    return (micro_batch_num - 1) * pace_s + sum(s.each_s for s in stages) + max(s.once_s for s in stages)
+def pipelined_step_s(stages: Sequence[StageSeconds], micro_batch_num: int, interleave: int = 1) -> float:
+    """The step of `stages`, first to last, of so many runs of blocks each."""
+    pace_s, all_s = max(stage.each_s for stage in stages), sum(s.each_s for s in stages)
+    return (micro_batch_num - 1 / interleave) * pace_s + all_s / interleave + max(s.once_s for s in stages)

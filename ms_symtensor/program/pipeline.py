@@ -101,6 +101,13 @@ def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, 
     return tuple(tuple(runs[stage::stages]) for stage in range(stages))
 
 
+def dealt(blocks: tuple[int, ...], interleave: int) -> tuple[int, ...]:
+    """The number of blocks of every run, in the order of a micro-batch's way, where stages hold so many `blocks`: the runs of a
+    stage are as long as can be, the first ones longer by one where they are not all equal.
+    """
+    return tuple(n // interleave + (number < n % interleave) for number in range(interleave) for n in blocks)
+
+
 def block_names(graph: Graph) -> tuple[str, ...]:
     """The names of the repeated blocks of `graph` in its order: what `Pipeline.layers` counts."""
     return tuple(dict.fromkeys(op.block for op in graph.ops if op.block is not None))

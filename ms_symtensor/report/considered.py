@@ -60,4 +60,5 @@ def considered_json(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _layout(one: Considered) -> tuple[str, str, str]:
-    return str(one.pipeline_stages), str(one.micro_batch_num), " x ".join(map(str, one.mesh))
+    stages = str(one.pipeline_stages) + (f" x {one.pp_interleave_num}" if one.pp_interleave_num > 1 else "")
+    return stages, str(one.micro_batch_num), " x ".join(map(str, one.mesh))

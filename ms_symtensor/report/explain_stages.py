@@ -7,10 +7,11 @@ from ms_symtensor.report.text import table
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
-TIME = "M max(s) + sum(s) - max(s) + once, M micro-batches, s the seconds of the stages for one of them"
+TIME = "M max(s) + (sum(s) - max(s)) / v + once, M micro-batches, s the seconds of the stages for one of them"
+RUNS = ", v = {} runs of blocks per stage; s with what is sent between these"
 ACTIVATIONS = "weights + (in flight - 1) kept + moment"
 LATEX = (
-    r"\[ T = M \max_i s_i + \sum_i s_i - \max_i s_i + T_\mathrm{once} = %s\,\mathrm{s} \]",
+    r"\[ T = M \max_i s_i + (\sum_i s_i - \max_i s_i) / v + T_\mathrm{once} = %s\,\mathrm{s} \]",
     r"\[ M_\mathrm{activations} = M_\mathrm{weights} + (f_i - 1) M_\mathrm{kept} + M_\mathrm{moment} \]",
 )
 
@@ -21,7 +22,8 @@ def stages_explained(plan: Plan, graph: Graph, latex: bool = False) -> str:
     found, programs = plan.prediction, partition_stages(graph, plan.stages, plan.pipeline)
     if latex:
         return "\n".join((LATEX[0] % f"{found.step_time_s:.3e}", LATEX[1], *map(_latex_row, programs)))
-    lines = [f"step time {number(found.step_time_s, 's')} = {TIME}"]
+    runs = RUNS.format(plan.pipeline.interleave) if plan.pipeline.interleave > 1 else ", v = 1"
+    lines = [f"step time {number(found.step_time_s, 's')} = {TIME}{runs}"]
     lines += [f"  {part:26} {number(value, 's')}" for part, value in found.time_s.items()]
     lines.append(f"peak memory of the fullest stage {number(found.peak_memory_B, 'B')}, of which")
     lines += [f"  {part.replace('_', ' '):26} {number(value, 'B')}" for part, value in found.memory_B.items()]

@@ -32,6 +32,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "expert_parallel": plan.expert_parallel,
         "pipeline_stages": plan.pipeline_stages,
         "micro_batch_num": plan.micro_batch_num,
+        "pp_interleave_num": plan.pp_interleave_num,
         "fixed": dict(plan.fixed),
         "at_most": dict(plan.at_most),
         "optimizer_level": int(settings.optimizer_level),
@@ -100,7 +101,10 @@ def _headline(plan: Plan) -> str:
 
 
 def _stages(plan: Plan) -> str:
-    return f"{plan.pipeline_stages}, {plan.micro_batch_num} micro-batches" if plan.pipeline is not None else "1"
+    if plan.pipeline is None:
+        return "1"
+    runs = f" of {plan.pp_interleave_num} runs" if plan.pp_interleave_num > 1 else ""
+    return f"{plan.pipeline_stages}{runs}, {plan.micro_batch_num} micro-batches"
 
 
 def _times(plan: Plan) -> str:

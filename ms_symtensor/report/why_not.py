@@ -10,12 +10,13 @@ from ms_symtensor.strategy.plan import Plan
 
 _NAMES = {
     "dp": "data_parallel", "tp": "model_parallel", "pp": "pipeline_stages", "mb": "micro_batch_num",
+    "vpp": "pp_interleave_num",
     "sp": "sequence_parallel", "cp": "context_parallel", "ep": "expert_parallel",
 }  # fmt: skip
 
 _LAYOUT = (
     "data_parallel", "model_parallel", "sequence_parallel", "context_parallel", "expert_parallel", "pipeline_stages",
-    "micro_batch_num",
+    "micro_batch_num", "pp_interleave_num",
 )  # fmt: skip
 
 SAME = 1e-6

@@ -25,7 +25,7 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape], bloc
     layers = sum(occurrences[1:-1])
     kept, saved = np.ones(len(members)), np.ones(len(members))
     for i, shape in enumerate(members):
-        flights = [in_flight(s, shape.stages, shape.micro_batch_num) for s in range(shape.stages)]
+        flights = [in_flight(s, shape.stages, shape.micro_batch_num, shape.interleave) for s in range(shape.stages)]
         most, left, total = float(layers), float(layers), 0.0
         if math.isfinite(known_s) and block_s[i] > 0:
             most = max(known_s / (shape.micro_batch_num * block_s[i]), layers / shape.stages)
@@ -33,7 +33,8 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape], bloc
             here = min(left, most)
             total, left = total + flight * here, left - here
         kept[i], saved[i] = total / max(layers, 1), flights[0]
-    each = depth * (number + stages - 1) / stages
+    runs = np.array([m.interleave for m in members], dtype=float)
+    each = depth * (number + (stages - 1) / runs) / stages
     inside = np.ones((len(occurrences), 1))
     inside[[0, -1]] = 0.0
     kept_B = depth * np.where(inside > 0, kept, 1.0) / stages

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.borders import border_s
 from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_layers import Part, Stage, divide
+from ms_symtensor.search.stage_layers import Part, Stage, Turns, divide
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Estimate:
     """A shape with the best layouts that were found for it, and what they cost.
 
     `work_s`: a micro-batch's way through all stages without recomputation; `once_s`: what the end of a step takes.
+    `border_s`: what a micro-batch's further ways between stages take, where these hold several runs of blocks.
     """
 
     shape: Shape
@@ -25,6 +27,7 @@ class Estimate:
     stages: tuple[Stage, ...]
     work_s: float
     once_s: float
+    border_s: float = 0.0
 
     @cached_property
     def step_time_s(self) -> float:
@@ -32,13 +35,20 @@ class Estimate:
 
     @property
     def time_s(self) -> dict[str, float]:
-        """T = M · max s + (Σ s - max s) + once, s being the stages' times: what an average stage does, and its waiting."""
-        share = self.shape.micro_batch_num / self.shape.stages
-        total, pace = sum(s.each_s for s in self.stages), max(s.each_s for s in self.stages)
+        """T = M · max s + (Σ s - max s) / v + once, s being the stages' times: what an average stage does, and its waiting.
+
+        With v > 1 runs of blocks per stage, what is sent between these counts among them.
+        """
+        share, turns = (
+            self.shape.micro_batch_num / self.shape.stages,
+            Turns(self.shape.micro_batch_num, self.shape.interleave),
+        )
+        each_s = [s.each_s + self.border_s for s in self.stages]
+        total = sum(s.each_s for s in self.stages)
         return {
             "work": share * self.work_s,
             "recompute": max(0.0, share * (total - self.work_s)),  # a sum in another order may be larger by rounding
-            "bubble": max(0.0, self.shape.micro_batch_num * pace + total - pace - share * total),
+            "bubble": max(0.0, turns.step_s(each_s, 0.0) - share * total),
             "once": self.once_s,
         }
 
@@ -47,7 +57,8 @@ def divided(row: Row, depths: tuple[int, ...], limit_B: float | Sequence[float])
     """The stages of `row` that fit, and what the step then takes."""
     parts = parts_of(row, depths)
     recomputed = row.problem.limits.recomputed(sum(depths[1:-1]))
-    stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limit_B, recomputed)
+    shape = row.shape
+    stages = divide(parts, shape.stages, shape.micro_batch_num, limit_B, recomputed, shape.interleave)
     return None if stages is None else estimated(row, depths, parts, stages)
 
 
@@ -68,4 +79,4 @@ def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: 
     """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
     work_s = sum(part.each_s for part in parts)
     peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
-    return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s)
+    return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s, border_s(row))

@@ -43,6 +43,10 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
             f"{stages} pipeline stages for {request.device_num} devices, {sum(depths[1:-1])} repeated blocks and"
             f" {micro_batch_num} micro-batches: stages must divide the devices, and be no more than blocks and micro-batches"
         )
+    if not request.limits.allows("pp_interleave_num", 1):
+        raise InputError(
+            "a network that exists as it is is planned with one run of blocks per stage: leave pp_interleave_num out"
+        )
     require_devices(request.cluster, request.device_num // stages)
     if request.limits != FREE:
         require_pinnable(graph, replace(request, device_num=request.device_num // stages))

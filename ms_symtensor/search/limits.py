@@ -10,11 +10,14 @@ ALL = 1 << 30
 """Recomputed blocks: all there are."""
 
 LOWEST = {
-    "pipeline_stages": 1, "micro_batch_num": 1, "data_parallel": 1, "model_parallel": 1, "sequence_parallel": 0,
-    "context_parallel": 1, "expert_parallel": 1,
+    "pipeline_stages": 1, "micro_batch_num": 1, "pp_interleave_num": 1,
+    "data_parallel": 1, "model_parallel": 1, "sequence_parallel": 0, "context_parallel": 1, "expert_parallel": 1,
     "optimizer_level": 0, "recompute": 0,
 }  # fmt: skip
 """What can be limited, as a plan reports it, each with its lowest number."""
+
+INTERLEAVES = (1, 2, 4)
+"""Runs of blocks per stage that are searched up to a given most."""
 
 SHARD_SIZE = "optimizer_weight_shard_size"
 PINNED = (*LOWEST, SHARD_SIZE)
@@ -58,9 +61,21 @@ class Limits:
         """Whether a plan that has `number` of `name` is wanted."""
         return self.least.get(name, LOWEST[name]) <= number <= self.most.get(name, ALL)
 
-    def allow(self, pipeline_stages: int, micro_batch_num: int) -> bool:
-        """Whether a plan with so many stages and micro-batches is wanted."""
-        return self.allows("pipeline_stages", pipeline_stages) and self.allows("micro_batch_num", micro_batch_num)
+    def allow(self, pipeline_stages: int, micro_batch_num: int, pp_interleave_num: int = 1) -> bool:
+        """Whether a plan with so many stages, micro-batches, and runs of blocks per stage is wanted."""
+        return (
+            self.allows("pipeline_stages", pipeline_stages)
+            and self.allows("micro_batch_num", micro_batch_num)
+            and self.allows("pp_interleave_num", pp_interleave_num)
+        )
+
+    @property
+    def interleaves(self) -> tuple[int, ...]:
+        """The runs of blocks per stage that are searched: one, unless others are asked for."""
+        if not self.names("pp_interleave_num"):
+            return (1,)
+        every = {*INTERLEAVES, self.least.get("pp_interleave_num", 1)}
+        return tuple(sorted(n for n in every if self.allows("pp_interleave_num", n)))
 
     def recomputed(self, blocks: int) -> tuple[int, int]:
         """The least and the most of `blocks` that may be recomputed; InputError if there are not so many."""

@@ -130,7 +130,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int,
     by_shape: dict[Shape, list[Row]] = {}
     for row in rows:
         by_shape.setdefault(row.shape, []).append(row)
-    left = [shape for shape in by_shape if shape.stages > 1]
+    left = [shape for shape in by_shape if shape.stages > 1 == shape.interleave]
     shown: dict[Shape, dict[Case, float]] = {shape: {} for shape in left}
     for round_ in range(1, CASE_ROUNDS + 1):
         left = [shape for shape in left if by_shape[shape][0].bound_s < tried.best_s]
@@ -187,7 +187,7 @@ def _families(space: Sequence[Shape], dims: Callable[[int], tuple[int, ...]]) ->
         alike = not 1 < math.prod(shape.mesh) <= FINEST_MESH_DEVICES or stands_for(
             REPRESENTATIVES[axes], dims(SAMPLES[axes, kind]), shape.mesh, dims(shape.batch)
         )
-        found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch), []).append(shape)
+        found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch, shape.interleave), []).append(shape)
     return [(members, isinstance(key[1], Round)) for key, members in found.items()]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.forward import meanings
-from ms_symtensor.program.pipeline import block_names
+from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
@@ -15,7 +15,7 @@ from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.request import Request
-from ms_symtensor.search.shapes import Shape, shapes
+from ms_symtensor.search.shapes import Shape, interleaved, shapes
 from ms_symtensor.search.stage_layers import Stage
 from ms_symtensor.search.tried import Outcome
 from ms_symtensor.search.whole import Whole, whole_plan
@@ -60,10 +60,15 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     `one_stage`: survey plans of one stage and one batch beside them.
     """
     start = time.perf_counter()
+    blocks, one_kind = sum(network.depths[1:-1]), len(network.depths) == 3
     space = [
         shape
-        for shape in shapes(request.device_num, request.global_batch_size, sum(network.depths[1:-1]))
-        if (shape.accumulates or one_stage) and request.limits.allow(shape.stages, shape.micro_batch_num)
+        for plain in shapes(request.device_num, request.global_batch_size, blocks)
+        for number in request.limits.interleaves
+        if (plain.accumulates or one_stage) and request.limits.allow(plain.stages, plain.micro_batch_num, number)
+        # Of several kinds of blocks, what a stage holds is no run of the chain any more.
+        if number == 1 or one_kind
+        if (shape := interleaved(plain, number, blocks)) is not None
     ]
     outcome, found = whole_plan(
         network, request.cluster, space, request.limit_B, request.rules,
@@ -105,7 +110,12 @@ def _considered(space: Sequence[Shape], outcome: Outcome) -> tuple[Considered, .
 
     def described(shape: Shape, bound_s: float) -> Considered:
         plain = Considered(
-            shape.stages, shape.micro_batch_num, shape.mesh, bound_s, fits=shape not in outcome.infeasible
+            shape.stages,
+            shape.micro_batch_num,
+            shape.mesh,
+            bound_s,
+            fits=shape not in outcome.infeasible,
+            pp_interleave_num=shape.interleave,
         )
         if (one := best.get(shape)) is None:
             return plain
@@ -128,13 +138,15 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
     whole = judged(
         _shorts(short, network.depths, request.rules), found.strategies, settings, request.cluster, request.rules
     )
-    recomputed = _recomputed(block_names(graph), estimate.stages)
+    layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
+    recomputed = _recomputed(block_names(graph), runs_of(layers, shape.interleave), estimate.stages)
     stages, pipeline = pipeline_stages(
         graph,
-        [stage.blocks for stage in estimate.stages],
+        layers,
         [at_depth(network.class_of, short, found.strategies)] * shape.stages,
         replace(settings, recompute=dict.fromkeys(recomputed, Recompute())),
         shape.micro_batch_num,
+        shape.interleave,
     )
     memory = max(found.memory_B, key=lambda one: sum(one.values()))
     return Plan(
@@ -170,13 +182,11 @@ def _shorts(short: Graph, depths: tuple[int, ...], rules: Mapping[str, Rule] | N
     return short_graphs(short, folded, meanings(short, rules), names)
 
 
-def _recomputed(blocks: tuple[str, ...], stages: tuple[Stage, ...]) -> list[str]:
-    """The first blocks of every stage, as many as it recomputes."""
+def _recomputed(blocks: tuple[str, ...], held: Sequence[Sequence[range]], stages: Sequence[Stage]) -> list[str]:
+    """The first blocks of the runs of every stage, as many as it recomputes."""
     found: list[str] = []
-    start = 0
-    for stage in stages:
-        found += blocks[start : start + stage.recomputed]
-        start += stage.blocks
+    for runs, stage in zip(held, stages, strict=True):
+        found += [blocks[number] for run in runs for number in run][: stage.recomputed]
     return found
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ms_symtensor.search.domain import divisors
@@ -28,13 +28,14 @@ class Shape:
     """One point of the outer space.
 
     The step runs `micro_batch_num` micro-batches of `batch` samples each through `stages` stages; a stage is a `mesh` of
-    devices, the copies of the model along its major axis, which see different samples.
+    devices, the copies of the model along its major axis, which see different samples, and holds `interleave` runs of blocks.
     """
 
     stages: int
     micro_batch_num: int
     mesh: tuple[int, ...]
     batch: int
+    interleave: int = 1
 
     @property
     def accumulates(self) -> bool:
@@ -62,6 +63,18 @@ def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Sha
     MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices.
     """
     return tuple(dict.fromkeys(_shapes(device_num, global_batch_size, block_num)))
+
+
+def interleaved(shape: Shape, interleave: int, blocks: int) -> Shape | None:
+    """`shape` with so many runs of blocks per stage; None where that cannot be.
+
+    Every run has a block. Micro-batches go round the runs in groups of as many as there are stages (Narayanan et al. 2021,
+    section 2.2); MindSpore also takes other numbers, and then keeps more of them at once.
+    """
+    if interleave == 1:
+        return shape
+    possible = shape.stages > 1 and shape.micro_batch_num % shape.stages == 0 and shape.stages * interleave <= blocks
+    return replace(shape, interleave=interleave) if possible else None
 
 
 def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:

@@ -19,6 +19,27 @@ PACE_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)
+class Turns:
+    """How micro-batches take turns: so many of them, each `interleave` times round the stages."""
+
+    micro_batch_num: int
+    interleave: int = 1
+
+    def in_flight(self, stage: int, stages: int) -> int:
+        """Micro-batches whose activations the stage keeps at once."""
+        return in_flight(stage, stages, self.micro_batch_num, self.interleave)
+
+    def step_s(self, each_s: Sequence[float], once_s: float) -> float:
+        """Seconds of a step of stages that take `each_s` for a micro-batch: T = M max s + (sum s - max s) / v + once."""
+        return self.slowest * max(each_s) + sum(each_s) / self.interleave + once_s
+
+    @property
+    def slowest(self) -> float:
+        """How often the slowest stage counts in a step, beside its share of a micro-batch's way through all stages."""
+        return self.micro_batch_num - 1 / self.interleave
+
+
+@dataclass(frozen=True)
 class Part:
     """A link of the chain: seconds of a micro-batch, forward and backward together, and of computing it again; bytes; seconds at
     the end of a step.
@@ -118,14 +139,14 @@ class Chain:
 
 
 def laid_out(
-    parts: Sequence[Part], layers: Sequence[int], recomputed: Sequence[int], micro_batch_num: int
+    parts: Sequence[Part], layers: Sequence[int], recomputed: Sequence[int], turns: Turns
 ) -> tuple[Stage, ...]:
     """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
     chain, found, start = Chain(parts), [], 0
     for number, (count, again) in enumerate(zip(layers, recomputed, strict=True)):
         last = number == len(layers) - 1
         end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
-        found.append(chain.with_recomputed(start, end, in_flight(number, len(layers), micro_batch_num), again))
+        found.append(chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), again))
         start = end
     return tuple(found)
 
@@ -140,65 +161,64 @@ def divide(
     micro_batch_num: int,
     limit_B: float | Sequence[float],
     recomputed: tuple[int, int] | None = None,
+    interleave: int = 1,
 ) -> tuple[Stage, ...] | None:
     """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits.
 
+    `interleave`: runs of blocks of every stage, each with one block at least; what stages hold is priced as one run.
     `recomputed`: the least and the most of the blocks that are recomputed (default: as needed). Of few that may be, no stage has
     more than a share; further ones are put where the pace is slowest: such a division need not be the best.
     """
     limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
-    blocks = sum(part.is_block for part in parts)
+    blocks, turns = sum(part.is_block for part in parts), Turns(micro_batch_num, interleave)
     least, most = recomputed or (0, blocks)
     if 0 < blocks <= least:
-        found = _divided(Chain([part.computed_again for part in parts]), limits_B, micro_batch_num)
+        found = _divided(Chain([part.computed_again for part in parts]), limits_B, turns)
         return None if found is None else tuple(replace(stage, recomputed=stage.blocks) for stage in found)
     chain = Chain(parts)
     share = most
-    found = _divided(chain, limits_B, micro_batch_num, share)
+    found = _divided(chain, limits_B, turns, share)
     while found is not None and sum(stage.recomputed for stage in found) > most:
         share = max(share // 2, most // stages) if share * stages > 2 * most else share - 1
-        found = _divided(chain, limits_B, micro_batch_num, share)
-    return None if found is None else _with_more(chain, found, micro_batch_num, least)
+        found = _divided(chain, limits_B, turns, share)
+    return None if found is None else _with_more(chain, found, turns, least)
 
 
-def _with_more(chain: Chain, found: tuple[Stage, ...], micro_batch_num: int, least: int) -> tuple[Stage, ...]:
+def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int) -> tuple[Stage, ...]:
     """`found` with at least so many recomputed blocks, each on the stage that is the fastest then."""
     counts = [stage.recomputed for stage in found]
     layers = [stage.blocks for stage in found]
     while sum(counts) < least:
         _, fastest = min((stage.each_s, i) for i, stage in enumerate(found) if counts[i] < layers[i])
         counts[fastest] += 1
-        found = laid_out(chain.parts, layers, counts, micro_batch_num)
+        found = laid_out(chain.parts, layers, counts, turns)
     return found
 
 
-def _divided(
-    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, most: float = inf
-) -> tuple[Stage, ...] | None:
+def _divided(chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf) -> tuple[Stage, ...] | None:
     """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks.
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
-    best = found = _fastest(chain, limits_B, micro_batch_num, most)
+    best = found = _fastest(chain, limits_B, turns, most)
     if best is None or len(limits_B) == 1:
         return best
     least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
     while found is not None and (end_s := max(s.once_s for s in found)) > (1 + PACE_TOLERANCE) * least_s:
-        pace_s = (_step_s(best, micro_batch_num) - chain.each_s[-1] - least_s) / (micro_batch_num - 1)
-        found = _fastest(chain, limits_B, micro_batch_num, most, pace_s, (1 - PACE_TOLERANCE) * end_s)
-        if found is not None and _step_s(found, micro_batch_num) < _step_s(best, micro_batch_num):
+        pace_s = (_step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
+        found = _fastest(chain, limits_B, turns, most, pace_s, (1 - PACE_TOLERANCE) * end_s)
+        if found is not None and _step_s(found, turns) < _step_s(best, turns):
             best = found
     return best
 
 
-def _step_s(stages: Sequence[Stage], micro_batch_num: int) -> float:
+def _step_s(stages: Sequence[Stage], turns: Turns) -> float:
     """Seconds of a step."""
-    each_s = [stage.each_s for stage in stages]
-    return (micro_batch_num - 1) * max(each_s) + sum(each_s) + max(stage.once_s for stage in stages)
+    return turns.step_s([stage.each_s for stage in stages], max(stage.once_s for stage in stages))
 
 
 def _fastest(
-    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, most: float, pace_s: float = inf, once_s: float = inf
+    chain: Chain, limits_B: Sequence[float], turns: Turns, most: float, pace_s: float = inf, once_s: float = inf
 ) -> tuple[Stage, ...] | None:
     """The stages with the smallest pace, `pace_s` at most, that fit, each with at most so many recomputed blocks and seconds at
     the end of a step.
@@ -206,13 +226,13 @@ def _fastest(
     The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
     """
     stages = len(limits_B)
-    best, _ = _filled(chain, limits_B, micro_batch_num, pace_s, most, once_s)
+    best, _ = _filled(chain, limits_B, turns, pace_s, most, once_s)
     if best is None or stages == 1:
         return best
     low, high = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
     while high - low > PACE_TOLERANCE * high:
         middle = (low + high) / 2
-        found, longer_s = _filled(chain, limits_B, micro_batch_num, middle, most, once_s)
+        found, longer_s = _filled(chain, limits_B, turns, middle, most, once_s)
         if found is None:
             low = max(middle, longer_s)
         else:
@@ -221,10 +241,10 @@ def _fastest(
 
 
 def _filled(
-    chain: Chain, limits_B: Sequence[float], micro_batch_num: int, pace_s: float, most_again: float, once_s: float
+    chain: Chain, limits_B: Sequence[float], turns: Turns, pace_s: float, most_again: float, once_s: float
 ) -> tuple[tuple[Stage, ...] | None, float]:
-    """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every later one; None if that
-    is not all.
+    """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every run of every
+    later one; None if that is not all.
 
     And the smallest pace, above this one, at which a stage would take more.
     """
@@ -232,10 +252,10 @@ def _filled(
     stages, longer_s = len(limits_B), inf
     start, whole = 0, len(chain.parts)
     for number, limit_B in enumerate(limits_B):
-        flight, later = in_flight(number, stages, micro_batch_num), stages - number - 1
-        # The longest run that leaves a block for every later stage, and that holds one itself.
-        high = bisect_right(chain.blocks, chain.blocks[-1] - later) - 1 if later else whole
-        least = bisect_left(chain.blocks, chain.blocks[start] + (1 if stages > 1 else 0))
+        flight, later = turns.in_flight(number, stages), stages - number - 1
+        # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
+        high = bisect_right(chain.blocks, chain.blocks[-1] - later * turns.interleave) - 1 if later else whole
+        least = bisect_left(chain.blocks, chain.blocks[start] + (turns.interleave if stages > 1 else 0))
         low = max(least, start + 1) - 1 if later else whole - 1
         one = None
         # What lasts as long without recomputation is tried first.

@@ -12,14 +12,14 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.forward import Meanings, meanings
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, in_flight, runs_of
+from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks, shorten
 from ms_symtensor.search.memory import EACH
-from ms_symtensor.search.stage_layers import Stage
+from ms_symtensor.search.stage_layers import Stage, Turns
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 FEW = 2 * EACH + 2
@@ -50,7 +50,7 @@ class StagePeaks:
     depths: tuple[int, ...]
     strategies: Mapping[str, OpStrategy]
     settings: Settings
-    micro_batch_num: int
+    turns: Turns
     rules: Mapping[str, Rule] | None = None
     _known: dict[tuple, _Written] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class StagePeaks:
             if count:
                 one = one.longer(names[1], names[2], count)
                 times[names[1]] = 1 + count
-        activations_B = one.peak_B(in_flight(number, stages, self.micro_batch_num), self.micro_batch_num)
+        activations_B = one.peak_B(self.turns.in_flight(number, stages), self.turns.micro_batch_num)
         return stage_memory_B(written.program, self._scatters, activations_B, times, written.block_of)
 
     @property

@@ -25,7 +25,7 @@ from ms_symtensor.search.outer import survey
 from ms_symtensor.search.own_mesh import priced
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_layers import laid_out
+from ms_symtensor.search.stage_layers import Turns, laid_out
 from ms_symtensor.search.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.tried import Outcome
 
@@ -108,7 +108,13 @@ def settled(
         if best is not None and guess.step_time_s >= best.estimate.step_time_s:
             break
         strategies = strategies_of(row)
-        key = row.level, guess.shape.stages, guess.shape.micro_batch_num, frozenset(strategies.items())
+        key = (
+            row.level,
+            guess.shape.stages,
+            guess.shape.micro_batch_num,
+            guess.shape.interleave,
+            frozenset(strategies.items()),
+        )
         if key in met:
             continue
         met.add(key)
@@ -151,7 +157,8 @@ def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapp
     layers = [tuple(stage.blocks for stage in free.stages)]
     if math.comb(blocks - 1, stages - 1) <= FEW_DIVISIONS:
         cuts = combinations(range(1, blocks), stages - 1)
-        layers = [tuple(b - a for a, b in pairwise((0, *cut, blocks))) for cut in cuts]
+        every = [tuple(b - a for a, b in pairwise((0, *cut, blocks))) for cut in cuts]
+        layers = [held for held in every if min(held) >= row.shape.interleave]
 
     def fewest(held: tuple[int, ...]) -> Whole:
         return with_fewest(lambda again: as_given(network, row, held, again, rules), held, limit_B)
@@ -184,7 +191,7 @@ def as_given(
 ) -> Whole:
     """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not."""
     strategies, parts = strategies_of(row), parts_of(row, network.depths)
-    stages = laid_out(parts, layers, recomputed, row.shape.micro_batch_num)
+    stages = laid_out(parts, layers, recomputed, Turns(row.shape.micro_batch_num, row.shape.interleave))
     memory_B = _peaks(network, row, strategies, rules).of(stages)
     return _with_memory(estimated(row, network.depths, parts, stages), row, strategies, memory_B)
 
@@ -204,7 +211,8 @@ def _peaks(
     batch = row.shape.batch
     few = network.short(batch, FEW)
     named = at_depth(fold(few).class_of, network.short(batch), strategies)
-    return StagePeaks(few, network.depths, named, settings_of(row), row.shape.micro_batch_num, rules)
+    turns = Turns(row.shape.micro_batch_num, row.shape.interleave)
+    return StagePeaks(few, network.depths, named, settings_of(row), turns, rules)
 
 
 def settings_of(row: Row) -> Settings:

@@ -223,6 +223,8 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
 
 def _considered_to_json(one: Considered) -> dict[str, Any]:
     data = asdict(one) | {"mesh": list(one.mesh), "time_s": dict(sorted(one.time_s.items()))}
+    if one.pp_interleave_num == 1:
+        del data["pp_interleave_num"]
     return {name: value for name, value in data.items() if value is not None and value not in ({}, inf)}
 
 
@@ -236,6 +238,7 @@ def _considered_from_json(field: Field) -> Considered:
         step_time_s=field["step_time_s"].number(0.0) if "step_time_s" in field else None,
         peak_memory_B=field["peak_memory_B"].integer(0) if "peak_memory_B" in field else None,
         time_s=_mapping(field["time_s"], lambda item: item.number(0.0)) if "time_s" in field else {},
+        pp_interleave_num=field["pp_interleave_num"].integer(1) if "pp_interleave_num" in field else 1,
     )
 
 

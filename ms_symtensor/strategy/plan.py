@@ -132,6 +132,11 @@ class Plan:
         return 1 if self.pipeline is None else self.pipeline.micro_batch_num
 
     @property
+    def pp_interleave_num(self) -> int:
+        """Runs of blocks per stage."""
+        return 1 if self.pipeline is None else self.pipeline.interleave
+
+    @property
     def device_num(self) -> int:
         """Devices of all stages together."""
         return sum(stage.settings.device_num for stage in self.stages)

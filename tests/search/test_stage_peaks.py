@@ -12,7 +12,7 @@ from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.network import network
-from ms_symtensor.search.stage_layers import Stage
+from ms_symtensor.search.stage_layers import Stage, Turns
 from ms_symtensor.search.stage_peaks import FEW, StagePeaks
 from ms_symtensor.strategy.stages import pipeline_stages
 from ms_symtensor.tensor.graph import TensorType
@@ -42,7 +42,7 @@ def test_few_blocks_stand_for_all(model, level):
     few = network(graph, graph_at).short(4, FEW)
     depths = network(graph, graph_at).depths
     settings = Settings(4, optimizer_level=level)
-    found = StagePeaks(few, depths, strategies(few), settings, 6).of(
+    found = StagePeaks(few, depths, strategies(few), settings, Turns(6)).of(
         [Stage(n, r, 0.0, 0.0) for n, r in zip(blocks, recomputed, strict=True)]
     )
     names = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None))

@@ -3,12 +3,13 @@
 Variables are eliminated one after the other (dynamic programming over the graph's separators; Bertelè and Brioschi,
 Nonserial Dynamic Programming, 1972): all tables that mention x_i are added, the minimum over x_i is a new table over its
 neighbours. The result is exact; the cost is exponential only in the size of the separators, which are small where a
-network is a chain with short cuts. The next variable is the one that leaves the smallest table.
+network is a chain with short cuts. The next variable is that of weighted minimum fill (Kjærulff, Triangulation of Graphs, 1990).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,20 +42,29 @@ class Minimum:
 
 
 def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Variables in the order in which they are eliminated: always the one that leaves the smallest table."""
+    """Variables in the order in which they are eliminated: always the one that joins the fewest values of others which nothing
+    joined before, for every value of its own; among equal ones that which leaves the smallest table.
+    """
     neighbours: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
     for scope in scopes:
         for v in scope:
             neighbours[v].update(u for u in scope if u != v)
+
+    def cost(v: int) -> tuple[float, int, int]:
+        around = sorted(neighbours[v])
+        joined = sum(sizes[a] * sizes[b] for a, b in combinations(around, 2) if b not in neighbours[a])
+        return joined / sizes[v], math.prod(sizes[u] for u in around), v
+
+    costs = {v: cost(v) for v in neighbours}
     order = []
-    left = set(neighbours)
-    while left:
-        chosen = min(left, key=lambda v: (math.prod(sizes[u] for u in neighbours[v]), v))
+    while costs:
+        chosen = min(costs, key=costs.__getitem__)
         around = neighbours.pop(chosen)
+        touched = around if costs.pop(chosen)[0] == 0 else around.union(*(neighbours[u] for u in around)) - {chosen}
         for u in around:
             neighbours[u] |= around - {u}
             neighbours[u].discard(chosen)
-        left.remove(chosen)
+        costs.update((u, cost(u)) for u in touched)
         order.append(chosen)
     return tuple(order)
 

@@ -5,7 +5,7 @@ layouts that keep little, and better bounds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,7 @@ class Setting:
         if not among:
             return []
         which = np.array([row.member for row in among], dtype=np.intp)
-        fast = by_place(self.problem, self.parameters, np.stack([row.choice for row in among]), which)
+        fast = Costs(*(np.stack([getattr(row.costs, f.name) for row in among], axis=1) for f in fields(Costs)))
         bound = np.array([row.bound_s for row in among])
         there = [n > 0 for n in self.occurrences[1:-1]]
         weights = self._weights(which, fast.each_s[1:-1][there].min(axis=0, initial=np.inf), known_s)
@@ -113,7 +113,7 @@ class Setting:
         price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
         both = [self._least(which, weights, recomputed, price) for recomputed in self._shares]
         bound = np.maximum(bound, np.min([one.value for one in both], axis=0) - price * limit_B - self.slack_s[which])
-        first = self._rows(which, np.stack([row.choice for row in among]), bound)
+        first = [replace(row, bound_s=float(least_s)) for row, least_s in zip(among, bound, strict=True)]
         return first + [row for one in both for row in self._rows(which, one.assignment, bound)]
 
     @property

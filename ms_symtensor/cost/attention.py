@@ -66,7 +66,12 @@ def _core(s: Shapes) -> tuple[Operator, ...]:
     kept = (s.queries + s.keys + s.values) * t * w
     # nanotron rotates copies and stacks keys and values anew (src/nanotron/models/llama.py, CausalSelfAttention).
     copies = s.where(lambda c: c.framework == "nanotron") * (s.queries + 2 * s.keys + s.values) * t * w
-    flops = 2 * CAUSAL * t * s.sequence * s.heads * (s.key_width + s.value_width)
+    # MindSpeed fills the values of latent attention up to the width of the keys, and cuts the result behind the kernel
+    # (mindspeed_llm, multi_latent_attention.py, F.pad): padded values, and a padded result beside the one that is cut.
+    pads = s.mindspeed * s.flash * (s.key_width > s.value_width)
+    padding = pads * (s.key_width - s.value_width)
+    copies = copies + (padding + pads * s.key_width) * s.heads * t * w
+    flops = 2 * CAUSAL * t * s.sequence * s.heads * (s.key_width + s.value_width + padding)
     flops = flops * np.where(s.where(lambda c: c.attention is AttentionKernel.FLASH1) > 0, FLASH1_SLOWDOWN, 1.0)
     moved = kept + s.attended * t * w
     flash = Operator(

@@ -222,3 +222,13 @@ def test_every_further_communicator_takes_memory():
     tight = replace(h100, device=replace(h100.device, hbm_usable_B=float(needed_B[2])))
     assert not predict(rows, tight).fits[2]
     assert predict(rows, replace(tight, device=replace(tight.device, communicator_B=0.0))).fits[2]
+
+
+def test_mindspeed_pads_the_values_of_latent_attention():
+    wide = replace(LLAMA, latent_attention=LatentAttention(1536, 512, 64, 128, 128))
+    even = replace(LLAMA, latent_attention=LatentAttention(1536, 512, 64, 128, 192))
+    padded, plain = (
+        kept_B(one(model=model, framework="mindspeed"))[0] - kept_B(one(model=model))[0] for model in (wide, even)
+    )
+    # The 64 that are missing of every value, and the result of 192 beside the one that is cut to 128.
+    assert padded - plain == pytest.approx(32 * 2 * 4096 * 32 * (64 + 192))

@@ -12,11 +12,12 @@ blocks are alike: k is tried where that ends, and at the ends of a branch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.search.places import first_blocks
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import DECIDES, Case
 from ms_symtensor.search.terms import Costs, Weights
@@ -40,20 +41,17 @@ class Branch:
         return tuple(sorted({k for k in ends if self.least <= k <= self.most}))
 
 
-def first_blocks(held: Sequence[int], count: int) -> list[int]:
-    """How often every place lies in the first `count` blocks of a run."""
-    ends = [min(count, n) for n in accumulate(held[1:-1], initial=0)]
-    return [0, *(b - a for a, b in pairwise(ends)), 0]
-
-
 def _saved(case: Case, count: int) -> list[int]:
-    """How much of every place recomputation saves: while the last block of a run, all recomputed, is computed again, it is
-    there. It is not if a block of another kind stands behind it on the stage, or if what stands behind the blocks does not.
+    """How much of every place recomputation saves. Where all of a run is recomputed, its last block is there while it is
+    computed again, unless a block of another kind may stand behind it on the stage; what stands behind the blocks is gone then.
     """
     found = [case.flight * n for n in first_blocks(case.held, count)]
     last = max((place for place, n in enumerate(case.held[:-1]) if n), default=0)
-    if 0 < count == sum(case.held[1:-1]) and not case.held[-1] and last >= len(case.held) - 4:
-        found[last] -= 1
+    if 0 < count == sum(case.held[1:-1]):
+        if case.held[-1]:
+            found[-1] = 1  # what it reads of the last block
+        elif last >= len(case.held) - 4:
+            found[last] -= 1
     return found
 
 

@@ -8,6 +8,7 @@ never less than nothing, and any run of places costs the sum.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 from ms_symtensor.search.folding import Fold, kinds_of_blocks
 from ms_symtensor.tensor.graph import Graph, Op
@@ -66,6 +67,12 @@ def occurrences(depths: Sequence[int]) -> tuple[int, ...]:
     """How often every place is there in a network with so many blocks of every kind; 1 before and after them."""
     blocks = (n for depth in depths[1:-1] for n in (1, depth - 2, 1))
     return (depths[0], *blocks, depths[-1])
+
+
+def first_blocks(held: Sequence[int], count: int) -> list[int]:
+    """How often every place lies in the first `count` blocks of a run, or network, that has each so often as `held` says."""
+    ends = [min(count, n) for n in accumulate(held[1:-1], initial=0)]
+    return [0, *(b - a for a, b in pairwise(ends)), 0]
 
 
 def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) -> Places:

@@ -28,6 +28,7 @@ from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.search.buffers import buffer_terms
 from ms_symtensor.search.elimination import elimination_order
 from ms_symtensor.search.family import Family, Single
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks
@@ -35,7 +36,7 @@ from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.moves import Pairs
 from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses, tied
-from ms_symtensor.search.places import Places, places
+from ms_symtensor.search.places import Places, first_blocks, places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, place_of, tensors
@@ -88,6 +89,14 @@ class Problem:
     def blocks(self) -> tuple[str, ...]:
         """The repeated blocks, which may be recomputed."""
         return self.shorts.blocks
+
+    def repeated(self, recomputed: int) -> tuple[int, ...]:
+        """How often every place is computed again where the first `recomputed` blocks are: behind them, what is moved there from
+        the last one.
+        """
+        found = first_blocks(self.places.occurrences, recomputed)
+        found[-1] = int(0 < recomputed == len(self.blocks))
+        return tuple(found)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -172,7 +181,9 @@ def problem_of(
     tables = TensorTables(known, pairs, repeated, fullest)
     for tensor, occurrences in between.items():
         found += tables.terms(tensor, where.counts(occurrences))
-    found += tables.passing((*(0.0,) * (where.number - 1), 1.0))
+    behind = (*(0.0,) * (where.number - 1), 1.0)
+    found += tables.passing(behind)
+    found += buffer_terms(known, [use for _, use in uses], behind)
     found += tied(known, [use for _, use in uses])
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in found])

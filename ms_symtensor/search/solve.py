@@ -1,39 +1,25 @@
 """The best choice of strategies, settings and recomputation under a memory limit, with a bound on what could be better.
 
-For every setting of the optimizer sharding the problem is min T(x, r) subject to M(x, r) <= M_max, with x the strategies and
-r the fraction of recomputed blocks. Its Lagrangian dual
-
-    D(λ) = min over x and r of T(x, r) + λ (M(x, r) - M_max)        λ >= 0
-
-is solved exactly for each λ by elimination (r need only be 0 or 1: the objective is linear in r). Every D(λ) bounds the
-optimum from below; the λ are those of Kelley's cutting planes (1960). Every x met on the way is a candidate: with as few
-recomputed blocks as make its true peak fit. The gap is the distance between the best candidate and the best bound.
+For every setting of the optimizer sharding the `dual` bounds the step from below. Every choice met on the way is a candidate:
+with as few recomputed blocks as make its true peak fit. A block is recomputed or not: where the bound falls short of the best
+candidate, plans with fewer recomputed blocks than that are bounded by themselves, and those with as many or more. The gap is
+the distance between the best candidate and the best bound.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
-
-import numpy as np
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
-from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.dual import MEMORY_ALONE, Choice, Dual
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import PeakMemory
 from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.problem import Problem
-from ms_symtensor.search.tables import Totals, factors, totals
+from ms_symtensor.search.tables import Totals, totals
 from ms_symtensor.search.terms import Terms
-
-MAX_PRICES = 12
-"""Prices λ of memory tried per setting; Kelley's method ends by itself after three to five."""
-
-
-MEMORY_ALONE = 1e6
-"""A price of memory, in seconds per byte, that outweighs any time."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +85,9 @@ def solve(
     # The setting that promises most goes first: what it finds ends the search in others early.
     for search in sorted(searches, key=lambda s: s.bound_s):
         search.go_on(within_s())
+        best = search.better(best)
+    for search in searches:
+        search.count_blocks(within_s(), best)
         best, bound = search.better(best), min(bound, search.bound_s)
     if best is None:
         for search in searches:
@@ -121,14 +110,6 @@ def fits(of: Problem, limit_B: int) -> bool:
     return False
 
 
-class _Point(NamedTuple):
-    """Seconds and kept bytes of a minimiser, and its choice of candidates, as little or as much recomputed as may be."""
-
-    time_s: float
-    kept_B: float
-    choice: tuple[int, ...]
-
-
 class _Setting:
     """The dual of one setting of the optimizer sharding, and the candidates met while solving it."""
 
@@ -136,40 +117,53 @@ class _Setting:
         self.of, self.settings, self.limit_B = of, settings, limit_B
         self.parameters: list[Terms] = parameter_terms(of.known, of.parameters, settings)
         self.again = of.limits.recomputed(len(of.blocks))
-        self.shares = tuple(count / max(len(of.blocks), 1) for count in self.again)
         self.found: list[Candidate] = []
+        self.dual = Dual(of, self.parameters, limit_B, self.again, self._cost, self._add)
         self.bound_s = 0.0
         self.solved = 0
-        self._seen: set[tuple[int, ...]] = set()
-        self._costs: dict[tuple[int, ...], Totals] = {}
+        self._seen: set[Choice] = set()
+        self._costs: dict[Choice, Totals] = {}
         self._known_s = math.inf
-        self._fast = self._slim = _Point(math.inf, math.inf, ())
 
     def begin(self, known_s: float) -> None:
         """The best choice where memory is free and, if it does not fit, at the price that recomputation pays for it."""
         self._known_s = known_s
-        self._fast = self._least(0.0)
-        self.bound_s = self._fast.time_s
+        self.dual.begin()
         if not self._is_settled():
             price = self._price_of_recomputation()
-            self._note(self._least(price), price)
+            self.dual.note(self.dual.at(price), price)
+        self._learn(self.dual)
 
     def go_on(self, known_s: float) -> None:
         """Solve the dual; stop early once its bound exceeds `known_s`, the time of a plan that fits."""
         self._known_s = min(self._known_s, known_s)
-        if self._slim.kept_B > self.limit_B and not self._is_settled():
-            self._slim = self.least_memory()
-            if self._slim.kept_B > self.limit_B:
-                self.bound_s = math.inf
-        for _ in range(MAX_PRICES):
-            fast, slim = self._fast, self._slim
-            if self._is_settled() or fast.kept_B <= self.limit_B or slim.kept_B >= fast.kept_B:
-                return
-            price = max((slim.time_s - fast.time_s) / (fast.kept_B - slim.kept_B), 0.0)
-            chord = fast.time_s + price * (fast.kept_B - self.limit_B)
-            value = self._note(self._least(price), price)
-            if value >= chord - 1e-9 * abs(chord):
-                return
+        if not self._is_settled():
+            self.dual.go_on(self._known_s)
+        self._learn(self.dual)
+
+    def count_blocks(self, known_s: float, best: Candidate | None) -> None:
+        """Raise a bound below `known_s`: fewer recomputed blocks than `best` has, or the fastest choice here, or as many."""
+        self._known_s = min(self._known_s, known_s)
+        if self.bound_s >= self._known_s or math.isinf(self._known_s):
+            return
+        least, most = self.again
+        if best is not None and best.settings.optimizer_level is self.settings.optimizer_level:
+            needed = len(best.settings.recompute)
+        else:
+            needed = self._least_recomputed(min(self._costs, key=self._at_least_s)) or least
+        if needed <= least:
+            return
+        enough_s = self._known_s
+        for recomputed in ((needed, most), (least, needed - 1)):
+            dual = Dual(self.of, self.parameters, self.limit_B, recomputed, self._cost, self._add)
+            dual.begin()
+            dual.go_on(enough_s)
+            enough_s = min(enough_s, dual.bound_s)
+            self.solved += dual.solved
+        self.bound_s = max(self.bound_s, enough_s)
+
+    def _learn(self, dual: Dual) -> None:
+        self.bound_s, self.solved = max(self.bound_s, dual.bound_s), dual.solved
 
     def better(self, best: Candidate | None) -> Candidate | None:
         """The best candidate that fits, of those found and `best`."""
@@ -178,56 +172,25 @@ class _Setting:
                 best = found
         return best
 
-    def _note(self, point: _Point, price: float) -> float:
-        """Raise the bound by the dual's value at `price`, whose minimiser is `point`; the value."""
-        value = point.time_s + price * (point.kept_B - self.limit_B)
-        self.bound_s = max(self.bound_s, value)
-        if point.kept_B > self.limit_B:
-            self._fast = point
-        else:
-            self._slim = point
-        return value
-
     def _is_settled(self) -> bool:
         """Whether no better bound is needed: the fastest choice fits, or something known is faster than all of these."""
-        plain = self._fast.kept_B <= self.limit_B and self._fits_plainly()
-        return plain or self.bound_s >= self._known_s
+        plain = self.dual.fast.kept_B <= self.limit_B and self._fits_plainly()
+        return plain or self.dual.bound_s >= self._known_s
 
     def _price_of_recomputation(self) -> float:
         """Seconds that the fastest choice pays for a byte if its blocks are recomputed."""
-        (plain_s, kept_B), (again_s, least_B) = self._extremes(self._fast.choice)
+        (plain_s, kept_B), (again_s, least_B) = (self._at(self.dual.fast.choice, count) for count in self.again)
         return (again_s - plain_s) / (kept_B - least_B) if kept_B > least_B else 0.0
 
-    def least_memory(self) -> _Point:
-        """The choice that keeps the least."""
-        return self._least(MEMORY_ALONE)
-
-    def _least(self, price: float) -> _Point:
-        """The minimiser at memory price `price`, over both extremes of recomputation."""
-        plain, everything = self.shares
-        shares = (plain, everything) if plain < everything else (plain,)
-        if price == 0.0:
-            shares = (plain,)  # recomputation never saves time
-        elif price == MEMORY_ALONE:
-            shares = (everything,)  # nor does it keep more
-        which = np.zeros(len(shares), dtype=np.intp)
-        tables = factors(self.of, self.parameters, np.array(shares), price, which=which)
-        least = minimise(self.of.sizes, tables, self.of.order)
-        self.solved += len(shares)
-        solved = zip(least.value.tolist(), shares, map(tuple, least.assignment.tolist()), strict=True)
-        results = [one for one in solved if math.isfinite(one[0])]
-        if not results:
-            return _Point(math.inf, math.inf, ())
-        _, recomputed, choice = min(results)
-        for _, _, other in results:
-            self._add(other)
-        return _Point(*self._cost(choice).recomputing(recomputed), choice)
+    def least_memory(self) -> None:
+        """Meet the choice that keeps the least."""
+        self.dual.at(MEMORY_ALONE)
 
     def _fits_plainly(self) -> bool:
         blocks, least = len(self.of.blocks), self.again[0]
         return any(c.memory_B <= self.limit_B and len(c.settings.recompute) == least for c in self.found) or blocks == 0
 
-    def _add(self, choice: tuple[int, ...]) -> None:
+    def _add(self, choice: Choice) -> None:
         """Note the candidate of `choice`, unless it was met before or cannot beat a plan that fits."""
         is_beaten = math.isfinite(self._known_s) and self._at_least_s(choice) >= self._known_s
         if choice in self._seen or is_beaten:
@@ -241,39 +204,34 @@ class _Setting:
         if candidate.memory_B <= self.limit_B:
             self._known_s = min(self._known_s, candidate.time_s)
 
-    def _at_least_s(self, choice: tuple[int, ...]) -> float:
+    def _at_least_s(self, choice: Choice) -> float:
         """Seconds of `choice` with as many recomputed blocks as what is kept alone makes necessary; inf where all are too few."""
         count = self._least_recomputed(choice)
-        return math.inf if count is None else self._time_s(choice, count)
+        return math.inf if count is None else self._at(choice, count)[0]
 
-    def _least_recomputed(self, choice: tuple[int, ...]) -> int | None:
+    def _least_recomputed(self, choice: Choice) -> int | None:
         """So many blocks must be recomputed for what is kept alone; None where it is too much even so."""
-        (least, most), ((_, kept_B), (_, least_B)) = self.again, self._extremes(choice)
-        if kept_B <= self.limit_B:
-            return least
-        if least_B > self.limit_B:
+        low, high = self.again
+        if self._at(choice, high)[1] > self.limit_B:
             return None
-        return least + math.ceil((most - least) * (kept_B - self.limit_B) / (kept_B - least_B))
+        while low < high:
+            middle = (low + high) // 2
+            if self._at(choice, middle)[1] <= self.limit_B:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
-    def _time_s(self, choice: tuple[int, ...], recomputed: int) -> float:
-        """Seconds of `choice` with so many recomputed blocks."""
-        (least, most), ((plain_s, _), (again_s, _)) = self.again, self._extremes(choice)
-        share = (recomputed - least) / (most - least) if most > least else 0.0
-        return plain_s + share * (again_s - plain_s)
+    def _at(self, choice: Choice, recomputed: int) -> tuple[float, float]:
+        """Seconds and kept bytes of `choice` with so many recomputed blocks."""
+        return self._cost(choice).recomputing(self.of.repeated(recomputed))
 
-    def _extremes(self, choice: tuple[int, ...]) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Seconds and kept bytes of `choice`, as little recomputed as may be, and as much."""
-        cost = self._cost(choice)
-        return cost.recomputing(self.shares[0]), cost.recomputing(self.shares[1])
-
-    def _cost(self, choice: tuple[int, ...]) -> Totals:
+    def _cost(self, choice: Choice) -> Totals:
         if choice not in self._costs:
             self._costs[choice] = totals(self.of, self.parameters, choice)
         return self._costs[choice]
 
-    def _with_recompute(
-        self, choice: tuple[int, ...], strategies: Mapping[str, OpStrategy], peaks: PeakMemory
-    ) -> Candidate:
+    def _with_recompute(self, choice: Choice, strategies: Mapping[str, OpStrategy], peaks: PeakMemory) -> Candidate:
         """The choice with as few recomputed blocks as fit, or with as many as may be where even those do not."""
         at_rest = int(self._cost(choice).at_rest_B)
 
@@ -291,4 +249,4 @@ class _Setting:
                 low = count + 1
             count = (low + high) // 2
         settings = replace(self.settings, recompute=dict.fromkeys(self.of.blocks[:high], Recompute()))
-        return Candidate(self._time_s(choice, high), peak_B(high), strategies, settings)
+        return Candidate(self._at(choice, high)[0], peak_B(high), strategies, settings)

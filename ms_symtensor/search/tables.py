@@ -54,33 +54,37 @@ def factors(
 
 
 class Totals(NamedTuple):
-    """Seconds of one choice of candidates on one micro-batch, and what recomputation of all blocks adds to them; bytes kept, what
-    recomputation saves of them, and bytes of parameters with their gradients and optimizer states.
+    """Seconds of one choice of candidates on one micro-batch, bytes kept, and bytes of parameters with their gradients and
+    optimizer states; and what it takes to compute one occurrence of every place again, and the bytes that this saves.
     """
 
     plain_s: float
-    again_s: float
     kept_B: float
-    saved_B: float
     at_rest_B: float
+    again_s: tuple[float, ...]
+    saved_B: tuple[float, ...]
 
-    def recomputing(self, share: float) -> tuple[float, float]:
-        """Seconds, and bytes kept and at rest, where such a fraction of the blocks is recomputed."""
-        return self.plain_s + share * self.again_s, self.kept_B - share * self.saved_B + self.at_rest_B
+    def recomputing(self, repeated: Sequence[int]) -> tuple[float, float]:
+        """Seconds, and bytes kept and at rest, where every place is computed again so often (`Problem.repeated`)."""
+        again_s = sum(n * s for n, s in zip(repeated, self.again_s, strict=True) if n)
+        saved_B = sum(n * b for n, b in zip(repeated, self.saved_B, strict=True) if n)
+        return self.plain_s + again_s, self.kept_B - saved_B + self.at_rest_B
 
 
 def totals(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> Totals:
     """What one choice of candidates costs on the first mesh of the family."""
-    found = [0.0] * len(Totals._fields)
+    plain_s = kept_B = rest_B = 0.0
+    again_s, saved_B = [0.0] * of.places.number, [0.0] * of.places.number
     for t in (*of.terms, *parameters):
         at = (0, *(choice[v] for v in t.scope))
         count = sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True))
-        found[0] += count * (t.forward_s[at] + t.backward_s[at] + t.once_s[at])
-        found[1] += count * t.again_s[at]
-        found[2] += count * t.kept_B[at]
-        found[3] += count * (t.kept_B[at] - t.kept_recomputed_B[at])
-        found[4] += count * t.at_rest_B[at]
-    return Totals(*map(float, found))
+        plain_s += count * float(t.forward_s[at] + t.backward_s[at] + t.once_s[at])
+        kept_B += count * float(t.kept_B[at])
+        rest_B += count * float(t.at_rest_B[at])
+        for sums, value in ((again_s, t.again_s[at]), (saved_B, t.kept_B[at] - t.kept_recomputed_B[at])):
+            if value:
+                sums[:] = [known + c * float(value) for known, c in zip(sums, t.counts, strict=True)]
+    return Totals(plain_s, kept_B, rest_B, tuple(again_s), tuple(saved_B))
 
 
 def by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp], which: NDArray[np.intp]) -> Costs:

@@ -143,7 +143,7 @@ class TensorTables:
                 for j in range(i):
                     if self._keeps(readers[j]):
                         new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
-                if tensor.maker_keeps:
+                if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
                     new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
                 kept = (np.zeros(ways.shape) if kept is None else kept) + np.where(new, bytes_, 0.0)
         candidates = (slice(None), *np.ix_(*which))

@@ -75,8 +75,8 @@ def test_the_representative_is_a_member_like_any_other():
         for n, v in sorted(alone.known.index.items(), key=lambda i: i[1])
     ]
     numbers = dict(zip((v for _, v in sorted(alone.known.index.items(), key=lambda i: i[1])), same))
-    assert totals(tables, one, choice).recomputing(0.0) == pytest.approx(
-        totals(alone, two, [numbers[v] for v in sorted(numbers)]).recomputing(0.0)
+    assert totals(tables, one, choice).recomputing(tables.repeated(0)) == pytest.approx(
+        totals(alone, two, [numbers[v] for v in sorted(numbers)]).recomputing(alone.repeated(0))
     )
 
 

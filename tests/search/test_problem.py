@@ -45,7 +45,7 @@ def compared(graph, device_num, draw, count, recompute=False):
                 blocks = dict.fromkeys(of.blocks if share else (), Recompute())
                 named = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
                 plan = StagePlan(named, replace(settings, recompute=blocks))
-                modelled_s, kept_B = totals(of, terms, choice).recomputing(float(share))
+                modelled_s, kept_B = totals(of, terms, choice).recomputing(of.repeated(len(blocks)))
                 try:
                     program = partition(graph, plan)
                 except InvalidStrategyError:
@@ -107,7 +107,7 @@ def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
                     plan = StagePlan(named, replace(settings, recompute=blocks))
                     program = partition(graph, plan)
                     cost = price(graph, plan, program, A2)
-                    modelled_s, kept_B = totals(of, terms, choice).recomputing(share)
+                    modelled_s, kept_B = totals(of, terms, choice).recomputing(of.repeated(len(blocks)))
                     assert modelled_s >= cost.step_time_s * (1 - 1e-9)
                     assert modelled_s == pytest.approx(
                         cost.step_time_s, rel=0.01 if is_exception(graph, program) else 1e-9

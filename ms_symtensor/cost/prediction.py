@@ -17,6 +17,12 @@ from ms_symtensor.cost.timeline import StepSeconds, step_seconds, with_retries
 from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
 
 
+TORCH_NPU_CANNOT_B = 3.4 * 2**30
+"""What PyTorch cannot hand out of an Ascend device's memory: it sees 60.96 GiB of 64 GiB and is full at 60.60 GiB
+(github.com/vllm-project/vllm-ascend/issues/1127); MindSpore's limit is lower, as it is set to leave room.
+"""
+
+
 @dataclass(frozen=True)
 class Predictions:
     """One entry per configuration, in the order given.
@@ -69,7 +75,9 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
 def usable_B(shapes: Shapes, cluster: Cluster) -> Array:
     """What is left for tensors: every kind of parallelism has a communicator, of which the first is in `hbm_usable_B`."""
     communicators = sum((degree > 1).astype(float) for degree in (shapes.tp, shapes.cp, shapes.dp, shapes.pp))
-    left: Array = cluster.device.hbm_usable_B - cluster.device.communicator_B * np.maximum(communicators - 1, 0)
+    device = cluster.device
+    whole = np.where(shapes.mindspeed > 0, device.hbm_capacity_B - TORCH_NPU_CANNOT_B, device.hbm_usable_B)
+    left: Array = whole - device.communicator_B * np.maximum(communicators - 1, 0)
     return left
 
 

@@ -224,6 +224,13 @@ def test_every_further_communicator_takes_memory():
     assert predict(rows, replace(tight, device=replace(tight.device, communicator_B=0.0))).fits[2]
 
 
+def test_pytorch_hands_out_more_of_an_ascend_device_than_mindspore():
+    a2 = load("atlas_800t_a2")
+    eager, graph = usable_B(shapes_of([one(framework="mindspeed"), one(framework="mindspore")]), a2)
+    assert eager / 2**30 == pytest.approx(60.6)
+    assert graph == a2.device.hbm_usable_B < eager
+
+
 def test_mindspeed_pads_the_values_of_latent_attention():
     wide = replace(LLAMA, latent_attention=LatentAttention(1536, 512, 64, 128, 128))
     even = replace(LLAMA, latent_attention=LatentAttention(1536, 512, 64, 128, 192))

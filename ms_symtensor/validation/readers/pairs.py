@@ -112,7 +112,7 @@ def _configuration(
         optimizer_level=OptimizerLevel(zero) if zero else OptimizerLevel.LEVEL1 if sharded else OptimizerLevel.NONE,
         recomputation=_recomputation(words, model, spread.stages),
         bytes_per_parameter=mindformers.BYTES if mindspore else Bytes(),
-        framework="mindspore" if mindspore else "megatron",
+        framework="mindspore" if mindspore else "mindspeed",
         overlap_gradients=mindspore,
     )
 

@@ -16,7 +16,6 @@ from ms_symtensor.cost.shapes import Array, Shapes, shapes_of
 from ms_symtensor.cost.timeline import StepSeconds, step_seconds, with_retries
 from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
 
-
 TORCH_NPU_CANNOT_B = 3.4 * 2**30
 """What PyTorch cannot hand out of an Ascend device's memory: it sees 60.96 GiB of 64 GiB and is full at 60.60 GiB
 (github.com/vllm-project/vllm-ascend/issues/1127); MindSpore's limit is lower, as it is set to leave room.

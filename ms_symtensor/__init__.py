@@ -12,6 +12,7 @@ from ms_symtensor.bridge.hook import install
 if TYPE_CHECKING:
     from ms_symtensor.bridge.audit import audit
     from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.host import described_cluster
     from ms_symtensor.bridge.planning import configure, load_plan, plan_network
     from ms_symtensor.bridge.verify import verify
     from ms_symtensor.cluster.load import load as load_cluster
@@ -28,6 +29,7 @@ __all__ = [
     "capture",
     "configure",
     "context_settings",
+    "described_cluster",
     "load_cluster",
     "load_graph",
     "load_plan",
@@ -44,6 +46,7 @@ _HOME = {
     "capture": "bridge.capture:capture",
     "configure": "bridge.planning:configure",
     "context_settings": "strategy.primitives:context_settings",
+    "described_cluster": "bridge.host:described_cluster",
     "load_cluster": "cluster.load:load",
     "load_graph": "tensor.graph_file:load",
     "load_plan": "bridge.planning:load_plan",

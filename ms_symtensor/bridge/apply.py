@@ -1,7 +1,7 @@
 """A plan onto a network: `shard()` on its primitives, `recompute()` on its blocks, and the parallel settings."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ms_symtensor.bridge.capture import primitives_of
@@ -112,8 +112,17 @@ def strategies_of(cell: Any, graph: Graph) -> dict[str, OpStrategy]:
         if "in_layout" in primitive.attrs or "out_layout" in primitive.attrs:
             found[name] = _laid_out(primitive, f"{name} ({primitive.name})")
         elif (given := primitive.attrs.get("in_strategy")) is not None:
-            found[name] = OpStrategy(given, primitive.attrs.get("out_strategy"))
+            out_strategy = primitive.attrs.get("out_strategy")
+            found[name] = OpStrategy(_opened(given), None if out_strategy is None else _opened(out_strategy))
     return found
+
+
+def _opened(strategy: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
+    """`strategy` with the strategies of the tensors in a tuple (Concat's, Stack's) one after the other."""
+    found: list[tuple[int, ...]] = []
+    for given in strategy:
+        found += [given] if all(isinstance(cut, int) for cut in given) else _opened(given)
+    return tuple(found)
 
 
 def _laid_out(primitive: Any, where: str) -> OpStrategy:

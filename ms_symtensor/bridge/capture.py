@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ms_symtensor.bridge.blocks import block_of_ops
+from ms_symtensor.bridge.element_types import with_types_of_bodies
 from ms_symtensor.bridge.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
 from ms_symtensor.bridge.host import ascend_target, import_mindspore
 from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
@@ -50,7 +51,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
     blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
     with visible([c for _, c in _cells(cell)]):
         bodies = _bodies(cell, graph, by_node)
-    return Graph(
+    captured = Graph(
         name=name or type(cell).__name__,
         inputs=graph.inputs,
         parameters=tuple(
@@ -74,6 +75,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         ),
         output=graph.output,
     )
+    return with_types_of_bodies(captured) if bodies else captured
 
 
 def primitive_of(cell: Any, op: Op) -> Any:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ms_symtensor.errors import CompilerError
+from ms_symtensor.errors import CompilerError, InputError
 
 WORLD_GROUP = "hccl_world_group"
 _ASCEND = "Ascend"
@@ -150,6 +150,20 @@ def ascend_compiler(device_num: int, rank: int = 0) -> Iterator[Cluster]:
 
 
 @contextmanager
+def described_cluster(device_num: int, rank: int = 0) -> Iterator[None]:
+    """While open, MindSpore's Python layer takes this process for rank `rank` of `device_num` devices.
+
+    For networks that ask for ranks and make groups while they are built, as MindFormers' do: build and audit them inside.
+    InputError unless there is such a rank.
+    """
+    if not 0 <= rank < device_num:
+        raise InputError(f"rank {rank} is not one of {device_num} devices: give 0 <= rank < device_num")
+    import_mindspore()
+    with _described_cluster(Cluster(device_num, rank)):
+        yield
+
+
+@contextmanager
 def ascend_target() -> Iterator[None]:
     """While open, MindSpore's front end takes a network as on Ascend, which allows shapes that a CPU does not.
 
@@ -225,12 +239,13 @@ def _described_cluster(cluster: Cluster) -> Iterator[None]:
     missing = object()
     comm = helper.GlobalComm
     before = (
-        [(helper, name, getattr(helper, name, missing)) for name in ("_HCCL_TEST_AVAILABLE", "hccl")]
+        [(helper, name, getattr(helper, name, missing)) for name in ("_HCCL_TEST_AVAILABLE", "hccl", "_is_initialized")]
         + [(comm, name, getattr(comm, name)) for name in ("BACKEND", "INITED", "WORLD_COMM_GROUP")]
         + [(helper._ExistingGroup, name, getattr(helper._ExistingGroup, name)) for name in ("ITEMS", "GROUP_RANKS")]
     )
     cluster.groups.update({name: tuple(sorted(ranks)) for name, ranks in helper._ExistingGroup.ITEMS.items()})
     helper._HCCL_TEST_AVAILABLE, helper.hccl = True, cluster
+    helper._is_initialized = lambda: comm.INITED
     comm.BACKEND, comm.INITED, comm.WORLD_COMM_GROUP = helper.Backend("hccl"), True, WORLD_GROUP
     helper._ExistingGroup.ITEMS = dict(helper._ExistingGroup.ITEMS)
     helper._ExistingGroup.GROUP_RANKS = dict(helper._ExistingGroup.GROUP_RANKS)

@@ -3,7 +3,7 @@ operator, with the layouts that it was given, and reads the function by itself, 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -66,13 +66,22 @@ def layouts_of(primitive: Any, where: str) -> dict[str, tuple[Given, ...]]:
     found = {}
     for name in _LAYOUTS:
         if name in primitive.attrs:
-            found[name] = tuple(_layout(given, where) for given in primitive.attrs[name])
+            found[name] = tuple(_layout(given, where) for given in _opened(primitive, primitive.attrs[name], where))
     return found
 
 
+def _opened(primitive: Any, layouts: Iterable[Any], where: str) -> Iterator[Any]:
+    """`layouts`, those of the tensors in a tuple (Concat's, Stack's) one after the other, as a graph lists these."""
+    for given in layouts:
+        if isinstance(given, Mapping):
+            yield given
+        elif is_morph(primitive):
+            raise InputError(f"{where}: layouts of tuples of tensors are not read: give the tensors one by one")
+        else:
+            yield from _opened(primitive, given, where)
+
+
 def _layout(given: Any, where: str) -> Given:
-    if not isinstance(given, Mapping):
-        raise InputError(f"{where}: layouts of tuples of tensors are not read: give the tensors one by one")
     if given.get("interleaved_parallel"):
         raise InputError(f'{where}: a Layout with "interleaved_parallel" is not read: leave that axis out')
     ranks = given.get("rank_list")

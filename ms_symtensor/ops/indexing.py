@@ -70,9 +70,9 @@ def one_hot(op: OpView) -> Signature:
 
 
 def one_hot_ext(op: OpView) -> Signature:
-    """As OneHot, but the vectors stay whole: MindSpore's replacement graph for a cut of them does not take 64-bit indices."""
+    """As OneHot, but of 64-bit indices the vectors stay whole: MindSpore's replacement graph for a cut does not take these."""
     signature = one_hot(op)
-    return replace(signature, fixed=signature.fixed | {"depth"})
+    return replace(signature, fixed=signature.fixed | {"depth"}) if op.inputs[0].dtype == "int64" else signature
 
 
 def embedding(op: OpView) -> Signature:

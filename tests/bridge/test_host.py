@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from ms_symtensor.bridge.host import Cluster, ascend_compiler, group_name, import_mindspore
-from ms_symtensor.errors import CompilerError
+from ms_symtensor.bridge.host import Cluster, ascend_compiler, described_cluster, group_name, import_mindspore
+from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.tensor.layout import DeviceGroup
 
 
@@ -104,3 +104,15 @@ def test_missing_mindspore_is_one_clear_line():
     )
     assert result.stdout.startswith("CompilerError MindSpore cannot be imported")
     assert result.stdout.count("\n") == 1
+
+
+def test_a_network_asks_for_ranks_while_it_is_built():
+    mindspore = import_mindspore()
+    with described_cluster(8, 3):
+        assert (mindspore.communication.get_rank(), mindspore.communication.get_group_size()) == (3, 8)
+        mindspore.communication.create_group("pair", [2, 3])
+        assert mindspore.communication.get_group_size("pair") == 2
+        with ascend_compiler(8, 3) as cluster:
+            assert cluster.ranks("pair") == (2, 3)
+    with pytest.raises(InputError, match="rank 8 is not one of 8 devices"), described_cluster(8, 8):
+        pass

@@ -152,3 +152,8 @@ def test_a_backward_pass_of_its_own_has_no_collectives_of_the_forward_one():
     forward = [c.operator for c in found.costs if c.kind == "AllReduce" and c.phase == "forward"]
     assert sum("log_softmax" in name for name in forward) == 2
     assert not any("log_softmax" in c.operator for c in found.costs if c.phase == "backward")
+
+
+def test_layouts_of_a_tuple_of_tensors():
+    found = audited(networks.JoinedLayouts, float32(16, 32))
+    assert found.verdict.passed, found.verdict

@@ -260,3 +260,19 @@ class OwnBackward(nn.Cell):
 
     def construct(self, x):
         return self.total(self.mul(self.log_softmax(self.matmul(x, self.weight)), 0.5), (0, 1))
+
+
+class JoinedLayouts(nn.Cell):
+    """A Concat whose two tensors are laid out together, as a tuple of layouts."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(zeros(32, 32), name="weight")
+        rows = ON_2_2_2("dp", "None")
+        self.matmul = ops.MatMul(transpose_b=True).shard((rows, ON_2_2_2("None", "None")))
+        self.concat = ops.Concat(1).add_prim_attr("self_define_shard", True).shard(((rows, rows),), (rows,))
+        self.total = ops.ReduceSum().shard(((2, 1),))
+
+    def construct(self, x):
+        y = self.matmul(x, self.weight)
+        return self.total(self.concat((y, y)), (0, 1))

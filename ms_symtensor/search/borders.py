@@ -5,42 +5,63 @@ v - 1 times more often than otherwise. Sends of one run per stage are taken to b
 """
 
 import math
+from dataclasses import replace
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.search.rows import Row
+from ms_symtensor.search.stage_layers import Turns
 from ms_symtensor.search.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import OpOutput
+from ms_symtensor.tensor.graph import OpOutput, TensorType
 
 
 def border_s(row: Row) -> float:
     """Seconds of a micro-batch's further ways from a stage of `row` to the next, and of their gradients' back."""
-    further, cluster = row.shape.interleave - 1, row.problem.known.pricer.cluster
-    if not further:
-        return 0.0
-    one_s = (
-        collective_time_s(cluster, "Send", (0, math.prod(row.shape.mesh)), sent_B(row)) + cluster.device.op_overhead_s
-    )
-    return 2.0 * further * float(one_s)
+    return _further_s(row, sent_B(row)) if row.shape.interleave > 1 else 0.0
+
+
+def with_borders(row: Row) -> Row:
+    """`row` with a bound that knows what is sent at least: every rank its share of the tensors between blocks."""
+    shape = row.shape
+    if shape.interleave == 1:
+        return row
+    grown = row.problem.known.pricer.family.grown
+    least_B = sum(
+        kind.size_B * float(grown(row.problem.known.power_of(source))[row.member])
+        for source, kind in _between(row).items()
+    ) / math.prod(shape.mesh)
+    turns = Turns(shape.micro_batch_num, shape.interleave)
+    return replace(row, bound_s=row.bound_s + turns.step_s([_further_s(row, least_B)] * shape.stages, 0.0))
+
+
+def _further_s(row: Row, size_B: float) -> float:
+    cluster = row.problem.known.pricer.cluster
+    ranks = (0, math.prod(row.shape.mesh))
+    one_s = collective_time_s(cluster, "Send", ranks, size_B) + cluster.device.op_overhead_s
+    return 2.0 * (row.shape.interleave - 1) * one_s
 
 
 def sent_B(row: Row) -> float:
     """Bytes that a rank sends after a block: its slice of every tensor that the next block reads."""
-    of = row.problem
-    graph, known = of.graph, of.known
-    first, second = of.blocks[:2]
-    sent = {
-        s: None
+    graph, known = row.problem.graph, row.problem.known
+    total = 0.0
+    for source, kind in _between(row).items():
+        end = maker_of(graph, known, source)
+        if end is not None:
+            layout = layouts_at(known, end, kind.shape)[row.choice[end[0]]]
+            sizes_B = known.pricer.slices_B([layout], size_B(kind.dtype), known.power_of(source))
+            total += float(sizes_B[row.member, 0])
+    return total
+
+
+def _between(row: Row) -> dict[OpOutput, TensorType]:
+    """The tensors of the first block that the second one reads."""
+    graph, (first, second, *_) = row.problem.graph, row.problem.blocks
+    return {
+        source: kind
         for op in graph.ops
         if op.block == second
-        for s in graph.tensor_inputs(op)
-        if isinstance(s, OpOutput) and graph.op_by_name[s.op].block == first
+        for source in graph.tensor_inputs(op)
+        if isinstance(source, OpOutput) and graph.op_by_name[source.op].block == first
+        if (kind := graph.type_of(source)) is not None
     }
-    total = 0.0
-    for source in sent:
-        kind, end = graph.type_of(source), maker_of(graph, known, source)
-        if kind is None or end is None:
-            continue
-        layout = layouts_at(known, end, kind.shape)[row.choice[end[0]]]
-        total += float(known.pricer.slices_B([layout], size_B(kind.dtype), known.power_of(source))[row.member, 0])
-    return total

@@ -21,6 +21,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.alike import dims_of, stands_for
 from ms_symtensor.search.average_stage import average_weights
+from ms_symtensor.search.borders import with_borders
 from ms_symtensor.search.domain import FINEST_MESH_DEVICES, prime_factors
 from ms_symtensor.search.estimate import parts_of
 from ms_symtensor.search.family import REPRESENTATIVES, Single, family
@@ -114,7 +115,8 @@ def survey(
     tried.look_at(row for of_setting in near for row in of_setting)
     near = [_in_cases(of, known, tried, depths, limit_B) for of, known in zip(settings, near, strict=True)]
     tried.look_at(row for of_setting in near for row in of_setting)
-    return tried.outcome([row for of_setting in near for row in of_setting], ruled_out_s, candidates, len(space))
+    rows = [with_borders(row) for of_setting in near for row in of_setting]
+    return tried.outcome(rows, ruled_out_s, candidates, len(space))
 
 
 def _looked_at(

@@ -1,24 +1,36 @@
 """Plans whose stages hold several runs of blocks."""
 
+import itertools
+import random
 from dataclasses import replace
 
 import pytest
 
+from benchmarks.brute_force import size
+from benchmarks.brute_force_stages import LEVELS, Case, Parts, divisions
+from benchmarks.small_networks import layered_network
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
+from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import pipelined_step_s, stage_seconds
-from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
+from ms_symtensor.program.parameters import is_synchronised
+from ms_symtensor.program.program import Phase
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.domain import divisors
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.network import network
+from ms_symtensor.search.problem import plain_settings
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.shapes import Shape, interleaved
+from ms_symtensor.strategy.stages import pipeline_stages
 
 A2 = load("atlas_800t_a2")
+TWO = limits_of([("pipeline_stages", 2), ("pp_interleave_num", 2)])
 SMALL = dimensions_of("llama2_7b", num_layers=9, batch_size=16)
 
 
@@ -69,3 +81,46 @@ def test_interleaving_shortens_the_bubble():
 def test_one_stage_has_one_run():
     with pytest.raises(InfeasibleError):
         planned([("pipeline_stages", 1), ("pp_interleave_num", 2)])
+
+
+@pytest.mark.parametrize("seed", (0, 1, 5))
+def test_no_step_of_two_runs_per_stage_is_faster(seed):
+    """Every choice of strategies, optimizer sharding, micro-batches and blocks of every run, priced from its programs."""
+    draw = random.Random(f"il/{seed}")
+    while True:
+        blocks, device_num, batch = draw.randint(4, 6), draw.choice((2, 4, 8)), draw.choice((2, 4, 8))
+        graph_at = layered_network(draw, blocks, 1)
+        case = Case(network(graph_at(batch, None), graph_at), blocks, device_num, batch, TWO, A2)
+        numbers = [n for n in divisors(batch) if n % 2 == 0]
+        if sum(size(graph_at(batch // n, 2), device_num // 2) for n in numbers) * len(divisions(blocks, 4)) <= 750:
+            break
+    best_s = min(step_s for n in numbers for step_s in every_step_s(case, n))
+    found = case.planned()
+    assert found.prediction.step_time_s == pytest.approx(best_s, rel=1e-9)
+    assert found.prediction.step_time_s <= best_s * (1 + found.search.optimality_gap) * (1 + 1e-9)
+
+
+def every_step_s(case, micro_batch_num):
+    """Seconds of every step in so many micro-batches on two stages of two runs."""
+    devices = case.device_num // 2
+    parts = Parts(case, case.batch // micro_batch_num, devices)
+    graph, known, folded = parts.of(case.blocks)
+    classes = [m for m in folded.members if known[m[0].name][1].shardable]
+    for chosen, level in itertools.product(parts.choices(), LEVELS):
+        strategies = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
+        settings = replace(plain_settings(graph, devices), optimizer_level=level)
+        for runs in divisions(case.blocks, 4):
+            try:
+                stages, pipeline = pipeline_stages(graph, runs, [strategies] * 2, settings, micro_batch_num, 2)
+                programs = partition_stages(graph, stages, pipeline, known=known)
+            except InvalidStrategyError:
+                continue
+            trained = [p for one in programs for p in one.parameters.values() if p.requires_grad]
+            if all(map(is_synchronised, trained)):
+                first = programs[0].micro
+                sent = next(n for n in first.nodes if n.kind == "Send" and n.phase is Phase.FORWARD)
+                size_B = first.tensors[sent.inputs[0]].size_B
+                border_s = 2 * (collective_time_s(A2, "Send", (0, devices), size_B) + A2.device.op_overhead_s)
+                each = [stage_seconds(one, stage, A2) for one, stage in zip(programs, stages, strict=True)]
+                each = [replace(one, each_s=one.each_s + border_s) for one in each]
+                yield pipelined_step_s(each, micro_batch_num, 2)

@@ -16,6 +16,13 @@ FLASH_BACKWARD = 2.5
 FLASH1_SLOWDOWN = 2.0
 """FlashAttention-2 is about twice as fast as its predecessor (arXiv 2307.08691)."""
 
+MERGE_KERNELS, MERGE_B = 19, 62
+MERGE_KERNELS_BACKWARD, MERGE_BACKWARD_B = 9, 36
+"""A further step of ring attention: the fused kernel and 18 small ones that scale and add two results in float32, with the
+bytes that these move per element of the result (mindspeed, ring_context_parallel.py, forward_update); backward three kernels,
+and casts and sums of three gradients in float32.
+"""
+
 
 def attention(s: Shapes) -> tuple[Operator, ...]:
     """From the normalised hidden states to the result of the output projection."""
@@ -85,7 +92,7 @@ def _core(s: Shapes) -> tuple[Operator, ...]:
         # Maximum and sum of every row; FlashAttentionScore keeps both, eight times each.
         part_kept_B=s.flash * s.heads * t * np.where(s.mindspore + s.mindspeed > 0, 64, 4),
     )
-    return (Operator(kept_B=kept + copies), flash, *_plain(s, 1 - s.flash), *_ring(s))
+    return (Operator(kept_B=kept + copies), flash, *_plain(s, 1 - s.flash), *_ring(s), *_exchange(s))
 
 
 def _plain(s: Shapes, times: Array) -> tuple[Operator, ...]:
@@ -124,10 +131,18 @@ def _plain(s: Shapes, times: Array) -> tuple[Operator, ...]:
 
 
 def _ring(s: Shapes) -> tuple[Operator, ...]:
-    """Context parallelism: keys and values go round the ranks, and their gradients with them backward."""
+    """Context parallelism: keys and values go round the ranks, and their gradients with them backward; each step attends to
+    what came, and its result is merged with that of the steps before.
+    """
     shared = (s.keys + s.values) * s.tokens * s.element_B
-    steps = s.cp - 1
+    steps = (s.cp - 1) * (1 - s.exchanges_heads)
+    attended = s.tokens * s.attended
+    merged = passes(
+        "ring: results merged", attended, MERGE_B, MERGE_BACKWARD_B, MERGE_KERNELS, MERGE_KERNELS_BACKWARD,
+        Part.ATTENTION_CORE, steps * s.mindspeed * s.flash,
+    )  # fmt: skip
     return (
+        merged,
         Operator(
             sent=(Transfer("keys and values round the ring", Collective.SEND, "cp", shared, steps),),
             sent_back=(
@@ -135,6 +150,15 @@ def _ring(s: Shapes) -> tuple[Operator, ...]:
             ),
         ),
     )
+
+
+def _exchange(s: Shapes) -> tuple[Operator, ...]:
+    """Ulysses: before attention the ranks of context parallelism exchange their tokens of all heads for all tokens of their
+    heads, and back behind it.
+    """
+    whole = (s.queries + s.keys + s.values + s.attended) * s.tokens * s.element_B
+    sent = (Transfer("heads for tokens", Collective.ALL_TO_ALL, "cp", whole / 4, 4 * s.exchanges_heads),)
+    return (Operator(sent=sent, sent_back=sent),)
 
 
 def _output(s: Shapes) -> Operator:

@@ -187,6 +187,8 @@ class Configuration:
     overlap_weights: bool = True  # gathers of sharded weights run under the forward pass
     padded_vocabulary: bool = True  # filled up such that every tensor rank has a multiple of 128 rows
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
+    grouped_experts: bool = True  # the experts of a device are one grouped product, not one product after the other
+    exchanged_heads: bool = False  # context parallelism by AlltoAll (Ulysses), not by keys that go round a ring
     copied_logits: bool = False  # the loss subtracts the maximum into a copy of the logits, not in place
     compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
 

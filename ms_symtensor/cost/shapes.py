@@ -167,6 +167,10 @@ class Shapes:
         return self.where(lambda c: c.framework == "mindspore")
 
     @cached_property
+    def exchanges_heads(self) -> Array:
+        return self.where(lambda c: c.exchanged_heads and c.context_parallel > 1)
+
+    @cached_property
     def mindspeed(self) -> Array:
         return self.where(lambda c: c.framework == "mindspeed")
 

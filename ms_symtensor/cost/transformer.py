@@ -118,14 +118,16 @@ def _feed_forward(s: Shapes) -> tuple[Operator, ...]:
     return first.keeping(t * s.branches * s.width * w + gathered_B), _activation(s, t * s.width), second
 
 
-def _activation(s: Shapes, elements: Array) -> Operator:
-    """The activation function, times the gate's branch where there is one; its result is read by the product behind it."""
+def _activation(s: Shapes, elements: Array, parts: Array | float = 1.0) -> Operator:
+    """The activation function, times the gate's branch where there is one; its result is read by the product behind it.
+    So many `parts` of the elements are computed one after the other.
+    """
     w, gated = s.element_B, s.branches > 1
     fused = s.fused_activation > 0
     forward_B = np.where(gated, np.where(fused, 3 * w, 5 * w), np.where(fused, 2 * w, 4 * w))
     backward_B = np.where(gated, np.where(fused, 5 * w, 8 * w), np.where(fused, 3 * w, 5 * w))
-    operator = passes("activation", elements, forward_B, backward_B, np.where(fused, 1, 2), np.where(fused, 1, 3),
-                      Part.ACTIVATION_FUNCTION)  # fmt: skip
+    operator = passes("activation", elements / parts, forward_B, backward_B, np.where(fused, 1, 2), np.where(fused, 1, 3),
+                      Part.ACTIVATION_FUNCTION, parts)  # fmt: skip
     # Separate operators keep the function's value beside its product with the other branch.
     apart = gated & ~fused
     return operator.keeping(0.0, elements * w * np.where(apart, 2, 1))
@@ -144,6 +146,7 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
         )
     )
     local, has_shared = number / s.ep, shared > 0
+    apart = np.where(s.where(lambda c: c.grouped_experts) > 0, 1.0, local)  # products one after the other
     # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back; where the tensor
     # ranks cut the experts, they exchange them among each other too.
     there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", tokens * top * h * w, 2.0)
@@ -155,11 +158,11 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
     return (
         product("router", tokens, number, h, _FP32_B).keeping(tokens * (number * 2 + s.mindspore * h) * _FP32_B),
         passes("permute", routed * h, 2 * w, 2 * w, 6, 6).sending((*sums, summed), sums),
-        product("experts up", routed, s.branches * s.expert_width, h, w, local).keeping(
+        product("experts up", routed / apart, s.branches * s.expert_width, h, w, local / apart, apart).keeping(
             routed * (h + s.branches * s.expert_width) * w
         ),
-        _activation(s, routed * s.expert_width),
-        product("experts down", routed, h, s.expert_width, w, local).keeping(routed * h * w),
+        _activation(s, routed * s.expert_width, apart),
+        product("experts down", routed / apart, h, s.expert_width, w, local / apart, apart).keeping(routed * h * w),
         passes("combine", routed * h, 2 * w, 2 * w, 4, 4),
         product("shared experts up", s.tokens, s.branches * shared, h, w, times=has_shared).keeping(
             s.tokens * s.branches * shared * w

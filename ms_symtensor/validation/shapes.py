@@ -36,7 +36,8 @@ def shape_of(c: Configuration) -> Hashable:
     """What decides the shapes of operators on a device; not depth, copies, stages and how often they are run."""
     return (
         replace(c.model, num_layers=1), c.seq_length, c.micro_batch_size, c.model_parallel, c.sequence_parallel,
-        c.context_parallel, c.expert_parallel, c.recomputation, c.attention, c.fused_norm, c.precision, c.framework, c.compiled,
+        c.context_parallel, c.exchanged_heads, c.expert_parallel, c.grouped_experts, c.recomputation, c.attention,
+        c.fused_norm, c.precision, c.framework, c.compiled,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.attention import MERGE_KERNELS, MERGE_KERNELS_BACKWARD
 from ms_symtensor.cost.configuration import (
     FULL_RECOMPUTATION,
     AttentionKernel,
@@ -239,3 +240,21 @@ def test_mindspeed_pads_the_values_of_latent_attention():
     )
     # The 64 that are missing of every value, and the result of 192 beside the one that is cut to 128.
     assert padded - plain == pytest.approx(32 * 2 * 4096 * 32 * (64 + 192))
+
+
+def test_short_sequences_round_a_ring_are_bound_by_the_host_that_merges_results():
+    a2 = load("atlas_800t_a2")
+    spread = dict(data_parallel=2, context_parallel=4, framework="mindspeed")
+    ring, exchanged = (predict([one(exchanged_heads=e, **spread)], a2).step_time_s[0] for e in (False, True))
+    launches_s = 32 * 16 * 3 * (MERGE_KERNELS + MERGE_KERNELS_BACKWARD) * a2.device.host_overhead_s
+    assert exchanged < ring < exchanged + 1.1 * launches_s
+    alone = predict([one(exchanged_heads=e, framework="mindspeed") for e in (False, True)], a2).step_time_s
+    assert alone[0] == alone[1]
+
+
+def test_experts_one_after_the_other_take_longer_than_a_grouped_product():
+    model = replace(LLAMA, experts=Experts(8, 2, 1792))
+    grouped, apart = predict([one(model=model, grouped_experts=g) for g in (True, False)], A100).step_time_s
+    assert apart > 1.05 * grouped
+    spread = one(model=model, expert_parallel=8)
+    assert predict([spread], A100).step_time_s == predict([replace(spread, grouped_experts=False)], A100).step_time_s

@@ -46,6 +46,8 @@ def case(row: Row) -> Case:
         precision=megatron.precision(options),
         bytes_per_parameter=megatron.bytes_per_parameter(options),
         framework="mindspeed",
+        grouped_experts="moe-grouped-gemm" in options,
+        exchanged_heads=options.get("context-parallel-algo") == "ulysses_cp_algo",
         copied_logits=megatron.copies_logits(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,

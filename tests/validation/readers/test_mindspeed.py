@@ -34,6 +34,13 @@ def test_the_loss_of_older_versions_copies_the_logits(read_rows) -> None:
     assert [case.configuration.copied_logits for case in cases] == [False, True, False]
 
 
+def test_options_of_context_and_expert_parallelism(read_rows) -> None:
+    ulysses = {"features": "moe-grouped-gemm context-parallel-algo=ulysses_cp_algo"}
+    plain, special = (case.configuration for case in read_rows(ROW, {}, ulysses).cases)
+    assert (plain.exchanged_heads, plain.grouped_experts) == (False, False)
+    assert (special.exchanged_heads, special.grouped_experts) == (True, True)
+
+
 def test_gemma_2_has_further_norms_and_capped_logits(read_rows) -> None:
     gemma = {"name": "gemma2_tp8_pp1_ptd", "hidden": 3584, "heads": 16, "kv": 8, "ffn": 14336, "recompute": ""}
     (case,) = read_rows({**ROW, **gemma}).cases

@@ -54,23 +54,25 @@ class FanOut:
         `others` more users send theirs without a move; None: additions at the maker are not counted. `maker_B` [members,
         maker]: bytes of the tensor as it is made.
         """
-        total, gathered_B, once_s = np.zeros(self.shape), np.zeros(self.shape), np.zeros(self.shape)
-        merged = self._merged() if sum(sends) > 1 else np.zeros((), bool)
-        through = np.zeros((1, *self.shape[1:]))
-        for i, pair in enumerate(self.pairs):
-            if not sends[i]:
-                continue
-            gather_s = self.spread(pair.gather_s, 0, i + 1)
-            total += self.spread(pair.backward_s, 0, i + 1) + np.where(merged, 0.0, gather_s)
-            if merged.any():
+        total = np.zeros(self.shape)
+        at_maker: Array = np.full((1,) * len(self.shape), float(sum(sends) + (others or 0)))
+        sending = [(i, pair) for i, pair in enumerate(self.pairs) if sends[i]]
+        if len(sending) == 1:
+            ((i, pair),) = sending
+            total += self.spread(pair.backward_s + pair.gather_s, 0, i + 1)
+        elif sending:
+            merged = self._merged()
+            through: Array = np.zeros((1, *self.shape[1:]))
+            once_s, gathered_B = np.zeros(()), np.zeros(())
+            for i, pair in sending:
+                gather_s = self.spread(pair.gather_s, 0, i + 1)
+                total += self.spread(pair.backward_s, 0, i + 1) + np.where(merged, 0.0, gather_s)
                 through = through + (merged & self.spread(pair.gather >= 0, 0, i + 1))
                 once_s = np.maximum(once_s, np.where(merged, gather_s, 0.0))
                 gathered_B = np.maximum(gathered_B, np.where(merged, self.spread(pair.gathered_B, 0, i + 1), 0.0))
-        total += once_s + self._additions_s(through, gathered_B)
-        if others is None:
-            return total
-        at_maker = others + sum(sends) - through + np.minimum(through, 1)
-        return total + self._additions_s(at_maker, self.spread(maker_B, 0))
+            total += once_s + self._additions_s(through, gathered_B)
+            at_maker = at_maker - through + (through > 0)
+        return total if others is None else total + self._additions_s(at_maker, self.spread(maker_B, 0))
 
     def _merged(self) -> NDArray[np.bool_]:
         """Whether all first AllGathers of the tensor are alike."""

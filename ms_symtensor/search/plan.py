@@ -15,11 +15,12 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
+from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
 from ms_symtensor.search.pinnable import require_pinnable
-from ms_symtensor.search.problem import Problem, problem
+from ms_symtensor.search.problem import Problem, problem, problem_of_family, shortened
 from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
@@ -138,13 +139,16 @@ def one_stage(
     found = OneStage(None, None, None, math.inf, 0)
     every = dict(only) if only is not None else dict.fromkeys(meshes(request.device_num), 0.0)
     every |= dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
-    again = None
+    short, again = None, None
     for mesh, least_s in sorted(every.items(), key=lambda pair: (pair[1], pair[0])):
         if least_s >= min(known_s, math.inf if found.best is None else found.best.time_s):
             found = replace(found, bound_s=min(found.bound_s, least_s))
             continue
         progress(f"mesh {' x '.join(map(str, mesh))}")
-        of = problem(graph, request.cluster, mesh, request.rules, request.limits, again)
+        few, kinds = short = short or shortened(graph)
+        of = problem_of_family(
+            few, request.cluster, Single(mesh), request.rules, of=kinds, limits=request.limits, again=again
+        )
         again = of.again
         new = solve(of, request.limit_B, found.best, known_s, progress)
         slimmest = [c for c in (found.smallest, new.smallest) if c is not None]

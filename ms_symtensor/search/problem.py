@@ -130,15 +130,19 @@ def problem(
     mesh: tuple[int, ...],
     rules: Mapping[str, Rule] | None = None,
     limits: Limits = FREE,
-    again: frozenset[str] | None = None,
 ) -> Problem:
     """Write down the problem of `graph` on the devices of `mesh`: of a network with few of its blocks, which stands for it.
 
-    `again`: the `Problem.again` of the same network on another mesh, where it is known. Errors: UnknownOperatorError.
+    Errors: UnknownOperatorError.
     """
+    few, kinds = shortened(graph)
+    return problem_of_family(few, cluster, Single(mesh), rules, of=kinds, limits=limits)
+
+
+def shortened(graph: Graph) -> tuple[Graph, tuple[tuple[str, ...], ...]]:
+    """`graph` with few of its blocks, and the names of those that these stand for, kind by kind."""
     folded = fold(graph)
-    kinds, few = kinds_of_blocks(graph, folded), few_blocks(graph, folded)
-    return problem_of_family(few, cluster, Single(mesh), rules, of=kinds, limits=limits, again=again)
+    return few_blocks(graph, folded), kinds_of_blocks(graph, folded)
 
 
 def problem_of_family(
@@ -154,7 +158,8 @@ def problem_of_family(
 ) -> Problem:
     """Write down the problem of `graph` on all meshes of a family; `powers`, `given` and `limits` as in `variables`.
 
-    `graph` may be short for a network with the blocks `of`, kind by kind. `again` as in `problem`.
+    `graph` may be short for a network with the blocks `of`, kind by kind. `again`: the
+    `Problem.again` of the same graph on other meshes, where it is known.
     """
     known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given, limits)
     return problem_of(graph, known, of, again)

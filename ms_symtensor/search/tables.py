@@ -36,9 +36,12 @@ def factors(
 
     def add(scope: tuple[int, ...], occurs: Array, table: Array) -> None:
         if not is_nothing(table):
-            part = table if which is None else table[which]
-            part = spread(occurs, part) * part
-            joint[scope] = joint[scope] + part if scope in joint else part
+            weight = spread(occurs, table)
+            part = weight * table if which is None else np.multiply(chosen := table[which], weight, out=chosen)
+            if scope in joint:
+                joint[scope] += part
+            else:
+                joint[scope] = part
 
     for i, t in enumerate(found):
         add(t.scope, each[i], t.each_s)
@@ -93,10 +96,11 @@ def by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp],
     values = np.zeros((len(fields(Costs)), len(found), len(which)))
     for place, t in enumerate(found):
         at = (which, *(assignment[:, v] for v in t.scope))
+        entry = np.ravel_multi_index(at, t.forward_s.shape)
         tables = (t.each_s, t.again_s, t.once_s, t.kept_B, t.kept_recomputed_B, t.at_rest_B)
         for number, table in enumerate(tables):
             if not is_nothing(table):
-                values[number, place] = table[at]
+                values[number, place] = table.take(entry)
     counts = np.array([t.counts for t in found])
     with np.errstate(invalid="ignore"):  # what is forbidden stays no number
         return Costs(*(counts.T @ values))

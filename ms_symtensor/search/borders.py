@@ -8,8 +8,8 @@ import math
 from dataclasses import replace
 
 from ms_symtensor.cluster.collective_time import collective_time_s
+from ms_symtensor.search.chain import Turns
 from ms_symtensor.search.rows import Row
-from ms_symtensor.search.stage_layers import Turns
 from ms_symtensor.search.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import OpOutput, TensorType

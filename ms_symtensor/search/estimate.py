@@ -6,10 +6,11 @@ from functools import cached_property
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.borders import border_s
+from ms_symtensor.search.chain import Part, Stage, Turns
 from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_layers import Part, Stage, Turns, divide
+from ms_symtensor.search.stage_layers import divide
 
 
 @dataclass(frozen=True)

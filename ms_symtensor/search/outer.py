@@ -19,25 +19,21 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.alike import dims_of, stands_for
 from ms_symtensor.search.average_stage import average_weights
 from ms_symtensor.search.borders import with_borders
-from ms_symtensor.search.domain import FINEST_MESH_DEVICES, prime_factors
 from ms_symtensor.search.estimate import parts_of
-from ms_symtensor.search.family import REPRESENTATIVES, Single, family
+from ms_symtensor.search.families import families, variables_of
 from ms_symtensor.search.folding import fold
-from ms_symtensor.search.growth import batch_powers
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.places import occurrences, places
-from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.problem import Problem, problem_of
 from ms_symtensor.search.rows import Row, Setting
-from ms_symtensor.search.shapes import Round, Shape
+from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
 from ms_symtensor.search.stage_cases import Case, cases, layout
 from ms_symtensor.search.tried import Outcome, Tried
-from ms_symtensor.search.variables import Variables, variables
+from ms_symtensor.search.variables import Variables
 from ms_symtensor.tensor.graph import Graph
 
 Array = NDArray[np.float64]
@@ -62,17 +58,6 @@ CASE_ROUNDS = 6
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""
 
-SAMPLES = {
-    (1, Round.WHOLE): 6,
-    (1, Round.ONE): 2,
-    (1, Round.PART): 3,
-    (1, Round.FEW): 1,
-    (2, Round.WHOLE): 24,
-    (2, Round.ONE): 4,
-    (2, Round.PART): 12,
-}
-"""Samples of the representative by the axes of its mesh, 2 or 4 x 2, and how far samples go round there."""
-
 
 def survey(
     graph_at: Callable[[int], Graph],
@@ -94,9 +79,8 @@ def survey(
     fast: list[list[Row]] = []
     ruled_out_s: dict[Shape, float] = {}
     candidates, again = 0, None
-    for members, alike in _families(space, dims_of(graph_at, rules)):
-        pricing = _variables if alike else _own_variables
-        graph, known = pricing(graph_at, members, cluster, rules, limits)
+    for members, alike in families(graph_at, space, rules):
+        graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
         if math.isfinite(known_s):
             least_s = _least_work_s(graph, known, depths, members)
             if min(least_s) >= known_s:
@@ -176,52 +160,6 @@ def _cases(
 def short_depths(graph: Graph) -> tuple[int, ...]:
     """The depths of every place of `graph`."""
     return places(graph, fold(graph)).depths
-
-
-def _families(space: Sequence[Shape], dims: Callable[[int], tuple[int, ...]]) -> list[tuple[list[Shape], bool]]:
-    """Shapes whose layouts are alike: as many axes, and samples that go as far round; True.
-
-    And those on few devices that the representative of the others does not stand for, each mesh by itself; False.
-    """
-    found: dict[tuple, list[Shape]] = {}
-    for shape in space:
-        axes, kind = len(shape.mesh), shape.round
-        alike = not 1 < math.prod(shape.mesh) <= FINEST_MESH_DEVICES or stands_for(
-            REPRESENTATIVES[axes], dims(SAMPLES[axes, kind]), shape.mesh, dims(shape.batch)
-        )
-        found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch, shape.interleave), []).append(shape)
-    return [(members, isinstance(key[1], Round)) for key, members in found.items()]
-
-
-def _own_variables(
-    graph_at: Callable[[int], Graph],
-    members: Sequence[Shape],
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None,
-    limits: Limits,
-) -> tuple[Graph, Variables]:
-    """The graph of shapes with one mesh and batch, and its operators with their candidates there: with one axis, those that cut
-    by a part of its devices too.
-    """
-    graph, mesh = graph_at(members[0].batch), members[0].mesh
-    pricer = Pricer(cluster, Single(mesh if len(mesh) > 1 else prime_factors(mesh[0])))
-    return graph, variables(graph, fold(graph), pricer, rules, limits=limits)
-
-
-def _variables(
-    graph_at: Callable[[int], Graph],
-    members: Sequence[Shape],
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None,
-    limits: Limits,
-) -> tuple[Graph, Variables]:
-    """The representative's graph, and its operators with their candidates on all shapes of a family."""
-    axes, kind = len(members[0].mesh), members[0].round
-    batch, other = SAMPLES[axes, kind], SAMPLES[axes, Round.ONE if kind is Round.WHOLE else Round.WHOLE]
-    graph = graph_at(batch)
-    pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
-    powers = batch_powers(graph, graph_at(other))
-    return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
 
 
 def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:

@@ -9,6 +9,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.forward import meanings
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import Recompute
+from ms_symtensor.search.chain import Stage
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.folding import fold, kinds_of_blocks
@@ -16,7 +17,6 @@ from ms_symtensor.search.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.shapes import Shape, interleaved, shapes
-from ms_symtensor.search.stage_layers import Stage
 from ms_symtensor.search.tried import Outcome
 from ms_symtensor.search.whole import Whole, whole_plan
 from ms_symtensor.strategy.considered import Considered

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.search.chain import Chain, Part
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_layers import Chain, Part
 
 HALVINGS = 6
 """So often the interval is halved in which the slowest step is sought that cases can show."""

@@ -17,9 +17,9 @@ from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
+from ms_symtensor.search.chain import Stage, Turns
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks, shorten
 from ms_symtensor.search.memory import EACH
-from ms_symtensor.search.stage_layers import Stage, Turns
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 FEW = 2 * EACH + 2

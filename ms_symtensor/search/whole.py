@@ -15,6 +15,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
+from ms_symtensor.search.chain import Turns
 from ms_symtensor.search.depth import at_depth
 from ms_symtensor.search.estimate import Estimate, divided, estimated, parts_of
 from ms_symtensor.search.family import Family
@@ -25,7 +26,7 @@ from ms_symtensor.search.outer import survey
 from ms_symtensor.search.own_mesh import priced
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_layers import Turns, laid_out
+from ms_symtensor.search.stage_layers import laid_out
 from ms_symtensor.search.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.tried import Outcome
 

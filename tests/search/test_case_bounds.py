@@ -8,10 +8,10 @@ import pytest
 
 from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.case_bounds import best_price, corners
+from ms_symtensor.search.chain import Chain, Part
 from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case, cases, layout
-from ms_symtensor.search.stage_layers import Chain, Part
 from ms_symtensor.search.terms import Costs
 
 MICRO_BATCHES = 6

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.brute_force import size
-from benchmarks.brute_force_stages import LEVELS, Case, Parts, divisions
 from benchmarks.small_networks import layered_network
+from benchmarks.stage_space import LEVELS, Case, Parts, divisions
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.collective_time import collective_time_s

@@ -11,6 +11,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search import outer
 from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.families import variables_of
 from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.outer import SHORT, short_depths, survey
 from ms_symtensor.search.parameters import parameter_terms
@@ -99,7 +100,7 @@ def test_the_space():
 
 def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():
     members = [s for s in shapes(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
-    graph, known = outer._variables(network, members, A2, None, FREE)
+    graph, known = variables_of(network, members, True, A2, None, FREE)
     first, none, _ = outer._settings(problem_of(graph, known), (1, 12, 1), members)
     saves_s = none.saves_s(first)
     least_s = {row.member: row.bound_s for row in first.fastest()}

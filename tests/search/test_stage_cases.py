@@ -6,10 +6,11 @@ from itertools import combinations
 import pytest
 
 from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.search.chain import Part
 from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import cases, layout
-from ms_symtensor.search.stage_layers import Part, divide
+from ms_symtensor.search.stage_layers import divide
 
 DEPTHS = (1, 3, 7, 1)
 PLACE_OF = [p for p, n in enumerate(occurrences(DEPTHS)) for _ in range(n)]

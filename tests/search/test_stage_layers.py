@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ms_symtensor.program.pipeline import in_flight
-from ms_symtensor.search.stage_layers import Part, divide
+from ms_symtensor.search.chain import Part
+from ms_symtensor.search.stage_layers import divide
 
 SECONDS = st.integers(1, 9).map(float)
 BYTES = st.integers(0, 6).map(float)

@@ -11,8 +11,8 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.search.chain import Stage, Turns
 from ms_symtensor.search.network import network
-from ms_symtensor.search.stage_layers import Stage, Turns
 from ms_symtensor.search.stage_peaks import FEW, StagePeaks
 from ms_symtensor.strategy.stages import pipeline_stages
 from ms_symtensor.tensor.graph import TensorType

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from benchmarks.brute_force_stages import all_steps, disagreements, random_case
+from benchmarks.brute_force_stages import disagreements, random_case
+from benchmarks.stage_space import all_steps
 from ms_symtensor.cluster.load import load
 
 A2 = load("atlas_800t_a2")

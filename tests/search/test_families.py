@@ -1,6 +1,6 @@
 """Which meshes a representative stands for."""
 
-from ms_symtensor.search.alike import stands_for
+from ms_symtensor.search.families import stands_for
 
 
 def test_sizes_that_axes_divide_alike():

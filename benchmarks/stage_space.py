@@ -1,0 +1,193 @@
+"""Every step of a small network of equal blocks on pipeline stages, priced from the programs of its stages."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from benchmarks.brute_force import all_priced, combinations
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.stage_memory import stage_memory_B
+from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.parameters import is_synchronised
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline, block_names, in_flight, runs_of
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
+from ms_symtensor.program.stage_graph import stage_graphs
+from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
+from ms_symtensor.program.stage_program import StageProgram
+from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.domain import divisors
+from ms_symtensor.search.folding import Fold, fold
+from ms_symtensor.search.limits import Limits
+from ms_symtensor.search.network import Network
+from ms_symtensor.search.problem import plain_settings
+from ms_symtensor.search.request import Request
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
+
+LEVELS = (OptimizerLevel.NONE, OptimizerLevel.LEVEL1)
+"""Those that are planned where gradients add up: MindSpore does not combine level 3 with them, nor level 2 on one stage."""
+
+Chosen = tuple[OpStrategy, ...]
+"""A strategy for every class of operators, in the order of the fold."""
+
+
+class Step(NamedTuple):
+    """One way to run a step; `layers` of every stage, of which it recomputes `again`."""
+
+    time_s: float
+    memory_B: int
+    micro_batch_num: int
+    level: OptimizerLevel
+    layers: tuple[int, ...]
+    again: tuple[int, ...]
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.micro_batch_num} micro-batches, {'+'.join(map(str, self.layers))} blocks, level {self.level.value}"
+        )
+        return text + (f", {'+'.join(map(str, self.again))} recomputed" if any(self.again) else "")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network of `blocks` equal blocks, and what is asked for."""
+
+    network: Network
+    blocks: int
+    device_num: int
+    batch: int
+    limits: Limits
+    cluster: Cluster
+
+    def __str__(self) -> str:
+        first = block_names(self.network.graph_at(self.batch))[0]
+        kinds = " ".join(op.type for op in self.network.graph_at(self.batch).ops if op.block in (None, first))
+        pinned = f", {self.limits}" if str(self.limits) else ""
+        return f"{self.device_num} devices, batch {self.batch}, {self.blocks} blocks{pinned}: {kinds}"
+
+    def planned(self, limit_B: int = 1 << 60) -> Plan:
+        return best_plan(
+            self.network, Request(self.cluster, self.device_num, self.batch, 1, limit_B, limits=self.limits)
+        )
+
+    @property
+    def ways(self) -> Iterator[tuple[int, int]]:
+        """Stages and micro-batches, several of these."""
+        for stages in (1, 2, 4):
+            if stages <= self.blocks and self.device_num % stages == 0:
+                found = (n for n in divisors(self.batch) if n >= max(2, stages) and self.limits.allow(stages, n))
+                yield from ((stages, n) for n in found)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a stage costs that holds a part of the network: seconds, a micro-batch's bytes, and the program itself."""
+
+    seconds: StageSeconds
+    one: MicroBatch
+    program: StageProgram
+
+    def memory_B(self, flight: int, micro_batch_num: int) -> int:
+        """Peak bytes with so many micro-batches at once."""
+        return sum(stage_memory_B(self.program.micro, False, self.one.peak_B(flight, micro_batch_num), {}, {}).values())
+
+
+@dataclass
+class Parts:
+    """The parts of a network at one batch on stages of `device_num` devices, each priced once for each choice."""
+
+    case: Case
+    batch: int
+    device_num: int
+    _known: dict[int, tuple[Graph, Meanings, Fold]] = field(default_factory=dict)
+
+    def of(self, layers: int) -> tuple[Graph, Meanings, Fold]:
+        """The network with so many blocks, what its operators mean, and its classes."""
+        if layers not in self._known:
+            graph = self.case.network.short_at(self.batch, layers)
+            self._known[layers] = graph, meanings(graph), fold(graph)
+        return self._known[layers]
+
+    def choices(self) -> list[Chosen]:
+        """Every joint choice of strategies."""
+        graph, known, folded = self.of(self.case.blocks)
+        classes = [m[0].name for m in folded.members if known[m[0].name][1].shardable]
+        return [tuple(named[n] for n in classes) for named in combinations(graph, self.device_num, known, folded)]
+
+    def held(
+        self, chosen: Chosen, level: OptimizerLevel, first: bool, last: bool, blocks: int, again: int
+    ) -> Held | None:
+        """A stage of so many blocks, of which the first `again` are recomputed; None where MindSpore rejects it."""
+        layers = tuple(n for n in (0 if first else 1, blocks, 0 if last else 1) if n)
+        number = 0 if first else 1
+        graph, known, folded = self.of(sum(layers))
+        classes = [m for m in folded.members if known[m[0].name][1].shardable]
+        strategies = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
+        names = block_names(graph)[number : number + again]
+        settings = replace(
+            plain_settings(graph, self.device_num), optimizer_level=level, recompute=dict.fromkeys(names, Recompute())
+        )
+        plan, pipeline = StagePlan(strategies, settings), Pipeline(runs_of(layers), max(2, len(layers)))
+        try:
+            part = stage_graphs(graph, [plan] * len(layers), pipeline, known)[number]
+            inside = {op.name: known[op.name] for op in part.graph.ops}
+            micro = partition(part.graph, plan, known=inside, borders=part.borders)
+        except InvalidStrategyError:
+            return None
+        if not all(is_synchronised(p) for p in micro.parameters.values() if p.requires_grad):
+            return None
+        program = StageProgram(number, part.graph, pipeline, level, micro)
+        return Held(stage_seconds(program, plan, self.case.cluster), micro_batch(micro, False), program)
+
+
+def divisions(blocks: int, stages: int) -> list[tuple[int, ...]]:
+    """Every way to put so many blocks on so many stages, one at least on each."""
+    cuts = itertools.combinations(range(1, blocks), stages - 1)
+    return [tuple(b - a for a, b in itertools.pairwise((0, *cut, blocks))) for cut in cuts]
+
+
+def all_steps(case: Case, recompute: bool) -> Iterator[Step]:
+    """Seconds and peak bytes of every step; `recompute`: with every number of recomputed blocks on every stage too."""
+    if case.limits.allow(1, 1):
+        whole = all_priced(case.network.graph_at(case.batch), case.cluster, case.device_num, recompute)
+        for one in whole:
+            settings = one.stage.settings
+            again = (len(settings.recompute),)
+            yield Step(one.time_s, one.memory_B, 1, settings.optimizer_level, (case.blocks,), again)
+    for stages, micro_batch_num in case.ways:
+        parts = Parts(case, case.batch // micro_batch_num, case.device_num // stages)
+        for chosen, level in itertools.product(parts.choices(), LEVELS):
+            yield from _steps(parts, chosen, level, stages, micro_batch_num, recompute)
+
+
+def _steps(
+    parts: Parts, chosen: Chosen, level: OptimizerLevel, stages: int, micro_batch_num: int, recompute: bool
+) -> Iterator[Step]:
+    """Those of one choice of layouts on so many stages."""
+    known: dict[tuple[bool, bool, int, int], Held | None] = {}
+    sizes: dict[tuple, int] = {}
+
+    def held(number: int, blocks: int, again: int) -> tuple[StageSeconds, int] | None:
+        key = number == 0, number == stages - 1, blocks, again
+        if key not in known:
+            known[key] = parts.held(chosen, level, *key)
+        if (found := known[key]) is None:
+            return None
+        flight = in_flight(number, stages, micro_batch_num)
+        if (key, flight) not in sizes:
+            sizes[key, flight] = found.memory_B(flight, micro_batch_num)
+        return found.seconds, sizes[key, flight]
+
+    for layers in divisions(parts.case.blocks, stages):
+        counts = [range(n + 1) if recompute else range(1) for n in layers]
+        for again in itertools.product(*counts):
+            every = [held(number, *one) for number, one in enumerate(zip(layers, again, strict=True))]
+            there = [one for one in every if one is not None]
+            if len(there) == stages:
+                time_s = pipelined_step_s([s for s, _ in there], micro_batch_num)
+                yield Step(time_s, max(size for _, size in there), micro_batch_num, level, layers, again)

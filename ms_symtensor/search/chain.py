@@ -1,0 +1,133 @@
+"""The chain of a network's parts, of which a pipeline stage holds a run, and how micro-batches take turns on the stages."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import inf
+
+from ms_symtensor.program.pipeline import in_flight
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How micro-batches take turns: so many of them, each `interleave` times round the stages."""
+
+    micro_batch_num: int
+    interleave: int = 1
+
+    def in_flight(self, stage: int, stages: int) -> int:
+        """Micro-batches whose activations the stage keeps at once."""
+        return in_flight(stage, stages, self.micro_batch_num, self.interleave)
+
+    def step_s(self, each_s: Sequence[float], once_s: float) -> float:
+        """Seconds of a step of stages that take `each_s` for a micro-batch: T = M max s + (sum s - max s) / v + once."""
+        return self.slowest * max(each_s) + sum(each_s) / self.interleave + once_s
+
+    @property
+    def slowest(self) -> float:
+        """How often the slowest stage counts in a step, beside its share of a micro-batch's way through all stages."""
+        return self.micro_batch_num - 1 / self.interleave
+
+
+@dataclass(frozen=True)
+class Part:
+    """A link of the chain: seconds of a micro-batch, forward and backward together, and of computing it again; bytes; seconds at
+    the end of a step.
+    """
+
+    each_s: float
+    again_s: float
+    kept_B: float
+    kept_recomputed_B: float
+    at_rest_B: float
+    is_block: bool = True
+    once_s: float = 0.0
+
+    @property
+    def computed_again(self) -> "Part":
+        """The link as it is when it is recomputed."""
+        if not self.is_block:
+            return self
+        each_s, kept_B = self.each_s + self.again_s, self.kept_recomputed_B
+        return replace(self, each_s=each_s, again_s=0.0, kept_B=kept_B)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage holds: blocks, how many of them are recomputed; its seconds per micro-batch, its bytes, and its seconds at the
+    end of a step.
+    """
+
+    blocks: int
+    recomputed: int
+    each_s: float
+    peak_B: float
+    once_s: float = 0.0
+
+
+class Chain:
+    """The parts of a network in order, with sums over any run of them."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = tuple(parts)
+        self.each_s = _sums(p.each_s for p in parts)
+        self.again_s = _sums(p.again_s for p in parts)
+        self.once_s = _sums(p.once_s for p in parts)
+        self.kept_B = _sums(p.kept_B for p in parts)
+        self.at_rest_B = _sums(p.at_rest_B for p in parts)
+        saved_B = [p.kept_B - p.kept_recomputed_B if p.is_block else 0.0 for p in parts]
+        self.saved_B = _sums(saved_B)
+        self._block_B = [saved if p.is_block else -inf for saved, p in zip(saved_B, parts, strict=True)]
+        self.blocks = _sums(int(p.is_block) for p in parts)
+
+    def with_recomputed(self, start: int, end: int, flight: int, recomputed: int) -> Stage:
+        """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
+        last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
+        each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
+        kept_B = self.kept_B[end] - self.kept_B[start] - (self.saved_B[last] - self.saved_B[start])
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * kept_B
+        peak_B += self.moment_B(start, end, recomputed)
+        blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
+        return Stage(blocks, recomputed, each_s, peak_B, once_s)
+
+    def moment_B(self, start: int, end: int, recomputed: int) -> float:
+        """Bytes of the largest block while it is computed again, where all blocks of a stage are recomputed; else, those that are
+        not are done and gone by then. So is what stands behind the blocks: only bytes beyond it are more than is kept.
+        """
+        if not recomputed or recomputed < self.blocks[end] - self.blocks[start]:
+            return 0.0
+        largest_B = max(self._block_B[start:end])
+        behind = self.parts[end - 1]
+        return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
+
+    def stage(
+        self, start: int, end: int, flight: int, limit_B: float, pace_s: float, most: float = inf
+    ) -> Stage | None:
+        """Parts `start` to `end` with as few recomputed blocks, first ones first, as fit; None if too large or too slow, or if
+        more than `most` were recomputed.
+        """
+        each_s = self.each_s[end] - self.each_s[start]
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
+        recomputed = 0
+        if peak_B > limit_B:
+            wanted = self.saved_B[start] + (peak_B - limit_B) / flight
+            last = bisect_left(self.saved_B, wanted, start, end + 1)
+            if last > end:
+                return None
+            recomputed = int(self.blocks[last] - self.blocks[start])
+            if recomputed > most:
+                return None
+            each_s += self.again_s[last] - self.again_s[start]
+            peak_B -= flight * (self.saved_B[last] - self.saved_B[start])
+            peak_B += self.moment_B(start, end, recomputed)
+            if peak_B > limit_B:
+                return None
+        if each_s > pace_s:
+            return None
+        blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
+        return Stage(blocks, recomputed, each_s, peak_B, once_s)
+
+
+def _sums(values: Iterable[float]) -> list[float]:
+    return list(accumulate(values, initial=0.0))

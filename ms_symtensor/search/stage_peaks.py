@@ -43,7 +43,8 @@ class _Written:
 class StagePeaks:
     """The memory of stages for one choice of strategies.
 
-    `graph` has up to FEW blocks of every kind, of which there are truly so many as `depths` says.
+    `graph` has up to FEW blocks of every kind, of which there are truly so many as `depths` says. Several runs of blocks are
+    counted as one, with `between_B` for what arrives between them.
     """
 
     graph: Graph
@@ -52,6 +53,7 @@ class StagePeaks:
     settings: Settings
     turns: Turns
     rules: Mapping[str, Rule] | None = None
+    between_B: int = 0
     _known: dict[tuple, _Written] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,6 +86,7 @@ class StagePeaks:
                 one = one.longer(names[1], names[2], count)
                 times[names[1]] = 1 + count
         activations_B = one.peak_B(self.turns.in_flight(number, stages), self.turns.micro_batch_num)
+        activations_B += self.between_B
         return stage_memory_B(written.program, self._scatters, activations_B, times, written.block_of)
 
     @property

@@ -15,6 +15,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
+from ms_symtensor.search.borders import sent_B
 from ms_symtensor.search.chain import Turns
 from ms_symtensor.search.depth import at_depth
 from ms_symtensor.search.estimate import Estimate, divided, estimated, parts_of
@@ -213,7 +214,8 @@ def _peaks(
     few = network.short(batch, FEW)
     named = at_depth(fold(few).class_of, network.short(batch), strategies)
     turns = Turns(row.shape.micro_batch_num, row.shape.interleave)
-    return StagePeaks(few, network.depths, named, settings_of(row), turns, rules)
+    between_B = int(sent_B(row)) * (turns.interleave - 1) if turns.interleave > 1 else 0
+    return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, between_B)
 
 
 def settings_of(row: Row) -> Settings:

@@ -4,8 +4,9 @@ Tensors between operators of the same kinds have the same tables (those of q, k 
 down once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,8 @@ class TensorTables:
 
     def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn) -> None:
         self._known, self._pairs, self._again, self._turn = known, pairs, again, turn
-        self._tables: dict[tuple, tuple[Array | None, ...]] = {}
+        self._ways: dict[tuple, _Ways] = {}
+        self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
 
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
@@ -72,20 +74,34 @@ class TensorTables:
         scope = [tensor.maker[0], *(r.end[0] for r in readers)]
         numbers = sorted({v for v in scope if v >= 0})
         axes = tuple(numbers.index(v) if v >= 0 else -1 for v in scope)
-        key = (
-            axes, self._kind(tensor.maker), tuple((self._kind(r.end), r.kept, self._keeps(r), r.sends) for r in readers),
-            made_again, others,
-            tensor.shape, tensor.reader_shape, tensor.dtype, tensor.power, tensor.has_gradient, tensor.maker_keeps,
+        move = (
+            self._kind(tensor.maker), tuple(self._kind(r.end) for r in readers),
+            tensor.shape, tensor.reader_shape, tensor.dtype, tensor.power,
         )  # fmt: skip
-        if key not in self._tables:
-            self._tables[key] = _distinct_axes(axes, self._written(tensor, readers, others, made_again))
-        forward, again_s, backward, kept = self._tables[key]
+        if move not in self._ways:
+            self._ways[move] = self._ways_of(tensor, readers)
+        ways, which = self._ways[move]
+
+        def table(*what: object, written: Callable[[], Array]) -> Array:
+            """[members, values of every variable of the scope]: for the candidates, what is `written` for different layouts."""
+            key = (axes, move, what)
+            if key not in self._tables:
+                self._tables[key] = _distinct_axes(axes, written()[which])
+            return self._tables[key]
+
+        every, keeps = (True,) * len(readers), tuple(self._keeps(r) for r in readers)
+        forward = table("forward", every, written=lambda: ways.forward_s(every))
+        again = kept = backward = None
+        if any(made_again):
+            again = table("again", made_again, written=lambda: _possible(ways.forward_s(made_again)))
+        if tensor.has_gradient:
+            sends = tuple(r.sends for r in readers)
+            backward = table("backward", sends, others, written=lambda: self._backward_s(tensor, ways, sends, others))
+        if any(keeps):
+            kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self._kept_B(tensor, readers, ways))
         recomputed = None if (tensor.in_block and repeats) or self._in_block(readers) else kept
-        assert forward is not None
         shape = forward.shape
-        return terms(
-            tuple(numbers), counts, shape, forward, again_s, backward, kept_B=kept, kept_recomputed_B=recomputed
-        )
+        return terms(tuple(numbers), counts, shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed)
 
     def passing(self, behind: Counts) -> list[Terms]:
         """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""
@@ -114,40 +130,45 @@ class TensorTables:
             self._layouts[key] = distinct(layouts_at(self._known, end, shape))
         return self._layouts[key]
 
-    def _written(
-        self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, made_again: tuple[bool, ...]
-    ) -> tuple[Array | None, ...]:
-        """Seconds forward, again and backward, and bytes kept: [members, maker, reader 1, …]; None where there is nothing.
-
-        They are found for the different layouts of every end, of which there are fewer than candidates.
+    def _ways_of(self, tensor: Tensor, readers: tuple[Reader, ...]) -> "_Ways":
+        """The ways of `tensor` to `readers` for the different layouts of every end, of which there are fewer than candidates; and
+        the index of all candidates in tables of these ways.
         """
-        known = self._known
         (makers, *wanted), which = zip(
             self._layouts_at(tensor.maker, tensor.shape),
             *(self._layouts_at(r.end, tensor.reader_shape) for r in readers),
             strict=True,
         )
-        ways = FanOut(tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted), known.pricer)
-        every = (True,) * len(readers)
-        forward, again_s, backward, kept = ways.forward_s(every), None, None, None
-        if any(made_again):
-            again_s = forward if made_again == every else ways.forward_s(made_again)
-            again_s = np.where(np.isinf(again_s), 0.0, again_s)
-        if tensor.has_gradient:
-            sends = [r.sends for r in readers]
-            backward = ways.backward_s(sends, others, slices_B(known, makers, tensor.dtype, tensor.power))
+        pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted)
+        return FanOut(pairs, self._known.pricer), (slice(None), *np.ix_(*which))
+
+    def _backward_s(self, tensor: Tensor, ways: FanOut, sends: tuple[bool, ...], others: int | None) -> Array:
+        makers, _ = self._layouts_at(tensor.maker, tensor.shape)
+        return ways.backward_s(sends, others, slices_B(self._known, makers, tensor.dtype, tensor.power))
+
+    def _kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut) -> Array:
+        """Bytes kept: of every layout that readers keep once, unless the maker keeps the same."""
+        kept = np.zeros(ways.shape)
+        wanted = [self._layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         for i, reader in enumerate(readers):
             if self._keeps(reader):
-                bytes_ = ways.spread(slices_B(known, wanted[i], tensor.dtype, tensor.power), i + 1)
+                bytes_ = ways.spread(slices_B(self._known, wanted[i], tensor.dtype, tensor.power), i + 1)
                 new = np.ones((), bool)
                 for j in range(i):
                     if self._keeps(readers[j]):
                         new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
                 if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
                     new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
-                kept = (np.zeros(ways.shape) if kept is None else kept) + np.where(new, bytes_, 0.0)
-        candidates = (slice(None), *np.ix_(*which))
-        return tuple(None if table is None else table[candidates] for table in (forward, again_s, backward, kept))
+                kept += np.where(new, bytes_, 0.0)
+        return kept
+
+
+_Ways = tuple[FanOut, tuple[Any, ...]]
+
+
+def _possible(seconds: Array) -> Array:
+    """`seconds`, nothing where there is no way: what is done again was done before."""
+    return np.where(np.isinf(seconds), 0.0, seconds)
 
 
 def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int) -> Array:
@@ -155,12 +176,9 @@ def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int
     return known.pricer.slices_B(layouts, size_B(dtype), power)
 
 
-def _distinct_axes(axes: tuple[int, ...], tables: Sequence[Array | None]) -> tuple[Array | None, ...]:
+def _distinct_axes(axes: tuple[int, ...], table: Array) -> Array:
     """Drop the axes of the network's ends (-1), join axes of the same variable (a diagonal), and sort axes by variable."""
     ends = tuple(place + 1 for place, v in enumerate(axes) if v < 0)
     source = "".join(chr(ord("a") + v) for v in axes if v >= 0)
     target = "".join(sorted(set(source)))
-    return tuple(
-        None if t is None else np.ascontiguousarray(np.einsum(f"...{source}->...{target}", t.squeeze(ends)))
-        for t in tables
-    )
+    return np.ascontiguousarray(np.einsum(f"...{source}->...{target}", table.squeeze(ends)))

@@ -233,6 +233,7 @@ def _model(chosen: argparse.Namespace) -> Model:
         global_batch_size=chosen.global_batch_size,
         seq_length=chosen.seq_length,
         options={name: value for name, value in options.items() if value is not None},
+        replace_shard=chosen.replace_shard,
     )
 
 
@@ -274,6 +275,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--memory-margin", metavar="10%", help="of that, kept free: a share, or GiB")
     plan.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
     plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
+    plan.add_argument(
+        "--replace-shard", action="store_true", help="file.py:factory: without the shard() calls that are written there"
+    )
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")
     plan.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the plan")
@@ -331,7 +335,7 @@ def _parser() -> argparse.ArgumentParser:
     capture = commands.add_parser("capture", help="save a network's graph, to plan where no MindSpore is installed")
     _add_model(capture)
     capture.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the graph")
-    capture.set_defaults(run=_capture)
+    capture.set_defaults(run=_capture, replace_shard=True)  # a graph has no strategies
 
     validate = commands.add_parser(
         "validate", help="compare predicted step times and memory with a table of measured ones"

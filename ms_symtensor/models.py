@@ -10,6 +10,7 @@ from ms_symtensor.bridge.load_network import zoo_options
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.custom_backward import require_slices_as_they_come
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
@@ -66,8 +67,11 @@ def resolve(
     global_batch_size: int | None = None,
     seq_length: int | None = None,
     options: Mapping[str, Any] | None = None,
+    replace_shard: bool = False,
 ) -> Model:
     """The model called `name`. `options` are those of `model_zoo.dimensions_of`; only the zoo takes them.
+
+    A factory's network must have no strategies written by hand, or, with `replace_shard`, gives them up.
 
     A network that exists has its batch and sequence already; other numbers than these are an InputError, as are unknown
     names and files that hold no graph.
@@ -84,7 +88,8 @@ def resolve(
         option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")
         raise InputError(f"--{option} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}: leave it out")
     if is_factory(name):
-        graph, source, shown = _factory(name), {"factory": _absolute(name)}, name.rpartition("/")[2]
+        source = {"factory": _absolute(name)} | ({"replace_shard": "True"} if replace_shard else {})
+        graph, shown = _factory(source), name.rpartition("/")[2]
     else:
         graph, source, shown = load_graph(name), {}, Path(name).stem
     batch, sequence = _batch_and_sequence(graph)
@@ -111,7 +116,9 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     A network that exists as it is has one batch, and so one stage.
     """
     if model.graph_at is None:
-        return planned_on_one_stage(model.graph, request, progress), model.graph
+        alone = planned_on_one_stage(model.graph, request, progress)
+        require_slices_as_they_come(model.graph, alone.stage, request.rules)
+        return alone, model.graph
     found = best_plan(network(model.graph, model.graph_at), request, progress)
     batch = request.global_batch_size // found.micro_batch_num
     return found, model.graph if found.pipeline is None else model.graph_at(batch, None)
@@ -162,12 +169,14 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
     return Model(name, graph_at(config.batch_size, None), config.batch_size, config.seq_length, source, graph_at)
 
 
-def _factory(place: str) -> Graph:
+def _factory(source: Mapping[str, str]) -> Graph:
+    from ms_symtensor.bridge.apply import require_unsharded
     from ms_symtensor.bridge.capture import capture
-    from ms_symtensor.bridge.load_network import load_factory
+    from ms_symtensor.bridge.load_network import load_network
     from ms_symtensor.bridge.scopes import fresh_scopes
 
-    cell, inputs = load_factory(place)
+    cell, inputs = load_network(source)
+    require_unsharded(cell)
     with fresh_scopes(cell):
         return capture(cell, *inputs)
 

@@ -12,6 +12,7 @@ from ms_symtensor.bridge.recompute import is_recomputed, set_recompute, unset_re
 from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import LaidOut, OpStrategy
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.custom_backward import require_slices_as_they_come
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings, require_same, strategies_by_primitive
@@ -32,9 +33,11 @@ def apply(
     `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything
     is changed. A plan that was applied before is replaced. InputError: the plan is for another graph, or primitives
     carry strategies written by hand. InvalidStrategyError: an operator made on the fly needs a strategy, one primitive
-    serves operators with different strategies, or a recompute block is no cell.
+    serves operators with different strategies, slices are exchanged inside a cell with its own backward pass, or a
+    recompute block is no cell.
     """
     check(plan, graph, planned)
+    require_slices_as_they_come(graph, plan.whole, rules)
     wanted = _strategies(cell, graph, plan, rules)
     recompute = plan.settings.recompute
     blocks = {name: _block_cell(cell, name) for name in recompute}
@@ -60,6 +63,17 @@ def remove(cell: Any, by_hand: bool = False) -> None:
                     primitive.del_prim_attr(name)
 
 
+def require_unsharded(cell: Any) -> None:
+    """InputError if primitives of `cell` carry strategies written by hand."""
+    by_hand = sorted({path for path, primitive in _primitives(cell) if _is_sharded_by_hand(primitive)})
+    if by_hand:
+        shown = ", ".join(by_hand[:5]) + (f" and {len(by_hand) - 5} more" if len(by_hand) > 5 else "")
+        raise InputError(
+            f"the network has strategies written by hand, on {shown}: remove these shard() calls to plan it, or have them"
+            " replaced (plan --replace-shard; apply(…, replace_shard=True)), or keep them and use audit"
+        )
+
+
 def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
     """The parallel settings that `plan` was made for; `others` are further fields of `ParallelConfig`."""
     settings = context_settings(plan.settings, plan.pipeline)
@@ -70,13 +84,7 @@ def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
 
 def _strategies(cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] | None) -> list[tuple[Any, OpStrategy]]:
     """What each primitive is to be given, in graph order."""
-    by_hand = sorted({path for path, primitive in _primitives(cell) if _is_sharded_by_hand(primitive)})
-    if by_hand:
-        shown = ", ".join(by_hand[:5]) + (f" and {len(by_hand) - 5} more" if len(by_hand) > 5 else "")
-        raise InputError(
-            f"the network has strategies written by hand, on {shown}: remove these shard() calls to plan it, or keep"
-            " them and use audit"
-        )
+    require_unsharded(cell)
     wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
     found = primitives_of(cell, graph)
     for path, (op, strategy) in strategies_by_primitive(graph, plan.whole, rules).items():

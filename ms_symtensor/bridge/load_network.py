@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ms_symtensor.bridge.apply import remove
 from ms_symtensor.bridge.capture import capture
 from ms_symtensor.bridge.host import import_mindspore
 from ms_symtensor.bridge.scopes import fresh_scopes
@@ -19,10 +20,15 @@ Network = tuple[Any, tuple[Any, ...]]
 def load_network(source: Mapping[str, str]) -> Network:
     """The network that `source` describes: `{"factory": "file.py:function"}`, or `{"model": name}` with options of the zoo.
 
+    With `"replace_shard": "True"` it is given without the strategies that its factory wrote.
+
     InputError if there is no such network; CompilerError if MindSpore is not installed.
     """
     if "factory" in source:
-        return load_factory(source["factory"])
+        network = load_factory(source["factory"])
+        if source.get("replace_shard") == "True":
+            remove(network[0], by_hand=True)
+        return network
     if "model" not in source:
         raise InputError(
             "the plan was made from a saved graph and does not say how its network is built: apply it in your own program"

@@ -70,12 +70,14 @@ class StoredPlan:
     plan: Plan
     graph: Graph | None = None
 
-    def apply(self, cell: Any, *inputs: Any) -> None:
+    def apply(self, cell: Any, *inputs: Any, replace_shard: bool = False) -> None:
         """Give the strategies to `cell`, the forward network with its loss; `inputs` have global shapes, those of all
-        micro-batches together.
+        micro-batches together. With `replace_shard` strategies written by hand give way.
 
         InputError if the plan is for another network.
         """
+        if replace_shard:
+            remove(cell, by_hand=True)
         if self.plan.pipeline is not None:
             inputs = micro_batch(inputs, self.plan.micro_batch_num)
         put(cell, capture(cell, *inputs), self.plan, self.graph)

@@ -17,7 +17,7 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.weights import place_parameters, root_of
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
-from ms_symtensor.tensor.redistribution import redistribute
+from ms_symtensor.tensor.redistribution import SCATTERED, redistribute
 
 
 @dataclass(frozen=True)
@@ -336,6 +336,11 @@ class _Writer:
     def _move(self, op: Op, value: Value, target: Layout, dtype: str) -> int:
         tensor = value.tensor
         for step in redistribute(value.layout, target, self.settings.enable_alltoall):
+            if step.kind == "AllGather" and dtype not in SCATTERED:
+                raise InvalidStrategyError(
+                    f"{op.name} would gather slices of {dtype}, which MindSpore's ReduceScatter, the gradient of that, does"
+                    " not take: lay it out like what it reads"
+                )
             attribute = (step.dim or 0, step.concat_dim or 0, step.pieces)
             (tensor,) = self.out.builder.node(
                 step.kind, (tensor,), (TensorType(step.output_shape, dtype),),

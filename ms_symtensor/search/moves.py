@@ -13,7 +13,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
-from ms_symtensor.tensor.redistribution import COLLECTIVES, GRADIENT_KIND, redistribute
+from ms_symtensor.tensor.redistribution import COLLECTIVES, GRADIENT_KIND, SCATTERED, redistribute
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -107,18 +107,22 @@ class Pairs:
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
         """The costs for every pair of different layouts, of a tensor whose size goes with the batch to the `power` 0 or 1."""
-        key = (makers, readers, size_B(dtype), power)
+        key = (makers, readers, size_B(dtype), dtype in SCATTERED, power)
         if key not in self._cache:
-            self._cache[key] = self._compute(makers, readers, size_B(dtype), power)
+            self._cache[key] = self._compute(*key)
         return self._cache[key]
 
-    def _compute(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, power: int) -> PairCost:
+    def _compute(
+        self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, gathered: bool, power: int
+    ) -> PairCost:
         whole_B = float(math.prod(makers[0].shape)) * element_B
         # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same
         # kind, shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
         small = _shrunk if makers[0].shape == readers[0].shape else plain_layout
         starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (makers, readers))
         ways = [self._way(start, end) for start in starts for end in ends]
+        if not gathered:
+            ways = [NO_WAY if any(self._nodes.items[n].kind == "AllGather" for n in way.nodes) else way for way in ways]
         longest = max(1, max(len(way.prefix) for way in ways))
 
         # Every different node once; a last row of zeros stands for none.

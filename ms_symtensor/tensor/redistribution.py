@@ -27,6 +27,10 @@ COLLECTIVES = ("AllGather", "ReduceScatter", "AlltoAll")
 """The kinds of step that communicate."""
 
 
+SCATTERED = frozenset({"bfloat16", "bool", "complex64", "float16", "float32", "int8", "int16", "int32", "int64"})
+"""Element types that MindSpore's ReduceScatter takes, and so AllGather, whose gradient it is (checked for integers too)."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One operator on the local slice.

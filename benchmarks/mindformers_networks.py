@@ -1,10 +1,10 @@
-"""MindFormers' own networks, audited as a whole: their shard() calls, Morphs, groups and loss, read and compared.
+"""MindFormers' own networks, audited as a whole: their shard() calls, Morphs, groups and loss, read and compared; and planned.
 
     pip install mindspore==2.9.0 mindformers==1.9.0
-    python -m benchmarks.mindformers_networks [--networks llama qwen3] [--layers 2] [--device-num 8] [--rank 0]
+    python -m benchmarks.mindformers_networks [--networks llama qwen3 llama-planned] [--layers 2] [--device-num 8] [--rank 0]
 
 Each is built by MindFormers' classes with small dims, as its files say for training, on data x tensor parallelism with sequence
-parallelism. MindSpore compiles it for one rank; collectives, slices, gradient sums and the peak of activations are compared.
+parallelism, or (`-planned`) with the strategies that are found for it, its own taken off. MindSpore compiles it for one rank; collectives, slices, gradient sums and the peak of activations are compared.
 Exit code 1 if one differs.
 """
 
@@ -75,6 +75,7 @@ def qwen3(layers: int, data: int, tensor: int) -> tuple[Any, tuple[Any, ...]]:
 
 
 NETWORKS = {"llama": llama, "qwen3": qwen3}
+PLANNED = ("llama-planned",)
 
 
 def check(name: str, layers: int, device_num: int, rank: int) -> bool:
@@ -99,15 +100,42 @@ def check(name: str, layers: int, device_num: int, rank: int) -> bool:
     return found.verdict.passed
 
 
+def check_plan(name: str, layers: int, device_num: int, rank: int) -> bool:
+    """Whether MindSpore agrees with the plan that is found for one network; its table is printed."""
+    import ms_symtensor
+    from ms_symtensor.bridge.apply import apply, parallel_config, remove
+    from ms_symtensor.bridge.host import import_mindspore
+    from ms_symtensor.bridge.verify import judge
+    from ms_symtensor.report.verdict_report import verdict_text
+
+    import_mindspore()
+    import mindformers
+    from mindspore.nn.utils import no_init_parameters
+
+    with no_init_parameters():
+        network, inputs = NETWORKS[name](layers, 1, 1)
+    remove(network, by_hand=True)
+    network.set_train()
+    graph, cluster = ms_symtensor.capture(network, *inputs), ms_symtensor.load_cluster("atlas_800t_a2")
+    plan = ms_symtensor.plan(graph, cluster, device_num=device_num, global_batch_size=BATCH, seq_length=TOKENS)
+    apply(network, graph, plan)
+    verdict, _ = judge(network, inputs, graph, plan.stage, parallel_config(plan), rank)
+    print(f"\n== {name} of MindFormers {mindformers.__version__}, {layers} layers, planned for {device_num} devices")
+    print(verdict_text(verdict), flush=True)
+    return verdict.passed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS)
+    parser.add_argument("--networks", nargs="+", default=[*NETWORKS, *PLANNED], choices=[*NETWORKS, *PLANNED])
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--device-num", type=int, default=8)
     parser.add_argument("--rank", type=int, default=0)
     chosen = parser.parse_args()
     if len(chosen.networks) == 1:
-        return 0 if check(chosen.networks[0], chosen.layers, chosen.device_num, chosen.rank) else 1
+        name = chosen.networks[0]
+        judge_one = check_plan if name in PLANNED else check
+        return 0 if judge_one(name.removesuffix("-planned"), chosen.layers, chosen.device_num, chosen.rank) else 1
     options = ["--layers", str(chosen.layers), "--device-num", str(chosen.device_num), "--rank", str(chosen.rank)]
     command = [sys.executable, "-m", "benchmarks.mindformers_networks", *options, "--networks"]
     return max(subprocess.run([*command, name]).returncode for name in chosen.networks)

@@ -19,7 +19,7 @@ from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
 # MindSpore merges equal operators on equal inputs, and a tag would keep it from that: these take no strategy anyway.
-_UNTAGGED = {"Cast", "Reshape", STAND_IN}
+_UNTAGGED = {"Cast", STAND_IN}
 
 Owner = tuple[tuple[str, ...], str]  # path of the cell, attribute of the primitive
 

@@ -25,7 +25,8 @@ _CELL_STATE = (
     "parameter_layout_dict",
     "parallel_parameter_name_list",
 )
-_LAZY_INLINE = "_cell_init_args"  # an attribute that only the decorator sets
+_LAZY_INLINE = "_cell_init_args"  # an attribute that the decorator sets, and cell_attr_register without its prefix
+_LAZY_INLINE_PREFIX = "lazy_inline_"
 _RECOMPUTE_SCOPE = "recompute_"  # what `Cell.recompute()` writes before the scope's name
 _phase_number = count()
 
@@ -74,9 +75,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
 @contextmanager
 def without_lazy_inline(cell: Any) -> Iterator[None]:
     """Cells decorated with `@lazy_inline` are inlined while this is open, so that one graph holds all operators."""
-    marks = [
-        (c.__dict__, c.__dict__.pop(_LAZY_INLINE)) for _, c in cell.cells_and_names() if _LAZY_INLINE in c.__dict__
-    ]
+    marks = [(c.__dict__, c.__dict__.pop(_LAZY_INLINE)) for c in _decorated(cell)]
     try:
         yield
     finally:
@@ -86,13 +85,17 @@ def without_lazy_inline(cell: Any) -> Iterator[None]:
 
 def parameters_of_shared_blocks(cell: Any) -> frozenset[str]:
     """Names of the parameters of cells that are decorated with `@lazy_inline`."""
-    decorated = [c for _, c in cell.cells_and_names() if _LAZY_INLINE in c.__dict__]
-    return frozenset(p.name for c in decorated for p in c.get_parameters())
+    return frozenset(p.name for c in _decorated(cell) for p in c.get_parameters())
 
 
 def has_lazy_inline(cell: Any) -> bool:
     """Whether a cell in `cell` is decorated with `@lazy_inline`."""
-    return any(_LAZY_INLINE in c.__dict__ for _, c in cell.cells_and_names())
+    return bool(_decorated(cell))
+
+
+def _decorated(cell: Any) -> list[Any]:
+    cells = (c for _, c in cell.cells_and_names())
+    return [c for c in cells if str(c.__dict__.get(_LAZY_INLINE, "")).startswith(_LAZY_INLINE_PREFIX)]
 
 
 def explain(error: BaseException, logged: Sequence[str] = ()) -> str:

@@ -4,8 +4,8 @@
     python -m benchmarks.mindformers_networks [--networks llama qwen3 llama-planned] [--layers 2] [--device-num 8] [--rank 0]
 
 Each is built by MindFormers' classes with small dims, as its files say for training, on data x tensor parallelism with sequence
-parallelism, or (`-planned`) with the strategies that are found for it, its own taken off. MindSpore compiles it for one rank; collectives, slices, gradient sums and the peak of activations are compared.
-Exit code 1 if one differs.
+parallelism, or (`-planned`) with the strategies that are found for it, its own taken off. MindSpore compiles it for one rank;
+collectives, slices, gradient sums and the peak of activations are compared. Exit code 1 if one differs.
 """
 
 import argparse

@@ -326,3 +326,15 @@ def test_the_same_request_gives_the_same_files(tmp_path: Path) -> None:
         )
         written.append({file.name: file.read_bytes() for file in out.iterdir() if file.name != "timing.json"})
     assert written[0] == written[1] and "report.txt" in written[0]
+
+
+def test_strategies_written_by_hand_are_replaced_only_if_asked(tmp_path, capsys):
+    pytest.importorskip("mindspore")
+    factory = f"{Path(__file__).parent / 'bridge' / 'hand_written.py'}:plain"
+    arguments = ["plan", factory, "--device-num", "8", "--out", str(tmp_path / "plan")]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "has strategies written by hand, on " in error and "--replace-shard" in error
+    assert not (tmp_path / "plan").exists()
+    assert main([*arguments, "--replace-shard"]) == 0
+    assert main(["verify", str(tmp_path / "plan")]) == 0

@@ -150,7 +150,7 @@ def one_stage(
             few, request.cluster, Single(mesh), request.rules, of=kinds, limits=request.limits, again=again
         )
         again = of.again
-        new = solve(of, request.limit_B, found.best, known_s, progress)
+        new = solve(of, request.limit_B, found.best, known_s, progress, found.bound_s)
         slimmest = [c for c in (found.smallest, new.smallest) if c is not None]
         found = OneStage(
             found.problem if new.best is found.best else of,

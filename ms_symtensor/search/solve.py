@@ -67,10 +67,11 @@ def solve(
     best: Candidate | None = None,
     known_s: float = math.inf,
     progress: Callable[[str], None] = lambda _: None,
+    bound_s: float = math.inf,
 ) -> Solution:
     """The best candidate of problem `of` whose peak stays within `limit_B`; `best` is the best one known so far.
 
-    What cannot beat a step of `known_s` is not looked at closely.
+    What cannot beat a step of `known_s` is not looked at closely; nor is a bound made larger than `bound_s` by all means.
     """
     searches = [_Setting(of, settings, limit_B) for settings in settings_of(of.settings, of.shares_blocks, of.limits)]
     bound = math.inf
@@ -86,8 +87,8 @@ def solve(
     for search in sorted(searches, key=lambda s: s.bound_s):
         search.go_on(within_s())
         best = search.better(best)
-    for search in searches:
-        search.count_blocks(within_s(), best)
+    for search in sorted(searches, key=lambda s: s.bound_s):
+        search.count_blocks(min(within_s(), bound_s, bound), best)
         best, bound = search.better(best), min(bound, search.bound_s)
     if best is None:
         for search in searches:
@@ -141,10 +142,9 @@ class _Setting:
             self.dual.go_on(self._known_s)
         self._learn(self.dual)
 
-    def count_blocks(self, known_s: float, best: Candidate | None) -> None:
-        """Raise a bound below `known_s`: fewer recomputed blocks than `best` has, or the fastest choice here, or as many."""
-        self._known_s = min(self._known_s, known_s)
-        if self.bound_s >= self._known_s or math.isinf(self._known_s):
+    def count_blocks(self, enough_s: float, best: Candidate | None) -> None:
+        """Raise a bound below `enough_s`: fewer recomputed blocks than `best` has, or the fastest choice here, or as many."""
+        if self.bound_s >= enough_s or math.isinf(enough_s):
             return
         least, most = self.again
         if best is not None and best.settings.optimizer_level is self.settings.optimizer_level:
@@ -153,7 +153,6 @@ class _Setting:
             needed = self._least_recomputed(min(self._costs, key=self._at_least_s)) or least
         if needed <= least:
             return
-        enough_s = self._known_s
         for recomputed in ((needed, most), (least, needed - 1)):
             dual = Dual(self.of, self.parameters, self.limit_B, recomputed, self._cost, self._add)
             dual.begin()

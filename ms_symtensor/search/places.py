@@ -35,6 +35,11 @@ class Places:
         return 3 * len(self.kinds) + 2
 
     @property
+    def behind(self) -> Counts:
+        """The counts of what happens once behind the blocks."""
+        return (*(0.0,) * (self.number - 1), 1.0)
+
+    @property
     def occurrences(self) -> tuple[int, ...]:
         """How often the network has every place."""
         return occurrences(self.depths)

@@ -28,7 +28,6 @@ from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
-from ms_symtensor.search.buffers import buffer_terms
 from ms_symtensor.search.elimination import elimination_order
 from ms_symtensor.search.family import Family, Single
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks
@@ -186,9 +185,7 @@ def problem_of(
     tables = TensorTables(known, pairs, repeated, fullest)
     for tensor, occurrences in between.items():
         found += tables.terms(tensor, where.counts(occurrences))
-    behind = (*(0.0,) * (where.number - 1), 1.0)
-    found += tables.passing(behind)
-    found += buffer_terms(known, [use for _, use in uses], behind)
+    found += tables.passing(where.behind)
     found += tied(known, [use for _, use in uses])
     sizes = tuple(len(v.strategies) for v in known.items)
     order = elimination_order(sizes, [t.scope for t in found])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
+from ms_symtensor.search.buffers import buffer_terms
 from ms_symtensor.search.dual import MEMORY_ALONE, Choice, Dual
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import PeakMemory
@@ -153,8 +154,13 @@ class _Setting:
             needed = self._least_recomputed(min(self._costs, key=self._at_least_s)) or least
         if needed <= least:
             return
+        tables = [*self.parameters, *buffer_terms(self.of.known, self.of.parameters, self.of.places.behind)]
+
+        def cost(choice: Choice) -> Totals:
+            return totals(self.of, tables, choice)
+
         for recomputed in ((needed, most), (least, needed - 1)):
-            dual = Dual(self.of, self.parameters, self.limit_B, recomputed, self._cost, self._add)
+            dual = Dual(self.of, tables, self.limit_B, recomputed, cost, self._add)
             dual.begin()
             dual.go_on(enough_s)
             enough_s = min(enough_s, dual.bound_s)

@@ -175,12 +175,14 @@ def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], membe
 
 
 def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Setting]:
-    """Shapes that make a family, under every setting of the optimizer."""
+    """Shapes that make a family, under every setting of the optimizer that MindSpore allows for some of them."""
     found = []
     for settings in settings_of(of.settings, of.shares_blocks, of.limits):
         level = settings.optimizer_level
         # MindSpore does not combine level 3 with pipeline stages, nor do we with gradients that add up.
         allowed = [i for i, m in enumerate(members) if not m.accumulates or level is not OptimizerLevel.LEVEL3]
+        if not allowed:
+            continue
         terms = stage_terms(of.known, of.parameters, settings, [m.accumulates for m in members])
         which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
         found.append(Setting(of, tuple(members), depths, level, terms, which, none))
@@ -192,6 +194,8 @@ def _fastest(settings: Sequence[Setting]) -> Iterator[tuple[Setting, list[Row]]]
 
     A shape is left out of the others where these could save no more than WORTH of its step; the first one allows for that.
     """
+    if not settings:
+        return
     first, *others = settings
     rows = first.fastest()
     least_s = np.full(len(first.members), -1.0)  # where it has no layout at all, the others are looked at

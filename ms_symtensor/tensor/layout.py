@@ -19,6 +19,13 @@ class Layout:
     tensor_map: tuple[int, ...]
     shape: tuple[int, ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # a search looks up every layout very often: hash it once
+        return hash((self.device_matrix, self.tensor_map, self.shape))
+
     def cut(self, dim: int) -> int:
         """In how many slices tensor dim `dim` is cut."""
         axis = self.tensor_map[dim]
@@ -50,6 +57,13 @@ class DeviceGroup:
 
     device_matrix: tuple[int, ...]
     axes: tuple[int, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.device_matrix, self.axes))
 
     @cached_property
     def size(self) -> int:

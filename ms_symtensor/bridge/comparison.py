@@ -49,10 +49,10 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
     rank = compiled.rank
     ours = predicted.collectives(rank)
     theirs = collectives(compiled)
-    # A network with @lazy_inline, which interleaved stages need, has no mark on what is computed again.
+    # In a network with @lazy_inline, which interleaved stages need, not all that is computed again has a mark.
     marked = not isinstance(predicted, StageProgram) or predicted.pipeline.interleave == 1
     first = Counter((_phase(c.phase, marked), c.kind, c.ranks, c.size_B) for c in ours)
-    second = Counter((_compiled_phase(c), c.kind, c.ranks, _size_B(c)) for c in theirs)
+    second = Counter((_compiled_phase(c, marked), c.kind, c.ranks, _size_B(c)) for c in theirs)
     parameters = [*_parameter_differences(predicted, compiled), *_missing_parameters(predicted, compiled)]
     count = compiled_stage_peak_B if isinstance(predicted, StageProgram) else compiled_activation_peak_B
     return Comparison(
@@ -111,9 +111,9 @@ def _phase(phase: Phase, marked: bool) -> str:
     return Phase.FORWARD.value if phase is Phase.RECOMPUTE and not marked else phase.value
 
 
-def _compiled_phase(collective: CompiledCollective) -> str:
+def _compiled_phase(collective: CompiledCollective, marked: bool) -> str:
     if collective.recomputed:
-        return "recompute"
+        return _phase(Phase.RECOMPUTE, marked)
     return "backward" if collective.backward else "forward"
 
 

@@ -104,7 +104,8 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
             f"there is no plan for {space}: stages must divide the devices and not outnumber the blocks, micro-batches must"
             " divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims that"
             " they cut, and optimizer level3 is for one stage and one batch; several runs of blocks per stage (pp_interleave_num)"
-            " want blocks of one kind, a block in every run, and micro-batches that the stages divide"
+            " want blocks of one kind, no embedding tied to the head, a block in every run, and micro-batches that the stages"
+            " divide"
         )
     return InfeasibleError(
         f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {space}, over {shapes} shapes of stages,"

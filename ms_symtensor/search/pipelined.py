@@ -22,7 +22,7 @@ from ms_symtensor.search.whole import Whole, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 METHOD = (
     "exact variable elimination for all shapes of stages, micro-batches and meshes at once, stages divided by bisection,"
@@ -60,14 +60,13 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     `one_stage`: survey plans of one stage and one batch beside them.
     """
     start = time.perf_counter()
-    blocks, one_kind = sum(network.depths[1:-1]), len(network.depths) == 3
+    blocks, runs_on = sum(network.depths[1:-1]), _can_interleave(network, request)
     space = [
         shape
         for plain in shapes(request.device_num, request.global_batch_size, blocks)
         for number in request.limits.interleaves
         if (plain.accumulates or one_stage) and request.limits.allow(plain.stages, plain.micro_batch_num, number)
-        # Of several kinds of blocks, what a stage holds is no run of the chain any more.
-        if number == 1 or one_kind
+        if number == 1 or runs_on
         if (shape := interleaved(plain, number, blocks)) is not None
     ]
     outcome, found = whole_plan(
@@ -128,6 +127,19 @@ def _considered(space: Sequence[Shape], outcome: Outcome) -> tuple[Considered, .
             found, key=lambda c: (math.isinf(c.bound_s), not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)
         )
     )
+
+
+def _can_interleave(network: Network, request: Request) -> bool:
+    """Whether a stage may hold several runs of blocks.
+
+    Of several kinds of blocks, what a stage holds is no run of the chain any more; and what MindSpore sums for a parameter that
+    the first stage and the last read (a tied embedding) is not predicted there.
+    """
+    if len(network.depths) != 3 or request.limits.interleaves == (1,):
+        return False
+    graph = network.graph_at(request.global_batch_size)
+    readers = (graph.users.get(ParameterRef(p.name), ()) for p in graph.parameters)
+    return all(sum(op.block is None for op, _ in found) < 2 for found in readers)
 
 
 def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined, search_time_s: float) -> Plan:

@@ -124,3 +124,12 @@ def every_step_s(case, micro_batch_num):
                 each = [stage_seconds(one, stage, A2) for one, stage in zip(programs, stages, strict=True)]
                 each = [replace(one, each_s=one.each_s + border_s) for one in each]
                 yield pipelined_step_s(each, micro_batch_num, 2)
+
+
+def test_a_tied_embedding_is_not_interleaved():
+    tied = dimensions_of("gpt2_xl", num_layers=8, batch_size=16)
+    of = network(
+        build_graph(tied), lambda batch, layers: build_graph(replace(tied, batch_size=batch, num_layers=layers or 8))
+    )
+    with pytest.raises(InfeasibleError, match="no embedding tied to the head"):
+        best_plan(of, Request(A2, 8, 16, tied.seq_length, 1 << 40, limits=TWO))

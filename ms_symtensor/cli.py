@@ -7,7 +7,6 @@ import argparse
 import json
 import math
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -112,11 +111,12 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 def _prove(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.load_network import load_factory
+    from ms_symtensor.bridge.proof.launch import end_on_sigterm
     from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_plan
     from ms_symtensor.report.proof_report import proof_json, proof_text
     from ms_symtensor.strategy.file import load, load_graph
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that its processes end with it
+    end_on_sigterm()
     _require_positive("--time-limit", chosen.time_limit)
     if chosen.steps < 0:
         raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")

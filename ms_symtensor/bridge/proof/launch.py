@@ -20,6 +20,22 @@ _NO_NOISE = ("[WARNING]", "[INFO]", "[DEBUG]", "----", "- C++ Call Stack", "mind
 _CLUSTER_TIMEOUT_S = 600
 """Seconds that ranks wait for each other: as long as a proof may take by default."""
 
+_signals: list[int] = []
+
+
+def end_on_sigterm() -> None:
+    """SIGTERM ends this process, and its processes with it.
+
+    MindSpore can swallow an exception that is raised while it calls Python back: whoever waits next asks again.
+    """
+
+    def end(number: int, _: object) -> None:
+        _signals.append(number)
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 # It ends with its parent, however that ends; had the parent ended before this was asked for, it ends at once.
 _MSRUN = (
     "import ctypes, os, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"
@@ -50,6 +66,8 @@ class Processes:
 
     def wait(self, job: Path, time_limit_s: float) -> None:
         """Until all processes have done `job`. ExecutionError if one fails, crashes, or is not ready in time."""
+        if _signals:
+            sys.exit(128 + _signals[0])
         end = time.monotonic() + time_limit_s
         while late := [name for name in self._logs if not (job / f"{name}.done").exists()]:
             for name in self._logs:

@@ -9,6 +9,7 @@ with v runs of blocks per stage (interleaved: section 2.2 there). What stages se
 work of another micro-batch.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,5 +46,5 @@ def stage_seconds(
 
 def pipelined_step_s(stages: Sequence[StageSeconds], micro_batch_num: int, interleave: int = 1) -> float:
     """The step of `stages`, first to last, of so many runs of blocks each."""
-    pace_s, all_s = max(stage.each_s for stage in stages), sum(s.each_s for s in stages)
+    pace_s, all_s = max(stage.each_s for stage in stages), math.fsum(s.each_s for s in stages)
     return (micro_batch_num - 1 / interleave) * pace_s + all_s / interleave + max(s.once_s for s in stages)

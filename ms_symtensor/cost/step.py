@@ -44,7 +44,7 @@ class StepCost:
 
     @property
     def step_time_s(self) -> float:
-        return sum(self.time_s.values())
+        return math.fsum(self.time_s.values())
 
     @property
     def peak_memory_B(self) -> int:

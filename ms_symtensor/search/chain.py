@@ -1,5 +1,6 @@
 """The chain of a network's parts, of which a pipeline stage holds a run, and how micro-batches take turns on the stages."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ class Turns:
 
     def step_s(self, each_s: Sequence[float], once_s: float) -> float:
         """Seconds of a step of stages that take `each_s` for a micro-batch: T = M max s + (sum s - max s) / v + once."""
-        return self.slowest * max(each_s) + sum(each_s) / self.interleave + once_s
+        return self.slowest * max(each_s) + math.fsum(each_s) / self.interleave + once_s
 
     @property
     def slowest(self) -> float:

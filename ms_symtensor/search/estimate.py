@@ -1,5 +1,6 @@
 """A choice of layouts on stages: which blocks each holds, and what the step then takes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +33,7 @@ class Estimate:
 
     @cached_property
     def step_time_s(self) -> float:
-        return sum(self.time_s.values())
+        return math.fsum(self.time_s.values())
 
     @property
     def time_s(self) -> dict[str, float]:
@@ -45,7 +46,7 @@ class Estimate:
             Turns(self.shape.micro_batch_num, self.shape.interleave),
         )
         each_s = [s.each_s + self.border_s for s in self.stages]
-        total = sum(s.each_s for s in self.stages)
+        total = math.fsum(s.each_s for s in self.stages)
         return {
             "work": share * self.work_s,
             "recompute": max(0.0, share * (total - self.work_s)),  # a sum in another order may be larger by rounding
@@ -78,6 +79,6 @@ def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
 
 def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
     """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
-    work_s = sum(part.each_s for part in parts)
+    work_s = math.fsum(part.each_s for part in parts)
     peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
     return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s, border_s(row))

@@ -208,7 +208,7 @@ def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
     shape = estimate.shape
     share, once = shape.micro_batch_num / shape.stages, 1 / shape.stages
     time, weights = whole.cost.time_s, whole.weights
-    again_s = max(0.0, sum(stage.each_s for stage in estimate.stages) - estimate.work_s)
+    again_s = max(0.0, math.fsum(stage.each_s for stage in estimate.stages) - estimate.work_s)
     split = {
         "compute": share * (time["compute"] - weights.local_s + again_s) + once * weights.local_s,
         "communication": share * (time["communication"] - weights.communication_s) + once * weights.communication_s,
@@ -217,4 +217,4 @@ def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
     }
     if shape.stages == 1:
         return split
-    return {**split, "bubble": max(0.0, estimate.step_time_s - sum(split.values()))}
+    return {**split, "bubble": max(0.0, estimate.step_time_s - math.fsum(split.values()))}

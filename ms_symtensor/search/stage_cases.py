@@ -10,6 +10,7 @@ decides, there are two lots of cases: for at most c blocks on the first stage (e
 more, where the end of a step takes at least what it takes with c + 1 blocks there.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Layout:
 
 def layout(parts: Sequence[Part], once_s: Sequence[float]) -> Layout:
     """The layout that costs `parts`, each of which takes `once_s` at the end of a step."""
-    return Layout(Chain(parts), sum(part.each_s for part in parts), list(accumulate(once_s, initial=0.0)))
+    return Layout(Chain(parts), math.fsum(part.each_s for part in parts), list(accumulate(once_s, initial=0.0)))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The tables of a problem added up: for a minimiser, and for choices of candidates."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import NamedTuple
@@ -69,8 +70,8 @@ class Totals(NamedTuple):
 
     def recomputing(self, repeated: Sequence[int]) -> tuple[float, float]:
         """Seconds, and bytes kept and at rest, where every place is computed again so often (`Problem.repeated`)."""
-        again_s = sum(n * s for n, s in zip(repeated, self.again_s, strict=True) if n)
-        saved_B = sum(n * b for n, b in zip(repeated, self.saved_B, strict=True) if n)
+        again_s = math.fsum(n * s for n, s in zip(repeated, self.again_s, strict=True) if n)
+        saved_B = math.fsum(n * b for n, b in zip(repeated, self.saved_B, strict=True) if n)
         return self.plain_s + again_s, self.kept_B - saved_B + self.at_rest_B
 
 

@@ -5,6 +5,7 @@ with the strategies of the operators that run there, and a `Pipeline`; `strategy
 strategies, layers per stage and settings.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +31,7 @@ class Prediction:
 
     @property
     def step_time_s(self) -> float:
-        return sum(self.time_s.values())
+        return math.fsum(self.time_s.values())
 
     @property
     def peak_memory_B(self) -> int:

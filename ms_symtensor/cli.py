@@ -56,6 +56,8 @@ def _plan(chosen: argparse.Namespace) -> int:
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     if chosen.top is not None:
         _require_positive("--top", chosen.top)
+    if chosen.replace_shard and not is_factory(chosen.model):
+        raise InputError(f"--replace-shard is for file.py:factory, not for {chosen.model}: leave it out")
     wanted = limits(chosen.fix, chosen.max)
     with progress() as step:
         step("graph")

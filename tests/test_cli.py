@@ -336,5 +336,8 @@ def test_strategies_written_by_hand_are_replaced_only_if_asked(tmp_path, capsys)
     error = capsys.readouterr().err
     assert "has strategies written by hand, on " in error and "--replace-shard" in error
     assert not (tmp_path / "plan").exists()
+    zoo = ["plan", "llama2_7b", "--device-num", "8", "--replace-shard", "--out", str(tmp_path / "plan")]
+    assert main(zoo) == 2
+    assert "--replace-shard is for file.py:factory" in capsys.readouterr().err
     assert main([*arguments, "--replace-shard"]) == 0
     assert main(["verify", str(tmp_path / "plan")]) == 0

@@ -10,11 +10,12 @@ neither time hides the other wholly:
 
     T = sqrt(T_device² + T_host²)                                                     (empirical, as is the exponent)
 
-A collective of p tensor ranks is delayed by p · rank_skew_s if the pipeline crosses nodes.
+A collective of p tensor ranks is delayed by p · rank_skew_s if the pipeline crosses nodes. What runs under a product is hidden
+up to its length, but slows it down.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +24,18 @@ from ms_symtensor.cost.configuration import Part
 from ms_symtensor.cost.groups import Groups, Sums
 from ms_symtensor.cost.kernels import Kernels, stacked
 from ms_symtensor.cost.shapes import Array, Shapes
-from ms_symtensor.cost.work import Place
+from ms_symtensor.cost.work import Place, Transfer
+
+OVERLAP_SLOWDOWN = 0.3
+"""empirical: a hidden collective slows the computation above it by so much of its own time (it takes cores and bandwidth)."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A collective, and the kernels beside which it may run; no `sums`: it never happens."""
+
+    sums: tuple[Sums, ...]
+    under: Kernels
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,7 @@ class PlaceKernels:
     parts: dict[Part, Kernels]
     sent: tuple[Sums, ...]
     sent_back: tuple[Sums, ...]
+    overlaps: tuple[Overlap, ...]  # of those sent back
 
 
 @dataclass(frozen=True)
@@ -63,21 +76,47 @@ def kernels_of(place: Place, groups: Groups) -> PlaceKernels:
         {part: stacked(place.of_part(part), rows) for part in Part},
         groups.together(place.sent),
         groups.together(place.sent_back),
+        tuple(_overlap(transfer, groups) for transfer in place.sent_back if transfer.under is not None),
     )
+
+
+def _overlap(transfer: Transfer, groups: Groups) -> Overlap:
+    """`transfer` in the configurations whose framework does not wait for it."""
+    free = np.array([c.overlap_tensors for c in groups.of], dtype=float)
+    works = () if transfer.under is None else (transfer.under,)
+    return Overlap(groups.together((replace(transfer, times=transfer.times * free),)), stacked(works, len(groups.of)))
+
+
+def exposed(needed: Array, window: Array) -> Array:
+    """What collectives of `needed` seconds add to computation of `window` seconds beside which they run."""
+    hidden = np.minimum(needed, window)
+    left: Array = needed - hidden + OVERLAP_SLOWDOWN * hidden
+    return left
 
 
 def place_seconds(place: PlaceKernels, shapes: Shapes, groups: Groups, cluster: Cluster) -> PlaceSeconds:
     """What `place` takes on `cluster`."""
     return PlaceSeconds(
-        _pass(place.forward, place.sent, shapes, groups, cluster),
-        _pass(place.backward, place.sent_back, shapes, groups, cluster),
+        _pass(place.forward, place.sent, (), shapes, groups, cluster),
+        _pass(place.backward, place.sent_back, place.overlaps, shapes, groups, cluster),
         {part: kernels.seconds(cluster) for part, kernels in place.parts.items()},
     )
 
 
-def _pass(kernels: Kernels, sums: Sequence[Sums], shapes: Shapes, groups: Groups, cluster: Cluster) -> Seconds:
+def _pass(
+    kernels: Kernels,
+    sums: Sequence[Sums],
+    overlaps: Sequence[Overlap],
+    shapes: Shapes,
+    groups: Groups,
+    cluster: Cluster,
+) -> Seconds:
     nothing = np.zeros(len(shapes.of))
     sent = groups.sum_s(cluster, sums)
+    for each in overlaps:
+        if each.sums:
+            needed = groups.sum_s(cluster, each.sums)
+            sent = sent - needed + exposed(needed, each.under.seconds(cluster))
     device = kernels.seconds(cluster) + sent
     launches = kernels.launches + sum((each.times.sum(axis=1) for each in sums), nothing)
     host = launches * cluster.device.host_overhead_s

@@ -21,15 +21,11 @@ from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.groups import Groups
 from ms_symtensor.cost.network import Network
-from ms_symtensor.cost.place_time import PlaceSeconds
+from ms_symtensor.cost.place_time import PlaceSeconds, exposed
 from ms_symtensor.cost.shapes import Array
 from ms_symtensor.cost.sharing import optimizer_shards, recomputed_share
 from ms_symtensor.cost.training_memory import StageBytes
 from ms_symtensor.program.settings import OptimizerLevel
-
-OVERLAP_SLOWDOWN = 0.3
-"""empirical: a hidden collective slows the computation above it by so much of its own time (it takes cores and bandwidth)."""
-
 
 TRANSFER_LAUNCHES = 4
 """empirical: shape and buffer of what comes, a send and a receive; that much of the host's time is not hidden."""
@@ -175,9 +171,9 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
     hides_gathers = s.where(lambda c: c.overlap_weights)[:, None]
     tied = s.where(lambda c: c.model.tied_embeddings and c.pipeline_stages > 1)
     table = tied * groups.seconds(cluster, Collective.ALL_REDUCE, "pp", s.vocabulary * s.hidden * gradient_B[:, 0])
-    exposed = _exposed(summed, hides_sums * window) + _exposed(gathered, hides_gathers * window / 2)
-    exposed[:, 0] += table
-    return exposed
+    left = exposed(summed, hides_sums * window) + exposed(gathered, hides_gathers * window / 2)
+    left[:, 0] += table
+    return left
 
 
 def _messages(network: Network, size_B: Array) -> Array:
@@ -194,12 +190,6 @@ def _messages(network: Network, size_B: Array) -> Array:
     buckets = np.where(nanotron, size_B / BUCKET_B, np.where(overlaps, size_B / MEGATRON_BUCKET_B, 1.0))
     found: Array = np.maximum(1.0, np.where(nanotron & sharded, tensors, np.ceil(buckets)))
     return found
-
-
-def _exposed(needed: Array, window: Array) -> Array:
-    hidden = np.minimum(needed, window)
-    exposed: Array = needed - hidden + OVERLAP_SLOWDOWN * hidden
-    return exposed
 
 
 def _optimizer_s(network: Network, cluster: Cluster) -> Array:

@@ -35,13 +35,17 @@ class Work:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A collective of `size_B` bytes (of the whole tensor, see cluster.hccl) over the ranks of `group`."""
+    """A collective of `size_B` bytes (of the whole tensor, see cluster.hccl) over the ranks of `group`.
+
+    `under`: work beside which it may run where the framework does not wait for it (Configuration.overlap_tensors).
+    """
 
     name: str
     kind: Collective
     group: str  # "tp", "cp", "ep", "dp", "expert_dp", "pp"
     size_B: Number
     times: Number = 1.0
+    under: Work | None = None
 
 
 @dataclass(frozen=True)
@@ -139,17 +143,19 @@ def passes(
 
 
 def gathered(operator: Operator, name: str, sequence_parallel: Number, size_B: Number, times: Number = 1.0) -> Operator:
-    """`operator` behind which the tensor ranks hold parts of its input's gradient, of `size_B` bytes in all.
+    """The product `operator` behind which the tensor ranks hold parts of its input's gradient, of `size_B` bytes in all.
 
     With sequence parallelism its input is gathered first, once more for the weight's gradient, and the gradient scattered.
+    Gathering may go on under the product for the input's gradient, sums under that for the weight's.
     """
     cut, whole = sequence_parallel * times, (1 - sequence_parallel) * times
+    of_input, of_weight = operator.backward
     return operator.sending(
         (Transfer(f"{name}: tokens", Collective.ALL_GATHER, "tp", size_B, cut),),
         (
-            Transfer(f"{name}: tokens again", Collective.ALL_GATHER, "tp", size_B, cut),
-            Transfer(f"{name}: gradients of tokens", Collective.REDUCE_SCATTER, "tp", size_B, cut),
-            Transfer(f"{name}: gradient sums", Collective.ALL_REDUCE, "tp", size_B, whole),
+            Transfer(f"{name}: tokens again", Collective.ALL_GATHER, "tp", size_B, cut, of_input),
+            Transfer(f"{name}: gradients of tokens", Collective.REDUCE_SCATTER, "tp", size_B, cut, of_weight),
+            Transfer(f"{name}: gradient sums", Collective.ALL_REDUCE, "tp", size_B, whole, of_weight),
         ),
     )
 

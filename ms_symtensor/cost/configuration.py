@@ -185,7 +185,9 @@ class Configuration:
     framework: Framework = "megatron"
     overlap_gradients: bool = True  # gradient sums of data parallelism run under the backward pass
     overlap_weights: bool = True  # gathers of sharded weights run under the forward pass
-    overlap_tensors: bool = False  # tensor ranks' collectives of the backward pass run under its products where they can
+    overlap_tensors: bool = (
+        False  # tensor ranks' collectives of the backward pass run under its products where they can
+    )
     padded_vocabulary: bool = True  # filled up such that every tensor rank has a multiple of 128 rows
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
     grouped_experts: bool = True  # the experts of a device are one grouped product, not one product after the other

@@ -37,6 +37,16 @@ def test_hidden_sums_cost_less_than_those_behind_the_backward_pass():
     assert 0 < hidden < behind
 
 
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_tensor_ranks_wait_less_where_sums_run_under_products(sequence_parallel):
+    # Megatron's and nanotron's linear layers: only those of the backward pass, only beside products, never for nothing.
+    rows = [replace(BASE, model_parallel=8, sequence_parallel=sequence_parallel)]
+    waits, runs = predict([*rows, replace(rows[0], overlap_tensors=True)], A100).seconds.communication_s
+    assert 0.4 * waits < runs < 0.9 * waits
+    alone = predict([BASE, replace(BASE, overlap_tensors=True)], A100).step_time_s
+    assert alone[0] == alone[1]
+
+
 def test_sharded_states_make_the_update_shorter():
     spread = replace(BASE, data_parallel=8)
     rows = [replace(spread, optimizer_level=OptimizerLevel(level)) for level in (0, 1)]

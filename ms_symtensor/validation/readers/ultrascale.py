@@ -122,7 +122,7 @@ def case(row: Row) -> Case:
         framework="nanotron",
         overlap_gradients=zero == 0,  # ZeRO scatters and gathers behind the backward pass: src/nanotron/optim/zero.py
         overlap_weights=False,
-        overlap_tensors=True,
+        overlap_tensors=True,  # tp_linear_async_communication: src/nanotron/parallel/tensor_parallel/functional.py
     )
     measured = Measurement(
         step_time_s=configuration.tokens / (row.positive("tok_s_gpu") * configuration.device_num) if timed else None,

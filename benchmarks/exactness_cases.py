@@ -19,12 +19,15 @@ from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, Source
 from ms_symtensor.tensor.layout import Layout
 
 Kind = Literal["planned", "megatron", "random"]
 KINDS: tuple[Kind, ...] = ("planned", "megatron", "random")
+SELECTED = 1000
+"""Cases from this number on are random strategies with random selections of what blocks recompute."""
 
 MODELS = (
     "llama2_7b", "llama2_7b-self", "llama2_13b", "llama2_13b-self", "llama3_8b", "gpt2_xl", "gpt2_xl-self", "bert_large",
@@ -61,7 +64,7 @@ class Case:
     def __str__(self) -> str:
         s = self.stage.settings
         sharded = f" shard {s.optimizer_weight_shard_size}" if s.optimizer_level else ""
-        again = "".join("c" if r.communication else "r" for r in s.recompute.values())
+        again = "".join(("c" if r.communication else "r") + "k" * bool(r.kept) for r in s.recompute.values())
         return (
             f"{self.name} rank {self.rank}/{s.device_num} level {int(s.optimizer_level)}{sharded}"
             f"{f' recompute {again}' if again else ''}{' alltoall' if s.enable_alltoall else ''}"
@@ -108,6 +111,8 @@ def case(model: str, graph: Graph, config: TransformerConfig, number: int) -> Ca
         device_num = DEVICE_NUMS[(number // len(KINDS) + attempt) % len(DEVICE_NUMS)]
         try:
             stage = _stage(graph, config, kind, device_num, rng)
+            if number >= SELECTED:
+                stage = _selecting(graph, stage, rng)
             partition(graph, stage)
         except (InvalidStrategyError, InputError, InfeasibleError):
             continue
@@ -152,6 +157,23 @@ def _settings(graph: Graph, device_num: int, rng: random.Random) -> Settings:
         gradient_fp32_sync=rng.random() < 0.8,
         recompute=again,
     )
+
+
+def _selecting(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
+    """`stage` with some blocks recomputed but for some of their operators."""
+    names: dict[str, list[str]] = {}
+    for op in graph.ops:
+        if op.block is not None and is_selectable(op) and op.type != "Reshape":
+            names.setdefault(op.block, []).append(name_in_block(op))
+    again = {}
+    for block, inside in names.items():
+        share, communication = rng.choice((0.0, 0.2, 0.5, 0.8)), rng.random() < 0.7
+        kept, still = (
+            tuple(n for n in dict.fromkeys(inside) if rng.random() < part) for part in (share, share * communication)
+        )
+        if rng.random() < 0.8:
+            again[block] = Recompute(communication, kept, still)
+    return StagePlan(stage.strategies, replace(stage.settings, recompute=again))
 
 
 # -- random strategies -----------------------------------------------------------------------------------------------------

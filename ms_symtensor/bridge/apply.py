@@ -8,11 +8,12 @@ from ms_symtensor.bridge.capture import primitives_of
 from ms_symtensor.bridge.morph import is_morph, layouts_of
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.pipeline_network import set_stages, unset_stages
-from ms_symtensor.bridge.recompute import is_recomputed, set_recompute, unset_recompute
+from ms_symtensor.bridge.recompute import is_recomputed, primitive_in, set_recompute, unset_recompute
 from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import LaidOut, OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
+from ms_symtensor.program.settings import Recompute
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings, require_same, strategies_by_primitive
@@ -41,6 +42,8 @@ def apply(
     wanted = _strategies(cell, graph, plan, rules)
     recompute = plan.settings.recompute
     blocks = {name: _block_cell(cell, name) for name in recompute}
+    for name, block in blocks.items():
+        _require_primitives(block, name, recompute[name])
     remove(cell)
     if plan.pipeline is not None:
         set_stages(cell, graph, plan.pipeline)
@@ -48,7 +51,7 @@ def apply(
         primitive.shard(strategy.inputs, strategy.outputs)
         setattr(primitive, _OURS, strategy)
     for name, block in blocks.items():
-        set_recompute(block, recompute[name].communication)
+        set_recompute(block, recompute[name])
 
 
 def remove(cell: Any, by_hand: bool = False) -> None:
@@ -106,6 +109,17 @@ def _block_cell(cell: Any, name: str) -> Any:
             f"{name} already has recompute() written by hand: remove it, the plan decides what is recomputed"
         )
     return found
+
+
+def _require_primitives(block: Any, name: str, chosen: Recompute) -> None:
+    """InvalidStrategyError if something that the block is to keep is no primitive of it."""
+    from mindspore.ops import Primitive
+
+    for kept in (*chosen.kept, *chosen.kept_communication):
+        if not isinstance(primitive_in(block, kept), Primitive):
+            raise InvalidStrategyError(
+                f"the plan keeps the result of {kept!r} in block {name!r}, which has no primitive of that name: plan it again"
+            )
 
 
 def strategies_of(cell: Any, graph: Graph) -> dict[str, OpStrategy]:

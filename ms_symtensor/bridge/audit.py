@@ -53,7 +53,7 @@ def audit(
     import_mindspore()
     with fresh_scopes(cell):
         graph = capture(cell, *inputs)
-    stage = StagePlan(strategies_of(cell, graph), settings_of_user(cell, graph, device_num))
+    stage = StagePlan(strategies_of(cell, graph), settings_of_user(cell, graph, device_num, rules))
     require_compiler(device_num, rank)
     settings = context_settings(stage.settings)
     parallel = ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings)

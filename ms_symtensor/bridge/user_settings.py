@@ -1,17 +1,20 @@
 """The parallel settings that a user has made in MindSpore: in its context, and by `recompute()` on blocks."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from ms_symtensor.bridge.user_recompute import recomputed_by_user
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import Graph
 
 DEFAULT_THRESHOLD_KB = 64
 """MindSpore's own, where the user set none."""
 
 
-def settings_of_user(cell: Any, graph: Graph, device_num: int) -> Settings:
-    """MindSpore's settings in force, for `device_num` devices, and the blocks of `graph` that `cell` recomputes.
+def settings_of_user(cell: Any, graph: Graph, device_num: int, rules: Mapping[str, Rule] | None = None) -> Settings:
+    """MindSpore's settings in force, for `device_num` devices, and what `cell` recomputes of the blocks of `graph`.
 
     InputError for what is not predicted yet: pipeline stages.
     """
@@ -30,7 +33,7 @@ def settings_of_user(cell: Any, graph: Graph, device_num: int) -> Settings:
         optimizer_weight_shard_size=context.get_optimizer_weight_shard_size(),
         parallel_optimizer_threshold_KB=DEFAULT_THRESHOLD_KB if threshold < 0 else threshold,
         gradient_fp32_sync=context.get_gradient_fp32_sync(),
-        recompute=_recomputed_blocks(cell, graph),
+        recompute=recomputed_by_user(cell, graph, rules),
     )
 
 
@@ -40,19 +43,3 @@ def _level(context: Any) -> OptimizerLevel:
     if context.get_zero3():
         return OptimizerLevel.LEVEL3
     return OptimizerLevel.LEVEL2 if context.get_grad_accumulation_shard() else OptimizerLevel.LEVEL1
-
-
-def _recomputed_blocks(cell: Any, graph: Graph) -> dict[str, Recompute]:
-    cells = dict(cell.cells_and_names())
-    found = {}
-    for name in dict.fromkeys(op.block for op in graph.ops if op.block is not None):
-        block = cells.get(name)
-        # Only the cell whose recompute() was called has this flag, not its children.
-        if block is not None and "output_recompute" in (block.__dict__.get("_func_graph_flags") or {}):
-            found[name] = Recompute(_recomputes_communication(block))
-    return found
-
-
-def _recomputes_communication(block: Any) -> bool:
-    primitives = [p for _, c in block.cells_and_names() for p in c.__dict__.get("_primitives", {}).values()]
-    return all(p.attrs.get("recompute_comm_op", True) for p in primitives if p is not None)

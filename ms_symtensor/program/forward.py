@@ -24,13 +24,13 @@ from ms_symtensor.tensor.redistribution import SCATTERED, redistribute
 class Value:
     """A tensor of the graph on this rank: its local tensor, its layout, whether a gradient flows back through it.
 
-    `block` is that of the operator that laid it out so.
+    `maker` is the operator that laid it out so.
     """
 
     tensor: int
     layout: Layout
     needs_gradient: bool
-    block: str | None = None
+    maker: Op | None = None
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class _Writer:
             outputs[combined] = self._combine(op, placement, partial, made)
         for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
             grad = needs and "float" in op.outputs[index].dtype and not op.attribute("stop_gradient", False)
-            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op.block))
+            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op))
             if grad and index == combined:
                 self.out.needs_gradient.add(made)
 
@@ -251,7 +251,7 @@ class _Writer:
         inputs = [self._input(op, p, s, lay) for p, (s, lay) in enumerate(zip(sources, placement.inputs, strict=True))]
         outputs = write_inside(
             self.out.builder, op, self.out.signatures, self.out.needs_gradient, inputs, self.settings.device_num,
-            self.again.work(op), self.again.communication(op.block),
+            self.again.work(op), self.again.communication(op),
         )  # fmt: skip
         if len(outputs) != len(placement.outputs):
             raise InvalidStrategyError(
@@ -264,14 +264,14 @@ class _Writer:
                     f"{op.name}: its function returns {list(made)} on a device as output {index}, but the out_strategy says"
                     f" {list(layout.slice_shape)}"
                 )
-            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op.block))
+            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op))
 
     def _combine(self, op: Op, placement: Placement, partial: PartialSum, tensor: int) -> int:
         kind = TensorType(placement.outputs[partial.output].slice_shape, op.outputs[partial.output].dtype)
         (combined,) = self.out.builder.node(
             "AllReduce" if partial.dim is None else "ReduceScatter",
             (tensor,), (kind,), op=op.name, role=Role.COMBINE, group=partial.group, block=op.block,
-            again=self.again.communication(op.block),
+            again=self.again.communication(op),
         )  # fmt: skip
         return combined
 
@@ -286,7 +286,7 @@ class _Writer:
             op.type, (value.tensor,), (kind,), op=op.name, block=op.block, again=self.again.work(op)
         )
         grad = value.needs_gradient and "float" in kind.dtype and self.out.signatures[op.name].differentiable is None
-        self._define(OpOutput(op.name), Value(tensor, value.layout, grad, value.block))
+        self._define(OpOutput(op.name), Value(tensor, value.layout, grad, value.maker))
 
     def _reshape(self, op: Op) -> None:
         """Reshape takes its input as it lies and delivers what the next operator wants; MindSpore redistributes between."""
@@ -296,7 +296,7 @@ class _Writer:
             return
         if isinstance(root, ParameterRef):
             tensor, grad = self._weight(op, 0, source, root)
-            value = Value(tensor, self.out.parameters[root.name].layout, grad, op.block)
+            value = Value(tensor, self.out.parameters[root.name].layout, grad, op)
         else:
             value = self.values[source]
         target = self._next_layout(OpOutput(op.name))
@@ -308,9 +308,9 @@ class _Writer:
             kind = TensorType(target.slice_shape, op.outputs[0].dtype)
             (tensor,) = self.out.builder.node(
                 "Reshape", (tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True,
-                again=self.again.move(op.block, value.block),
+                again=self.again.move(op, value.maker),
             )  # fmt: skip
-        self._define(OpOutput(op.name), Value(tensor, target, value.needs_gradient, op.block))
+        self._define(OpOutput(op.name), Value(tensor, target, value.needs_gradient, op))
 
     def _define(self, source: Source, value: Value) -> None:
         self.values[source] = value
@@ -345,7 +345,7 @@ class _Writer:
             (tensor,) = self.out.builder.node(
                 step.kind, (tensor,), (TensorType(step.output_shape, dtype),),
                 op=op.name, role=Role.MOVE, group=step.group, block=op.block, attribute=attribute,
-                again=self.again.move(op.block, value.block),
+                again=self.again.move(op, value.maker),
             )  # fmt: skip
             if value.needs_gradient:
                 self.out.needs_gradient.add(tensor)

@@ -30,6 +30,6 @@ def partition(
     built = half.builder
     built.nodes = merge_gathers(built.nodes, built.tensors, half.loss)
     backward(half, plan.settings, in_pipeline=borders is not NO_BORDERS)
-    nodes = share_equal_moves(built.nodes, built.tensors)
+    nodes = share_equal_moves(built.nodes, built.tensors, built.computed_again)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, frozenset(built.kept))

@@ -4,18 +4,32 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ms_symtensor.program.program import ParameterPlacement
-from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput
+
+
+def name_in_block(op: Op) -> str:
+    """The primitive of `op` as its block knows it; the full name of `op` where it has none there or was made on the fly."""
+    block = () if op.block is None else tuple(op.block.split("."))
+    if not is_selectable(op):
+        return op.name
+    return ".".join((*op.cell[len(block) :], op.primitive))
+
+
+def is_selectable(op: Op) -> bool:
+    """Whether a plan can choose for `op` alone whether it is computed again: it has a primitive inside its block."""
+    block = () if op.block is None else tuple(op.block.split("."))
+    return bool(block and op.primitive) and op.cell[: len(block)] == block
 
 
 @dataclass(frozen=True)
 class Again:
     """Which nodes of the partitioned program have a copy in the backward pass.
 
-    The operators of a recomputed block have, except the one that delivers the block's result; a gradient reads the copy
-    wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape included) has where
-    the block recomputes communication. A move belongs to the block of its consumer, or, where that is not recomputed, to its
-    producer's. `results` are further operators whose output leaves their block: those that another pipeline stage reads.
+    The operators of a recomputed block have, except the one that delivers the block's result and those it keeps; a gradient
+    reads the copy wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape included)
+    has where the block recomputes communication. A move belongs to its consumer, or, where that is not recomputed, to its
+    producer. `results` are further operators whose output leaves their block: those that another pipeline stage reads.
     """
 
     graph: Graph
@@ -24,31 +38,47 @@ class Again:
 
     def work(self, op: Op) -> bool:
         """Whether the work of operator `op` is done again."""
-        return op.block in self.settings.recompute and op.name not in self._results and op.name not in self.results
+        found = self._of(op)
+        if found is None or self._leaves(op):
+            return False
+        return not found.kept or name_in_block(op) not in found.kept
 
-    def communication(self, block: str | None) -> bool:
-        """Whether partial results in `block` are combined again."""
-        found = self.settings.recompute.get(block) if block is not None else None
-        return found is not None and found.communication
+    def communication(self, op: Op) -> bool:
+        """Whether partial results of `op` are combined again."""
+        found = self._of(op)
+        if found is None or not found.communication:
+            return False
+        return not found.kept_communication or name_in_block(op) not in found.kept_communication
 
-    def move(self, consumer: str | None, producer: str | None) -> bool:
-        """Whether a tensor is moved again from an operator of block `producer` to one of block `consumer`.
+    def move(self, consumer: Op, producer: Op | None) -> bool:
+        """Whether a tensor that `producer` laid out is moved again for `consumer`.
 
         On one device nothing is moved: a Reshape is work like any other.
         """
+        recomputed = self._of(consumer) is not None
         if self.settings.device_num == 1:
-            return consumer in self.settings.recompute
-        return self.communication(consumer if consumer in self.settings.recompute else producer)
+            return recomputed
+        decides = consumer if recomputed else producer
+        return decides is not None and self.communication(decides)
 
     def gather(self, op: Op, placement: ParameterPlacement, is_cast: bool) -> bool:
         """Whether the weight of `placement`, which `op` reads sharded by the optimizer, is gathered again.
 
         Level 3 does. But where a sum over the other shards follows (a mirror), MindSpore starts to copy only at the gathers of
-        weights that are cast before use and summed in their own type; the others are copied with an operator that is.
+        weights that are cast before use and summed in their own type; the others are copied in a recomputed block.
         """
         if self.settings.optimizer_level is not OptimizerLevel.LEVEL3:
             return False
-        return placement.mirror is None or (is_cast and self.settings.gradient_fp32_sync) or self.work(op)
+        if placement.mirror is None or (is_cast and self.settings.gradient_fp32_sync):
+            return True
+        return self._of(op) is not None and not self._leaves(op)
+
+    def _leaves(self, op: Op) -> bool:
+        """Whether the output of `op` leaves its block."""
+        return op.name in self._results or op.name in self.results
+
+    def _of(self, op: Op) -> Recompute | None:
+        return None if op.block is None else self.settings.recompute.get(op.block)
 
     @cached_property
     def _results(self) -> frozenset[str]:

@@ -18,9 +18,21 @@ class OptimizerLevel(IntEnum):
 
 @dataclass(frozen=True)
 class Recompute:
-    """`cell.recompute(mp_comm_recompute=…)` on a repeated block: activations are computed again in the backward pass."""
+    """`cell.recompute(mp_comm_recompute=…)` on a repeated block: activations are computed again in the backward pass.
+
+    But for the work of the operators `kept` (`primitive.recompute(False)`), and the moves before and the sums behind those of
+    `kept_communication`; both are named by their primitives within the block (`"attention.query.matmul"`), so that equal
+    blocks have equal selections.
+    """
 
     communication: bool = True
+    kept: tuple[str, ...] = ()
+    kept_communication: tuple[str, ...] = ()
+
+    @property
+    def in_part(self) -> bool:
+        """Whether some operators of the block are not computed again."""
+        return bool(self.kept or self.kept_communication)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Equal moves of equal tensors: which of them MindSpore makes one, before and after it differentiates."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ms_symtensor.program.program import Node, Role
@@ -12,7 +12,7 @@ def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType], result: 
 
     All AllGathers of one tensor, seen through Reshapes, become one if all of them are alike: the same ranks, and the same
     Reshape (or none) right before. One that differs keeps all of them apart, and so does each its own gradient. `result` is
-    the tensor that the network returns.
+    the tensor that the network returns. The first one decides whether it is computed again.
     """
     producer = {t: n for n in nodes for t in n.outputs}
 
@@ -42,8 +42,10 @@ def _without_idle_reshapes(nodes: list[Node], result: int) -> list[Node]:
     return [n for n in nodes if n.kind != "Reshape" or n.role is not Role.MOVE or n.outputs[0] in read]
 
 
-def share_equal_moves(nodes: Sequence[Node], tensors: Sequence[TensorType]) -> tuple[Node, ...]:
+def share_equal_moves(nodes: Sequence[Node], tensors: Sequence[TensorType], again: Collection[int]) -> tuple[Node, ...]:
     """`nodes` without the moves and sums that do again what an earlier one has done on the same tensor.
+
+    Of those whose outputs are in `again`, because they are computed again, and of the others each for itself.
 
     MindSpore eliminates common sub-expressions after differentiation. Sums are equal where one gradient arrives, unchanged
     through an addition, at two partial sums.
@@ -55,7 +57,8 @@ def share_equal_moves(nodes: Sequence[Node], tensors: Sequence[TensorType]) -> t
         node = _renamed(node, same)
         if node.role in (Role.MOVE, Role.COMBINE):
             kinds = tuple(tensors[t] for t in node.outputs)
-            key = (node.kind, node.inputs, kinds, node.group and node.group.ranks(), node.attribute, node.phase)
+            ranks = node.group and node.group.ranks()
+            key = (node.kind, node.inputs, kinds, ranks, node.attribute, node.phase, node.outputs[0] in again)
             earlier = known.setdefault(key, node.outputs)
             if earlier is not node.outputs:
                 same.update(zip(node.outputs, earlier, strict=True))

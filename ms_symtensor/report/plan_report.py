@@ -1,15 +1,18 @@
 """A plan for people and for programs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings
-from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.report.alternatives import Alternative, alternatives_text
 from ms_symtensor.report.considered import considered_json, families_text
 from ms_symtensor.report.operators import operators_text
+from ms_symtensor.report.recomputation import in_short, recomputation_text
 from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
 from ms_symtensor.strategy.plan import Plan
@@ -38,6 +41,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "optimizer_level": int(settings.optimizer_level),
         "optimizer_weight_shard_size": _shard_size(settings),
         "recompute": list(settings.recompute),
+        **({"recompute_kept": kept} if (kept := _kept(settings)) else {}),
         "step_time_s": prediction.step_time_s,
         "time_breakdown_s": dict(prediction.time_s),
         "peak_memory_B": prediction.peak_memory_B,
@@ -53,11 +57,16 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = ()) -> str:
     """Everything about the plan on one page: degrees, time, memory, collectives, who is cut how, and `alternatives`."""
+    programs = _programs(plan, graph)
+    again = plan.settings.recompute
+    nodes = (n for one in programs for n in (one.micro if isinstance(one, StageProgram) else one).nodes)
+    selected = any(chosen.in_part for chosen in again.values())
     return "\n\n".join(
         [
             _headline(plan),
             beside(_times(plan), _memory(plan)),
-            *_exchanges(plan, graph),
+            *([recomputation_text(graph, again, nodes)] if selected else []),
+            *_exchanges(plan, graph, programs),
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
             *([alternatives_text(plan, alternatives)] if alternatives else []),
             *([families_text(plan)] if plan.search.considered else []),
@@ -66,15 +75,22 @@ def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = 
     )
 
 
-def _exchanges(plan: Plan, graph: Graph) -> list[str]:
+def _programs(plan: Plan, graph: Graph) -> Sequence[Program | StageProgram]:
+    """The programs of all stages."""
+    return (
+        [partition(graph, plan.stage)] if plan.pipeline is None else partition_stages(graph, plan.stages, plan.pipeline)
+    )
+
+
+def _exchanges(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> list[str]:
     """What the ranks exchange, and with several stages what each of these holds."""
     cluster = load_cluster(plan.cluster)
     title = "Collectives of a step on rank 0, all blocks together\n"
     if plan.pipeline is None:
-        return [title + _collectives(collective_costs(partition(graph, plan.stage), cluster))]
-    programs = partition_stages(graph, plan.stages, plan.pipeline)
+        return [title + _collectives(collective_costs(programs[0], cluster))]
+    stages = [one for one in programs if isinstance(one, StageProgram)]
     return [
-        "Pipeline stages (bytes of one rank)\n" + stages_text(plan, graph, programs),
+        "Pipeline stages (bytes of one rank)\n" + stages_text(plan, graph, stages),
         title.replace("blocks", "blocks and micro-batches of its stage")
         + _collectives(collective_costs(programs[0], cluster)),
     ]
@@ -84,10 +100,9 @@ def _headline(plan: Plan) -> str:
     settings = plan.settings
     level = settings.optimizer_level
     optimizer = "whole" if level is OptimizerLevel.NONE else f"level{int(level)}, over {_shard_text(settings)}"
-    recompute = f"{len(settings.recompute)} blocks" if settings.recompute else "none"
     rows = [
         ("data_parallel", str(plan.data_parallel), "optimizer sharding", optimizer),
-        ("model_parallel", str(plan.model_parallel), "recompute", recompute),
+        ("model_parallel", str(plan.model_parallel), "recompute", in_short(settings.recompute)),
         ("sequence_parallel", "yes" if plan.sequence_parallel else "no", "pipeline_stages", _stages(plan)),
         ("context_parallel", str(plan.context_parallel), "expert_parallel", str(plan.expert_parallel)),
     ]
@@ -145,6 +160,11 @@ def _search(plan: Plan) -> str:
         else "optimal in this model"
     )
     return f"Search: {search.candidates} candidates; {gap} ({search.method})"
+
+
+def _kept(settings: Settings) -> dict[str, list[str]]:
+    """The operators that blocks keep which are recomputed in part."""
+    return {block: list(chosen.kept) for block, chosen in settings.recompute.items() if chosen.in_part}
 
 
 def _shard_size(settings: Settings) -> int:

@@ -81,6 +81,8 @@ def _compared(plan: Plan, other: Plan, wanted: str) -> str:
     one, two = plan.settings, other.settings
     rows.append(("optimizer_level", str(int(one.optimizer_level)), str(int(two.optimizer_level)), ""))
     rows.append(("recompute", str(len(one.recompute)), str(len(two.recompute)), ""))
+    part = [sum(chosen.in_part for chosen in of.recompute.values()) for of in (one, two)]
+    rows += [("recomputed in part", str(part[0]), str(part[1]), "")] if any(part) else []
     first, second = plan.prediction, other.prediction
     rows += _differences(seconds, first.time_s, second.time_s, "step")
     rows += _differences(size, first.memory_B, second.memory_B, "peak memory")

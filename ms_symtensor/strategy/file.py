@@ -22,7 +22,9 @@ from ms_symtensor.tensor import graph_file
 from ms_symtensor.tensor.graph import Graph
 
 FORMAT = "symtensor-plan"
-VERSION = 2
+VERSION = 3
+WHOLE_BLOCKS_VERSION = 2
+"""Plans that recompute whole blocks, or none."""
 ONE_STAGE_VERSION = 1
 """Plans of one stage only, as they were written before there were pipelines; they are still read."""
 PLAN_FILE = "plan.json"
@@ -118,7 +120,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     """`plan` as plain JSON data, the search time left out."""
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if any(r.in_part for r in plan.settings.recompute.values()) else WHOLE_BLOCKS_VERSION,
         "model": plan.model,
         "graph_hash": plan.graph_hash,
         "cluster": plan.cluster,
@@ -166,16 +168,19 @@ def _settings_to_json(settings: Settings) -> dict[str, Any]:
         "optimizer_weight_shard_size": settings.optimizer_weight_shard_size,
         "parallel_optimizer_threshold_KB": settings.parallel_optimizer_threshold_KB,
         "gradient_fp32_sync": settings.gradient_fp32_sync,
-        "recompute": {
-            block: {"communication": recompute.communication} for block, recompute in settings.recompute.items()
-        },
+        "recompute": {block: _recompute_to_json(recompute) for block, recompute in settings.recompute.items()},
     }
+
+
+def _recompute_to_json(recompute: Recompute) -> dict[str, Any]:
+    kept = {"kept": recompute.kept, "kept_communication": recompute.kept_communication}
+    return {"communication": recompute.communication} | {name: list(names) for name, names in kept.items() if names}
 
 
 def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -> Plan:
     """The plan behind `to_json`'s data; InputError, naming `origin` and the key, if it is something else."""
     root = Field(data, origin, remedy=_REMEDY)
-    root.require_format(FORMAT, VERSION, "a plan of ms_symtensor", (ONE_STAGE_VERSION,))
+    root.require_format(FORMAT, VERSION, "a plan of ms_symtensor", (WHOLE_BLOCKS_VERSION, ONE_STAGE_VERSION))
     prediction, search = root["prediction"], root["search"]
     stages = [root] if root.value["version"] == ONE_STAGE_VERSION else root["stages"].items_of_list()
     try:
@@ -266,8 +271,16 @@ def _settings_from_json(settings: Field) -> Settings:
         optimizer_weight_shard_size=settings["optimizer_weight_shard_size"].integer(-1),
         parallel_optimizer_threshold_KB=settings["parallel_optimizer_threshold_KB"].integer(0),
         gradient_fp32_sync=settings["gradient_fp32_sync"].flag(),
-        recompute=_mapping(settings["recompute"], lambda item: Recompute(item["communication"].flag())),
+        recompute=_mapping(settings["recompute"], _recompute_from_json),
     )
+
+
+def _recompute_from_json(field: Field) -> Recompute:
+    kept, communication = (
+        tuple(name.text() for name in field[key].items_of_list()) if key in field else ()
+        for key in ("kept", "kept_communication")
+    )
+    return Recompute(field["communication"].flag(), kept, communication)
 
 
 def _mapping(field: Field, read: Callable[[Field], Any]) -> Mapping[str, Any]:

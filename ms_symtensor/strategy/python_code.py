@@ -67,7 +67,12 @@ def _sections(graph: Graph, plan: Plan) -> list[tuple[list[tuple[str, ...]], lis
         if plan.pipeline is not None and plan.pipeline.interleave > 1:
             lines[of].append(f"{owner}pipeline_segment = {place.segment}")
     for name, recompute in plan.settings.recompute.items():
-        lines.setdefault(tuple(name.split(".")), []).append(f"recompute(mp_comm_recompute={recompute.communication})")
+        block_lines = lines.setdefault(tuple(name.split(".")), [])
+        block_lines.append(f"recompute(mp_comm_recompute={recompute.communication})")
+        block_lines += [f"{_inside(kept)}.recompute(False)" for kept in recompute.kept]
+        block_lines += [
+            f'{_inside(kept)}.add_prim_attr("recompute_comm_op", False)' for kept in recompute.kept_communication
+        ]
     alike: dict[tuple, list[tuple[str, ...]]] = {}
     for block, text in lines.items():
         key = (block[:-1] if block and block[-1].isdigit() else block, tuple(text))
@@ -90,6 +95,10 @@ def _whole_parameters(graph: Graph, plan: Plan) -> list[str]:
 
 def _expression(root: str, path: tuple[str, ...]) -> str:
     return root + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path)
+
+
+def _inside(name: str) -> str:
+    return _expression("", tuple(name.split(".")))[1:]
 
 
 def _indices(numbers: list[int]) -> str:

@@ -4,10 +4,12 @@ import pytest
 from planned import SENS, network, planned, summary
 
 from ms_symtensor.bridge.apply import apply, parallel_config, remove, strategies_of
-from ms_symtensor.bridge.capture import capture
+from ms_symtensor.bridge.capture import capture, primitives_of
+from ms_symtensor.bridge.comparison import compare
 from ms_symtensor.bridge.compile import compile_rank
 from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Recompute
 
 
@@ -115,3 +117,29 @@ def test_the_python_code_compiles_to_the_same_collectives():
     assert strategies_of(other, graph) == plan.stage.strategies
     written = compile_rank(training_cell(other), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
     assert summary(written) == summary(applied)
+
+
+def test_what_a_block_keeps_is_not_compiled_again():
+    kept = ("attention.query.matmul", "feed_forward.up.matmul")
+    chosen = Recompute(kept=kept, kept_communication=("attention.output.matmul",))
+    cell, inputs, graph, plan = planned("llama2_7b", 2, 4, recompute=dict.fromkeys(("layers.0", "layers.1"), chosen))
+    apply(cell, graph, plan)
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
+    found = compare(graph, partition(graph, plan.stage), program)
+    assert found.differences == ()
+    assert found.predicted_activations_B == pytest.approx(found.compiled_activations_B, rel=0.05)
+    remove(cell)
+    assert not any(p.attrs.keys() & {"recompute", "recompute_comm_op"} for p in primitives_of(cell, graph).values())
+
+
+def test_a_plan_that_keeps_what_is_no_primitive_is_refused():
+    cell, _, graph, plan = planned("llama2_7b", 2, 4, recompute={"layers.1": Recompute(kept=("attention.query",))})
+    with pytest.raises(InvalidStrategyError, match="'attention.query' in block 'layers.1'"):
+        apply(cell, graph, plan)
+
+
+def test_recompute_of_a_primitive_by_hand_is_refused():
+    cell, _, graph, plan = planned("llama2_7b", 2, 4, recompute={"layers.0": Recompute()})
+    cell.layers[0].feed_forward.silu.recompute()
+    with pytest.raises(InputError, match="layers.0 already has recompute"):
+        apply(cell, graph, plan)

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.exactness import is_near, line, passed, run_model
-from benchmarks.exactness_cases import SAMPLE, small_config_of
+from benchmarks.exactness_cases import SAMPLE, SELECTED, small_config_of
 
 
 def test_there_are_twenty():
@@ -20,8 +20,14 @@ def test_prediction_equals_program(model):
 
 
 @pytest.mark.parametrize(
-    ("model", "numbers"), [("qwen_7b_lora", (4, 9)), ("mixtral_8x7b", (3, 7)), ("deepseek_v3", (6,))]
+    ("model", "numbers"),
+    [
+        ("qwen_7b_lora", (4, 9)),
+        ("mixtral_8x7b", (3, 7)),
+        ("deepseek_v3", (6,)),
+        ("llama3_8b", (SELECTED + 3, SELECTED + 7)),
+    ],
 )
-def test_frozen_parameters_and_experts_are_predicted_exactly(model, numbers):
+def test_frozen_parameters_experts_and_selections_are_predicted_exactly(model, numbers):
     for result in run_model(model, small_config_of(model), numbers):
         assert is_near(result) and passed([result]), line(result)

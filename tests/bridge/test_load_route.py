@@ -43,7 +43,7 @@ def test_loaded_strategies_compile_to_the_collectives_of_shard(name, data, tenso
 
     bare, inputs = network(name)
     for block in blocks:
-        set_recompute(dict(bare.cells_and_names())[block], communication=True)
+        set_recompute(dict(bare.cells_and_names())[block], Recompute())
     file = tmp_path / "strategy.json"
     file.write_text(operator_strategy_text(graph, plan.stage))
     loaded = compile_loaded(training_cell(bare), *inputs, SENS, file=file, plan=plan.stage, device_num=device_num)

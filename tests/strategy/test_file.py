@@ -5,6 +5,7 @@ import pytest
 from plans import hand_written, small_graph
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.settings import Recompute
 from ms_symtensor.strategy import file
 
 
@@ -83,7 +84,7 @@ def damaged(stored, tmp_path, change):
     ("change", "message"),
     [
         (lambda d: d.update(format="other"), 'not a plan of ms_symtensor.*"symtensor-plan".*plan again'),
-        (lambda d: d.update(version=3), "version 3, this ms_symtensor reads 2: upgrade"),
+        (lambda d: d.update(version=4), "version 4, this ms_symtensor reads 3: upgrade"),
         (lambda d: d.update(version="1"), "version '1'.*plan again"),
         (lambda d: d["stages"][0].pop("settings"), "'stages.0. > settings' is missing: plan again"),
         (lambda d: d["stages"][0]["settings"].update(device_num="8"), "settings > device_num must be a whole number from 1 up"),
@@ -141,3 +142,14 @@ def test_a_plan_for_another_network_names_the_first_difference(stored):
     other = small_graph("gpt2_xl", attention="self")
     with pytest.raises(InputError, match="plan's operator .*RmsNorm-op0 is not in the network"):
         file.check(plan, other)
+
+
+def test_a_selection_inside_blocks_comes_back_equal(stored, tmp_path):
+    _, plan = stored
+    chosen = Recompute(True, ("attention.query.matmul",), ("attention.output.matmul",))
+    settings = replace(plan.stage.settings, recompute={"layers.0": Recompute(), "layers.1": chosen})
+    selected = replace(plan, stages=(replace(plan.stage, settings=settings),))
+    file.save(selected, tmp_path)
+    assert file.load(tmp_path).settings == settings
+    versions = [json.loads(file.files_of(p)["plan.json"])["version"] for p in (plan, selected)]
+    assert versions == [2, 3]  # a plan without selections is read by those who know none

@@ -92,3 +92,16 @@ def test_operators_of_one_primitive_must_agree():
     changed = replace(graph, ops=ops)
     with pytest.raises(InvalidStrategyError, match="layers.0.attention_norm.norm, but need different strategies"):
         python_code(changed, plan_of(changed, strategies, 8))
+
+
+def test_what_a_block_keeps_is_written_on_its_primitives():
+    graph, plan = hand_written("llama2_7b", 2, 4)
+    chosen = Recompute(True, ("attention.query.matmul",), ("attention.output.matmul",))
+    settings = replace(plan.stage.settings, recompute=dict.fromkeys(("layers.0", "layers.1"), chosen))
+    code = python_code(graph, replace(plan, stages=(replace(plan.stage, settings=settings),)))
+    lines = [line.strip() for line in code.splitlines()]
+    first = lines.index("block.recompute(mp_comm_recompute=True)")
+    assert lines[first + 1 : first + 3] == [
+        "block.attention.query.matmul.recompute(False)",
+        'block.attention.output.matmul.add_prim_attr("recompute_comm_op", False)',
+    ]

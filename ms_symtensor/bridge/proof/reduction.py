@@ -193,7 +193,7 @@ def _stages(
 ) -> tuple[StagePlan, ...]:
     """The stages of `plan`, found for a network of `layers` blocks, for `graph`, whose blocks are those with the numbers `kept`.
 
-    The first block of a stage is recomputed if any was, the others if all were.
+    The first block of a stage is recomputed if any was, like the first one that was; the others if all were, like the last.
     """
     blocks = block_names(graph)
     found = []
@@ -201,7 +201,9 @@ def _stages(
         own = [b for n, b in enumerate(blocks) if pipeline is None or pipeline.stage_of(n) == number]
         there = layers if plan.pipeline is None else sum(map(len, plan.pipeline.layers[number]))
         kinds = list(stage.settings.recompute.values())
-        recompute = dict.fromkeys(own if len(kinds) >= there else own[:1], kinds[0]) if kinds else {}
+        recompute = dict.fromkeys(own[:1], kinds[0]) if kinds else {}
+        if kinds and len(kinds) >= there:
+            recompute |= dict.fromkeys(own[1:], kinds[-1])
         found.append(StagePlan(carried(stage.strategies, graph, kept), replace(stage.settings, recompute=recompute)))
     return tuple(found)
 

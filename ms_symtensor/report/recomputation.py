@@ -1,0 +1,45 @@
+"""What of the blocks is computed again, in words."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Role
+from ms_symtensor.program.settings import Recompute
+from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.names import short_name
+
+
+def in_short(recompute: Mapping[str, Recompute]) -> str:
+    """`3 blocks, 29 in part`, or `none`."""
+    part = sum(chosen.in_part for chosen in recompute.values())
+    whole = len(recompute) - part
+    shown = [f"{whole} blocks"] if whole else []
+    shown += [f"{part} {'' if whole else 'blocks '}in part"] if part else []
+    return ", ".join(shown) or "none"
+
+
+def recomputation_text(graph: Graph, recompute: Mapping[str, Recompute], nodes: Iterable[Node]) -> str:
+    """Which blocks are computed again, and which operators of those that are in part; `nodes` are those of the program."""
+    again: dict[str | None, list[Node]] = {}
+    for node in nodes:
+        if node.phase is Phase.RECOMPUTE:
+            again.setdefault(node.block, []).append(node)
+    lines = ["Computed again in the backward pass"]
+    for chosen, run in groupby(recompute.items(), key=lambda pair: pair[1]):
+        names = [name for name, _ in run]
+        blocks = names[0] + (f" … {names[-1].rpartition('.')[2]} ({len(names)} blocks)" if len(names) > 1 else "")
+        if chosen.in_part:
+            lines += [f"  {blocks}: {_operators(graph, again.get(names[0], ()))}"]
+            lines += [f"    kept: {', '.join(chosen.kept)}"] if chosen.kept else []
+        else:
+            lines.append(f"  {blocks}: everything" + ("" if chosen.communication else " but communication"))
+    return "\n".join(lines)
+
+
+def _operators(graph: Graph, nodes: Sequence[Node]) -> str:
+    """The operators whose work `nodes` do, and how many collectives stand among them."""
+    work = dict.fromkeys(
+        short_name(graph.op_by_name[n.op]) for n in nodes if n.role is Role.WORK and n.op in graph.op_by_name
+    )
+    sent = sum(n.kind in COLLECTIVES and n.role is not Role.WEIGHT for n in nodes)
+    return ", ".join([*work, *([f"{sent} collectives"] if sent else [])]) or "nothing"

@@ -4,6 +4,8 @@
 sequences are MindSpore's own, operator by operator, for 2.7.1 to 2.10.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -138,65 +140,67 @@ def _leading_gather(chain: tuple[Step, ...]) -> tuple[Step, ...]:
     return ()
 
 
+@lru_cache(maxsize=1 << 16)
+def _elements(layout: Layout) -> int:
+    """How many elements the tensor has. InvalidStrategyError where the layout does not divide it."""
+    for size, cut in zip(layout.shape, layout.cuts, strict=True):
+        if size % cut:
+            raise InvalidStrategyError(f"{layout}: dim of size {size} cannot be cut in {cut} equal slices")
+    return math.prod(layout.shape)
+
+
 def _check(source: Layout, target: Layout) -> None:
-    elements = [1, 1]
-    for index, layout in enumerate((source, target)):
-        for size, cut in zip(layout.shape, layout.cuts, strict=True):
-            elements[index] *= size
-            if size % cut:
-                raise InvalidStrategyError(f"{layout}: dim of size {size} cannot be cut in {cut} equal slices")
+    source_elements, target_elements = _elements(source), _elements(target)
     if source.device_num != target.device_num:
         raise InvalidStrategyError(f"no redistribution between {source.device_num} and {target.device_num} devices")
     if not is_feasible(DeviceGroup((source.device_num,), (0,))):
         raise InvalidStrategyError(f"MindSpore has no group of {source.device_num} Ascend devices: use 2, 4 or 8k")
-    if elements[0] != elements[1]:
+    if source_elements != target_elements:
         raise InvalidStrategyError(f"a tensor of shape {source.shape} cannot be reshaped to {target.shape}")
 
 
-def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> list[Move]:
+def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> Sequence[Move]:
     unified = unify(squeeze(source), squeeze(target))
     if unified is None:
         return _gather_then_slice(source, target)
     first, second = unified
-    moves = find_moves(first, second.tensor_map, enable_alltoall)
+    moves = find_moves(first.device_matrix, first.tensor_map, second.tensor_map, enable_alltoall)
     if not moves:
         return [] if source.slice_shape == target.slice_shape else [View(target.slice_shape)]
-    if first.slice_shape != source.slice_shape:
-        moves.insert(0, View(first.slice_shape))
-    if second.slice_shape != target.slice_shape:
-        moves.append(View(target.slice_shape))
-    return moves
+    before = [View(first.slice_shape)] if first.slice_shape != source.slice_shape else []
+    after = [View(target.slice_shape)] if second.slice_shape != target.slice_shape else []
+    return [*before, *moves, *after]
 
 
-def _gather_then_slice(source: Layout, target: Layout) -> list[Move]:
+def _gather_then_slice(source: Layout, target: Layout) -> Sequence[Move]:
     """The way out where the layouts have no common device matrix or shape: make the tensor whole, and cut it anew."""
     source, target = without_unit_axes(source), without_unit_axes(target)
-    whole = Layout(target.device_matrix, (-1,) * len(target.shape), target.shape)
-    moves = find_moves(source, (-1,) * len(source.shape), False)
-    if source.shape != target.shape:
-        moves.append(View(target.shape))
-    return moves + find_moves(whole, target.tensor_map, False)
+    gathers = find_moves(source.device_matrix, source.tensor_map, (-1,) * len(source.shape), False)
+    slices = find_moves(target.device_matrix, (-1,) * len(target.shape), target.tensor_map, False)
+    return [*gathers, *([View(target.shape)] if source.shape != target.shape else []), *slices]
 
 
-def _steps(move: Move, shape: Shape) -> list[Step]:
+@lru_cache(maxsize=1 << 16)
+def _steps(move: Move, shape: Shape) -> tuple[Step, ...]:
+    """The operators of one move of a slice of local `shape`."""
     after = local_shape(shape, move)
     if isinstance(move, View):
-        return [Step("Reshape", shape, after)]
+        return (Step("Reshape", shape, after),)
     group = simplest(move.group)
     if isinstance(move, Slice):
-        return [Step("StridedSlice", shape, after, group, move.dim)]
+        return (Step("StridedSlice", shape, after, group, move.dim),)
     if isinstance(move, Exchange):
-        return [Step("AlltoAll", shape, after, group, move.split_dim, move.concat_dim)]
+        return (Step("AlltoAll", shape, after, group, move.split_dim, move.concat_dim),)
     # AllGather joins along dim 0 only: for another dim the parts are taken apart again and joined where they belong.
     stacked = (shape[0] * group.size, *shape[1:])
     gather = Step("AllGather", shape, stacked, group, 0)
     if move.dim == 0:
-        return [gather]
-    return [
+        return (gather,)
+    return (
         gather,
         Step("Split", stacked, stacked, None, 0, pieces=group.size),
         Step("Concat", after, after, None, move.dim, pieces=group.size),
-    ]
+    )
 
 
 GRADIENT_KIND = {

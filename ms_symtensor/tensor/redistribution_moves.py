@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.layout import DeviceGroup
 
 Shape = tuple[int, ...]
 
@@ -68,36 +68,39 @@ def _local_shapes(shape: Shape, moves: Sequence[Move]) -> list[Shape]:
     return shapes
 
 
-def find_moves(source: Layout, tensor_map: tuple[int, ...], enable_alltoall: bool) -> list[Move]:
-    """The moves from `source` to the same tensor with `tensor_map` on the same device matrix.
+@lru_cache(maxsize=1 << 16)
+def find_moves(
+    device_matrix: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...], enable_alltoall: bool
+) -> tuple[Move, ...]:
+    """The moves of a tensor on `device_matrix` from tensor map `before` to `after`.
 
     MindSpore's order: first whatever can be sliced or exchanged without gathering, dim by dim, until nothing changes;
     then gather the axes that the target does not use; if nothing of this applies (a cycle of axes), gather one dim.
     """
     moves: list[Move] = []
-    pending = {dim: source.tensor_map[dim] for dim in _visiting_order(len(source.tensor_map))}
+    pending = {dim: before[dim] for dim in _visiting_order(len(before))}
 
     def group(axis: int) -> DeviceGroup:
-        return DeviceGroup(source.device_matrix, (len(source.device_matrix) - 1 - axis,))
+        return DeviceGroup(device_matrix, (len(device_matrix) - 1 - axis,))
 
     def settle(dim: int) -> bool:
-        if pending[dim] == tensor_map[dim]:
+        if pending[dim] == after[dim]:
             del pending[dim]
             return True
         return False
 
     def slice_all() -> None:
         for dim in list(pending):
-            if not settle(dim) and pending[dim] == -1 and tensor_map[dim] not in pending.values():
-                moves.append(Slice(dim, group(tensor_map[dim])))
+            if not settle(dim) and pending[dim] == -1 and after[dim] not in pending.values():
+                moves.append(Slice(dim, group(after[dim])))
                 del pending[dim]
 
     def exchange_all() -> None:
         for dim in list(pending):
-            axis = tensor_map[dim]
+            axis = after[dim]
             if settle(dim) or pending[dim] != -1 or axis not in pending.values():
                 continue
-            holder = source.tensor_map.index(axis)
+            holder = before.index(axis)
             if enable_alltoall:
                 moves.append(Exchange(dim, holder, group(axis)))
             else:
@@ -107,29 +110,29 @@ def find_moves(source: Layout, tensor_map: tuple[int, ...], enable_alltoall: boo
 
     def gather_unused() -> None:
         for dim, axis in list(pending.items()):
-            if axis != -1 and axis not in tensor_map:
+            if axis != -1 and axis not in after:
                 moves.append(Gather(dim, group(axis)))
                 pending[dim] = -1
                 settle(dim)
 
     def exchange_until_stuck() -> None:
-        before = -1
-        while pending and before != len(moves):
-            before = len(moves)
+        count = -1
+        while pending and count != len(moves):
+            count = len(moves)
             exchange_all()
 
     while pending:
-        before, inner = len(moves), -1
+        count, inner = len(moves), -1
         while pending and inner != len(moves):
             inner = len(moves)
             slice_all()
             exchange_until_stuck()
         gather_unused()
-        if len(moves) == before and pending:
+        if len(moves) == count and pending:
             dim = next(iter(pending))
             moves.append(Gather(dim, group(pending[dim])))
             pending[dim] = -1
-    return moves
+    return tuple(moves)
 
 
 @lru_cache
@@ -152,7 +155,7 @@ def _visiting_order(dim_num: int) -> tuple[int, ...]:
     return tuple(sorted(range(dim_num), key=slot))
 
 
-def merge_moves(moves: list[Move], shape: Shape) -> list[Move]:
+def merge_moves(moves: Sequence[Move], shape: Shape) -> Sequence[Move]:
     """What MindSpore makes of a list of moves that starts at local `shape`: gathers first, neighbours merged.
 
     A list with an all-to-all stays as it is, and so does a single operator (a gather along dim 0, a slice, a reshape).
@@ -170,7 +173,7 @@ def merge_moves(moves: list[Move], shape: Shape) -> list[Move]:
     return _merged_slices(moves)
 
 
-def _without_idle_views(moves: list[Move], shape: Shape) -> list[Move]:
+def _without_idle_views(moves: Sequence[Move], shape: Shape) -> Sequence[Move]:
     """Consecutive views made one; a view that changes nothing is dropped."""
     if not any(isinstance(move, View) for move in moves):
         return moves
@@ -186,7 +189,7 @@ def _without_idle_views(moves: list[Move], shape: Shape) -> list[Move]:
     return kept
 
 
-def _gathers_first(moves: list[Move]) -> list[Move]:
+def _gathers_first(moves: Sequence[Move]) -> list[Move]:
     """Between two views: gathers (last dim first), then slices (first dim first)."""
     runs: list[list[Move]] = [[]]
     for move in moves:
@@ -206,7 +209,7 @@ def _order(move: Move) -> tuple[int, int]:
     return 0, 0  # a view, alone in its run
 
 
-def _gathers_along_dim_0(moves: list[Move], shape: Shape) -> list[Move]:
+def _gathers_along_dim_0(moves: Sequence[Move], shape: Shape) -> Sequence[Move]:
     """A gather whose earlier dims all have size 1 is made along dim 0, which needs no Split and Concat."""
     if not any(isinstance(move, Gather) and move.dim for move in moves):
         return moves
@@ -223,7 +226,7 @@ def _gathers_along_dim_0(moves: list[Move], shape: Shape) -> list[Move]:
     return result
 
 
-def _views_before_slices(moves: list[Move], shape: Shape) -> list[Move]:
+def _views_before_slices(moves: Sequence[Move], shape: Shape) -> Sequence[Move]:
     """A slice of the outermost (non-unit) dim followed by a view: the view first, then the slice along dim 0."""
     if not any(isinstance(move, View) for move in moves):
         return moves
@@ -239,7 +242,7 @@ def _views_before_slices(moves: list[Move], shape: Shape) -> list[Move]:
     return moves
 
 
-def _merged_gathers(moves: list[Move]) -> list[Move]:
+def _merged_gathers(moves: Sequence[Move]) -> list[Move]:
     """Neighbouring gathers along one dim, the second over the next wider stride, are one gather."""
     merged: list[Move] = []
     for move in moves:
@@ -256,7 +259,7 @@ def _merged_gathers(moves: list[Move]) -> list[Move]:
     return merged
 
 
-def _merged_slices(moves: list[Move]) -> list[Move]:
+def _merged_slices(moves: Sequence[Move]) -> list[Move]:
     """Slices of one dim, with nothing but views between, are one slice; the views between them are lost."""
     merged: list[Move] = []
     for move in moves:

@@ -115,6 +115,7 @@ def _groups(sizes: Shape, refined: Shape) -> list[Shape] | None:
     return runs if place == len(refined) else None
 
 
+@lru_cache(maxsize=1 << 16)
 def _on_matrix(layout: Layout, matrix: Shape) -> Layout | None:
     """`layout` on the finer device `matrix`: a dim cut by an axis that is split becomes as many dims."""
     if matrix == layout.device_matrix:
@@ -135,6 +136,7 @@ def _on_matrix(layout: Layout, matrix: Shape) -> Layout | None:
     return Layout(matrix, tuple(tensor_map), tuple(shape))
 
 
+@lru_cache(maxsize=1 << 16)
 def _on_shape(layout: Layout, shape: Shape) -> Layout | None:
     """`layout` with its dims split into `shape`; device axes are split with the dims they cut."""
     runs = _groups(layout.shape, shape)

@@ -23,11 +23,10 @@ from ms_symtensor.validation.dataset import Case
 from ms_symtensor.validation.evaluate import Numbers, Outcome, Predictor, outcome
 from ms_symtensor.validation.metrics import mape
 from ms_symtensor.validation.shapes import ShapeDeviations, deviations
+from ms_symtensor.validation.steps import drawn, telling
 
 NOISE = 0.05  # empirical: the relative error that formulas of this kind keep, however their constants are chosen
-ENOUGH = (
-    1e-3  # relative change of the sum, or of the constants, at which the solver stops: far below what the rows know
-)
+ENOUGH = 1e-2  # relative change of the sum, or of the constants, at which the solver stops: below what the rows know
 EDGE = 1e-6  # a constant may start at an end of its range, where the solver wants room
 
 
@@ -97,11 +96,12 @@ def leave_one_group_out(
 ) -> tuple[Outcome, int]:
     """Predictions for every group after a calibration on `steps` measured steps of other groups, and the number of fits.
 
-    The steps are drawn of the same part of the table (of all, if its other groups have none), of as many groups as there
-    are, in an order that `seed` decides; all groups take the first of it that are not their own.
+    The steps are of the same part of the table (of all, if its other groups have none): those that say most about the group's
+    choice (steps.py), equal ones in an order that `seed` decides. What the group's own steps took is not asked.
     """
-    order = _drawn(cases, seed)
+    order = drawn(cases, seed)
     found = outcome(cases, cluster, predict)
+    before_s = found.step_time_s.copy()
     fits: dict[tuple[int, ...], Fit] = {}
     members: dict[str, list[int]] = {}
     for index, case in enumerate(cases):
@@ -111,7 +111,8 @@ def leave_one_group_out(
             continue  # nothing to compare a time with
         others = [i for i in order if cases[i].group != group]
         alike = [i for i in others if cases[i].part == cases[indices[0]].part]
-        chosen = tuple((alike or others)[:steps])
+        swift = sorted(indices, key=lambda i: float(before_s[i]))
+        chosen = telling([cases[i] for i in swift], alike or others, cases, steps)
         if not chosen:
             raise InputError("calibration takes steps of other groups, and this table has one timed group only")
         if chosen not in fits:
@@ -121,17 +122,6 @@ def leave_one_group_out(
         found.step_time_s[indices] = own.step_time_s * factors
         found.mfu[indices] = own.mfu / factors
     return found, len(fits)
-
-
-def _drawn(cases: Sequence[Case], seed: int) -> list[int]:
-    """The timed cases in random order, such that a group comes again only when all others have come as often."""
-    generator = np.random.default_rng(seed)
-    members: dict[str, list[int]] = {}
-    for index in generator.permutation([i for i, c in enumerate(cases) if c.measured.step_time_s is not None]):
-        members.setdefault(cases[int(index)].group, []).append(int(index))
-    queues = list(members.values())
-    longest = max((len(queue) for queue in queues), default=0)
-    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
 
 
 def _named(constants: Sequence[Constant], values: Numbers) -> dict[str, float]:

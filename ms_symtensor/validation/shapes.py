@@ -18,7 +18,7 @@ from ms_symtensor.cost.configuration import Configuration
 
 SPREAD = 0.1  # empirical: what a fit of constants leaves of the time of a block, between shapes (vtrain_a100)
 REPEAT = 0.03  # empirical: steps of one configuration, run again (ascend_measured: 4 % in the median, vtrain_a100: 1 %)
-FARTHEST = 3 * SPREAD  # of a disturbed step no more is believed
+FARTHEST = 3 * SPREAD  # a step that is farther off was disturbed, and nothing of it is believed
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def deviations(
 ) -> ShapeDeviations:
     """The deviations of the shapes of measured steps."""
     errors: dict[Hashable, list[float]] = {}
-    found = np.clip(np.log(measured_s / predicted_s), -FARTHEST, FARTHEST)
-    for configuration, error in zip(configurations, found, strict=True):
-        errors.setdefault(shape_of(configuration), []).append(float(error))
+    for configuration, error in zip(configurations, np.log(measured_s / predicted_s), strict=True):
+        if abs(error) <= FARTHEST:
+            errors.setdefault(shape_of(configuration), []).append(float(error))
     return ShapeDeviations(
         {
             shape: float(np.mean(each)) * len(each) * SPREAD**2 / (len(each) * SPREAD**2 + REPEAT**2)

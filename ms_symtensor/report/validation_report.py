@@ -1,6 +1,7 @@
 """A validation, and a calibration, for people and for programs."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ms_symtensor.report.text import table
@@ -18,7 +19,7 @@ def validation_json(found: Validation) -> dict[str, Any]:
     return {
         "dataset": found.dataset.name,
         "cluster": found.cluster,
-        "calibration": calibration and {"steps": calibration.steps, "seed": calibration.seed, "fits": calibration.fits},
+        "calibration": calibration and asdict(calibration),
         "rows": found.score.total.rows,
         "excluded": len(found.dataset.excluded),
         "exclusions": [{"row": e.line, "reason": e.reason} for e in found.dataset.excluded],
@@ -33,7 +34,8 @@ def validation_text(found: Validation, every_group: bool = True) -> str:
     dataset, calibration = found.dataset, found.calibration
     kind = "data sheets only"
     if calibration is not None:
-        kind = f"calibrated on {calibration.steps} steps of other groups (seed {calibration.seed})"
+        kind = f"each group calibrated on {calibration.steps} steps of others (seed {calibration.seed}, "
+        kind += f"{calibration.measured} different steps in all)"
     paragraphs = [f"{dataset.name} on {found.cluster}, {kind}: {found.score.total.rows} of {dataset.rows} rows"]
     if dataset.excluded:
         reasons = [(str(count), reason, _rows_of(found, reason)) for reason, count in dataset.reasons().items()]

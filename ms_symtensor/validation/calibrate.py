@@ -93,8 +93,8 @@ def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
 
 def leave_one_group_out(
     cases: Sequence[Case], cluster: Cluster, predict: Predictor, steps: int, seed: int
-) -> tuple[Outcome, int]:
-    """Predictions for every group after a calibration on `steps` measured steps of other groups, and the number of fits.
+) -> tuple[Outcome, tuple[tuple[int, ...], ...]]:
+    """Predictions for every group after a calibration on `steps` measured steps of other groups, and the cases of each fit.
 
     The steps are of the same part of the table (of all, if its other groups have none): those that say most about the group's
     choice (steps.py), equal ones in an order that `seed` decides. What the group's own steps took is not asked.
@@ -121,7 +121,7 @@ def leave_one_group_out(
         factors = fits[chosen].shapes.factors([cases[i].configuration for i in indices])
         found.step_time_s[indices] = own.step_time_s * factors
         found.mfu[indices] = own.mfu / factors
-    return found, len(fits)
+    return found, tuple(fits)
 
 
 def _named(constants: Sequence[Constant], values: Numbers) -> dict[str, float]:

@@ -14,11 +14,14 @@ from ms_symtensor.validation.score import Score, score
 
 @dataclass(frozen=True)
 class Calibration:
-    """Leave-one-group-out: every group is predicted after a fit to `steps` measured steps of others; `fits` in all."""
+    """Leave-one-group-out: every group is predicted after a fit to `steps` measured steps of others; `fits` in all, which took
+    `measured` different steps.
+    """
 
     steps: int
     seed: int
     fits: int
+    measured: int
 
 
 @dataclass(frozen=True)
@@ -48,4 +51,5 @@ def validate(
         found = outcome(dataset.cases, cluster, predict)
         return Validation(dataset, cluster.name, None, found, score(dataset, found, pairs))
     found, fits = leave_one_group_out(dataset.cases, cluster, predict, calibrate, seed)
-    return Validation(dataset, cluster.name, Calibration(calibrate, seed, fits), found, score(dataset, found, pairs))
+    calibration = Calibration(calibrate, seed, len(fits), len({case for fit in fits for case in fit}))
+    return Validation(dataset, cluster.name, calibration, found, score(dataset, found, pairs))

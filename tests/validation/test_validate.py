@@ -57,7 +57,9 @@ def test_calibration_lowers_the_error_of_groups_that_were_left_out(tmp_path) -> 
     calibrated = validate(path, CLUSTER, estimate, calibrate=3, seed=1)
     assert calibrated.score.total.mape < plain.score.total.mape
     assert validation_json(calibrated)["calibration"] == {"steps": 3, "seed": 1, "fits": 2, "measured": 6}
-    assert "each group calibrated on 3 steps of others (seed 1, 6 different steps in all)" in validation_text(calibrated)
+    assert "each group calibrated on 3 steps of others (seed 1, 6 different steps in all)" in validation_text(
+        calibrated
+    )
 
 
 def test_a_table_without_a_usable_row(tmp_path) -> None:

@@ -30,6 +30,9 @@ def _model(
 # config.json of each model on huggingface.co, unless another source stands behind it; the longer names first
 _PUBLISHED = {
     "deepseekv3": _model("deepseekv3", 7168, 61, 128, 128, 18432, experts=Experts(256, 8, 2048, 1, 3)),
+    "deepseekr1": _model("deepseekv3", 7168, 61, 128, 128, 18432, experts=Experts(256, 8, 2048, 1, 3)),
+    "deepseek33b": _model("deepseek", 7168, 62, 56, 8, 19200, 32256),
+    "deepseekcoder157b": _model("deepseek", 4096, 30, 32, 32, 11008, 102400),
     "deepseekv2": _model("deepseekv2", 5120, 60, 128, 128, 12288, experts=Experts(160, 6, 1536, 2, 1)),
     "codellama34b": _model("codellama", 8192, 48, 64, 8, 22016),
     "llama31405b": _model("llama3", 16384, 126, 128, 8, 53248),
@@ -37,6 +40,9 @@ _PUBLISHED = {
     "llama38b": _model("llama3", 4096, 32, 32, 8, 14336),
     "llama3170b": _model("llama3", 8192, 80, 64, 8, 28672),
     "llama318b": _model("llama3", 4096, 32, 32, 8, 14336),
+    "llama321b": replace(_model("llama3", 2048, 16, 32, 8, 8192), tied_embeddings=True),
+    "llama323b": replace(_model("llama3", 3072, 28, 24, 8, 8192), tied_embeddings=True),
+    "llama3370b": _model("llama3", 8192, 80, 64, 8, 28672),
     "llama270b": _model("llama2", 8192, 80, 64, 8, 28672),
     "llama234b": _model("llama2", 8192, 48, 64, 8, 22016),
     "llama213b": _model("llama2", 5120, 40, 40, 40, 13824),
@@ -59,10 +65,14 @@ _PUBLISHED = {
     "baichuan7b": _model("baichuan", 4096, 32, 32, 32, 11008),
     "bloom7b": _model("bloom", 4096, 30, 32, 32, 16384),
     "bloom176b": _model("bloom", 14336, 70, 112, 112, 57344),
+    "chatglm26b": _model("chatglm", 4096, 28, 32, 2, 13696),
+    "codegeex26b": _model("codegeex", 4096, 28, 32, 2, 13696),
+    "glm32k": _model("chatglm", 4096, 28, 32, 2, 13696),
     "chatglm36b": _model("chatglm", 4096, 28, 32, 2, 13696),
     "glm36b": _model("chatglm", 4096, 28, 32, 2, 13696),
     "glm26b": _model("chatglm", 4096, 28, 32, 2, 13696),
     "glm49b": _model("glm4", 4096, 40, 32, 2, 13696),
+    "internlm27b": _model("internlm2", 4096, 32, 32, 8, 14336),
     "internlm220b": _model("internlm2", 6144, 48, 48, 8, 16384),
     "internlm65b": _model("internlm", 8192, 80, 64, 64, 22016),
     "internlm7b": _model("internlm", 4096, 32, 32, 32, 11008),
@@ -79,17 +89,33 @@ _PUBLISHED = {
     "qwen154b": _model("qwen", 2560, 40, 20, 20, 6912),
     "qwen1518b": _model("qwen", 2048, 24, 16, 16, 5504),
     "qwen1505b": _model("qwen", 1024, 24, 16, 16, 2816),
+    "qwen2572b": _model("qwen", 8192, 80, 64, 8, 29568),
+    "qwen2532b": _model("qwen", 5120, 64, 40, 8, 27648),
+    "qwen2514b": _model("qwen", 5120, 48, 40, 8, 13824),
+    "qwen2.57b": _model("qwen", 3584, 28, 28, 4, 18944),  # Qwen2.5-7B; the next one is Qwen2-57B
+    "qwen257b": _model("qwen2moe", 3584, 28, 28, 4, 18944, experts=Experts(64, 8, 2560, 8)),
     "qwen272b": _model("qwen", 8192, 80, 64, 8, 29568),
     "qwen27b": _model("qwen", 3584, 28, 28, 4, 18944),
     "qwen215b": _model("qwen", 1536, 28, 12, 2, 8960),
     "qwen205b": _model("qwen", 896, 24, 14, 2, 4864),
     "qwen338b": _model("qwen3", 4096, 36, 32, 8, 12288),
     "qwen38b": _model("qwen3", 4096, 36, 32, 8, 12288),
+    "qwen314b": _model("qwen3", 5120, 40, 40, 8, 17408),
+    "qwen3235b": _model("qwen3", 4096, 94, 64, 4, 12288, experts=Experts(128, 8, 1536)),
     "qwen332b": _model("qwen3", 5120, 64, 64, 8, 25600),
     "qwen330b": _model("qwen3", 2048, 48, 32, 4, 6144, experts=Experts(128, 8, 768)),
     "qwen72b": _model("qwen", 8192, 80, 64, 64, 24576),
     "qwen14b": _model("qwen", 5120, 40, 40, 40, 13696),
     "qwen7b": _model("qwen", 4096, 32, 32, 32, 11008),
+    "minicpm8x2b": _model("minicpm", 2304, 40, 36, 36, 5760, experts=Experts(8, 2, 5760)),
+    "minicpm2b": _model("minicpm", 2304, 40, 36, 36, 5760),
+    "telechat7b": _model("telechat", 4096, 30, 32, 32, 12288, 160256),
+    # MindSpeed-LLM, examples/gpt4: a block of 12288 with four experts; arXiv 2005.14165, table 2.1: GPT-3
+    "gpt44x13b": _model("gpt", 12288, 10, 96, 96, 49152, experts=Experts(4, 2, 49152)),
+    "gpt3175b": _model("gpt", 12288, 96, 96, 96, 49152),
+    "gpt315b": _model("gpt", 12288, 8, 96, 96, 49152),
+    "gpt213b": _model("gpt", 5120, 40, 40, 40, 20480),
+    "pangualpha13b": _model("pangualpha", 5120, 40, 40, 40, 20480),
     "yi34b": _model("yi34b", 7168, 60, 56, 8, 20480),
     # arXiv 2504.07866, section 2: Pangu Ultra
     "panguultra135b": _model("panguultra", 12288, 94, 96, 8, 28672),
@@ -100,14 +126,18 @@ _PUBLISHED = {
 
 
 def published_model(name: str) -> Transformer:
-    """The model called `name`, such as `Llama2-13B`, `Mixtral 6L (CI)`: `6L` for its number of blocks.
+    """The model called `name`, such as `Llama2-13B`, `Mixtral 6L (CI)`: `6L` for its number of blocks; or, as MindFormers names
+    its files, `finetune_llama2_70b_bf16_32p`.
 
     UnusableRowError if no dimensions are known.
     """
-    plain = re.sub(r"\([^)]*\)", "", name)
+    plain = re.sub(r"\([^)]*\)|^(run|pretrain|finetune)_", "", name)
     blocks = re.search(r"\b(\d+)L\b", plain)
-    key = re.sub(r"[^a-z0-9]", "", re.sub(r"\b\d+L\b", "", plain).lower())
-    found = _PUBLISHED.get(key) or next((model for known, model in _PUBLISHED.items() if key.startswith(known)), None)
+    dotted = re.sub(r"[^a-z0-9.]", "", re.sub(r"\b\d+L\b", "", plain).lower())
+    keys = (dotted, dotted.replace(".", ""))
+    found = next((model for key in keys for known, model in _PUBLISHED.items() if key == known), None) or next(
+        (model for key in keys for known, model in _PUBLISHED.items() if key.startswith(known)), None
+    )
     if found is None:
         raise UnusableRowError(f"the dimensions of {name} are not known")
     return replace(found, num_layers=int(blocks[1])) if blocks else found

@@ -92,6 +92,10 @@ def test_reasons(read_rows) -> None:
         ("Mixtral-8x7B (GMM table)", 32, 4096),
         ("Qwen1.5-32B", 64, 5120),
         ("LLaMA-65B", 80, 8192),
+        ("finetune_llama2_70b_bf16_32p", 80, 8192),
+        ("finetune_qwen1_5_1_8b", 24, 2048),
+        ("Qwen2.5-7B", 28, 3584),
+        ("Qwen2.5-14B", 48, 5120),
     ],
 )
 def test_names(name, layers, hidden) -> None:
@@ -114,3 +118,8 @@ def test_mindformers_takes_one_micro_batch_where_there_is_no_pipeline(read_rows)
     assert (pair.better.device_num, pair.worse.device_num) == (16, 8)
     assert pair.worse.micro_batch_num == 1 and pair.better.micro_batch_num == 16
     assert pair.worse.framework == "mindspore"
+
+
+def test_a_dot_makes_another_model() -> None:
+    dense, experts = published_model("Qwen2.5-7B"), published_model("Qwen2-57B-A14B")
+    assert dense.experts is None and experts.experts is not None

@@ -60,7 +60,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class PlaceSeconds:
-    """Of one place: forward, backward, and forward again for each part that may be recomputed alone."""
+    """Of one place: forward, backward, and forward again for each part that some configuration recomputes alone."""
 
     forward: Seconds
     backward: Seconds
@@ -70,10 +70,11 @@ class PlaceSeconds:
 def kernels_of(place: Place, groups: Groups) -> PlaceKernels:
     """What `place` does in every configuration of `groups`."""
     rows = len(groups.of)
+    again = {part for c in groups.of for part in c.recomputation.parts}
     return PlaceKernels(
         stacked(place.forward, rows),
         stacked(place.backward, rows),
-        {part: stacked(place.of_part(part), rows) for part in Part},
+        {part: stacked(place.of_part(part), rows) for part in Part if part in again},
         groups.together(place.sent),
         groups.together(place.sent_back),
         tuple(_overlap(transfer, groups) for transfer in place.sent_back if transfer.under is not None),

@@ -15,6 +15,7 @@ from ms_symtensor.cost.place_time import PlaceKernels, kernels_of, place_seconds
 from ms_symtensor.cost.shapes import Array, Shapes, shapes_of
 from ms_symtensor.cost.timeline import StepSeconds, step_seconds, with_retries
 from ms_symtensor.cost.training_memory import StageBytes, stage_bytes
+from ms_symtensor.cost.work import Place
 
 TORCH_NPU_CANNOT_B = 3.4 * 2**30
 """What PyTorch cannot hand out of an Ascend device's memory: it sees 60.96 GiB of 64 GiB and is full at 60.60 GiB
@@ -84,7 +85,11 @@ def usable_B(shapes: Shapes, cluster: Cluster) -> Array:
 def _prepared(configurations: tuple[Configuration, ...]) -> tuple[Network, Groups, tuple[PlaceKernels, ...]]:
     """What does not depend on the cluster's numbers, kept for the next call with other ones."""
     network, groups = Network(shapes_of(configurations)), Groups(configurations)
-    return network, groups, tuple(kernels_of(place, groups) for place in network.places)
+    places = (
+        place if count.any() else Place(place.name, ())
+        for place, count in zip(network.places, network.counts, strict=True)
+    )
+    return network, groups, tuple(kernels_of(place, groups) for place in places)
 
 
 @lru_cache(maxsize=16)

@@ -102,11 +102,11 @@ class Chain:
         behind = self.parts[end - 1]
         return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
 
-    def stage(
-        self, start: int, end: int, flight: int, limit_B: float, pace_s: float, most: float = inf
-    ) -> Stage | None:
-        """Parts `start` to `end` with as few recomputed blocks, first ones first, as fit; None if too large or too slow, or if
-        more than `most` were recomputed.
+    def fitting(
+        self, start: int, end: int, flight: int, limit_B: float, most: float = inf
+    ) -> tuple[float, float, int] | None:
+        """Seconds per micro-batch, bytes and recomputed blocks of parts `start` to `end` with as few of these, first ones
+        first, as fit; None if too large, or if more than `most` were recomputed.
         """
         each_s = self.each_s[end] - self.each_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
@@ -124,8 +124,10 @@ class Chain:
             peak_B += self.moment_B(start, end, recomputed)
             if peak_B > limit_B:
                 return None
-        if each_s > pace_s:
-            return None
+        return each_s, peak_B, recomputed
+
+    def stage(self, start: int, end: int, each_s: float, peak_B: float, recomputed: int) -> Stage:
+        """Parts `start` to `end` with what `fitting` tells of them."""
         blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
 

@@ -141,16 +141,21 @@ class Setting:
         weights = Weights(*np.array([corner.weights for corner in every]).transpose(1, 2, 0))
         least = self._least(which, weights, 1.0, price)
         value = least.value - price * limit_B - self.slack_s[which]
-        found: list[tuple[dict[Case, float], list[Row]]] = []
+        shown: list[dict[Case, float]] = []
+        worst: list[int] = []
         start = 0
         for mine in each:
-            shown: dict[Case, float] = {}
-            for corner, bound_s in zip(mine, value[start : start + len(mine)].tolist(), strict=True):
-                shown[corner.case] = min(bound_s, shown.get(corner.case, np.inf))
-            worst = np.array([start + int(np.argmin(value[start : start + len(mine)]))])
-            found.append((shown, self._rows(which[worst], least.assignment[worst], value[worst])))
+            here = value[start : start + len(mine)]
+            by_case: dict[Case, float] = {}
+            for corner, bound_s in zip(mine, here.tolist(), strict=True):
+                by_case[corner.case] = min(bound_s, by_case.get(corner.case, np.inf))
+            shown.append(by_case)
+            worst.append(start + int(np.argmin(here)))
             start += len(mine)
-        return found
+        best: dict[Shape, list[Row]] = {}
+        for row in self._rows(which[worst], least.assignment[worst], value[worst]):
+            best[row.shape] = [row]
+        return [(by_case, best.get(known[0].shape, [])) for by_case, (known, _, _) in zip(shown, of, strict=True)]
 
     def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
         shapes = [self.members[i] for i in which]

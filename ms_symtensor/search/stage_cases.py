@@ -212,7 +212,8 @@ def _end(space: _Space, one: Layout, stage: int, start: int, least: int, most: i
         begin, part = space.run(stage, start, end)
         ending_s = max(once_s, one.once_s[part] - one.once_s[begin])
         pace_s = (step_s - one.each_s - ending_s) / (shape.micro_batch_num - 1)
-        return chain.stage(begin, part, flight, space.limit_B, pace_s) is not None
+        fitting = chain.fitting(begin, part, flight, space.limit_B)
+        return fitting is not None and fitting[0] <= pace_s
 
     low, high = least, most
     while low < high:

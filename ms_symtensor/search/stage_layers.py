@@ -139,9 +139,9 @@ def _filled(
             middle = min(max(middle, low + 1), high)
             more = None
             if chain.once_s[middle] - chain.once_s[start] <= once_s:
-                more = chain.stage(start, middle, flight, limit_B, inf, most_again)
-            if more is None or more.each_s > pace_s:
-                longer_s = longer_s if more is None else min(longer_s, more.each_s)
+                more = chain.fitting(start, middle, flight, limit_B, most_again)
+            if more is None or more[0] > pace_s:
+                longer_s = longer_s if more is None else min(longer_s, more[0])
                 high = middle - 1
                 middle = (low + high + 1) // 2
             else:
@@ -149,6 +149,6 @@ def _filled(
                 middle = middle + 1 if middle == quick else (low + high + 1) // 2
         if one is None:
             return None, longer_s
-        found.append(one)
+        found.append(chain.stage(start, low, *one))
         start = low
     return tuple(found), longer_s

@@ -98,10 +98,11 @@ def by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp],
     for place, t in enumerate(found):
         at = (which, *(assignment[:, v] for v in t.scope))
         entry = np.ravel_multi_index(at, t.forward_s.shape)
-        tables = (t.each_s, t.again_s, t.once_s, t.kept_B, t.kept_recomputed_B, t.at_rest_B)
-        for number, table in enumerate(tables):
-            if not is_nothing(table):
-                values[number, place] = table.take(entry)
-    counts = np.array([t.counts for t in found])
+        for number, table in t.given:
+            values[number, place] = table.take(entry)
+    counts = np.array([t.counts for t in found]).T
+    total = np.zeros((len(values), len(counts), len(which)))
     with np.errstate(invalid="ignore"):  # what is forbidden stays no number
-        return Costs(*(counts.T @ values))
+        for column in range(len(which)):  # one by one: sums that do not depend on what is asked for beside them
+            total[:, :, [column]] = counts @ values[:, :, [column]]
+    return Costs(*total)

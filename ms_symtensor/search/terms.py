@@ -48,6 +48,12 @@ class Terms:
         saved: Array = self.kept_B - self.kept_recomputed_B
         return saved if saved.any() else np.broadcast_to(0.0, saved.shape)
 
+    @cached_property
+    def given(self) -> tuple[tuple[int, Array], ...]:
+        """The tables of which `Costs` speaks, each with the number of its field there, but those that are zero everywhere."""
+        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
+        return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
+
 
 def terms(
     scope: tuple[int, ...],

@@ -7,7 +7,7 @@ network is a chain with short cuts. The next variable is that of weighted minimu
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -28,7 +28,7 @@ CACHED_ENTRIES = 1 << 15
 
 @dataclass(frozen=True)
 class Factor:
-    """A table over the variables `scope` (ascending), for many problems at once: [problems, values of scope[0], …]."""
+    """A table over the variables `scope`, for many problems at once: [problems, values of scope[0], …]."""
 
     scope: tuple[int, ...]
     table: Table
@@ -87,17 +87,18 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     value = np.zeros(problems)
     for factor in factors:
         if factor.scope:
-            waiting[min(turn[v] for v in factor.scope)].append(factor)
+            ordered = _in_turn(factor, turn)
+            waiting[turn[ordered.scope[0]]].append(ordered)
         else:
             value = value + factor.table
     decided: list[tuple[int, list[Factor]]] = []
     for variable, among in zip(order, waiting, strict=True):
         mine = sorted(among, key=lambda f: f.table.size)
         decided.append((variable, mine))
-        scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}))
+        scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}, key=turn.__getitem__))
         least = _least(mine, (variable, *scope), sizes, problems)
         if scope:
-            waiting[min(turn[v] for v in scope)].append(Factor(scope, least))
+            waiting[turn[scope[0]]].append(Factor(scope, least))
         else:
             value = value + least
     # A variable's best value needs looking for only where the variables after it ended up.
@@ -134,12 +135,16 @@ def _least(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[in
     return least
 
 
+def _in_turn(factor: Factor, turn: Mapping[int, int]) -> Factor:
+    """`factor` with its variables in their turn, so that what is summed and compared together lies together."""
+    scope = tuple(sorted(factor.scope, key=turn.__getitem__))
+    if scope == factor.scope:
+        return factor
+    return Factor(scope, np.ascontiguousarray(factor.table.transpose(0, *(1 + factor.scope.index(v) for v in scope))))
+
+
 def _aligned(factor: Factor, scope: tuple[int, ...]) -> Table:
     """The table of `factor` with an axis for every variable of `scope`, of one value where it does not depend on it."""
-    # The scope of a factor is ascending, that of the sum too, but for its first variable.
-    table, first = factor.table, factor.scope.index(scope[0])
-    if first:
-        table = table.transpose(0, 1 + first, *(1 + i for i in range(len(factor.scope)) if i != first))
     index = (slice(None), *(slice(None) if v in factor.scope else None for v in scope))
-    aligned: Table = table[index]
+    aligned: Table = factor.table[index]
     return aligned

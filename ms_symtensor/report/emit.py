@@ -41,17 +41,19 @@ def write_plan(plan: Plan, graph: Graph, report: str, directory: str | os.PathLi
 def _for_mindspore(plan: Plan, graph: Graph) -> dict[str, str | bytes]:
     checkpoint = strategy_checkpoint(graph, plan.stage, ADAM_STATES)
     return {
-        OPERATOR_FILE: operator_strategy_text(graph, plan.stage),
+        OPERATOR_FILE: operator_strategy_text(graph, plan),
         f"{CHECKPOINT_FILE}.json": checkpoint_json(checkpoint),
         f"{CHECKPOINT_FILE}.ckpt": checkpoint_protobuf(checkpoint),
     }
 
 
 def _stages_for_mindspore(plan: Plan, graph: Graph, pipeline: Pipeline) -> dict[str, str | bytes]:
-    """A file of each kind for every stage, the stage's number in its name; MindSpore's resharding merges checkpoints
-    (`merge_pipeline_strategys`).
+    """A checkpoint of either kind for every stage, the stage's number in its name; MindSpore's resharding merges them
+    (`merge_pipeline_strategys`). One operator strategy for all, unless stages are interleaved.
     """
     files: dict[str, str | bytes] = {}
+    if pipeline.interleave == 1:
+        files[OPERATOR_FILE] = operator_strategy_text(graph, plan)
     for program, stage in zip(partition_stages(graph, plan.stages, pipeline), plan.stages, strict=True):
         checkpoint = strategy_checkpoint(
             program.graph, stage, (*ADAM_STATES, ACCUMULATED), program.parameters, program.stage

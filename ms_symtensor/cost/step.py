@@ -10,7 +10,7 @@ operator, and what of the gradients' is hidden depends on the run-time's schedul
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -148,6 +148,32 @@ def _work_s(
             count = times.get(node.block or "", 1)
             total += count * local_time_s(cluster, node.kind, sum(traffic_B(program, node)))
     return total
+
+
+def forward_s(
+    graph: Graph, plan: StagePlan, program: Program, nodes: Iterable[Node], cluster: Cluster,
+    rules: Mapping[str, Rule] | None = None,
+) -> list[float]:  # fmt: skip
+    """Seconds of each of `nodes`, of the forward pass of `program`, which is `partition(graph, plan)`: as `price` counts them."""
+    own: dict[str, float] = {}
+    found = []
+    for node in nodes:
+        of = graph.op_by_name.get(node.op)
+        if node.role is Role.WORK and of is not None:
+            if of.name not in own:
+                seen = view(graph, of)
+                sig = signature(seen, rules)
+                if sig.shardable:
+                    given = plan.strategies.get(of.name) or default_strategy(seen, sig, plan.settings.device_num)
+                    own[of.name], _ = _operator_s(
+                        seen, sig, cuts_of(seen, sig, given, plan.settings.device_num), 0, cluster
+                    )
+                else:
+                    own[of.name] = local_time_s(cluster, node.kind, sum(traffic_B(program, node)))
+            found.append(own[of.name])
+        else:
+            found.append(node_cost(cluster, node.kind, node.group, *traffic_B(program, node)).time_s)
+    return found
 
 
 def _works(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Role
+from ms_symtensor.program.recomputation import is_selectable
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.names import short_name
@@ -38,8 +39,7 @@ def recomputation_text(graph: Graph, recompute: Mapping[str, Recompute], nodes: 
 
 def _operators(graph: Graph, nodes: Sequence[Node]) -> str:
     """The operators whose work `nodes` do, and how many collectives stand among them."""
-    work = dict.fromkeys(
-        short_name(graph.op_by_name[n.op]) for n in nodes if n.role is Role.WORK and n.op in graph.op_by_name
-    )
+    done = {n.op for n in nodes if n.role is Role.WORK}
+    work = dict.fromkeys(short_name(op) for op in graph.ops if op.name in done and is_selectable(op))
     sent = sum(n.kind in COLLECTIVES and n.role is not Role.WEIGHT for n in nodes)
     return ", ".join([*work, *([f"{sent} collectives"] if sent else [])]) or "nothing"

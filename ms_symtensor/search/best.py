@@ -12,7 +12,7 @@ from ms_symtensor.search.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.pinnable import require_pinnable
-from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
+from ms_symtensor.search.pipelined import Pipelined, pipelined_plan, selecting_stages
 from ms_symtensor.search.plan import (
     OneStage,
     infeasible,
@@ -20,6 +20,7 @@ from ms_symtensor.search.plan import (
     one_stage,
     plan_of,
     require_devices,
+    selecting,
 )
 from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.strategy.considered import Considered
@@ -59,6 +60,8 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         several = pipelined_plan(of, request, within_s, one_stage=not few)
     if not few and graph is not None and several is not None:
         one = one_stage(graph, request, several.one_stage_s, min(known_s, several.time_s), progress)
+    one = selecting(one, request)
+    several = None if several is None else selecting_stages(of, request, several)
     spent = time.perf_counter() - start
     if several is not None and several.plan is not None and (one.best is None or several.time_s < one.best.time_s):
         best = several.plan

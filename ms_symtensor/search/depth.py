@@ -12,6 +12,7 @@ from ms_symtensor.program.parameters import require_synchronised
 from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.memory import PeakMemory, ShortGraphs, further
+from ms_symtensor.search.mix import WHOLE, Mix
 from ms_symtensor.search.summary import Degrees, degrees
 from ms_symtensor.tensor.graph import Graph
 
@@ -43,15 +44,18 @@ def judged(
     settings: Settings,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
+    mix: Mix = WHOLE,
+    first: int | None = None,
 ) -> Judged:
     """Price a choice on a program with few blocks, the middle one of every run standing for all further ones.
 
+    `first`: so many blocks are those that `mix` puts first (default: as many as `settings` recompute).
     Errors: InvalidStrategyError where MindSpore would not sum the gradient of a parameter.
     """
-    recomputed = len(settings.recompute)
+    recomputed = len(settings.recompute) if first is None else first
     true = shorts.runs(recomputed)
     runs = shorts.short_runs(true)
-    peaks = PeakMemory(shorts, strategies, settings)
+    peaks = PeakMemory(shorts, strategies, settings, mix)
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     require_synchronised(program.parameters, settings.device_num)
     more = zip(shorts.named(runs), further(true, runs), strict=True)

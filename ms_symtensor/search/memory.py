@@ -16,8 +16,9 @@ from ms_symtensor.program.forward import Meanings
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
-from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.folding import Fold, kinds_of_blocks, shorten
+from ms_symtensor.search.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph
 
 EACH = 3
@@ -94,11 +95,12 @@ def few_blocks(graph: Graph, folded: Fold) -> Graph:
 
 @dataclass
 class PeakMemory:
-    """Peaks for one choice of strategies and settings, for any number of recomputed blocks."""
+    """Peaks for one choice of strategies and settings, for any number of recomputed blocks: of those that `mix` puts first."""
 
     shorts: ShortGraphs
     strategies: Mapping[str, OpStrategy]
     settings: Settings
+    mix: Mix = WHOLE
     _known: dict[Runs, "_Short"] = field(default_factory=dict)
     _programs: dict[Runs, Program] = field(default_factory=dict)
 
@@ -119,9 +121,8 @@ class PeakMemory:
 
     def plan(self, runs: Runs) -> StagePlan:
         """The choice for the network with `runs`."""
-        again = [name for names in self.shorts.named(runs)[::2] for name in names]
         kept = {op.name: self.strategies[op.name] for op in self.shorts.of(runs).ops if op.name in self.strategies}
-        return StagePlan(kept, replace(self.settings, recompute=dict.fromkeys(again, Recompute())))
+        return StagePlan(kept, replace(self.settings, recompute=self.mix.recompute(self.shorts.named(runs))))
 
 
 def further(true: Runs, runs: Runs) -> tuple[int, ...]:

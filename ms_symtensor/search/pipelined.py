@@ -9,13 +9,15 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.forward import meanings
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import Recompute
-from ms_symtensor.search.chain import Stage
 from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.folding import fold, kinds_of_blocks
 from ms_symtensor.search.memory import ShortGraphs, short_graphs
+from ms_symtensor.search.mix import WHOLE
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.request import Request
+from ms_symtensor.search.selected import SELECTING
+from ms_symtensor.search.selected_stages import selecting
 from ms_symtensor.search.shapes import Shape, interleaved, shapes
 from ms_symtensor.search.tried import Outcome
 from ms_symtensor.search.whole import Whole, whole_plan
@@ -35,6 +37,7 @@ class Pipelined:
     """The best plan in micro-batches, if one fits and is fast enough; no such plan takes less than `bound_s`.
 
     `one_stage_s`: the meshes of a plan with one stage and one batch, if these were surveyed too, each with a bound on its step.
+    `whole`: what the plan was made of.
     """
 
     plan: Plan | None
@@ -42,6 +45,7 @@ class Pipelined:
     candidates: int
     considered: tuple[Considered, ...]
     one_stage_s: Mapping[tuple[int, ...], float]
+    whole: Whole | None = None
 
     @property
     def shapes(self) -> int:
@@ -83,7 +87,23 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     )
     if found is None:
         return searched
-    return replace(searched, plan=plan_of(network, request, found, searched, time.perf_counter() - start))
+    return replace(searched, plan=plan_of(network, request, found, searched, time.perf_counter() - start), whole=found)
+
+
+def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
+    """`searched` with blocks of its plan recomputed in part, where that is faster and it is not pinned how many are.
+
+    Its bound is that of plans that recompute whole blocks.
+    """
+    start, found = time.perf_counter(), searched.whole
+    if found is None or searched.plan is None or request.limits.names("recompute"):
+        return searched
+    shorts = _shorts(network.short(found.estimate.shape.batch), network.depths, request.rules)
+    better = selecting(network, found, shorts, request.limit_B, request.cluster, request.rules)
+    if better is found:
+        return searched
+    spent = searched.plan.search.search_time_s + time.perf_counter() - start
+    return replace(searched, plan=plan_of(network, request, better, searched, spent), whole=better)
 
 
 def _one_stage_s(request: Request, outcome: Outcome) -> Mapping[tuple[int, ...], float]:
@@ -151,12 +171,12 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         _shorts(short, network.depths, request.rules), found.strategies, settings, request.cluster, request.rules
     )
     layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
-    recomputed = _recomputed(block_names(graph), runs_of(layers, shape.interleave), estimate.stages)
+    recompute = _recompute(network, block_names(graph), runs_of(layers, shape.interleave), found)
     stages, pipeline = pipeline_stages(
         graph,
         layers,
         [at_depth(network.class_of, short, found.strategies)] * shape.stages,
-        replace(settings, recompute=dict.fromkeys(recomputed, Recompute())),
+        replace(settings, recompute=recompute),
         shape.micro_batch_num,
         shape.interleave,
     )
@@ -179,7 +199,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
             searched.candidates,
             search_time_s,
             max(0.0, found.estimate.step_time_s / searched.bound_s - 1),
-            METHOD,
+            METHOD + (SELECTING if found.mixes else ""),
             searched.considered,
         ),
         source={**request.source, **({"batch_size": str(shape.batch)} if "batch_size" in request.source else {})},
@@ -194,12 +214,19 @@ def _shorts(short: Graph, depths: tuple[int, ...], rules: Mapping[str, Rule] | N
     return short_graphs(short, folded, meanings(short, rules), names)
 
 
-def _recomputed(blocks: tuple[str, ...], held: Sequence[Sequence[range]], stages: Sequence[Stage]) -> list[str]:
-    """The first blocks of the runs of every stage, as many as it recomputes."""
-    found: list[str] = []
-    for runs, stage in zip(held, stages, strict=True):
-        found += [blocks[number] for run in runs for number in run][: stage.recomputed]
-    return found
+def _recompute(
+    network: Network, blocks: tuple[str, ...], held: Sequence[Sequence[range]], found: Whole
+) -> dict[str, Recompute]:
+    """What the blocks of every stage compute again: the first ones of its runs, as many as it recomputes, and the others."""
+    kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
+    again = {}
+    for number, (runs, stage) in enumerate(zip(held, found.estimate.stages, strict=True)):
+        mix = found.mixes[number] if found.mixes else WHOLE
+        for place, block in enumerate(block for run in runs for block in run):
+            way = mix.way(kinds[block], place < stage.recomputed)
+            if way is not None:
+                again[blocks[block]] = way
+    return again
 
 
 def _time_s(found: Whole, whole: Judged) -> dict[str, float]:

@@ -19,9 +19,11 @@ from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
+from ms_symtensor.search.mix import WHOLE
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.problem import Problem, problem, problem_of_family, shortened
 from ms_symtensor.search.request import GIB, Request
+from ms_symtensor.search.selected import SELECTING, mixed
 from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
@@ -117,7 +119,7 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
     start = time.perf_counter()
 
     def searched(case: Request, known_s: float) -> Searched:
-        found = one_stage(graph, case, known_s=known_s, progress=progress)
+        found = selecting(one_stage(graph, case, known_s=known_s, progress=progress), case)
         best = None if found.best is None else plan_of(graph, case, found, time.perf_counter() - start)
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
@@ -162,15 +164,35 @@ def one_stage(
     return found
 
 
+def selecting(found: OneStage, request: Request) -> OneStage:
+    """`found` with blocks of its best candidate recomputed in part, where that is faster and it is not pinned how many are.
+
+    Its bound is that of plans that recompute whole blocks.
+    """
+    best, of = found.best, found.problem
+    if best is None or of is None or not best.settings.recompute or request.limits.names("recompute"):
+        return found
+    settings = replace(best.settings, recompute={})
+    better = mixed(of.shorts, best.strategies, settings, request.cluster, request.limit_B, request.rules)
+    if better is None or better.time_s >= best.time_s:
+        return found
+    recompute = better.mix.recompute(of.shorts.named(of.shorts.runs(better.first)))
+    settings = replace(settings, recompute=recompute)
+    return replace(
+        found, best=Candidate(better.time_s, better.memory_B, best.strategies, settings, better.mix, better.first)
+    )
+
+
 def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: float) -> Plan:
     """The plan of the best candidate of `found`."""
     best, of = found.best, found.problem
     assert best is not None and of is not None
     stage = StagePlan(at_depth(fold(graph).class_of, of.graph, best.strategies), best.settings)
-    whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules)
+    whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules, best.mix, best.first)
+    method = METHOD if best.mix == WHOLE else METHOD + SELECTING
     bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
-    return one_stage_plan(graph, request, stage, whole, SearchReport(found.candidates, search_time_s, gap, METHOD))
+    return one_stage_plan(graph, request, stage, whole, SearchReport(found.candidates, search_time_s, gap, method))
 
 
 def one_stage_plan(graph: Graph, request: Request, stage: StagePlan, whole: Judged, search: SearchReport) -> Plan:

@@ -17,6 +17,7 @@ from ms_symtensor.search.buffers import buffer_terms
 from ms_symtensor.search.dual import MEMORY_ALONE, Choice, Dual
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import PeakMemory
+from ms_symtensor.search.mix import WHOLE, Mix
 from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.problem import Problem
 from ms_symtensor.search.tables import Totals, totals
@@ -25,12 +26,17 @@ from ms_symtensor.search.terms import Terms
 
 @dataclass(frozen=True)
 class Candidate:
-    """One complete choice with its modelled step time, and its peak memory by the true count."""
+    """One complete choice with its modelled step time, and its peak memory by the true count.
+
+    `first`: so many blocks are those that `mix` puts first (None: as many as are recomputed).
+    """
 
     time_s: float
     memory_B: int
     strategies: Mapping[str, OpStrategy]
     settings: Settings
+    mix: Mix = WHOLE
+    first: int | None = None
 
 
 @dataclass(frozen=True)

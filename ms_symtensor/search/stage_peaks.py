@@ -14,12 +14,13 @@ from ms_symtensor.program.forward import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Program
-from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
 from ms_symtensor.search.chain import Stage, Turns
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks, shorten
 from ms_symtensor.search.memory import EACH
+from ms_symtensor.search.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 FEW = 2 * EACH + 2
@@ -62,15 +63,20 @@ class StagePeaks:
         self._meanings: Meanings = meanings(self.graph, self.rules)
         self._chain = [kind for kind, depth in enumerate(self.depths[1:-1]) for _ in range(depth)]
 
-    def of(self, stages: Sequence[Stage]) -> tuple[dict[str, int], ...]:
-        """Bytes by `cost.step.MEMORIES` of a rank of every stage. InvalidStrategyError where MindSpore cannot cut here."""
+    def of(self, stages: Sequence[Stage], mixes: Sequence[Mix] = ()) -> tuple[dict[str, int], ...]:
+        """Bytes by `cost.step.MEMORIES` of a rank of every stage. InvalidStrategyError where MindSpore cannot cut here.
+
+        `mixes`: what the blocks of every stage compute again that are recomputed, and the others.
+        """
         found, start = [], 0
         for number, stage in enumerate(stages):
-            found.append(self._stage(number, len(stages), start, stage))
+            mix = mixes[number] if mixes else WHOLE
+            found.append(self.of_one(number, len(stages), start, stage, mix))
             start += stage.blocks
         return tuple(found)
 
-    def _stage(self, number: int, stages: int, start: int, stage: Stage) -> dict[str, int]:
+    def of_one(self, number: int, stages: int, start: int, stage: Stage, mix: Mix = WHOLE) -> dict[str, int]:
+        """Those of `stage`, the one with `number` of so many `stages`, before which `start` blocks stand."""
         held = self._chain[start : start + stage.blocks]
         true = tuple(
             (held[: stage.recomputed].count(kind), held[stage.recomputed :].count(kind))
@@ -78,7 +84,7 @@ class StagePeaks:
         )
         few = tuple((a, b) if a + b <= 2 * EACH else (min(a, EACH), min(b, EACH)) for a, b in true)
         before, after = self._chain[:start], self._chain[start + stage.blocks :]
-        written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})))
+        written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})), mix)
         one, times = written.one, {}
         counts = [n - m for longer, short in zip(true, few, strict=True) for n, m in zip(longer, short, strict=True)]
         for names, count in zip(written.named, counts, strict=True):
@@ -93,19 +99,19 @@ class StagePeaks:
     def _scatters(self) -> bool:
         return self.settings.optimizer_level is OptimizerLevel.LEVEL2
 
-    def _written(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...]) -> _Written:
-        key = runs, before, after
+    def _written(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
+        key = runs, before, after, mix
         if key not in self._known:
-            self._known[key] = self._write(runs, before, after)
+            self._known[key] = self._write(runs, before, after, mix)
         return self._known[key]
 
-    def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...]) -> _Written:
+    def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
         first = [before.count(kind) for kind in range(len(runs))]
         counts = [first[kind] + a + b + after.count(kind) for kind, (a, b) in enumerate(runs)]
         named: list[tuple[str, ...]] = []
         for names, start, (again, plain) in zip(self._names, first, runs, strict=True):
             named += [names[start : start + again], names[start + again : start + again + plain]]
-        recompute = {name: Recompute() for names in named[::2] for name in names}
+        recompute = mix.recompute(named)
         graph = shorten(self.graph, self._folded, counts)
         plan = StagePlan(self.strategies, replace(self.settings, recompute=recompute))
         layers = tuple(n for n in (len(before), sum(a + b for a, b in runs), len(after)) if n)

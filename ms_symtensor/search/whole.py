@@ -22,6 +22,7 @@ from ms_symtensor.search.estimate import Estimate, divided, estimated, parts_of
 from ms_symtensor.search.family import Family
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, Limits
+from ms_symtensor.search.mix import Mix
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.outer import survey
 from ms_symtensor.search.own_mesh import priced
@@ -47,12 +48,16 @@ ROUNDS = 6
 
 @dataclass(frozen=True)
 class Whole:
-    """The best plan: its shape and stages, the strategies in the network of SHORT blocks, and the memory of every stage."""
+    """The best plan: its shape and stages, the strategies in the network of SHORT blocks, and the memory of every stage.
+
+    `mixes`: what the blocks of every stage compute again that are recomputed, and the others; empty: everything, nothing.
+    """
 
     estimate: Estimate
     row: Row
     strategies: Mapping[str, OpStrategy]
     memory_B: tuple[Mapping[str, int], ...]
+    mixes: tuple[Mix, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -134,7 +139,7 @@ def settled(
 def _fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
     """`row` on stages whose true peaks fit."""
     strategies = strategies_of(row)
-    peaks = _peaks(network, row, strategies, rules)
+    peaks = peaks_of(network, row, strategies, rules)
     beyond_B = [0.0] * row.shape.stages
     for _ in range(ROUNDS):
         found = divided(row, network.depths, [limit_B - more for more in beyond_B])
@@ -142,7 +147,7 @@ def _fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rul
             break
         memory_B = peaks.of(found.stages)
         if all(sum(one.values()) <= limit_B for one in memory_B):
-            return _with_memory(found, row, strategies, memory_B)
+            return with_memory(found, row, strategies, memory_B)
         known = zip(beyond_B, found.stages, memory_B, strict=True)
         beyond_B = [max(more, sum(one.values()) - stage.peak_B) for more, stage, one in known]
     return _with_fewest_fitting(network, row, limit_B, rules)
@@ -194,11 +199,11 @@ def as_given(
     """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not."""
     strategies, parts = strategies_of(row), parts_of(row, network.depths)
     stages = laid_out(parts, layers, recomputed, Turns(row.shape.micro_batch_num, row.shape.interleave))
-    memory_B = _peaks(network, row, strategies, rules).of(stages)
-    return _with_memory(estimated(row, network.depths, parts, stages), row, strategies, memory_B)
+    memory_B = peaks_of(network, row, strategies, rules).of(stages)
+    return with_memory(estimated(row, network.depths, parts, stages), row, strategies, memory_B)
 
 
-def _with_memory(
+def with_memory(
     found: Estimate, row: Row, strategies: Mapping[str, OpStrategy], memory_B: tuple[Mapping[str, int], ...]
 ) -> Whole:
     """`found` with the true peaks in the place of the survey's."""
@@ -207,7 +212,7 @@ def _with_memory(
     return Whole(replace(found, stages=stages, peak_memory_B=max(sizes)), row, strategies, memory_B)
 
 
-def _peaks(
+def peaks_of(
     network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
 ) -> StagePeaks:
     batch = row.shape.batch

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def _compiled(expressions: tuple[tuple[str | None, sympy.Expr], ...], symbols: t
 
 def _function(expressions: list[sympy.Expr], symbols: tuple[sympy.Symbol, ...]) -> Compiled:
     """What `sympy.lambdify(…, cse=True)` makes, in a third of its time: a search compiles some twenty formulas."""
-    shared, reduced = sympy.cse(expressions, order="none")
+    shared, reduced = sympy.cse(expressions, order="none") if _repeats(expressions) else ([], expressions)
     printed = NumPyPrinter(_SETTINGS).doprint
     lines = [f"def compiled_expression({', '.join(symbol.name for symbol in symbols)}):"]
     lines += [f"{name} = {printed(shared_expression)}" for name, shared_expression in shared]
@@ -55,6 +56,16 @@ def _function(expressions: list[sympy.Expr], symbols: tuple[sympy.Symbol, ...]) 
     exec("\n    ".join(lines), scope)  # of expressions that this package has made
     compiled: Compiled = scope["compiled_expression"]
     return compiled
+
+
+def _repeats(expressions: Iterable[sympy.Expr]) -> bool:
+    """Whether some subexpression occurs twice: sympy takes longer to find out, above all about Max."""
+    seen: set[sympy.Expr] = set()
+    for node in chain.from_iterable(map(sympy.preorder_traversal, expressions)):
+        if node.args and node in seen:
+            return True
+        seen.add(node)
+    return False
 
 
 def _maximum(values: Iterable[ArrayLike], axis: int) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.search.elimination import Factor
 from ms_symtensor.search.problem import Problem
-from ms_symtensor.search.terms import Costs, Terms, Weights, is_nothing, occurring, spread
+from ms_symtensor.search.terms import Costs, Terms, Weights, occurring, spread
 
 Array = NDArray[np.float64]
 
@@ -33,27 +33,25 @@ def factors(
     each, again, once, kept, saved, rest = occurring(found, [getattr(of_place, f.name) for f in fields(Weights)])
     dear, repeats = bool(np.any(price_s_per_B)), bool(np.any(recomputed))
     price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
+    # In the order of `Terms.weighted`; what is None counts for nothing.
+    occurs = (
+        each,
+        once,
+        recomputed * again if repeats else None,
+        price * kept if dear else None,
+        price * rest if dear else None,
+        -recomputed * price * saved if dear and repeats else None,
+    )
     joint: dict[tuple[int, ...], Array] = {}
-
-    def add(scope: tuple[int, ...], occurs: Array, table: Array) -> None:
-        if not is_nothing(table):
-            weight = spread(occurs, table)
-            part = weight * table if which is None else np.multiply(chosen := table[which], weight, out=chosen)
-            if scope in joint:
-                joint[scope] += part
-            else:
-                joint[scope] = part
-
     for i, t in enumerate(found):
-        add(t.scope, each[i], t.each_s)
-        add(t.scope, once[i], t.once_s)
-        if repeats:
-            add(t.scope, recomputed * again[i], t.again_s)
-        if dear:
-            add(t.scope, price * kept[i], t.kept_B)
-            add(t.scope, price * rest[i], t.at_rest_B)
-            if repeats:
-                add(t.scope, -recomputed * price * saved[i], t.saved_B)
+        for number, table in t.weighted:
+            if (worth := occurs[number]) is not None:
+                weight = spread(worth[i], table)
+                part = weight * table if which is None else np.multiply(chosen := table[which], weight, out=chosen)
+                if t.scope in joint:
+                    joint[t.scope] += part
+                else:
+                    joint[t.scope] = part
     return [Factor(scope, table) for scope, table in joint.items()]
 
 

@@ -49,6 +49,15 @@ class Terms:
         return saved if saved.any() else np.broadcast_to(0.0, saved.shape)
 
     @cached_property
+    def weighted(self) -> tuple[tuple[int, Array], ...]:
+        """The tables that are minimised, numbered: seconds of a micro-batch, once, and again; bytes kept, at rest, and saved.
+
+        None that is zero everywhere.
+        """
+        tables = (self.each_s, self.once_s, self.again_s, self.kept_B, self.at_rest_B, self.saved_B)
+        return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
+
+    @cached_property
     def given(self) -> tuple[tuple[int, Array], ...]:
         """The tables of which `Costs` speaks, each with the number of its field there, but those that are zero everywhere."""
         tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)

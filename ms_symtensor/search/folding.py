@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source, TupleInput
 
@@ -17,6 +18,7 @@ class Fold:
     members: tuple[tuple[Op, ...], ...]
 
 
+@lru_cache(maxsize=32)
 def fold(graph: Graph) -> Fold:
     """Classes of `graph`'s operators; an operator outside repeated blocks is a class of its own.
 

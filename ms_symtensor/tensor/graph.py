@@ -145,6 +145,9 @@ class Graph:
     output: Source
     attributes: tuple[tuple[str, Attribute], ...] = field(default=())
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.inputs, len(self.ops)))  # what is known of a graph is looked up by it: quickly
+
     @cached_property
     def op_by_name(self) -> dict[str, Op]:
         return {op.name: op for op in self.ops}

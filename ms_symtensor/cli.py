@@ -44,6 +44,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.pareto import pareto_json, pareto_text
     from ms_symtensor.report.plan_report import plan_json, plan_text
+    from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.text import seconds
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
@@ -71,7 +72,8 @@ def _plan(chosen: argparse.Namespace) -> int:
         found, graph = planned(model, request, step)
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
-        text = plan_text(found, graph, others)
+        programs = programs_of(found, graph)
+        text = plan_text(found, graph, programs, others)
         data = plan_json(found)
         if chosen.top:
             text = f"{text}\n\n{considered_text(found, chosen.top)}"
@@ -79,7 +81,7 @@ def _plan(chosen: argparse.Namespace) -> int:
             plans = list(front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0]))
             text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
         step("write")
-        written = write_plan(found, graph, text, chosen.out)
+        written = write_plan(found, graph, programs, text, chosen.out)
     took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
     _show(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {', '.join(written)}")
     return 0

@@ -1,9 +1,10 @@
 """Everything that a plan is written as, in one directory."""
 
 import os
+from collections.abc import Sequence
 
-from ms_symtensor.program.pipeline import Pipeline
-from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.program.program import Program
+from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, strategy_checkpoint
 from ms_symtensor.strategy.file import files_of
 from ms_symtensor.strategy.operator_json import operator_strategy_text
@@ -22,15 +23,21 @@ ADAM_STATES = ("adam_m", "adam_v")
 """What MindSpore's Adam and AdamWeightDecay put before the names of parameters for their states."""
 
 
-def write_plan(plan: Plan, graph: Graph, report: str, directory: str | os.PathLike[str]) -> tuple[str, ...]:
+def write_plan(
+    plan: Plan,
+    graph: Graph,
+    programs: Sequence[Program | StageProgram],
+    report: str,
+    directory: str | os.PathLike[str],
+) -> tuple[str, ...]:
     """Write the plan, its graph, MindSpore's own forms of it, Python code and the `report`; all or none.
 
-    The names of the files are returned. Errors: InputError if the directory cannot be written; InvalidStrategyError
-    where MindSpore cannot be told the plan.
+    `programs` are those of the plan (`programs_of`). The names of the files are returned. Errors: InputError if the directory
+    cannot be written; InvalidStrategyError where MindSpore cannot be told the plan.
     """
     files: dict[str, str | bytes] = {
         **files_of(plan, graph),
-        **(_for_mindspore(plan, graph) if plan.pipeline is None else _stages_for_mindspore(plan, graph, plan.pipeline)),
+        **_for_mindspore(plan, graph, programs),
         CODE_FILE: python_code(graph, plan),
         REPORT_FILE: report + "\n",
     }
@@ -38,28 +45,20 @@ def write_plan(plan: Plan, graph: Graph, report: str, directory: str | os.PathLi
     return tuple(files)
 
 
-def _for_mindspore(plan: Plan, graph: Graph) -> dict[str, str | bytes]:
-    checkpoint = strategy_checkpoint(graph, plan.stage, ADAM_STATES)
-    return {
-        OPERATOR_FILE: operator_strategy_text(graph, plan),
-        f"{CHECKPOINT_FILE}.json": checkpoint_json(checkpoint),
-        f"{CHECKPOINT_FILE}.ckpt": checkpoint_protobuf(checkpoint),
-    }
-
-
-def _stages_for_mindspore(plan: Plan, graph: Graph, pipeline: Pipeline) -> dict[str, str | bytes]:
-    """A checkpoint of either kind for every stage, the stage's number in its name; MindSpore's resharding merges them
-    (`merge_pipeline_strategys`). One operator strategy for all, unless stages are interleaved.
+def _for_mindspore(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> dict[str, str | bytes]:
+    """An operator strategy, unless stages are interleaved, and a strategy checkpoint in both forms. With micro-batches there is
+    a checkpoint for every stage, its number in the name: MindSpore's resharding merges them (`merge_pipeline_strategys`).
     """
     files: dict[str, str | bytes] = {}
-    if pipeline.interleave == 1:
+    if plan.pp_interleave_num == 1:
         files[OPERATOR_FILE] = operator_strategy_text(graph, plan)
-    for program, stage in zip(partition_stages(graph, plan.stages, pipeline), plan.stages, strict=True):
-        checkpoint = strategy_checkpoint(
-            program.graph, stage, (*ADAM_STATES, ACCUMULATED), program.parameters, program.stage
-        )
-        files |= {
-            f"{CHECKPOINT_FILE}_{program.stage}.json": checkpoint_json(checkpoint),
-            f"{CHECKPOINT_FILE}_{program.stage}.ckpt": checkpoint_protobuf(checkpoint),
-        }
+    for program, stage in zip(programs, plan.stages, strict=True):
+        if isinstance(program, StageProgram):
+            name = f"{CHECKPOINT_FILE}_{program.stage}"
+            checkpoint = strategy_checkpoint(
+                program.graph, stage, program.parameters, (*ADAM_STATES, ACCUMULATED), program.stage
+            )
+        else:
+            name, checkpoint = CHECKPOINT_FILE, strategy_checkpoint(graph, stage, program.parameters, ADAM_STATES)
+        files |= {f"{name}.json": checkpoint_json(checkpoint), f"{name}.ckpt": checkpoint_protobuf(checkpoint)}
     return files

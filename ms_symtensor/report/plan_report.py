@@ -5,10 +5,9 @@ from typing import Any
 
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
-from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings
-from ms_symtensor.program.stage_program import StageProgram, partition_stages
+from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.report.alternatives import Alternative, alternatives_text
 from ms_symtensor.report.considered import considered_json, families_text
 from ms_symtensor.report.operators import operators_text
@@ -55,9 +54,13 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = ()) -> str:
-    """Everything about the plan on one page: degrees, time, memory, collectives, who is cut how, and `alternatives`."""
-    programs = _programs(plan, graph)
+def plan_text(
+    plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram], alternatives: tuple[Alternative, ...] = ()
+) -> str:
+    """Everything about the plan on one page: degrees, time, memory, collectives, who is cut how, and `alternatives`.
+
+    `programs` are those of the plan (`programs_of`).
+    """
     again = plan.settings.recompute
     nodes = (n for one in programs for n in (one.micro if isinstance(one, StageProgram) else one).nodes)
     selected = any(chosen.in_part for chosen in again.values())
@@ -72,13 +75,6 @@ def plan_text(plan: Plan, graph: Graph, alternatives: tuple[Alternative, ...] = 
             *([families_text(plan)] if plan.search.considered else []),
             _search(plan),
         ]
-    )
-
-
-def _programs(plan: Plan, graph: Graph) -> Sequence[Program | StageProgram]:
-    """The programs of all stages."""
-    return (
-        [partition(graph, plan.stage)] if plan.pipeline is None else partition_stages(graph, plan.stages, plan.pipeline)
     )
 
 

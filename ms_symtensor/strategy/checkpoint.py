@@ -11,7 +11,6 @@ from typing import Any
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.forward import default_strategy
-from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.writing import json_text
@@ -23,19 +22,17 @@ _SAVES = 2  # per compile
 def strategy_checkpoint(
     graph: Graph,
     plan: StagePlan,
+    placements: Mapping[str, ParameterPlacement],
     optimizer_states: Iterable[str] = (),
-    placements: Mapping[str, ParameterPlacement] | None = None,
     stage: int = 0,
 ) -> dict[str, Any]:
-    """The checkpoint of `graph` under `plan` as plain data, keys sorted.
-
-    For pipeline stage `stage`, `graph` is its part of the network, and `placements` where its parameters lie.
+    """The checkpoint of `graph` under `plan` as plain data, keys sorted; `placements` are where its parameters lie
+    (`Program.parameters`). For pipeline stage `stage`, `graph` is its part of the network.
 
     `optimizer_states` are the names that an optimizer puts before those of the parameters for its states: "adam_m" and
     "adam_v" for AdamWeightDecay; states lie as their parameters do. `current_stage` is a count of saves in MindSpore: 2
-    after the first compile of a process. Errors: those of `partition`.
+    after the first compile of a process.
     """
-    placements = partition(graph, plan).parameters if placements is None else placements
     layouts = {}
     for name, placement in placements.items():
         item = _layout(placement, plan)

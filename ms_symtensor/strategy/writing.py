@@ -10,6 +10,7 @@ from typing import Any
 from ms_symtensor.errors import InputError
 
 LINE = 120
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def json_text(data: Any) -> str:
@@ -58,13 +59,15 @@ def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
 
 
 def _lines(data: Any, depth: int) -> str:
-    line = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    if not isinstance(data, dict | list | tuple) or not data or (depth > 0 and len(line) + depth <= LINE):
-        return line
-    margin = " " * (depth + 1)
+    if not isinstance(data, dict | list | tuple) or not data:
+        return _encode(data)
     if isinstance(data, dict):
-        items = [f"{json.dumps(key, ensure_ascii=False)}: {_lines(value, depth + 1)}" for key, value in data.items()]
+        items = [f"{_encode(key)}: {_lines(value, depth + 1)}" for key, value in data.items()]
         brackets = "{}"
     else:
         items, brackets = [_lines(value, depth + 1) for value in data], "[]"
+    line = brackets[0] + ", ".join(items) + brackets[1]
+    if depth > 0 and len(line) + depth <= LINE and "\n" not in line:
+        return line
+    margin = " " * (depth + 1)
     return brackets[0] + "\n" + ",\n".join(margin + item for item in items) + "\n" + " " * depth + brackets[1]

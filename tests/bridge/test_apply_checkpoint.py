@@ -10,6 +10,7 @@ from model_zoo.network import optimizer
 from ms_symtensor.bridge.apply import apply, parallel_config
 from ms_symtensor.bridge.compile import compile_rank
 from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, strategy_checkpoint
 
@@ -37,7 +38,9 @@ def test_json_equals_mindspores(name, data, tensor, sequence, settings, tmp_path
     cell, inputs, graph, plan = planned(name, data, tensor, sequence, **settings)
     apply(cell, graph, plan)
     theirs = json.loads(saved_by_mindspore(cell, inputs, plan, tmp_path / "strategy.json"))
-    ours = json.loads(checkpoint_json(strategy_checkpoint(graph, plan.stage, STATES)))
+    ours = json.loads(
+        checkpoint_json(strategy_checkpoint(graph, plan.stage, partition(graph, plan.stage).parameters, STATES))
+    )
     del theirs["current_stage"], ours["current_stage"]  # counts the saves of the process
     assert ours == theirs
 
@@ -49,7 +52,9 @@ def test_protobuf_equals_mindspores(tmp_path):
     apply(cell, graph, plan)
     theirs, ours = ParallelStrategyMap(), ParallelStrategyMap()
     theirs.ParseFromString(saved_by_mindspore(cell, inputs, plan, tmp_path / "strategy.ckpt"))
-    written = checkpoint_protobuf(strategy_checkpoint(graph, plan.stage, STATES))
+    written = checkpoint_protobuf(
+        strategy_checkpoint(graph, plan.stage, partition(graph, plan.stage).parameters, STATES)
+    )
     ours.ParseFromString(written)
     assert ours.SerializeToString() == written
     # MindSpore writes the items in the order of its hash maps.

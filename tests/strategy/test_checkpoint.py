@@ -2,6 +2,7 @@ import json
 
 from plans import data_times_tensor, hand_written, plan_of, small_graph
 
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, strategy_checkpoint
 
@@ -34,7 +35,7 @@ def fields(message: bytes) -> list[tuple[int, int | bytes]]:
 def checkpoint(level: int, **settings):
     graph = small_graph("llama2_7b", attention="self")
     plan = plan_of(graph, data_times_tensor(graph, 2, 4), 8, optimizer_level=OptimizerLevel(level), **settings)
-    return strategy_checkpoint(graph, plan.stage)
+    return strategy_checkpoint(graph, plan.stage, partition(graph, plan.stage).parameters)
 
 
 def test_layouts_leave_axes_of_size_one_out():
@@ -55,7 +56,9 @@ def test_optimizer_sharding_is_noted_with_its_stride():
 
 def test_optimizer_states_lie_as_their_parameters():
     graph, plan = hand_written("llama2_7b", 2, 4, attention="self")
-    layouts = strategy_checkpoint(graph, plan.stage, ("adam_m", "adam_v"))["parallel_layout_item"]
+    layouts = strategy_checkpoint(graph, plan.stage, partition(graph, plan.stage).parameters, ("adam_m", "adam_v"))[
+        "parallel_layout_item"
+    ]
     assert len(layouts) == 3 * len(graph.parameters)
     assert layouts["adam_v.norm.gamma"] == layouts["norm.gamma"]
 

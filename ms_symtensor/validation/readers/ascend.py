@@ -80,6 +80,7 @@ def _megatron(row: Row) -> Configuration:
         copied_logits=megatron.copies_logits(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
+        overlap_tensors=megatron.overlaps_tensors(options),
     )
 
 

@@ -91,6 +91,13 @@ def attention(options: Options) -> AttentionKernel:
     return AttentionKernel.FLASH if "use-flash-attn" in options else AttentionKernel.FUSED_SOFTMAX
 
 
+def overlaps_tensors(options: Options) -> bool:
+    """--no-async-tensor-model-parallel-allreduce: linear layers wait for their collectives; else these run under products
+    of the backward pass (megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
+    """
+    return "no-async-tensor-model-parallel-allreduce" not in options
+
+
 def precision(options: Options) -> Precision:
     """--bf16 or --fp16; bfloat16 if neither is there."""
     return "float16" if "fp16" in options else "bfloat16"

@@ -51,6 +51,7 @@ def case(row: Row) -> Case:
         copied_logits=megatron.copies_logits(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
+        overlap_tensors=megatron.overlaps_tensors(options),
     )
     memory_MiB = row.optional_number("max_alloc_MB")
     measured = Measurement(

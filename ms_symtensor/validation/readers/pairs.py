@@ -114,6 +114,7 @@ def _configuration(
         bytes_per_parameter=mindformers.BYTES if mindspore else Bytes(),
         framework="mindspore" if mindspore else "mindspeed",
         overlap_gradients=mindspore,
+        overlap_tensors=not mindspore,  # Megatron's default
     )
 
 

@@ -41,6 +41,12 @@ def test_options_of_context_and_expert_parallelism(read_rows) -> None:
     assert (special.exchanged_heads, special.grouped_experts) == (True, True)
 
 
+def test_linear_layers_wait_for_their_collectives_only_where_told_to(read_rows) -> None:
+    waiting = {"features": "sequence-parallel no-async-tensor-model-parallel-allreduce"}
+    plain, told = (case.configuration.overlap_tensors for case in read_rows(ROW, {}, waiting).cases)
+    assert plain and not told
+
+
 def test_gemma_2_has_further_norms_and_capped_logits(read_rows) -> None:
     gemma = {"name": "gemma2_tp8_pp1_ptd", "hidden": 3584, "heads": 16, "kv": 8, "ffn": 14336, "recompute": ""}
     (case,) = read_rows({**ROW, **gemma}).cases

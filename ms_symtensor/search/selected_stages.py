@@ -70,9 +70,11 @@ class _Selecting:
 
     def best(self) -> Whole:
         """The fastest of what is worked out and the plan itself."""
-        promising = sorted(self._divisions(), key=lambda layers: (self._promise_s(layers), layers))
+        promising = sorted((self._promise_s(layers), layers) for layers in self._divisions())
         best = self.found
-        for layers in promising[:WORKED_OUT]:
+        for promise_s, layers in promising[:WORKED_OUT]:
+            if promise_s >= best.estimate.step_time_s:
+                break
             one = self._worked_out(layers)
             if one is not None and one.estimate.step_time_s < best.estimate.step_time_s:
                 best = one

@@ -7,7 +7,8 @@ For a price λ of a byte every tensor of the block that the backward pass needs 
 
 over the nodes v (seconds c) and tensors t (bytes b) of the forward program. Every constraint says that one choice implies
 another, so this is a closure of least weight, solved exactly by a minimum cut (`closure`). The corners of the lower hull of
-the front are found by solving at the slope between two known ones, until no new one is found (Eisner and Severance 1976).
+the front are found by solving at the slope between two known ones, until no new one is found (Eisner and Severance 1976)
+or those on both sides are close (FINEST).
 What MindSpore marks together (the collectives around one operator) is computed again together, if any part of it is.
 """
 
@@ -24,6 +25,10 @@ from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.closure import least_closure
 from ms_symtensor.tensor.graph import Graph
+
+FINEST = 0.01
+"""empirical: corners of the front that differ by less than this share of a block's bytes are not told apart: a stage mixes two
+of them block by block anyway. The front of a block with experts has fifty, half of them that near."""
 
 _PER_S = 10**12
 """Seconds are counted in whole picoseconds, so that sums are exact."""
@@ -168,8 +173,11 @@ class _Block:
         return [most, *self._between(most, least)]
 
     def _between(self, more: _Choice, less: _Choice) -> Iterator[_Choice]:
-        """The corners behind `more` up to `less`, which keeps less."""
+        """The corners behind `more` up to `less`, which keeps less; none so near to another one that they are all but it."""
         if less.kept_B >= more.kept_B:
+            return
+        if more.kept_B - less.kept_B < FINEST * sum(self.size_B.values()):
+            yield less
             return
         price = (less.again - more.again, more.kept_B - less.kept_B)
         found = self.at((price[0], price[1]))

@@ -345,7 +345,9 @@ def _parser() -> argparse.ArgumentParser:
         "validate", help="compare predicted step times and memory with a table of measured ones"
     )
     _add_table(validate)
-    validate.add_argument("--calibrate", type=int, metavar="N", help="first fit to N measured steps of other groups")
+    validate.add_argument(
+        "--calibrate", type=int, metavar="N", help="for each group first fit to N measured steps of others"
+    )
     validate.add_argument("--seed", type=int, default=0, help="of the choice of these steps (default: %(default)s)")
     _add_json(validate)
     validate.set_defaults(run=_validate)

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import yaml
 from estimate import CLUSTER, cases, estimate
 
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.prediction import predict
 from ms_symtensor.errors import InputError
 from ms_symtensor.report.validation_report import calibration_json, calibration_text, validation_json, validation_text
 from ms_symtensor.validation.calibrate import fit
@@ -12,6 +14,7 @@ from ms_symtensor.validation.cluster_file import calibrated_yaml
 from ms_symtensor.validation.constants import with_constants
 from ms_symtensor.validation.validate import validate
 
+A100 = load("a100_80g")
 KEYS = {
     "dataset", "cluster", "calibration", "rows", "excluded", "groups", "mape", "spearman_mean", "kendall_mean",
     "regret_mean", "regret_max", "pairs_correct", "pairs_total", "oom_accuracy", "oom_precision", "oom_recall", "memory_mape",
@@ -60,6 +63,19 @@ def test_calibration_lowers_the_error_of_groups_that_were_left_out(tmp_path) -> 
     assert "each group calibrated on 3 steps of others (seed 1, 6 different steps in all)" in validation_text(
         calibrated
     )
+
+
+@pytest.mark.parametrize("rows", [ROWS[:1], ROWS[:2], ROWS[2:5], ROWS[:1] * 3, ROWS[:6]])
+def test_however_few_rows_there_are_the_figures_are_numbers_or_nothing(tmp_path, rows) -> None:
+    found = validation_json(validate(table(tmp_path, *rows), A100, predict))
+    json.dumps(found, allow_nan=False)
+    assert found["rows"] == len(rows)
+
+
+def test_the_order_of_rows_says_nothing(tmp_path) -> None:
+    there, back = (validation_json(validate(table(tmp_path, *rows), A100, predict)) for rows in (ROWS[:6], ROWS[5::-1]))
+    by_name = sorted(back["groups"], key=lambda group: group["group"])
+    assert all(group == pytest.approx(other) for group, other in zip(there["groups"], by_name, strict=True))
 
 
 def test_a_table_without_a_usable_row(tmp_path) -> None:

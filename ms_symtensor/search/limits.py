@@ -28,6 +28,9 @@ HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3}
 WORDS = {"sequence_parallel": {"no": 0, "yes": 1}, "recompute": {"none": 0, "full": ALL}}
 """Words that stand for numbers."""
 
+SELECT = "select"
+"""For `recompute`: blocks in part, none as a whole."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -35,7 +38,8 @@ class Limits:
 
     A degree means what `search.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds for every
     major product and every norm of the residual stream (`search.roles`). `operators`: how some operators are cut. `rows`:
-    slices of the rows of the major products, by which `sequence_parallel` and `context_parallel` are judged.
+    slices of the rows of the major products, by which `sequence_parallel` and `context_parallel` are judged. `selects`: blocks
+    are recomputed in part, if at all.
 
     Errors: InputError for another name, or numbers that leave nothing.
     """
@@ -44,6 +48,7 @@ class Limits:
     most: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorPin, ...] = ()
     rows: int | None = None
+    selects: bool = False
 
     def __post_init__(self) -> None:
         for name, number in (*self.least.items(), *self.most.items()):
@@ -99,6 +104,8 @@ class Limits:
         found = {n: shown(n, k) for n, k in self.least.items() if k == self.most.get(n)}
         if self.least.get("optimizer_level") == 1 and self.most.get("optimizer_level") != 1:
             found[SHARD_SIZE] = "-1"
+        if self.selects:
+            found["recompute"] = SELECT
         return {**found, **{pin.pattern: pin.text for pin in self.operators}}
 
     @property
@@ -115,6 +122,7 @@ class Limits:
                 continue
             parts += [f"{name} >= {shown(name, least)}"] if least is not None else []
             parts += [f"{name} <= {shown(name, most)}"] if most is not None else []
+        parts += [f"recompute = {SELECT}"] if self.selects else []
         return ", ".join([*parts, *map(str, self.operators)])
 
 
@@ -131,10 +139,14 @@ def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, obj
     least: dict[str, int] = {}
     highest: dict[str, int] = {}
     operators: list[OperatorPin] = []
+    selects = False
     for pairs, exact in ((fixed, True), (most, False)):
         for name, value in pairs:
             if exact and _is_pattern(name):
                 operators.append(operator_pin(name, str(value)))
+                continue
+            if (name, value) == ("recompute", SELECT):
+                selects = True
                 continue
             number = _number(name, value)
             low: int | None = number if exact else None
@@ -145,7 +157,9 @@ def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, obj
                 least[name] = max(low, least.get(name, low))
             if high is not None:
                 highest[name] = min(high, highest.get(name, high))
-    return Limits(least, highest, tuple(operators))
+    if selects and "recompute" in {*least, *highest}:
+        raise InputError(f"recompute={SELECT} says all of it: pin or bound no number of recomputed blocks beside it")
+    return Limits(least, highest, tuple(operators), selects=selects)
 
 
 def _is_pattern(name: str) -> bool:
@@ -180,4 +194,4 @@ def _range(name: str) -> str:
     if name == SHARD_SIZE:
         return "-1 (all copies) or 1 (not sharded)"
     numbers = f"{LOWEST[name]} to {HIGHEST[name]}" if name in HIGHEST else f"a number from {LOWEST[name]}"
-    return " or ".join([numbers, *WORDS.get(name, {})])
+    return " or ".join([numbers, *WORDS.get(name, {}), *([SELECT] if name == "recompute" else [])])

@@ -93,13 +93,16 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
 def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
     """`searched` with blocks of its plan recomputed in part, where that is faster and it is not pinned how many are.
 
-    Its bound is that of plans that recompute whole blocks.
+    Its bound is that of plans that recompute whole blocks. No plan is left if no block may be, and nothing else fits.
     """
     start, found = time.perf_counter(), searched.whole
     if found is None or searched.plan is None or request.limits.names("recompute"):
         return searched
     shorts = _shorts(network.short(found.estimate.shape.batch), network.depths, request.rules)
-    better = selecting(network, found, shorts, request.limit_B, request.cluster, request.rules)
+    only = request.limits.selects
+    better = selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, only)
+    if better is None:
+        return replace(searched, plan=None, whole=None)
     if better is found:
         return searched
     spent = searched.plan.search.search_time_s + time.perf_counter() - start

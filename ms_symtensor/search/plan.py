@@ -167,15 +167,16 @@ def one_stage(
 def selecting(found: OneStage, request: Request) -> OneStage:
     """`found` with blocks of its best candidate recomputed in part, where that is faster and it is not pinned how many are.
 
-    Its bound is that of plans that recompute whole blocks.
+    Its bound is that of plans that recompute whole blocks. No best one is left if none may be, and nothing else fits.
     """
     best, of = found.best, found.problem
     if best is None or of is None or not best.settings.recompute or request.limits.names("recompute"):
         return found
     settings = replace(best.settings, recompute={})
-    better = mixed(of.shorts, best.strategies, settings, request.cluster, request.limit_B, request.rules)
-    if better is None or better.time_s >= best.time_s:
-        return found
+    only = request.limits.selects
+    better = mixed(of.shorts, best.strategies, settings, request.cluster, request.limit_B, request.rules, only)
+    if better is None or (better.time_s >= best.time_s and not only):
+        return replace(found, best=None) if only else found
     recompute = better.mix.recompute(of.shorts.named(of.shorts.runs(better.first)))
     settings = replace(settings, recompute=recompute)
     return replace(

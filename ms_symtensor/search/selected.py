@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.settings import Settings
+from ms_symtensor.program.settings import Recompute, Settings
 from ms_symtensor.search.depth import judged
 from ms_symtensor.search.memory import PeakMemory, ShortGraphs
 from ms_symtensor.search.mix import Mix
@@ -19,6 +19,9 @@ from ms_symtensor.search.selection import Selected, front, price_of_byte
 
 SELECTING = "; then exact selections inside blocks, by minimum cuts"
 """What the method of a search adds to."""
+
+
+WHOLE_BLOCK = Recompute()
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,24 @@ def levels(
     settings: Settings,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
+    only: bool = False,
 ) -> tuple[Level, ...]:
     """The levels of the blocks of a network, from nothing to everything; empty where something in them cannot be chosen.
 
-    `settings` recompute nothing.
+    `settings` recompute nothing. `only`: without those at which a block is recomputed as a whole. Blocks that MindSpore compiles
+    once for all their calls share their marks, so that none is chosen for them.
     """
+    if any(parameter.in_shared_block for parameter in shorts.graph.parameters):
+        return ()
     peaks = PeakMemory(shorts, strategies, settings)
     runs = shorts.short_runs(shorts.runs(0))
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
     fronts = [front(graph, plan, program, block, cluster, rules) for block in blocks]
-    return tuple(map(Level, _merged(fronts))) if all(fronts) else ()
+    if not all(fronts):
+        return ()
+    every = map(Level, _merged(fronts))
+    return tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level.corners)))
 
 
 def _merged(fronts: Sequence[Sequence[Selected]]) -> list[tuple[Selected, ...]]:
@@ -108,11 +118,15 @@ def mixed(
     cluster: Cluster,
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
+    only: bool = False,
 ) -> Mixed | None:
-    """The best mixture for one stage under `settings`, which recompute nothing; None if none is needed or none fits."""
+    """The best mixture for one stage under `settings`, which recompute nothing; None if none is needed or none fits.
+
+    `only`: no block as a whole.
+    """
     plain = judged(shorts, strategies, settings, cluster, rules).cost.memory_B
     at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
-    every = levels(shorts, strategies, settings, cluster, rules)
+    every = levels(shorts, strategies, settings, cluster, rules, only)
     known: dict[Mix, PeakMemory] = {}
 
     def fits(mix: Mix, first: int) -> bool:

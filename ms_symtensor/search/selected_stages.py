@@ -5,6 +5,7 @@ more, whose true peak fits. Blocks may be divided anew: among the divisions are 
 the best one for every pair of levels, as if all stages had it; the two that promise most are worked out.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -41,15 +42,19 @@ def selecting(
     limit_B: float,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
-) -> Whole:
-    """`found` with blocks recomputed in part where that makes it faster; `shorts` is the network of `found.strategies`."""
+    only: bool = False,
+) -> Whole | None:
+    """`found` with blocks recomputed in part where that makes it faster; `shorts` is the network of `found.strategies`.
+
+    `only`: no block as a whole, whether that is faster or not; None if nothing fits then.
+    """
     turns = Turns(found.estimate.shape.micro_batch_num, found.estimate.shape.interleave)
-    if turns.interleave > 1 or not any(stage.recomputed for stage in found.estimate.stages):
+    if not any(stage.recomputed for stage in found.estimate.stages):
         return found
-    every = levels(shorts, found.strategies, found.settings, cluster, rules)
+    every = levels(shorts, found.strategies, found.settings, cluster, rules, only) if turns.interleave == 1 else ()
     if not every:
-        return found
-    return _Selecting(network, found, every, limit_B, turns, rules).best()
+        return None if only else found
+    return _Selecting(network, found, every, limit_B, turns, rules).best(None if only else found)
 
 
 class _Selecting:
@@ -68,15 +73,14 @@ class _Selecting:
             for memory_B, guess in zip(found.memory_B, guessed, strict=True)
         ]
 
-    def best(self) -> Whole:
-        """The fastest of what is worked out and the plan itself."""
+    def best(self, best: Whole | None) -> Whole | None:
+        """The fastest of what is worked out and `best`."""
         promising = sorted((self._promise_s(layers), layers) for layers in self._divisions())
-        best = self.found
         for promise_s, layers in promising[:WORKED_OUT]:
-            if promise_s >= best.estimate.step_time_s:
+            if best is not None and promise_s >= best.estimate.step_time_s:
                 break
             one = self._worked_out(layers)
-            if one is not None and one.estimate.step_time_s < best.estimate.step_time_s:
+            if one is not None and (best is None or one.estimate.step_time_s < best.estimate.step_time_s):
                 best = one
         return best
 
@@ -143,7 +147,7 @@ class _Selecting:
         def totals(level: Level, kinds: Sequence[int]) -> tuple[float, float]:
             corners, plain = [level.corners[k] for k in kinds], [self.every[0].corners[k] for k in kinds]
             saved_B = sum(p.kept_B - c.kept_B for p, c in zip(plain, corners, strict=True))
-            return sum(c.again_s for c in corners), float(saved_B)
+            return math.fsum(c.again_s for c in corners), float(saved_B)
 
         steps = [_Step(WHOLE, 0, 0.0, 0.0)]
         for less, more in zip(self.every, self.every[1:], strict=False):

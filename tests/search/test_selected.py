@@ -8,6 +8,7 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
+from ms_symtensor.errors import InputError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
@@ -61,6 +62,15 @@ def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
     peaks_B = [stage_activation_peak_B(program) for program in programs]
     assert found.prediction.memory_B["activations"] in peaks_B
     assert found.prediction.peak_memory_B <= request.limit_B
+
+
+def test_no_block_as_a_whole_where_selections_are_pinned():
+    of, request = _case("llama2_7b", 8, 1, 14 * GIB, recompute="select")
+    found = best_plan(of, request)
+    assert found.settings.recompute and all(r.in_part for r in found.settings.recompute.values())
+    assert request.limits.fixed["recompute"] == "select"
+    with pytest.raises(InputError, match="recompute=select"):
+        limits_of([("recompute", "select")], [("recompute", 4)])
 
 
 def test_a_pinned_number_of_blocks_is_recomputed_as_a_whole():

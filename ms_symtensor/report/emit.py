@@ -7,6 +7,7 @@ from ms_symtensor.program.program import Program
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, strategy_checkpoint
 from ms_symtensor.strategy.file import files_of
+from ms_symtensor.strategy.mindformers import mindformers_yaml
 from ms_symtensor.strategy.operator_json import operator_strategy_text
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.python_code import python_code
@@ -16,6 +17,7 @@ from ms_symtensor.tensor.graph import Graph
 OPERATOR_FILE = "operator_strategy.json"
 CHECKPOINT_FILE = "parameter_layout"  # .json and .ckpt: MindSpore chooses the form by the ending
 CODE_FILE = "shard.py"
+MINDFORMERS_FILE = "mindformers.yaml"
 REPORT_FILE = "report.txt"
 ACCUMULATED = "accu_grads"
 """The same for the parameters in which MindSpore's pipeline steps add gradients up."""
@@ -39,6 +41,7 @@ def write_plan(
         **files_of(plan, graph),
         **_for_mindspore(plan, graph, programs),
         CODE_FILE: python_code(graph, plan),
+        MINDFORMERS_FILE: mindformers_yaml(plan, graph),
         REPORT_FILE: report + "\n",
     }
     write_files(directory, files)

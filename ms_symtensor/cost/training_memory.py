@@ -134,8 +134,9 @@ def _activations_B(network: Network) -> tuple[Array, Array]:
 
 
 def _moments_B(network: Network) -> Array:
-    """The largest tensors that live only while an operator runs: the gradient of the logits, and with tensor parallelism
-    the tokens in full: gathered, their gradient, and partial sums before they are scattered.
+    """The largest tensors that live only while an operator runs: the gradient of the logits, with tensor parallelism the
+    tokens in full: gathered, their gradient, and partial sums before they are scattered; without fused attention the gradients of
+    the scores.
     """
     s = network.shapes
     # PyTorch's own loss makes its gradient in float32 before it is cast. Megatron's is the float32 logits, written over, and
@@ -145,5 +146,7 @@ def _moments_B(network: Network) -> Array:
     gradient_B = s.element_B * (1 - in_place) + 4 * gathers
     logits = s.tokens * s.loss_vocabulary * gradient_B
     whole = np.where(s.tp > 1, GATHERED * s.tokens * s.hidden * s.element_B, 0.0)
-    found: Array = network.counts[3] * logits[:, None] + network.exists * whole[:, None]
+    # Of the softmax and of its result; Megatron's kernel writes the one over the other (scaled_upper_triang_masked_softmax.h).
+    scores = (1 - s.flash) * (2 - s.fused_softmax) * s.heads * s.tokens * s.sequence * s.element_B
+    found: Array = network.counts[3] * logits[:, None] + network.exists * (whole + scores)[:, None]
     return found

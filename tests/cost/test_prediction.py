@@ -112,6 +112,13 @@ def test_kept_activations_are_those_of_megatron():
     assert (deep - shallow) / 16 == pytest.approx(s * h * (34 + 5 * a * s / h))
 
 
+def test_gradients_of_scores_live_beside_them():
+    kinds = (AttentionKernel.FLASH, AttentionKernel.FUSED_SOFTMAX, AttentionKernel.PLAIN)
+    flash, fused, plain = predict([replace(BASE, attention=kind) for kind in kinds], A100).bytes.moments_B[:, 0]
+    scores = 2 * BASE.model.num_heads * BASE.micro_batch_size * BASE.seq_length**2
+    assert (fused - flash, plain - fused) == (scores, scores)
+
+
 def test_model_flops_are_the_published_formula():
     # Narayanan et al., arXiv 2104.04473, section 5.1, without recomputation: three quarters of 96 B s l h^2 (...)
     c = replace(BASE, model=GPT)

@@ -43,6 +43,20 @@ Argument = Value | Constant | list[Value]
 """What an operator takes: a tensor, a compile-time value, or several tensors as one tuple."""
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """Where operators are emitted: the `scope` and `path` of a cell, and the repeated block it is or lies in."""
+
+    scope: str = "Default"
+    path: tuple[str, ...] = ()
+    block: str | None = None
+
+    def child(self, attribute: str, class_name: str) -> "_Cell":
+        path = (*self.path, attribute)
+        block = ".".join(path) if self.block is None and attribute.isdigit() else self.block
+        return _Cell(f"{self.scope}/{attribute}-{class_name}", path, block)
+
+
 class Emitter:
     """Collects operators in the order of the calls; `graph` puts them in MindSpore's order and gives them their names.
 
@@ -53,8 +67,7 @@ class Emitter:
     def __init__(self, lazy_inline: bool = False) -> None:
         """`lazy_inline`: MindSpore compiles transformer blocks of a kind once for all."""
         self._lazy_inline = lazy_inline
-        self._scope: tuple[str, ...] = ("Default",)
-        self._path: tuple[str, ...] = ()
+        self._cell = _Cell()
         self._drafts: list[tuple[str, Op]] = []
         self._inputs: list[tuple[str, TensorType]] = []
         self._parameters: dict[str, Parameter] = {}
@@ -62,12 +75,12 @@ class Emitter:
     @contextmanager
     def cell(self, attribute: str, class_name: str) -> Iterator[None]:
         """Inside, operators belong to the child cell `attribute` of the current cell."""
-        before = self._scope, self._path
-        self._scope, self._path = (*self._scope, f"{attribute}-{class_name}"), (*self._path, attribute)
+        before = self._cell
+        self._cell = before.child(attribute, class_name)
         try:
             yield
         finally:
-            self._scope, self._path = before
+            self._cell = before
 
     def input(self, name: str, shape: tuple[int, ...], dtype: str) -> Value:
         value = Value(InputRef(name), TensorType(shape, dtype))
@@ -76,13 +89,13 @@ class Emitter:
 
     def parameter(self, name: str, shape: tuple[int, ...], dtype: str, trains: bool = True) -> Value:
         """The parameter `name` of the current cell."""
-        full_name = ".".join((*self._path, name))
+        full_name = ".".join((*self._cell.path, name))
         kind = TensorType(shape, dtype)
         self._parameters[full_name] = Parameter(full_name, kind, trains, in_shared_block=self._shares_blocks())
         return Value(ParameterRef(full_name), self._parameters[full_name].type)
 
     def _shares_blocks(self) -> bool:
-        return self._lazy_inline and any(part.endswith("-TransformerBlock") for part in self._scope)
+        return self._lazy_inline and any(part.endswith("-TransformerBlock") for part in self._cell.scope.split("/"))
 
     def op(
         self,
@@ -94,8 +107,6 @@ class Emitter:
     ) -> tuple[Value, ...]:
         """Emit an operator of the current cell, whose primitive stands there under the attribute `primitive`."""
         draft = str(len(self._drafts))
-        path = self._path
-        numbered = next((depth for depth, part in enumerate(path) if part.isdigit()), None)
         is_owned = op_type not in _TAKE_NO_STRATEGY
         op = Op(
             name=draft,
@@ -103,11 +114,11 @@ class Emitter:
             inputs=tuple(_source(argument) for argument in arguments),
             outputs=outputs,
             attributes=tuple(sorted(attributes.items())),
-            cell=path if is_owned else (),
+            cell=self._cell.path if is_owned else (),
             primitive=primitive if is_owned else "",
-            block=None if numbered is None else ".".join(path[: numbered + 1]),
+            block=self._cell.block,
         )
-        self._drafts.append(("/".join(self._scope), op))
+        self._drafts.append((self._cell.scope, op))
         return tuple(Value(OpOutput(draft, index), output) for index, output in enumerate(outputs))
 
     def graph(self, name: str, output: Value, parameter_order: tuple[str, ...]) -> Graph:

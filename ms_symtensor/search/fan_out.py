@@ -62,14 +62,18 @@ class FanOut:
             total += self.spread(pair.backward_s + pair.gather_s, 0, i + 1)
         elif sending:
             merged = self._merged()
+            apart = not merged.all()
             through: Array = np.zeros((1, *self.shape[1:]))
             once_s, gathered_B = np.zeros(()), np.zeros(())
             for i, pair in sending:
-                gather_s = self.spread(pair.gather_s, 0, i + 1)
-                total += self.spread(pair.backward_s, 0, i + 1) + np.where(merged, 0.0, gather_s)
+                back_s = self.spread(pair.backward_s, 0, i + 1)
+                gather_s, whole_B = self.spread(pair.gather_s, 0, i + 1), self.spread(pair.gathered_B, 0, i + 1)
+                if apart:
+                    back_s = back_s + np.where(merged, 0.0, gather_s)
+                    gather_s, whole_B = np.where(merged, gather_s, 0.0), np.where(merged, whole_B, 0.0)
+                total += back_s
                 through = through + (merged & self.spread(pair.gather >= 0, 0, i + 1))
-                once_s = np.maximum(once_s, np.where(merged, gather_s, 0.0))
-                gathered_B = np.maximum(gathered_B, np.where(merged, self.spread(pair.gathered_B, 0, i + 1), 0.0))
+                once_s, gathered_B = np.maximum(once_s, gather_s), np.maximum(gathered_B, whole_B)
             total += once_s + self._additions_s(through, gathered_B)
             at_maker = at_maker - through + (through > 0)
         return total if others is None else total + self._additions_s(at_maker, self.spread(maker_B, 0))

@@ -1,4 +1,4 @@
-"""A shape by itself, on its own mesh: a family prices many meshes by the layouts and moves of one.
+"""A shape by itself, on its own mesh: a family prices many meshes, and batches, by the layouts and moves of one.
 
 Where sizes do not divide on a member as they do on the representative, MindSpore carries tensors there in another way.
 """

@@ -54,8 +54,7 @@ def selecting(
     every = levels(shorts, found.strategies, found.settings, cluster, rules, only) if turns.interleave == 1 else ()
     if not every:
         return None if only else found
-    search = _Selecting(network, found, every, limit_B, turns, rules)
-    return search.best(None if only else search.repriced())
+    return _Selecting(network, found, every, limit_B, turns, rules).best(None if only else found)
 
 
 class _Selecting:
@@ -73,18 +72,6 @@ class _Selecting:
             max(0.0, sum(memory_B.values()) - guess.peak_B)
             for memory_B, guess in zip(found.memory_B, guessed, strict=True)
         ]
-
-    def repriced(self) -> Whole:
-        """The plan itself, what it computes again counted in programs as everything here is; tables leave out some moves."""
-        everything, start, stages = self.every[-1].corners, 0, []
-        plain = self._plain([stage.blocks for stage in self.found.estimate.stages])
-        for stage, once in zip(self.found.estimate.stages, plain, strict=True):
-            again_s = math.fsum(everything[k].again_s for k in self.kinds[start : start + stage.recomputed])
-            stages.append(replace(stage, each_s=once.each_s + again_s))
-            start += stage.blocks
-        row = self.found.row
-        estimate = estimated(row, self.network.depths, self.parts, tuple(stages))
-        return with_memory(estimate, row, self.found.strategies, self.found.memory_B)
 
     def best(self, best: Whole | None) -> Whole | None:
         """The fastest of what is worked out and `best`."""

@@ -26,6 +26,7 @@ from ms_symtensor.search.mix import Mix
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.outer import survey
 from ms_symtensor.search.own_mesh import priced
+from ms_symtensor.search.problem import sample_num
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_layers import laid_out
@@ -126,7 +127,7 @@ def settled(
             continue
         met.add(key)
         try:
-            if row.problem.known.pricer.family.members > 1:
+            if row.problem.known.pricer.family.members > 1 or sample_num(row.problem.graph) != row.shape.batch:
                 row = priced(network, row, strategies, rules)
             found = _fitting(network, row, limit_B, rules)
         except InvalidStrategyError:

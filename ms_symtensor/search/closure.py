@@ -1,4 +1,7 @@
-"""Closures of least weight: what to choose where one choice implies others. Exact, by a minimum cut (Picard 1976)."""
+"""Closures of least weight: what to choose where one choice implies others. Exact, by a minimum cut (Picard 1976).
+
+Written out because scipy's `maximum_flow` has capacities of 32 bits, too few for picoseconds times bytes.
+"""
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Set

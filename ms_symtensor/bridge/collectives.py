@@ -74,7 +74,9 @@ def is_recomputed(node: Node) -> bool:
 
 
 def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:
-    tensors = tuple(t for t in (program.type_of(s) for s in _flat(node)) if t is not None)
+    # What a Receive reads is a parameter of this rank that only gives it a place in the graph.
+    read = () if node.type == "Receive" else _flat(node)
+    tensors = tuple(t for t in map(program.type_of, read) if t is not None)
     output = node.outputs[0] if node.outputs else TensorType((), "bool")
     parameter = node.attribute("mirror_user_id")
     reduction, fusion = node.attribute("op"), node.attribute("fusion", 0)
@@ -83,7 +85,7 @@ def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:
         ranks=_ranks(program, node),
         input=tensors[0] if tensors else output,
         output=output,
-        input_B=_size_B(tensors),
+        input_B=_size_B(tensors or node.outputs),
         output_B=_size_B(node.outputs),
         name=node.name,
         instance=node.instance,

@@ -39,6 +39,16 @@ def test_every_stage_is_verified(planned):
     assert [stage["rank"] for stage in data["stages"]] == [0, 3]
 
 
+def test_a_stage_that_begins_with_a_large_weight_receives_only_what_is_sent(tmp_path):
+    # MindSpore hangs the Receive on the first weight of the stage: in a network that normalises after its products
+    # that is a whole matrix, larger than the 64 tokens that arrive.
+    arguments = ["plan", "bert_large", "--num-layers", "2", "--seq-length", "64", "--global-batch-size", "2"]
+    pins = ["--fix", "pipeline_stages=2", "--fix", "micro_batch_num=2"]
+    assert main([*arguments, "--device-num", "2", *pins, "--out", str(tmp_path)]) == 0
+    found = verify_stages(load(tmp_path), load_graph(tmp_path))
+    assert all(verdict.passed for verdict in found)
+
+
 def test_a_rank_that_does_not_exist_is_refused(planned):
     with pytest.raises(InputError, match="there is no rank 4 among 4 devices"):
         verify_stages(load(planned), rank=4)

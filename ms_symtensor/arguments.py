@@ -9,7 +9,8 @@ from ms_symtensor.search.limits import PINNED, Limits, limits_of
 from ms_symtensor.search.request import GIB
 
 FIX_HELP = (
-    f"pin one of {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks); or operators by name:"
+    f"pin one of {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; swap_optimizer: yes, optimizer states"
+    " stay in host memory, --max swap_optimizer=yes: where that helps); or operators by name:"
     " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
     " the first dim of the output cut data_parallel ways, the others model_parallel ways"
 )

@@ -46,6 +46,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.text import seconds
+    from ms_symtensor.search.nearest import naming_swap
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
     from ms_symtensor.search.request import Request
@@ -69,7 +70,7 @@ def _plan(chosen: argparse.Namespace) -> int:
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
             limit_B, model.name, model.source, wanted,
         )  # fmt: skip
-        found, graph = planned(model, request, step)
+        found, graph = naming_swap(request, lambda wanted: planned(model, wanted, step))
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
         programs = programs_of(found, graph)

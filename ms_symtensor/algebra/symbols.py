@@ -63,6 +63,7 @@ t_op = symbol("t_op", "s", "fixed cost of one operator", r"t_\mathrm{op}")
 t_host = symbol("t_host", "s", "host time to launch one operator eagerly", r"t_\mathrm{host}")
 M_hbm = symbol("M_hbm", "B", "device memory that the framework can use", r"M_\mathrm{hbm}")
 L2 = symbol("L2", "B", "size of the level-2 cache", r"M_\mathrm{L2}")
+B_host = symbol("B_host", "B/s", "bandwidth of copies between host and device", r"B_\mathrm{host}")
 gamma = symbol("gamma", "s/B", "time to add one received byte to a local one", r"\gamma", nonnegative=True)
 
 # Communication. Symbols of the topology's levels are made from the levels' names.

@@ -11,6 +11,7 @@ import yaml
 
 from ms_symtensor.algebra import symbols
 from ms_symtensor.cluster.device import Device
+from ms_symtensor.cluster.host import Host
 from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Library, Source
 from ms_symtensor.errors import InputError
 
@@ -106,10 +107,11 @@ class _Reader:
         self.sources: dict[str, Source] = {}
 
     def cluster(self, content: Any) -> Cluster:
-        top = self._mapping(content, "", ("name", "description", "device", "levels", "collectives"))
+        top = self._mapping(content, "", ("name", "description", "device", "levels", "collectives"), ("host",))
         device = self._device(top["device"])
         levels = self._levels(top["levels"])
         rules = self._rules(top["collectives"])
+        host = self._host(top["host"]) if "host" in top else None
         return Cluster(
             name=self._text(top["name"], "name"),
             description=self._text(top["description"], "description"),
@@ -117,6 +119,14 @@ class _Reader:
             levels=levels,
             rules=rules,
             sources=tuple(self.sources.items()),
+            host=host,
+        )
+
+    def _host(self, content: Any) -> Host:
+        entries = self._mapping(content, "host", tuple(field.name for field in fields(Host)))
+        return Host(
+            self._number(entries["bandwidth_Bps"], "host.bandwidth_Bps"),
+            self._number_or_none(entries["memory_B"], "host.memory_B"),
         )
 
     def _device(self, content: Any) -> Device:
@@ -176,7 +186,9 @@ class _Reader:
             ),
         )
 
-    def _mapping(self, content: Any, where: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+    def _mapping(
+        self, content: Any, where: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> Mapping[str, Any]:
         place = where or "the file"
         if not isinstance(content, dict):
             raise self._error(place, f"the entries {', '.join(names)}", content)
@@ -186,9 +198,9 @@ class _Reader:
                     f"cluster file {self.file}: {place}: entry {name!r} is missing; expected {_hint(name)}"
                 )
         for name in content:
-            if name not in names:
+            if name not in (*names, *optional):
                 raise InputError(
-                    f"cluster file {self.file}: {place}: unknown entry {name!r}; expected {', '.join(names)}"
+                    f"cluster file {self.file}: {place}: unknown entry {name!r}; expected {', '.join((*names, *optional))}"
                 )
         return content
 

@@ -11,6 +11,7 @@ import sympy
 
 from ms_symtensor.algebra import symbols
 from ms_symtensor.cluster.device import Device
+from ms_symtensor.cluster.host import Host
 from ms_symtensor.errors import InputError
 
 
@@ -96,7 +97,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Equal devices on nested `levels`, innermost first. `sources` maps a number's place in the file to its source."""
+    """Equal devices on nested `levels`, innermost first. `sources` maps a number's place in the file to its source.
+
+    `host` is None where the file does not tell of it: then nothing can be kept there.
+    """
 
     name: str
     description: str
@@ -104,18 +108,21 @@ class Cluster:
     levels: tuple[Level, ...]
     rules: CollectiveRules
     sources: tuple[tuple[str, Source], ...]
+    host: Host | None = None
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:  # a cluster is the key of every cache of collective times: hash its numbers once
-        return hash((self.name, self.device, self.levels, self.rules))
+        return hash((self.name, self.device, self.levels, self.rules, self.host))
 
     @cached_property
     def values(self) -> dict[sympy.Symbol, float]:
-        """The number for every symbol that the cluster fixes: the device's, and latency and bandwidth per level."""
+        """The number for every symbol that the cluster fixes: the device's, its host's, and latency and bandwidth per level."""
         found = dict(self.device.values)
+        if self.host is not None:
+            found[symbols.B_host] = self.host.bandwidth_Bps
         for level in self.levels:
             found[symbols.latency(level.name)] = level.latency_s
             found[symbols.bandwidth(level.name)] = level.effective_bandwidth_Bps

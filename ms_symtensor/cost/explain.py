@@ -206,7 +206,8 @@ class _Context:
                 terms.append(described.pass_over(self.cluster, phase.value, count))
         terms += self._node_terms(described, nodes)
         for parameter, position in self.parameters_of(op.name):
-            terms += described.at_rest(self.cluster, self.program.parameters[parameter], position)
+            swapped = self.plan.settings.swap_optimizer
+            terms += described.at_rest(self.cluster, self.program.parameters[parameter], position, swapped)
         for side, position in self.kept_by.get(op.name, ()):
             formula = (described.formulas.inputs_B if side == "in" else described.formulas.outputs_B)[position]
             terms.append(

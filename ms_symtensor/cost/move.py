@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.tensor.layout import DeviceGroup
 from ms_symtensor.tensor.redistribution import Step, backward
+
+SWAP = "MoveTo"
+"""MindSpore's primitive that copies between host and device memory."""
 
 VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "StopGradient"})
 
@@ -39,11 +43,16 @@ def priced_as(kind: str) -> str:
     return "AlltoAll" if kind == "AlltoAllV" else kind
 
 
-def local_time_s(cluster: Cluster, kind: str, traffic_B: float) -> float:
-    """Seconds of a node that only moves `traffic_B` bytes through device memory; views move none."""
+def local_time_s(cluster: Cluster, kind: str, traffic_B: Any) -> Any:
+    """Seconds of a node that only moves `traffic_B` bytes: through device memory, or between it and the host; views move
+    none. A number or an array.
+    """
     if kind in VIEWS:
         return 0.0
     device = cluster.device
+    if kind == SWAP:
+        assert cluster.host is not None, f"{cluster.name} says nothing of its host"
+        return traffic_B / cluster.host.bandwidth_Bps + device.op_overhead_s
     return traffic_B / (device.hbm_bandwidth_Bps * device.hbm_efficiency) + device.op_overhead_s
 
 

@@ -1,11 +1,12 @@
 """What a parameter costs: bringing its gradient together, gathering its shares, and the memory of it and its states."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.move import node_cost
+from ms_symtensor.cost.move import SWAP, node_cost
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.dtype import size_B
@@ -20,7 +21,8 @@ class ParameterCost:
     """Seconds per step, bytes at rest on one rank.
 
     `synchronisation_s`: gradient collectives; `gather_s`: AllGathers of the shares (twice at level 3); `update_s`: the
-    optimizer's pass over weight, gradient and states. `used_B` is the copy in the operator's element type that the
+    optimizer's pass over weight, gradient and states, and fetching these from the host and bringing them back where they stay
+    there. `used_B` is the copy in the operator's element type that the
     backward pass keeps.
     """
 
@@ -89,4 +91,14 @@ def price_slice(
         return ParameterCost(0.0, gather, 0.0, weight_B, 0, 0, used_B)
     states_B = share * STATES_B
     update = seconds("AdamWeightDecay", None, 2 * (weight_B + states_B) + share * gradient_size)
+    if settings.swap_optimizer:
+        update, states_B = update + seconds(SWAP, None, 2 * states_B), 0 * states_B
     return ParameterCost(synchronisation, gather, update, weight_B, share * gradient_size, states_B, used_B)
+
+
+def updating_B(parameters: Mapping[str, ParameterPlacement]) -> int:
+    """Device bytes of optimizer states that stay on the host, while one parameter after the other is updated: the largest's.
+
+    No activations are alive then.
+    """
+    return max((math.prod(p.slice_shape) * STATES_B for p in parameters.values() if p.requires_grad), default=0)

@@ -18,7 +18,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.inner import work_inside
 from ms_symtensor.cost.move import MoveCost, local_time_s, node_cost
 from ms_symtensor.cost.operator import evaluate
-from ms_symtensor.cost.parameter import parameter_cost
+from ms_symtensor.cost.parameter import parameter_cost, updating_B
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
@@ -83,6 +83,8 @@ def price(
         memory["gradients"] += count * of.gradient_B
         memory["optimizer_states"] += count * of.states_B
     memory["activations"] = activation_peak_B(program)
+    if plan.settings.swap_optimizer:
+        memory["activations"] = max(memory["activations"], updating_B(program.parameters))
     memory["buffers"] = buffers_B(program)
     return StepCost(time, memory)
 

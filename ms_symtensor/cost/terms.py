@@ -93,8 +93,12 @@ class PlacedOperator:
         expression = sympy.Integer(0) if self.type in VIEWS else traffic / (s.eta_hbm * s.B_hbm) + s.t_op
         return Term("compute", label, "s", expression, self.values(cluster), count)
 
-    def at_rest(self, cluster: Cluster, placement: ParameterPlacement, position: int) -> Iterator[Term]:
-        """Memory and update of the parameter that is read as input number `position`."""
+    def at_rest(
+        self, cluster: Cluster, placement: ParameterPlacement, position: int, swap_optimizer: bool = False
+    ) -> Iterator[Term]:
+        """Memory and update of the parameter that is read as input number `position`; `swap_optimizer`: its states are fetched
+        from the host and brought back.
+        """
         values = self.values(cluster, placement.shard)
         stored = size_B(placement.dtype)
         elements = self.formulas.inputs_B[position] / size_B(self.view.inputs[position].dtype)
@@ -104,7 +108,11 @@ class PlacedOperator:
         if not placement.requires_grad:
             return
         yield Term("gradients", name, "B", stored * share, values)
-        yield Term("optimizer_states", name, "B", STATES_B * share, values)
+        if swap_optimizer:
+            swapped = 2 * STATES_B * share / s.B_host + s.t_op
+            yield Term("optimizer", f"states of {name}, from the host and back", "s", swapped, values)
+        else:
+            yield Term("optimizer_states", name, "B", STATES_B * share, values)
         traffic = (2 * (stored + STATES_B) + stored) * share
         yield Term("optimizer", f"update of {name}", "s", traffic / (s.eta_hbm * s.B_hbm) + s.t_op, values)
 

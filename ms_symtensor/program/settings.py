@@ -40,7 +40,9 @@ class Settings:
     """The parallel settings of one stage.
 
     `optimizer_weight_shard_size` -1 shards over all copies. `parallel_optimizer_threshold_KB`: smaller parameters are not
-    sharded (MindSpore's key and unit; its default is 64). `recompute` maps block names to what is computed again.
+    sharded (MindSpore's key and unit; its default is 64). `swap_optimizer`: optimizer states stay in host memory between
+    updates (MindSpore's `Parameter(…, device="CPU")`, `swap` of MindFormers' AdamW). `recompute` maps block names to what is
+    computed again.
     """
 
     device_num: int
@@ -49,6 +51,7 @@ class Settings:
     optimizer_weight_shard_size: int = -1
     parallel_optimizer_threshold_KB: int = 64
     gradient_fp32_sync: bool = True
+    swap_optimizer: bool = False
     recompute: Mapping[str, Recompute] = field(default_factory=dict)
 
 

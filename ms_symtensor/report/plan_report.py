@@ -46,6 +46,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "peak_memory_B": prediction.peak_memory_B,
         "memory_breakdown_B": dict(prediction.memory_B),
         "memory_limit_B": prediction.limit_B,
+        **({"swap_optimizer": True, "host_memory_B": prediction.host_memory_B} if settings.swap_optimizer else {}),
         "fits": prediction.fits,
         "optimality_gap": plan.search.optimality_gap,
         "search_time_s": plan.search.search_time_s,
@@ -129,7 +130,8 @@ def _memory(plan: Plan) -> str:
     rows = [(name, size(b), share(b, memory.peak_memory_B)) for name, b in memory.memory_B.items()]
     verdict = "fits" if memory.fits else "does not fit"
     total = ("peak", size(memory.peak_memory_B), f"{verdict} {size(memory.limit_B)}")
-    return "Predicted memory of a device\n" + table([*rows, total], right=(1,))
+    host = [("on the host", size(memory.host_memory_B), "optimizer_states")] if plan.settings.swap_optimizer else []
+    return "Predicted memory of a device\n" + table([*rows, total, *host], right=(1,))
 
 
 def _collectives(costs: tuple[CollectiveCost, ...]) -> str:

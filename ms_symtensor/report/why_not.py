@@ -80,6 +80,8 @@ def _compared(plan: Plan, other: Plan, wanted: str) -> str:
     rows = [(name, _shown(getattr(plan, name)), _shown(getattr(other, name)), "") for name in _LAYOUT]
     one, two = plan.settings, other.settings
     rows.append(("optimizer_level", str(int(one.optimizer_level)), str(int(two.optimizer_level)), ""))
+    if one.swap_optimizer or two.swap_optimizer:
+        rows.append(("swap_optimizer", _shown(one.swap_optimizer), _shown(two.swap_optimizer), ""))
     rows.append(("recompute", str(len(one.recompute)), str(len(two.recompute)), ""))
     part = [sum(chosen.in_part for chosen in of.recompute.values()) for of in (one, two)]
     rows += [("recomputed in part", str(part[0]), str(part[1]), "")] if any(part) else []

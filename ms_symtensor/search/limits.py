@@ -12,7 +12,7 @@ ALL = 1 << 30
 LOWEST = {
     "pipeline_stages": 1, "micro_batch_num": 1, "pp_interleave_num": 1,
     "data_parallel": 1, "model_parallel": 1, "sequence_parallel": 0, "context_parallel": 1, "expert_parallel": 1,
-    "optimizer_level": 0, "recompute": 0,
+    "optimizer_level": 0, "recompute": 0, "swap_optimizer": 0,
 }  # fmt: skip
 """What can be limited, as a plan reports it, each with its lowest number."""
 
@@ -23,10 +23,14 @@ SHARD_SIZE = "optimizer_weight_shard_size"
 PINNED = (*LOWEST, SHARD_SIZE)
 """What can be pinned. The optimizer shards over all copies or not at all, which is a limit of its level."""
 
-HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3}
+HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3, "swap_optimizer": 1}
 
-WORDS = {"sequence_parallel": {"no": 0, "yes": 1}, "recompute": {"none": 0, "full": ALL}}
+_YES_OR_NO = {"no": 0, "yes": 1}
+WORDS = {"sequence_parallel": _YES_OR_NO, "swap_optimizer": _YES_OR_NO, "recompute": {"none": 0, "full": ALL}}
 """Words that stand for numbers."""
+
+SWAP = "swap_optimizer"
+"""Optimizer states stay on the host."""
 
 SELECT = "select"
 """For `recompute`: blocks in part, none as a whole."""
@@ -73,6 +77,13 @@ class Limits:
             and self.allows("micro_batch_num", micro_batch_num)
             and self.allows("pp_interleave_num", pp_interleave_num)
         )
+
+    @property
+    def swaps(self) -> tuple[bool, ...]:
+        """Whether optimizer states stay on the host: they do not, unless that is asked for."""
+        if not self.names(SWAP):
+            return (False,)
+        return tuple(swap for swap in (False, True) if self.allows(SWAP, swap))
 
     @property
     def interleaves(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
 
+from ms_symtensor.cost.parameter import updating_B
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.forward import Meanings
@@ -111,7 +112,10 @@ class PeakMemory:
         if runs not in self._known:
             self._known[runs] = _measure(self.program(runs), self.shorts.named(runs))
         short = self._known[runs]
-        return short.peak_B(further(true, runs)), short.buffers_B
+        peak_B = short.peak_B(further(true, runs))
+        if self.settings.swap_optimizer:
+            peak_B = max(peak_B, updating_B(self.program(runs).parameters))
+        return peak_B, short.buffers_B
 
     def program(self, runs: Runs) -> Program:
         """The program of the network with `runs`."""

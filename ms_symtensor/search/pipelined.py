@@ -20,7 +20,7 @@ from ms_symtensor.search.selected import SELECTING
 from ms_symtensor.search.selected_stages import selecting
 from ms_symtensor.search.shapes import Shape, interleaved, shapes
 from ms_symtensor.search.tried import Outcome
-from ms_symtensor.search.whole import Whole, whole_plan
+from ms_symtensor.search.whole import Whole, host_memory_B, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -197,7 +197,13 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         sequence_parallel=whole.degrees.sequence_parallel,
         context_parallel=whole.degrees.context_parallel,
         expert_parallel=whole.degrees.expert_parallel,
-        prediction=Prediction(_time_s(found, whole), memory, sum(memory.values()) <= request.limit_B, request.limit_B),
+        prediction=Prediction(
+            _time_s(found, whole),
+            memory,
+            sum(memory.values()) <= request.limit_B,
+            request.limit_B,
+            host_memory_B(network, found, request.rules),
+        ),
         search=SearchReport(
             searched.candidates,
             search_time_s,

@@ -20,6 +20,7 @@ from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
 from ms_symtensor.search.mix import WHOLE
+from ms_symtensor.search.nearest import naming_swap
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.problem import Problem, problem, problem_of_family, shortened
 from ms_symtensor.search.request import GIB, Request
@@ -101,7 +102,7 @@ def plan(
         limits=limits_of(fix.items(), at_most.items()),
         rules=rules,
     )
-    return planned(graph, request, progress)
+    return naming_swap(request, lambda wanted: planned(graph, wanted, progress))
 
 
 @no_garbage_collection()
@@ -190,14 +191,22 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
     assert best is not None and of is not None
     stage = StagePlan(at_depth(fold(graph).class_of, of.graph, best.strategies), best.settings)
     whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules, best.mix, best.first)
+    host_B = 0
+    if best.settings.swap_optimizer:
+        there = replace(best.settings, swap_optimizer=False)
+        on_device = judged(of.shorts, best.strategies, there, request.cluster, request.rules, best.mix, best.first)
+        host_B = on_device.cost.memory_B["optimizer_states"]
     method = METHOD if best.mix == WHOLE else METHOD + SELECTING
     bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
-    return one_stage_plan(graph, request, stage, whole, SearchReport(found.candidates, search_time_s, gap, method))
+    search = SearchReport(found.candidates, search_time_s, gap, method)
+    return one_stage_plan(graph, request, stage, whole, search, host_B)
 
 
-def one_stage_plan(graph: Graph, request: Request, stage: StagePlan, whole: Judged, search: SearchReport) -> Plan:
-    """The plan of one `stage` for `graph`, `whole` being what it costs."""
+def one_stage_plan(
+    graph: Graph, request: Request, stage: StagePlan, whole: Judged, search: SearchReport, host_memory_B: int = 0
+) -> Plan:
+    """The plan of one `stage` for `graph`, `whole` being what it costs, with so many bytes on the host."""
     cost, summary = whole.cost, whole.degrees
     return Plan(
         model=request.model,
@@ -211,7 +220,9 @@ def one_stage_plan(graph: Graph, request: Request, stage: StagePlan, whole: Judg
         sequence_parallel=summary.sequence_parallel,
         context_parallel=summary.context_parallel,
         expert_parallel=summary.expert_parallel,
-        prediction=Prediction(cost.time_s, cost.memory_B, cost.peak_memory_B <= request.limit_B, request.limit_B),
+        prediction=Prediction(
+            cost.time_s, cost.memory_B, cost.peak_memory_B <= request.limit_B, request.limit_B, host_memory_B
+        ),
         search=search,
         source=dict(request.source),
     )

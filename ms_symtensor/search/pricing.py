@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.collective_time import collective_time_of_sizes
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.topology import Cluster, lattice_sizes
-from ms_symtensor.cost.move import VIEWS, priced_as
+from ms_symtensor.cost.move import SWAP, VIEWS, local_time_s, priced_as
 from ms_symtensor.search.family import Family
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
@@ -47,10 +47,13 @@ class Pricer:
         return found
 
     def local_s(self, kind: str, traffic_B: Array) -> Array:
-        """Seconds of a node that only moves bytes through device memory."""
+        """Seconds of a node that only moves bytes, as `cost.move.local_time_s`."""
         if kind in VIEWS:
             return np.zeros(np.shape(traffic_B))
-        found: Array = traffic_B * self._per_B + self.cluster.device.op_overhead_s
+        if kind == SWAP:
+            found: Array = local_time_s(self.cluster, kind, traffic_B)
+            return found
+        found = traffic_B * self._per_B + self.cluster.device.op_overhead_s
         return found
 
     def node_s(self, kind: str, group: DeviceGroup | None, input_B: Array, output_B: Array) -> Array:

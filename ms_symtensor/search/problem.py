@@ -14,7 +14,7 @@ at one moment, so that it never exceeds the true peak. Tables hold the costs on 
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -72,7 +72,8 @@ class Problem:
     @property
     def settings(self) -> Settings:
         """The settings of every plan."""
-        return plain_settings(self.graph, self.device_num)
+        swap = self.limits.swaps == (True,)
+        return replace(plain_settings(self.graph, self.device_num), swap_optimizer=swap)
 
     @property
     def shares_blocks(self) -> bool:

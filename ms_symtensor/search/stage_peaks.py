@@ -93,7 +93,8 @@ class StagePeaks:
                 times[names[1]] = 1 + count
         activations_B = one.peak_B(self.turns.in_flight(number, stages), self.turns.micro_batch_num)
         activations_B += self.between_B
-        return stage_memory_B(written.program, self._scatters, activations_B, times, written.block_of)
+        swapped = self.settings.swap_optimizer
+        return stage_memory_B(written.program, self._scatters, activations_B, times, written.block_of, swapped)
 
     @property
     def _scatters(self) -> bool:

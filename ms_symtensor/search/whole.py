@@ -224,6 +224,15 @@ def peaks_of(
     return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, between_B)
 
 
+def host_memory_B(network: Network, found: Whole, rules: Mapping[str, Rule] | None) -> int:
+    """Bytes of optimizer states that stay on the host, of a device of the fullest stage: what they would take on the device."""
+    if not found.settings.swap_optimizer:
+        return 0
+    peaks = peaks_of(network, found.row, found.strategies, rules)
+    peaks = replace(peaks, settings=replace(found.settings, swap_optimizer=False), _known={})
+    return max(one["optimizer_states"] for one in peaks.of(found.estimate.stages, found.mixes))
+
+
 def settings_of(row: Row) -> Settings:
     """The settings of a stage on the mesh of `row`, nothing recomputed."""
     return replace(row.problem.settings, device_num=math.prod(row.shape.mesh), optimizer_level=row.level)

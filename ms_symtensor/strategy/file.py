@@ -22,7 +22,9 @@ from ms_symtensor.tensor import graph_file
 from ms_symtensor.tensor.graph import Graph
 
 FORMAT = "symtensor-plan"
-VERSION = 3
+VERSION = 4
+DEVICE_STATES_VERSION = 3
+"""Plans whose optimizer states stay on the device."""
 WHOLE_BLOCKS_VERSION = 2
 """Plans that recompute whole blocks, or none."""
 ONE_STAGE_VERSION = 1
@@ -120,7 +122,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     """`plan` as plain JSON data, the search time left out."""
     return {
         "format": FORMAT,
-        "version": VERSION if any(r.in_part for r in plan.settings.recompute.values()) else WHOLE_BLOCKS_VERSION,
+        "version": _version(plan),
         "model": plan.model,
         "graph_hash": plan.graph_hash,
         "cluster": plan.cluster,
@@ -140,6 +142,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
             "memory_B": dict(sorted(plan.prediction.memory_B.items())),
             "fits": plan.prediction.fits,
             "limit_B": plan.prediction.limit_B,
+            **({"host_memory_B": plan.prediction.host_memory_B} if plan.settings.swap_optimizer else {}),
         },
         "search": {
             "candidates": plan.search.candidates,
@@ -160,6 +163,14 @@ def to_json(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _version(plan: Plan) -> int:
+    """The oldest version that can say it."""
+    if plan.settings.swap_optimizer:
+        return VERSION
+    in_part = any(again.in_part for again in plan.settings.recompute.values())
+    return DEVICE_STATES_VERSION if in_part else WHOLE_BLOCKS_VERSION
+
+
 def _settings_to_json(settings: Settings) -> dict[str, Any]:
     return {
         "device_num": settings.device_num,
@@ -168,6 +179,7 @@ def _settings_to_json(settings: Settings) -> dict[str, Any]:
         "optimizer_weight_shard_size": settings.optimizer_weight_shard_size,
         "parallel_optimizer_threshold_KB": settings.parallel_optimizer_threshold_KB,
         "gradient_fp32_sync": settings.gradient_fp32_sync,
+        **({"swap_optimizer": True} if settings.swap_optimizer else {}),
         "recompute": {block: _recompute_to_json(recompute) for block, recompute in settings.recompute.items()},
     }
 
@@ -180,7 +192,8 @@ def _recompute_to_json(recompute: Recompute) -> dict[str, Any]:
 def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -> Plan:
     """The plan behind `to_json`'s data; InputError, naming `origin` and the key, if it is something else."""
     root = Field(data, origin, remedy=_REMEDY)
-    root.require_format(FORMAT, VERSION, "a plan of ms_symtensor", (WHOLE_BLOCKS_VERSION, ONE_STAGE_VERSION))
+    older = DEVICE_STATES_VERSION, WHOLE_BLOCKS_VERSION, ONE_STAGE_VERSION
+    root.require_format(FORMAT, VERSION, "a plan of ms_symtensor", older)
     prediction, search = root["prediction"], root["search"]
     stages = [root] if root.value["version"] == ONE_STAGE_VERSION else root["stages"].items_of_list()
     try:
@@ -208,6 +221,7 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
             memory_B=_mapping(prediction["memory_B"], lambda item: item.integer(0)),
             fits=prediction["fits"].flag(),
             limit_B=prediction["limit_B"].integer(0),
+            host_memory_B=prediction["host_memory_B"].integer(0) if "host_memory_B" in prediction else 0,
         ),
         search=SearchReport(
             candidates=search["candidates"].integer(0),
@@ -271,6 +285,7 @@ def _settings_from_json(settings: Field) -> Settings:
         optimizer_weight_shard_size=settings["optimizer_weight_shard_size"].integer(-1),
         parallel_optimizer_threshold_KB=settings["parallel_optimizer_threshold_KB"].integer(0),
         gradient_fp32_sync=settings["gradient_fp32_sync"].flag(),
+        swap_optimizer="swap_optimizer" in settings and settings["swap_optimizer"].flag(),
         recompute=_mapping(settings["recompute"], _recompute_from_json),
     )
 

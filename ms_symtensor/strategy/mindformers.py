@@ -58,6 +58,8 @@ def settings_of(plan: Plan, graph: Graph) -> dict[str, Any]:
             "optimizer_weight_shard_size": settings.optimizer_weight_shard_size,
             "parallel_optimizer_threshold": settings.parallel_optimizer_threshold_KB,
         }
+    if settings.swap_optimizer:
+        found["optimizer"] = {"type": "AdamW", "swap": True}
     if plan.pipeline is not None and stage_num > 1:
         model = {"offset": _offsets(plan.pipeline)}
         if plan.pp_interleave_num > 1:
@@ -101,6 +103,8 @@ def _left_out(plan: Plan) -> list[str]:
         notes.append(
             "Some blocks are recomputed in part: see recompute in plan.json, and select_recompute_exclude here."
         )
+    if plan.settings.swap_optimizer:
+        notes.append('swap (MindFormers 1.9) needs MS_DEV_RUNTIME_CONF="switch_inline:False" in the environment.')
     return notes
 
 

@@ -21,13 +21,15 @@ class Prediction:
     """Predicted time of one training step in seconds and peak memory of a rank in bytes, each with its breakdown.
 
     `time_s` has the keys compute, communication, synchronisation, optimizer, overhead; `memory_B` parameters,
-    gradients, optimizer_states, activations, buffers. The totals are sums of the breakdowns.
+    gradients, optimizer_states, activations, buffers. The totals are sums of the breakdowns. `host_memory_B`: optimizer states
+    that stay on the host (of the fullest stage), and are not among those.
     """
 
     time_s: Mapping[str, float]
     memory_B: Mapping[str, int]
     fits: bool
     limit_B: int
+    host_memory_B: int = 0
 
     @property
     def step_time_s(self) -> float:

@@ -28,6 +28,11 @@ def python_code(graph: Graph, plan: Plan) -> str:
     step: tuple[str, ...] = ()
     if plan.pipeline is not None:
         step = (f"# then: net = mindspore.nn.{plan.pipeline.wrapper}(net, {plan.micro_batch_num})",)
+    if plan.settings.swap_optimizer:
+        step += (
+            "# Optimizer states stay in host memory: MindFormers' AdamW(…, swap=True), or every state of the optimizer as",
+            '# mindspore.Parameter(…, device="CPU"); MS_DEV_RUNTIME_CONF="switch_inline:False" in the environment.',
+        )
     body += _whole_parameters(graph, plan)
     if plan.pipeline is not None and plan.pipeline.interleave > 1:
         body += ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does: interleaving needs it']

@@ -38,6 +38,7 @@ def test_every_number_has_a_source_and_lies_in_its_range(name):
     for place, entry in [
         *((f"device.{key}", value) for key, value in content["device"].items() if key != "name"),
         *((f"collectives.{key}", value) for key, value in content["collectives"].items()),
+        *((f"host.{key}", value) for key, value in content.get("host", {}).items()),
         *(
             (f"levels[{index}].{key}", value)
             for index, level in enumerate(content["levels"])
@@ -144,3 +145,13 @@ def test_damaged_files(tmp_path, text, message):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         load(str(tmp_path / "none.yaml"))
+
+
+def test_a_file_may_say_nothing_of_the_host(tmp_path):
+    assert load("atlas_800t_a2").host.bandwidth_Bps == 20e9
+    assert load("atlas_800t_a2").host.memory_B is None
+    silent = {key: value for key, value in A2.items() if key != "host"}
+    assert load(write(tmp_path, silent)).host is None
+    half = {**A2, "host": {"bandwidth_Bps": A2["host"]["bandwidth_Bps"]}}
+    with pytest.raises(InputError, match="host: entry 'memory_B' is missing"):
+        load(write(tmp_path, half))

@@ -1,5 +1,7 @@
 """The explained formulas: they are what the price of a step is made of."""
 
+from dataclasses import replace
+
 import pytest
 
 from ms_symtensor.algebra.text import plain
@@ -72,3 +74,14 @@ def test_an_unknown_name():
     graph, stage = case()
     with pytest.raises(InputError, match="no operator has the full name 'down'"):
         explain_operator(graph, stage, A2, "down")
+
+
+def test_states_on_the_host():
+    graph, stage = case(level=1)
+    stage = replace(stage, settings=replace(stage.settings, swap_optimizer=True))
+    found = explain_step(graph, stage, A2)
+    for part in ("optimizer", "optimizer_states"):
+        of = found.cost.time_s if part in TIMES else found.cost.memory_B
+        assert found.total(part) == pytest.approx(of[part], rel=1e-12)
+    copies = [t for o in found.operators for t in o.terms if "from the host and back" in t.label]
+    assert plain(copies[-1].expression) == "t_op + 16·N_k·N_n/(B_host·c_k·c_n·z)"

@@ -84,7 +84,7 @@ def damaged(stored, tmp_path, change):
     ("change", "message"),
     [
         (lambda d: d.update(format="other"), 'not a plan of ms_symtensor.*"symtensor-plan".*plan again'),
-        (lambda d: d.update(version=4), "version 4, this ms_symtensor reads 3: upgrade"),
+        (lambda d: d.update(version=5), "version 5, this ms_symtensor reads 4: upgrade"),
         (lambda d: d.update(version="1"), "version '1'.*plan again"),
         (lambda d: d["stages"][0].pop("settings"), "'stages.0. > settings' is missing: plan again"),
         (lambda d: d["stages"][0]["settings"].update(device_num="8"), "settings > device_num must be a whole number from 1 up"),
@@ -153,3 +153,13 @@ def test_a_selection_inside_blocks_comes_back_equal(stored, tmp_path):
     assert file.load(tmp_path).settings == settings
     versions = [json.loads(file.files_of(p)["plan.json"])["version"] for p in (plan, selected)]
     assert versions == [2, 3]  # a plan without selections is read by those who know none
+
+
+def test_swapped_optimizer_states_come_back(stored):
+    _, plan = stored
+    (stage,) = plan.stages
+    stage = replace(stage, settings=replace(stage.settings, swap_optimizer=True))
+    swapped = replace(plan, stages=(stage,), prediction=replace(plan.prediction, host_memory_B=1 << 30))
+    data = file.to_json(swapped)
+    assert data["version"] == 4  # who does not know of the host must not read it as a plan without
+    assert file.from_json(data, search_time_s=plan.search.search_time_s) == swapped

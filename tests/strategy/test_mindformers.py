@@ -65,3 +65,12 @@ def test_blocks_that_are_recomputed_in_part_are_named(kept):
     again = {name: Recompute(kept=kept) for name in stage.settings.recompute}
     plan = replace(plan, stages=(replace(stage, settings=replace(stage.settings, recompute=again)),))
     assert ("recomputed in part" in mindformers_yaml(plan, graph)) == bool(kept)
+
+
+def test_swapped_optimizer_states():
+    graph, plan = hand_written("llama2_7b", 2, 4)
+    assert "optimizer" not in settings_of(plan, graph)
+    (stage,) = plan.stages
+    swapped = replace(plan, stages=(replace(stage, settings=replace(stage.settings, swap_optimizer=True)),))
+    assert settings_of(swapped, graph)["optimizer"] == {"type": "AdamW", "swap": True}
+    assert "MS_DEV_RUNTIME_CONF" in mindformers_yaml(swapped, graph)

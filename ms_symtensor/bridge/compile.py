@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ms_symtensor.bridge.described_ranks import Cluster
 from ms_symtensor.bridge.executor import front_end, has_lazy_inline, without_lazy_inline
-from ms_symtensor.bridge.host import Cluster, ascend_compiler, import_mindspore
+from ms_symtensor.bridge.host import ascend_compiler, import_mindspore
 from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
 from ms_symtensor.bridge.parallel_context import ParallelConfig, parallel_context
 from ms_symtensor.errors import CompilerError

@@ -7,7 +7,8 @@ from typing import Any
 import numpy
 
 from ms_symtensor.bridge.compile import CompiledModel, ParameterLayout, compile_model
-from ms_symtensor.bridge.host import WORLD_GROUP, import_mindspore
+from ms_symtensor.bridge.described_ranks import WORLD_GROUP
+from ms_symtensor.bridge.host import import_mindspore
 from ms_symtensor.bridge.mindir_values import ValueReader
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.definition import Group

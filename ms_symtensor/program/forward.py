@@ -241,7 +241,7 @@ class _Writer:
             outputs[combined] = self._combine(op, placement, partial, made)
         for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
             grad = needs and "float" in op.outputs[index].dtype and not op.attribute("stop_gradient", False)
-            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op))
+            self._define(op.results[index], Value(tensor, layout, grad, op))
             if grad and index == combined:
                 self.out.needs_gradient.add(made)
 
@@ -264,7 +264,7 @@ class _Writer:
                     f"{op.name}: its function returns {list(made)} on a device as output {index}, but the out_strategy says"
                     f" {list(layout.slice_shape)}"
                 )
-            self._define(OpOutput(op.name, index), Value(tensor, layout, grad, op))
+            self._define(op.results[index], Value(tensor, layout, grad, op))
 
     def _combine(self, op: Op, placement: Placement, partial: PartialSum, tensor: int) -> int:
         kind = TensorType(placement.outputs[partial.output].slice_shape, op.outputs[partial.output].dtype)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ms_symtensor.ops.signature import Signature, opened
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source
+from ms_symtensor.tensor.graph import Graph, Op, ParameterRef, Source
 
 
 def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
@@ -14,10 +14,10 @@ def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) ->
         inputs = graph.tensor_inputs(op)
         wanted = inputs if chosen is None else tuple(inputs[i] for i in chosen)
         if any(s in found for s in wanted) and not op.attribute("stop_gradient", False):
-            found.update(OpOutput(op.name, i) for i, t in enumerate(op.outputs) if "float" in t.dtype)
+            found.update(s for s, t in zip(op.results, op.outputs, strict=True) if "float" in t.dtype)
     reached: set[Source] = set(opened(graph.output))
     for op in reversed(graph.ops):
-        if any(OpOutput(op.name, i) in reached and OpOutput(op.name, i) in found for i in range(len(op.outputs))):
+        if any(s in reached and s in found for s in op.results):
             chosen = signatures[op.name].differentiable
             inputs = graph.tensor_inputs(op)
             reached.update(inputs if chosen is None else tuple(inputs[i] for i in chosen))
@@ -27,7 +27,7 @@ def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) ->
 def gradient_inputs(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], name: str) -> int:
     """How many tensor inputs of operator `name` need a gradient; 0 where its outputs have none."""
     op = graph.op_by_name[name]
-    if not any(OpOutput(name, i) in found for i in range(len(op.outputs))):
+    if found.isdisjoint(op.results):
         return 0
     chosen = signatures[name].differentiable
     inputs = graph.tensor_inputs(op)
@@ -41,7 +41,7 @@ def is_kept(graph: Graph, sig: Signature, found: frozenset[Source], op: Op, posi
     The gradient of an input of a bilinear operator reads the other inputs only: a factor is not kept where nothing else
     needs a gradient (a product with a constant).
     """
-    if position not in sig.keeps_inputs or not any(OpOutput(op.name, i) in found for i in range(len(op.outputs))):
+    if position not in sig.keeps_inputs or found.isdisjoint(op.results):
         return False
     inputs = graph.tensor_inputs(op)
     return not sig.bilinear or any(s in found for i, s in enumerate(inputs) if i != position)
@@ -55,5 +55,5 @@ def gradient_users(graph: Graph, signatures: Mapping[str, Signature], found: fro
 def sends_gradient(signatures: Mapping[str, Signature], found: frozenset[Source], user: Op, position: int) -> bool:
     """Whether operator `user` sends a gradient back to its tensor input number `position`."""
     chosen = signatures[user.name].differentiable
-    arrives = any(OpOutput(user.name, i) in found for i in range(len(user.outputs)))
+    arrives = not found.isdisjoint(user.results)
     return arrives and (chosen is None or position in chosen)

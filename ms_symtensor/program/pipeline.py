@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef
@@ -58,7 +59,7 @@ class Pipeline:
         """Runs of blocks per stage."""
         return len(self.layers[0])
 
-    @property
+    @cached_property
     def runs(self) -> tuple[range, ...]:
         """The runs of blocks in the order in which a micro-batch passes through them."""
         return tuple(runs[number] for number in range(self.interleave) for runs in self.layers)
@@ -69,7 +70,11 @@ class Pipeline:
 
     def run_of(self, layer: int) -> int:
         """The number of the run, on the way of a micro-batch, that holds block number `layer`."""
-        return next(number for number, run in enumerate(self.runs) if layer in run)
+        return self._run_of[layer]
+
+    @cached_property
+    def _run_of(self) -> tuple[int, ...]:
+        return tuple(number for number, run in enumerate(self.runs) for _ in run)
 
     def stage_of(self, layer: int) -> int:
         """The stage that holds block number `layer`."""

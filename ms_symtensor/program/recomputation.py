@@ -5,7 +5,7 @@ from functools import cached_property
 
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput
+from ms_symtensor.tensor.graph import Graph, Op
 
 
 def name_in_block(op: Op) -> str:
@@ -90,6 +90,6 @@ class Again:
             op.name
             for op in self.graph.ops
             if op.block is not None
-            for index in range(len(op.outputs))
-            if any(user.block != op.block for user, _ in users.get(OpOutput(op.name, index), ()))
+            for source in op.results
+            if any(user.block != op.block for user, _ in users.get(source, ()))
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph, InputRef, OpOutput, Source, TensorType
+from ms_symtensor.tensor.graph import Graph, InputRef, Source, TensorType
 
 
 def batch_powers(graph: Graph, other: Graph) -> Mapping[Source, tuple[int, ...]]:
@@ -19,8 +19,7 @@ def batch_powers(graph: Graph, other: Graph) -> Mapping[Source, tuple[int, ...]]
         (InputRef(name), first, second) for (name, first), (_, second) in zip(graph.inputs, other.inputs, strict=True)
     ]
     for one, two in zip(graph.ops, other.ops, strict=True):
-        outputs = zip(one.outputs, two.outputs, strict=True)
-        pairs += [(OpOutput(one.name, i), first, second) for i, (first, second) in enumerate(outputs)]
+        pairs += zip(one.results, one.outputs, two.outputs, strict=True)
     for source, first, second in pairs:
         if first.shape == second.shape:
             continue

@@ -239,7 +239,7 @@ def _transparent_terms(
         one = transparent_s(pricer, layouts, source_type, target_type, power)
         again_s, back = one if repeats else None, one if trains else None
         found.append(terms((end[0],), where.counts(occurrences), one.shape, one, again_s, back))
-    for source in (OpOutput(op.name, index) for op in graph.ops for index in range(len(op.outputs))):
+    for source in (source for op in graph.ops for source in op.results):
         if source not in known.gradients or is_moved(graph, known, source):
             continue  # of a tensor that is moved to its readers, the moves' table knows where gradients meet
         users = gradient_users(graph, known.signatures, known.gradients, source)

@@ -13,6 +13,9 @@ from math import inf
 
 from ms_symtensor.search.chain import Chain, Part, Stage, Turns
 
+Held = tuple[int, int, float, float, int]
+"""The parts of a stage, from and to, and what `Chain.fitting` tells of them."""
+
 PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
 
@@ -101,29 +104,26 @@ def _fastest(
     The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
     """
     stages = len(limits_B)
-    best, _ = _filled(chain, limits_B, turns, pace_s, most, once_s)
-    if best is None or stages == 1:
-        return best
-    low, high = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages), max(s.each_s for s in best)
-    while high - low > PACE_TOLERANCE * high:
+    best, high = _filled(chain, limits_B, turns, pace_s, most, once_s)
+    low = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages)
+    while best is not None and stages > 1 and high - low > PACE_TOLERANCE * high:
         middle = (low + high) / 2
-        found, longer_s = _filled(chain, limits_B, turns, middle, most, once_s)
+        found, slowest_s = _filled(chain, limits_B, turns, middle, most, once_s)
         if found is None:
-            low = max(middle, longer_s)
+            low = max(middle, slowest_s)
         else:
-            best, high = found, max(s.each_s for s in found)
-    return best
+            best, high = found, slowest_s
+    return None if best is None else tuple(chain.stage(*held) for held in best)
 
 
 def _filled(
     chain: Chain, limits_B: Sequence[float], turns: Turns, pace_s: float, most_again: float, once_s: float
-) -> tuple[tuple[Stage, ...] | None, float]:
+) -> tuple[list[Held] | None, float]:
     """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every run of every
-    later one; None if that is not all.
-
-    And the smallest pace, above this one, at which a stage would take more.
+    later one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage
+    would take more.
     """
-    found: list[Stage] = []
+    found: list[Held] = []
     stages, longer_s = len(limits_B), inf
     start, whole = 0, len(chain.parts)
     for number, limit_B in enumerate(limits_B):
@@ -149,6 +149,6 @@ def _filled(
                 middle = middle + 1 if middle == quick else (low + high + 1) // 2
         if one is None:
             return None, longer_s
-        found.append(chain.stage(start, low, *one))
+        found.append((start, low, *one))
         start = low
-    return tuple(found), longer_s
+    return found, max(each_s for _, _, each_s, _, _ in found)

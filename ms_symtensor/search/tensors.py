@@ -70,7 +70,7 @@ def tensors(graph: Graph, known: Variables) -> Mapping[Tensor, Counter[Op | None
     """
     collector = _Collector(graph, known)
     sources: list[Source] = [InputRef(name) for name, _ in graph.inputs]
-    sources += [OpOutput(op.name, i) for op in graph.ops for i in range(len(op.outputs))]
+    sources += [source for op in graph.ops for source in op.results]
     for source in sources:
         _collect(collector, source)
     return collector.found

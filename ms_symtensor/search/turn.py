@@ -75,8 +75,7 @@ def _passing(graph: Graph, known: Variables, op: Op) -> list[Passing]:
         is_first = source not in graph.tensor_inputs(op)[:position]
         if is_first and _owns_memory(graph, known, source) and not _is_kept_by(graph, known, source, number):
             found.append(_passing_at(graph, known, source, (number, "in", position)))
-    for index in range(len(op.outputs)):
-        source = OpOutput(op.name, index)
+    for index, source in enumerate(op.results):
         if source != graph.output and op.type not in VIEWS and not _is_kept_by(graph, known, source, number):
             found.append(_passing_at(graph, known, source, (number, "out", index)))
     return found

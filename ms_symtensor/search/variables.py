@@ -22,7 +22,7 @@ from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.restriction import Restriction
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
+from ms_symtensor.tensor.graph import Graph, Op, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 
 Array = NDArray[np.float64]
@@ -154,7 +154,7 @@ Growing = tuple[tuple[int, ...], ...]
 def _growing(graph: Graph, op: Op, powers: Mapping[Source, tuple[int, ...]]) -> Growing:
     if not powers:
         return ()
-    sources = [*graph.tensor_inputs(op), *(OpOutput(op.name, i) for i in range(len(op.outputs)))]
+    sources = (*graph.tensor_inputs(op), *op.results)
     return tuple(powers.get(s, ()) for s in sources)
 
 

@@ -129,6 +129,11 @@ class Op:
     def attribute(self, name: str, default: Attribute = None) -> Attribute:
         return dict(self.attributes).get(name, default)
 
+    @cached_property
+    def results(self) -> tuple[OpOutput, ...]:
+        """Its outputs, as others name them."""
+        return tuple(OpOutput(self.name, index) for index in range(len(self.outputs)))
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -203,7 +208,7 @@ class Graph:
         It walks breadth first from the result to the inputs; tuples, and reading one of several outputs, are steps of their own.
         """
         found: dict[Source, dict[tuple[str, int], tuple[Op, int]]] = {}
-        sinks = [OpOutput(op.name) for op in reversed(self.ops) if not any(s in self.users for s in _outputs(op))]
+        sinks = [OpOutput(op.name) for op in reversed(self.ops) if not any(s in self.users for s in op.results)]
         queue: deque[Source | Op] = deque([self.output, *sinks])
         seen: set[Source | str] = set()
         while queue:
@@ -234,10 +239,6 @@ class Graph:
         from ms_symtensor.tensor.graph_file import to_json  # the file format knows the graph, not the other way round
 
         return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()
-
-
-def _outputs(op: Op) -> Iterator[OpOutput]:
-    return (OpOutput(op.name, index) for index in range(len(op.outputs)))
 
 
 def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:

@@ -119,9 +119,9 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
         alone = planned_on_one_stage(model.graph, request, progress)
         require_slices_as_they_come(model.graph, alone.stage, request.rules)
         return alone, model.graph
-    found = best_plan(network(model.graph, model.graph_at), request, progress)
-    batch = request.global_batch_size // found.micro_batch_num
-    return found, model.graph if found.pipeline is None else model.graph_at(batch, None)
+    of = network(model.graph, model.graph_at)
+    found = best_plan(of, request, progress)
+    return found, of.graph_at(request.global_batch_size // found.micro_batch_num)
 
 
 def replanned(plan: Plan, graph: Graph, limits: Limits, limit_B: int) -> Plan:

@@ -120,9 +120,9 @@ def block_names(graph: Graph) -> tuple[str, ...]:
 
 def stages_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
     """The stages that each operator of `graph` stands on, see `runs_of_ops`."""
-    return {
-        name: frozenset(run % pipeline.stage_num for run in runs) for name, runs in runs_of_ops(graph, pipeline).items()
-    }
+    of_ops = runs_of_ops(graph, pipeline)
+    stages = {runs: frozenset(run % pipeline.stage_num for run in runs) for runs in dict.fromkeys(of_ops.values())}
+    return {name: stages[runs] for name, runs in of_ops.items()}
 
 
 def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
@@ -140,6 +140,7 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
             f"the pipeline lays out {pipeline.layer_num} layers, but {graph.name} has {len(blocks)} repeated blocks"
         )
     of_block = {name: pipeline.run_of(number) for number, name in enumerate(blocks)}
+    alone = [frozenset({run}) for run in range(len(pipeline.runs))]
     last = len(pipeline.runs) - 1
     fixed: dict[str, int] = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
     makers = {op.name: [s.op for s in graph.tensor_inputs(op) if isinstance(s, OpOutput)] for op in graph.ops}
@@ -159,7 +160,7 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
     found: dict[str, frozenset[int]] = {}
     for op in reversed(graph.ops):
         if op.name in known:
-            found[op.name] = frozenset({known[op.name]})
+            found[op.name] = alone[known[op.name]]
         else:
             found[op.name] = frozenset().union(*(found[user] for user in users[op.name]))
     return {op.name: found[op.name] for op in graph.ops}

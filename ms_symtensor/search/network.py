@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from ms_symtensor.search.folding import fold, shorten
 from ms_symtensor.search.outer import SHORT
 from ms_symtensor.search.places import places
+from ms_symtensor.search.problem import sample_num
+from ms_symtensor.search.rebatched import rebatched
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -32,14 +35,21 @@ class Network:
 def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Network:
     """The network of `graph`; `graph_at(batch, layers)` makes it anew for any batch, with so many of its first blocks or all.
 
-    The first blocks are those of the first kind, then of the next.
+    The first blocks are those of the first kind, then of the next. The batch is the first dim of the first input.
     """
     folded = fold(graph)
     depths = places(graph, folded).depths
+
+    @cache
+    def whole_at(batch: int) -> Graph:
+        if batch == sample_num(graph):
+            return graph
+        return rebatched(graph, folded, of.short(batch)) or graph_at(batch, None)
 
     def short_at(batch: int, count: int) -> Graph:
         first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 else None
         few = graph_at(batch, first)
         return shorten(few, fold(few), count)
 
-    return Network(lambda batch: graph_at(batch, None), short_at, depths, folded.class_of)
+    of = Network(whole_at, short_at, depths, folded.class_of)
+    return of

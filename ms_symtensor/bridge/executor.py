@@ -12,6 +12,7 @@ from typing import Any
 from ms_symtensor.bridge.constants import shared_slices
 from ms_symtensor.bridge.host import cell_graph_executor, import_mindspore
 from ms_symtensor.errors import CompilerError, SymTensorError
+from ms_symtensor.search.plan import no_garbage_collection
 
 _FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failure; the current directory otherwise
 _CHATTER = ("[WARNING]", "[INFO]", "[DEBUG]")
@@ -51,6 +52,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
         stack.enter_context(shared_slices())
         stack.enter_context(_cell_state(cell))
         stack.enter_context(_fresh_scopes(cell))
+        stack.enter_context(no_garbage_collection())
         log = stack.enter_context(_Log(scratch))
         full_phase = None
         try:

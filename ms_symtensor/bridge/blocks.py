@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ms_symtensor.bridge.mindir import Node
+from ms_symtensor.bridge.node_graph import Node
 from ms_symtensor.tensor.graph import OpOutput, ParameterRef, Source, TupleInput
 
 

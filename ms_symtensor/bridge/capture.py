@@ -8,8 +8,9 @@ from ms_symtensor.bridge.blocks import block_of_ops
 from ms_symtensor.bridge.element_types import with_types_of_bodies
 from ms_symtensor.bridge.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
 from ms_symtensor.bridge.host import ascend_target, import_mindspore
-from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
+from ms_symtensor.bridge.mindir import read_graph
 from ms_symtensor.bridge.morph import Body, body_of, is_morph, opaque
+from ms_symtensor.bridge.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.parallel_context import stand_alone_context
 from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.bridge.stop_gradient import STAND_IN, visible

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.described_ranks import WORLD_GROUP
-from ms_symtensor.bridge.mindir import Node
+from ms_symtensor.bridge.node_graph import Node
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.program.program import UNKNOWN_B
 from ms_symtensor.tensor.graph import TensorType, TupleInput

@@ -9,7 +9,8 @@ from typing import Any
 from ms_symtensor.bridge.described_ranks import Cluster
 from ms_symtensor.bridge.executor import front_end, has_lazy_inline, without_lazy_inline
 from ms_symtensor.bridge.host import ascend_compiler, import_mindspore
-from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
+from ms_symtensor.bridge.mindir import read_graph
+from ms_symtensor.bridge.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.parallel_context import ParallelConfig, parallel_context
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import Constant, InputRef, OpOutput, ParameterRef, Source, TensorType

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ms_symtensor.bridge.collectives import CompiledCollective, collectives
 from ms_symtensor.bridge.compile import CompiledProgram
-from ms_symtensor.bridge.mindir import Node
+from ms_symtensor.bridge.node_graph import Node
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import local_time_s

@@ -12,7 +12,7 @@ from ms_symtensor.bridge.collectives import is_backward, is_recomputed
 from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.compiled_memory import backward_ranks
 from ms_symtensor.bridge.gradient_sums import ACCUMULATED
-from ms_symtensor.bridge.mindir import Node
+from ms_symtensor.bridge.node_graph import Node
 from ms_symtensor.bridge.tensor_numbers import CARRIES_GRADIENT, TensorNumbers, producers
 from ms_symtensor.program.liveness import VIEWS, Step, peak_B
 from ms_symtensor.tensor.graph import ParameterRef, Source

@@ -8,10 +8,11 @@ MindSpore shares between its calls (`@lazy_inline`) appears once per call, with 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.bridge.node_graph import Node, NodeGraph
+from ms_symtensor.bridge.renaming import Renaming
 from ms_symtensor.bridge.stop_gradient import STAND_IN
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.tensor.graph import (
@@ -21,7 +22,6 @@ from ms_symtensor.tensor.graph import (
     OpOutput,
     ParameterRef,
     Source,
-    TensorType,
     TupleInput,
 )
 
@@ -32,64 +32,6 @@ _NO_VALUE = {"UpdateState", "EnvironCreate"}
 _ORDERS = {"Depend", "UpdateState"}  # deliver their first input, or nothing, after the others are there
 _BRANCHES = {"Switch", "SwitchLayer", "switch_layer"}
 _SHARED_PARAMETER = re.compile(r"\W*CR_(.+)")  # what a shared block calls a parameter that it takes as an input
-
-
-@dataclass(frozen=True)
-class Node:
-    """One operator of MindSpore's graph: `name` is its full name, `instance` the name of the primitive object.
-
-    `attributes` are the primitive's, `marks` those that MindSpore's passes left on this use of it (recompute, origins).
-    `after` names operators that it waits for without reading them (Depend, UpdateState).
-    """
-
-    name: str
-    type: str
-    instance: str
-    inputs: tuple[Source, ...]
-    outputs: tuple[TensorType, ...]
-    attributes: tuple[tuple[str, Attribute], ...]
-    marks: tuple[tuple[str, Attribute], ...] = ()
-    after: tuple[str, ...] = ()
-
-    @property
-    def scope(self) -> str:
-        return self.name.rpartition("/")[0]
-
-    @cached_property
-    def _attribute(self) -> dict[str, Attribute]:
-        return {**dict(self.attributes), **dict(self.marks)}
-
-    def attribute(self, name: str, default: Attribute = None) -> Attribute:
-        return self._attribute.get(name, default)
-
-
-@dataclass(frozen=True)
-class NodeGraph:
-    """Operators in the order in which MindSpore writes them (each after its inputs), inputs and parameters."""
-
-    nodes: tuple[Node, ...]
-    inputs: tuple[tuple[str, TensorType], ...]
-    parameters: tuple[tuple[str, TensorType], ...]
-    output: Source
-
-    def type_of(self, source: Source) -> TensorType | None:
-        """The tensor type that `source` delivers, None where it is no single tensor."""
-        match source:
-            case OpOutput(op, index):
-                outputs = self._node_by_name[op].outputs
-                return outputs[index] if index < len(outputs) else None
-            case ParameterRef(name):
-                return dict(self.parameters).get(name)
-            case InputRef(name):
-                return dict(self.inputs).get(name)
-            case Constant(tensor=tensor):
-                return tensor
-            case _:
-                return None
-
-    @cached_property
-    def _node_by_name(self) -> dict[str, Node]:
-        return {node.name: node for node in self.nodes}
 
 
 def read_graph(model: Any) -> NodeGraph:
@@ -103,7 +45,7 @@ def read_graph(model: Any) -> NodeGraph:
         raise CompilerError(f"{sorted(shared)[0]!r} names an input and a parameter of the network: rename one")
     values: dict[str, _Value] = {prefix + name: InputRef(name) for name, _ in inputs}
     values |= {prefix + name: ParameterRef(name) for name, _ in parameters}
-    output, _ = reader.run(graph, values, {}, _Renaming())
+    output, _ = reader.run(graph, values, {}, Renaming())
     return NodeGraph(
         nodes=tuple(reader.nodes.values()),
         inputs=tuple((name, types[0]) for name, types in inputs if len(types) == 1),
@@ -113,51 +55,12 @@ def read_graph(model: Any) -> NodeGraph:
 
 
 @dataclass(frozen=True)
-class _Renaming:
-    """From the names of the block that MindSpore compiled to those of the one that is called: layers.0 to layers.7."""
-
-    parent: tuple[str, ...] = ()
-    old: str = ""
-    new: str = ""
-
-    @classmethod
-    def between(cls, formal: str, actual: str) -> "_Renaming | None":
-        """The renaming that makes parameter name `formal` into `actual`, None if they differ in more than one place."""
-        olds, news = formal.split("."), actual.split(".")
-        places = [i for i, (old, new) in enumerate(zip(olds, news, strict=False)) if old != new]
-        if len(olds) != len(news) or len(places) != 1:
-            return None
-        place = places[0]
-        return cls(tuple(olds[:place]), olds[place], news[place])
-
-    def full_name(self, name: str) -> str:
-        """`Default/net-Net/layers-CellList/0-Block/MatMul-op0` for the block that is called."""
-        parts = name.split("/")
-        names = [part.split("-", 1)[0] for part in parts]
-        wanted = [*self.parent, self.old]
-        for start in range(len(parts) - len(wanted) + 1 if self.old else 0):
-            if names[start : start + len(wanted)] == wanted:
-                last = start + len(wanted) - 1
-                parts[last] = self.new + parts[last][len(self.old) :]
-                break
-        return "/".join(parts)
-
-    def attributes(self, attributes: dict[str, Attribute]) -> tuple[tuple[str, Attribute], ...]:
-        """`attributes` with the parameter that a mirror belongs to renamed."""
-        name = attributes.get("mirror_user_id")
-        old = ".".join([*self.parent, self.old]) + "."
-        if self.old and isinstance(name, str) and name.startswith(old):
-            attributes = {**attributes, "mirror_user_id": ".".join([*self.parent, self.new]) + "." + name[len(old) :]}
-        return tuple(attributes.items())
-
-
-@dataclass(frozen=True)
 class _Closure:
     """A function with its first arguments: the backward pass of a shared block."""
 
     function: str
     arguments: tuple["_Value", ...]
-    renaming: _Renaming
+    renaming: Renaming
 
 
 @dataclass(frozen=True)
@@ -209,7 +112,7 @@ class _GraphReader:
             proto.name: {a.name: self.values.attribute(a) for a in proto.attribute} for proto in model.primitives
         }
 
-    def run(self, function: Any, values: dict[str, _Value], waits: _Waits, renaming: _Renaming) -> _Result:
+    def run(self, function: Any, values: dict[str, _Value], waits: _Waits, renaming: Renaming) -> _Result:
         """The result of `function`, `values` and `waits` holding its arguments; its operators are appended to `nodes`."""
         for proto in function.node:
             if proto.op_type != "Constant":
@@ -223,7 +126,7 @@ class _GraphReader:
         waiting = _all_of(waits[proto.name] for proto in function.output if proto.name in waits)
         return results[0] if len(results) == 1 else _Tuple(results), waiting
 
-    def _value(self, name: str, values: dict[str, _Value], renaming: _Renaming) -> _Value:
+    def _value(self, name: str, values: dict[str, _Value], renaming: Renaming) -> _Value:
         if name in values:
             return values[name]
         if name in self._constants:
@@ -233,7 +136,7 @@ class _GraphReader:
         raise CompilerError(f"MindSpore's graph uses {name.rpartition(':')[2]!r}, which it does not define")
 
     def _result(
-        self, proto: Any, operands: tuple[_Value, ...], behind: _Waits, values: dict[str, _Value], renaming: _Renaming
+        self, proto: Any, operands: tuple[_Value, ...], behind: _Waits, values: dict[str, _Value], renaming: Renaming
     ) -> _Result:
         """What `proto` delivers, and the operators that its readers wait for besides; `behind`: those of its operands."""
         callee = proto.op_type.removeprefix("REF::")
@@ -269,7 +172,7 @@ class _GraphReader:
         return self._append(proto, kind, operands, waiting, renaming), frozenset()
 
     def _append(
-        self, proto: Any, kind: str, operands: tuple[_Value, ...], waiting: frozenset[str], renaming: _Renaming
+        self, proto: Any, kind: str, operands: tuple[_Value, ...], waiting: frozenset[str], renaming: Renaming
     ) -> OpOutput:
         primitive = self._primitives.get(proto.op_type.removeprefix("REF::"))
         attributes = self._attributes[primitive.name] if primitive is not None else {}
@@ -303,7 +206,7 @@ class _GraphReader:
         for name, argument in zip(names, arguments, strict=True):
             formal = _SHARED_PARAMETER.fullmatch(name.rpartition(":")[2])
             if formal and isinstance(argument, ParameterRef):
-                renaming = _Renaming.between(formal.group(1), argument.name) or renaming
+                renaming = Renaming.between(formal.group(1), argument.name) or renaming
         values: dict[str, _Value] = dict(zip(names, arguments, strict=True))
         given = zip(names[len(closure.arguments) :], proto.input, strict=True)
         result, waiting = self.run(function, values, {name: behind[a] for name, a in given if a in behind}, renaming)
@@ -321,7 +224,7 @@ class _GraphReader:
 _no_control_flow = "write the network without control flow that depends on tensors"
 
 
-def _with_renaming(value: _Value, renaming: _Renaming) -> _Value:
+def _with_renaming(value: _Value, renaming: Renaming) -> _Value:
     """Closures that a call returns belong to the block that was called."""
     if isinstance(value, _Closure):
         return replace(value, renaming=renaming)

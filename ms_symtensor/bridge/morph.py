@@ -9,7 +9,8 @@ from typing import Any
 
 from ms_symtensor.bridge.executor import front_end
 from ms_symtensor.bridge.host import ascend_compiler
-from ms_symtensor.bridge.mindir import Node, NodeGraph, read_graph
+from ms_symtensor.bridge.mindir import read_graph
+from ms_symtensor.bridge.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.parallel_context import stand_alone_context
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.fixed import COLLECTIVES

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from ms_symtensor.bridge.compile import CompiledProgram
-from ms_symtensor.bridge.mindir import Node
+from ms_symtensor.bridge.node_graph import Node
 from ms_symtensor.tensor.graph import OpOutput, Source, TupleInput
 
 CARRIES_GRADIENT = frozenset({"AllReduce", "ReduceScatter", "Cast", "AddN"})

@@ -1,7 +1,7 @@
 """Which operator belongs to which block, from owners, parameters and scopes."""
 
 from ms_symtensor.bridge.blocks import block_of_ops, block_of_path
-from ms_symtensor.bridge.mindir import Node
+from ms_symtensor.bridge.node_graph import Node
 from ms_symtensor.tensor.graph import InputRef, OpOutput, ParameterRef, Source
 
 

@@ -2,7 +2,7 @@
 
 from ms_symtensor.bridge.compile import CompiledProgram
 from ms_symtensor.bridge.compiled_stage_memory import compiled_stage_peak_B, execution_order
-from ms_symtensor.bridge.mindir import Node, NodeGraph
+from ms_symtensor.bridge.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.tensor.graph import Constant, OpOutput, ParameterRef, TensorType
 

@@ -13,12 +13,13 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.cases import Searched, best_case
-from ms_symtensor.search.depth import Judged, at_depth, judged
+from ms_symtensor.search.depth import Judged, at_depth, judged_programs
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
+from ms_symtensor.search.memory import PeakMemory
 from ms_symtensor.search.mix import WHOLE
 from ms_symtensor.search.nearest import naming_swap
 from ms_symtensor.search.pinnable import require_pinnable
@@ -181,7 +182,7 @@ def selecting(found: OneStage, request: Request) -> OneStage:
     recompute = better.mix.recompute(of.shorts.named(of.shorts.runs(better.first)))
     settings = replace(settings, recompute=recompute)
     return replace(
-        found, best=Candidate(better.time_s, better.memory_B, best.strategies, settings, better.mix, better.first)
+        found, best=Candidate(better.time_s, better.memory_B, best.strategies, settings, better.peaks, better.first)
     )
 
 
@@ -190,13 +191,15 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
     best, of = found.best, found.problem
     assert best is not None and of is not None
     stage = StagePlan(at_depth(fold(graph).class_of, of.graph, best.strategies), best.settings)
-    whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules, best.mix, best.first)
+    whole = judged_programs(best.peaks, best.first, request.cluster, request.rules)
     host_B = 0
     if best.settings.swap_optimizer:
-        there = replace(best.settings, swap_optimizer=False)
-        on_device = judged(of.shorts, best.strategies, there, request.cluster, request.rules, best.mix, best.first)
+        there, mix = replace(best.settings, swap_optimizer=False), best.peaks.mix
+        on_device = judged_programs(
+            PeakMemory(of.shorts, best.strategies, there, mix), best.first, request.cluster, request.rules
+        )
         host_B = on_device.cost.memory_B["optimizer_states"]
-    method = METHOD if best.mix == WHOLE else METHOD + SELECTING
+    method = METHOD if best.peaks.mix == WHOLE else METHOD + SELECTING
     bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
     search = SearchReport(found.candidates, search_time_s, gap, method)

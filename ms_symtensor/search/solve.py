@@ -17,7 +17,6 @@ from ms_symtensor.search.buffers import buffer_terms
 from ms_symtensor.search.dual import MEMORY_ALONE, Choice, Dual
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import PeakMemory
-from ms_symtensor.search.mix import WHOLE, Mix
 from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.problem import Problem
 from ms_symtensor.search.tables import Totals, totals
@@ -28,15 +27,15 @@ from ms_symtensor.search.terms import Terms
 class Candidate:
     """One complete choice with its modelled step time, and its peak memory by the true count.
 
-    `first`: so many blocks are those that `mix` puts first (None: as many as are recomputed).
+    `peaks` has the programs, with `first` blocks that its mix puts first.
     """
 
     time_s: float
     memory_B: int
     strategies: Mapping[str, OpStrategy]
     settings: Settings
-    mix: Mix = WHOLE
-    first: int | None = None
+    peaks: PeakMemory
+    first: int
 
 
 @dataclass(frozen=True)
@@ -260,4 +259,4 @@ class _Setting:
                 low = count + 1
             count = (low + high) // 2
         settings = replace(self.settings, recompute=dict.fromkeys(self.of.blocks[:high], Recompute()))
-        return Candidate(self._at(choice, high)[0], peak_B(high), strategies, settings)
+        return Candidate(self._at(choice, high)[0], peak_B(high), strategies, settings, peaks, high)

@@ -45,7 +45,7 @@ class Minimum:
     assignment: NDArray[np.intp]
 
 
-def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def elimination_order(sizes: Sequence[int], scopes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Variables in the order in which they are eliminated: always the one that joins the fewest values of others which nothing
     joined before, for every value of its own; among equal ones that which leaves the smallest table.
     """

@@ -37,7 +37,7 @@ from ms_symtensor.search.moves import Pairs
 from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses, tied
 from ms_symtensor.search.places import Places, first_blocks, places
 from ms_symtensor.search.pricing import Pricer
-from ms_symtensor.search.tensor_terms import TensorTables, slices_B
+from ms_symtensor.search.tensor_terms import TensorTables, scopes, slices_B
 from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.terms import Terms, terms
 from ms_symtensor.search.turn import turn
@@ -183,13 +183,15 @@ def problem_of(
     between = tensors(graph, known)
     pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
     fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
-    tables = TensorTables(known, pairs, repeated, fullest)
+    same = tied(known, [use for _, use in uses])
+    sizes = tuple(len(v.strategies) for v in known.items)
+    joined = [scope for tensor in between for scope in scopes(tensor)]
+    order = elimination_order(sizes, [*joined, *(t.scope for t in same)])
+    tables = TensorTables(known, pairs, repeated, fullest, order)
     for tensor, occurrences in between.items():
         found += tables.terms(tensor, where.counts(occurrences))
     found += tables.passing(where.behind)
-    found += tied(known, [use for _, use in uses])
-    sizes = tuple(len(v.strategies) for v in known.items)
-    order = elimination_order(sizes, [t.scope for t in found])
+    found += same
     return Problem(graph, known, shorts, where, tuple(found), order, counted(uses), again)
 
 

@@ -27,14 +27,28 @@ JOINT_READERS = 3
 """Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
 
 
+def scopes(tensor: Tensor) -> list[list[int]]:
+    """The variables that each of the tables of `tensor` joins."""
+    return [_joined(tensor, tensor.readers[start : start + JOINT_READERS]) for start in _groups(tensor)]
+
+
+def _groups(tensor: Tensor) -> range:
+    return range(0, len(tensor.readers), JOINT_READERS)
+
+
+def _joined(tensor: Tensor, readers: tuple[Reader, ...]) -> list[int]:
+    return sorted({end[0] for end in (tensor.maker, *(r.end for r in readers)) if end[0] >= 0})
+
+
 class TensorTables:
     """Writes down the tables of tensors between the variables `known`; `again`: those whose work a recomputed block repeats.
 
-    Bytes are those that are there at the `turn`.
+    Bytes are those that are there at the `turn`. The variables of a table are in the `order` in which they are eliminated.
     """
 
-    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn) -> None:
+    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn, order: Sequence[int]) -> None:
         self._known, self._pairs, self._again, self._turn = known, pairs, again, turn
+        self._place = {variable: place for place, variable in enumerate(order)}
         self._ways: dict[tuple, _Ways] = {}
         self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
@@ -42,7 +56,7 @@ class TensorTables:
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
         """All tables of `tensor`, which occurs so often at every place."""
         found = []
-        for start in range(0, len(tensor.readers), JOINT_READERS):
+        for start in _groups(tensor):
             readers = tensor.readers[start : start + JOINT_READERS]
             others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
             if any(self._keeps(r) for r in tensor.readers[:start]):
@@ -72,7 +86,7 @@ class TensorTables:
             (tensor.in_block or r.moved_inside) and (r.end[0] in self._again or (repeats and r.kept)) for r in readers
         )
         scope = [tensor.maker[0], *(r.end[0] for r in readers)]
-        numbers = sorted({v for v in scope if v >= 0})
+        numbers = sorted(_joined(tensor, readers), key=self._place.__getitem__)
         axes = tuple(numbers.index(v) if v >= 0 else -1 for v in scope)
         move = (
             self._kind(tensor.maker), tuple(self._kind(r.end) for r in readers),

@@ -50,6 +50,7 @@ class TensorTables:
         self._known, self._pairs, self._again, self._turn = known, pairs, again, turn
         self._place = {variable: place for place, variable in enumerate(order)}
         self._ways: dict[tuple, _Ways] = {}
+        self._forward_s: dict[tuple, Array] = {}
         self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
 
@@ -103,11 +104,16 @@ class TensorTables:
                 self._tables[key] = _distinct_axes(axes, written()[which])
             return self._tables[key]
 
+        def carried_s(chosen: tuple[bool, ...]) -> Array:
+            if (move, chosen) not in self._forward_s:
+                self._forward_s[move, chosen] = ways.forward_s(chosen)
+            return self._forward_s[move, chosen]
+
         every, keeps = (True,) * len(readers), tuple(self._keeps(r) for r in readers)
-        forward = table("forward", every, written=lambda: ways.forward_s(every))
+        forward = table("forward", every, written=lambda: carried_s(every))
         again = kept = backward = None
         if any(made_again):
-            again = table("again", made_again, written=lambda: _possible(ways.forward_s(made_again)))
+            again = table("again", made_again, written=lambda: _possible(carried_s(made_again)))
         if tensor.has_gradient:
             sends = tuple(r.sends for r in readers)
             backward = table("backward", sends, others, written=lambda: self._backward_s(tensor, ways, sends, others))

@@ -117,22 +117,24 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
 def _least(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int], problems: int) -> Table:
     """The minimum over the first variable of `scope` of the sum of `factors`: [problems, values of the others].
 
-    The sum is formed for some problems at a time, so that it stays in the cache.
+    The sum is formed for some problems at a time, so that it stays in the cache; and with those variables last on which the
+    largest factor depends, so that long rows of it are added at once.
     """
     entries = math.prod(sizes[v] for v in scope)
     if problems * entries > MAX_ENTRIES:
         raise InputError(
             f"the search would need a table of {problems * entries} entries; this graph joins too many operators at one tensor"
         )
-    parts = [_aligned(factor, scope) for factor in factors]  # small ones come first: the large sum is formed once
-    if not parts:
+    if not factors:
         return np.zeros((problems, *(sizes[v] for v in scope[1:])))
-    least = np.empty((problems, *(sizes[v] for v in scope[1:])))
+    ordered = sorted(scope, key=lambda v: (v != scope[0], v in factors[-1].scope))
+    parts = [_aligned(factor, ordered) for factor in factors]  # small ones come first: the large sum is formed once
+    least = np.empty((problems, *(sizes[v] for v in ordered[1:])))
     step = max(1, CACHED_ENTRIES // entries)
     for start in range(0, problems, step):
         total = reduce(np.add, (part[start : start + step] for part in parts))
         np.minimum.reduce(total, axis=1, out=least[start : start + step])
-    return least
+    return np.ascontiguousarray(least.transpose(0, *(ordered.index(v) for v in scope[1:])))
 
 
 def _in_turn(factor: Factor, turn: Mapping[int, int]) -> Factor:
@@ -143,8 +145,9 @@ def _in_turn(factor: Factor, turn: Mapping[int, int]) -> Factor:
     return Factor(scope, np.ascontiguousarray(factor.table.transpose(0, *(1 + factor.scope.index(v) for v in scope))))
 
 
-def _aligned(factor: Factor, scope: tuple[int, ...]) -> Table:
+def _aligned(factor: Factor, scope: Sequence[int]) -> Table:
     """The table of `factor` with an axis for every variable of `scope`, of one value where it does not depend on it."""
+    table = factor.table.transpose(0, *(1 + factor.scope.index(v) for v in scope if v in factor.scope))
     index = (slice(None), *(slice(None) if v in factor.scope else None for v in scope))
-    aligned: Table = factor.table[index]
+    aligned: Table = table[index]
     return aligned

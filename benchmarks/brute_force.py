@@ -26,6 +26,7 @@ from ms_symtensor.ops.signature import view
 from ms_symtensor.program.forward import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.domain import candidates, meshes
 from ms_symtensor.search.family import Single
@@ -34,7 +35,7 @@ from ms_symtensor.search.plan import plan
 from ms_symtensor.search.problem import plain_settings
 from ms_symtensor.search.solve import settings_of
 from ms_symtensor.strategy.plan import Plan
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, OpOutput
 
 SAME = 1e-9
 """Relative difference of times that counts as equal: sums in another order."""
@@ -73,15 +74,33 @@ def size(graph: Graph, device_num: int) -> int:
     )  # fmt: skip
 
 
-def all_priced(graph: Graph, cluster: Cluster, device_num: int, recompute: bool = False) -> Iterator[Priced]:
-    """Every valid combination with its price; `recompute` also tries every number of recomputed blocks."""
+def selections(graph: Graph, block: str) -> list[Recompute | None]:
+    """Every way to recompute `block`: not at all, or but for any of its operators, each with its communication or without."""
+    inside = [op for op in graph.ops if op.block == block and is_selectable(op)]
+    users = {op.name: [user for user, _ in graph.users.get(OpOutput(op.name), ())] for op in inside}
+    # What leaves the block is kept anyway.
+    names = [name_in_block(op) for op in inside if all(user.block == block for user in users[op.name])]
+    kept = [some for count in range(len(names) + 1) for some in itertools.combinations(names, count)]
+    return [None, *dict.fromkeys(Recompute(True, some, moves) for some in kept for moves in ((), some))]
+
+
+def all_priced(
+    graph: Graph, cluster: Cluster, device_num: int, recompute: bool = False, select: bool = False
+) -> Iterator[Priced]:
+    """Every valid combination with its price; `recompute` also tries every number of recomputed blocks, `select` every selection
+    in every block.
+    """
     known, folded = meanings(graph), fold(graph)
     blocks = repeated_blocks(graph, folded)
-    counts = range(len(blocks) + 1) if recompute else (0,)
+    ways: list[dict[str, Recompute]] = [
+        dict.fromkeys(blocks[:count], Recompute()) for count in range(len(blocks) + 1 if recompute else 1)
+    ]
+    if select:
+        every = itertools.product(*(selections(graph, block) for block in blocks))
+        ways = [{b: way for b, way in zip(blocks, some, strict=True) if way is not None} for some in every]
     settled = settings_of(plain_settings(graph, device_num))
     for strategies in combinations(graph, device_num, known, folded):
-        for settings, count in itertools.product(settled, counts):
-            again = dict.fromkeys(blocks[:count], Recompute())
+        for settings, again in itertools.product(settled, ways):
             stage = StagePlan(strategies, replace(settings, recompute=again))
             try:
                 program = partition(graph, stage, known=known)
@@ -112,9 +131,13 @@ def disagreement(graph: Graph, cluster: Cluster, device_num: int) -> str | None:
     return None
 
 
-def disagreement_under_limits(graph: Graph, cluster: Cluster, device_num: int, draw: random.Random) -> list[str]:
-    """What `plan` does worse than it states under three memory limits between the smallest and the fastest plan's peak."""
-    everything = list(all_priced(graph, cluster, device_num, recompute=True))
+def disagreement_under_limits(
+    graph: Graph, cluster: Cluster, device_num: int, draw: random.Random, select: bool = False
+) -> list[str]:
+    """What `plan` does worse than it states under three memory limits between the smallest and the fastest plan's peak; `select`:
+    beside plans that recompute any operators of any blocks, not blocks as a whole alone.
+    """
+    everything = list(all_priced(graph, cluster, device_num, True, select))
     fastest, smallest = min(everything, key=lambda p: p.time_s), min(p.memory_B for p in everything)
     wrong = []
     for share in (0.05, draw.uniform(0.1, 0.9), 1.0):

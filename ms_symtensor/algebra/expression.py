@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import sympy
-import sympy.tensor.tensor  # sympy's sums import it when the first one is made, which would be within a search
 from numpy.typing import ArrayLike
 from sympy.printing.numpy import NumPyPrinter
 

@@ -22,7 +22,7 @@ from ms_symtensor.cost.parameter import parameter_cost, updating_B
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
-from ms_symtensor.program.forward import Meanings, default_strategy, meanings
+from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
@@ -58,15 +58,13 @@ def price(
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
     times: Mapping[str, int] = MappingProxyType({}),
-    known: Meanings | None = None,
 ) -> StepCost:
     """Price of one step of `program`, which is `partition(graph, plan)`, on `cluster`.
 
-    `times`: how many equal blocks some of the blocks stand for. What is alive at the peak is that of `program` alone. `known`:
-    the `meanings` of the graph, or of one that it is a part of.
+    `times`: how many equal blocks some of the blocks stand for. What is alive at the peak is that of `program` alone.
     """
     time = dict.fromkeys(TIMES, 0.0)
-    time["compute"] += _work_s(graph, plan, program, cluster, known or meanings(graph, rules), times)
+    time["compute"] += _work_s(graph, plan, program, cluster, rules, times)
     for node in program.nodes:
         if node.role is Role.WORK:
             continue
@@ -118,7 +116,7 @@ def _work_s(
     plan: StagePlan,
     program: Program,
     cluster: Cluster,
-    known: Meanings,
+    rules: Mapping[str, Rule] | None,
     times: Mapping[str, int],
 ) -> float:
     """Seconds of the operators' own work. Equal operators under equal cuts are priced once."""
@@ -134,18 +132,18 @@ def _work_s(
         elif node.phase is Phase.RECOMPUTE:
             recomputed[node.op] += 1
         local.append(node)
-    priced: dict[tuple, tuple[float, float]] = {}
+    known: dict[tuple, tuple[float, float]] = {}
     transparent = set()
-    for block, name, seen, sig, strategy in _works(graph, plan, known):
+    for block, name, seen, sig, strategy in _works(graph, plan, rules):
         if not sig.shardable:
             transparent.add(name)
             continue
         count = products[name]
         key = (seen.type, seen.inputs, seen.outputs, seen.arguments, strategy, count)
-        if key not in priced:
+        if key not in known:
             cuts = cuts_of(seen, sig, strategy, plan.settings.device_num) if strategy is not None else {}
-            priced[key] = _operator_s(seen, sig, cuts, count, cluster)
-        forward, backward = priced[key]
+            known[key] = _operator_s(seen, sig, cuts, count, cluster)
+        forward, backward = known[key]
         total += times.get(block, 1) * (forward * (1 + recomputed[name]) + backward)
     for node in local:
         if node.op in transparent:
@@ -181,11 +179,12 @@ def forward_s(
 
 
 def _works(
-    graph: Graph, plan: StagePlan, known: Meanings
+    graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None
 ) -> Iterator[tuple[str, str, OpView, Signature, OpStrategy | None]]:
     """All that does work, by its block and its name in the program; what is inside an operator has local shapes, no strategy."""
     for op in graph.ops:
-        seen, sig = known[op.name]
+        seen = view(graph, op)
+        sig = signature(seen, rules)
         if op.body is not None:
             yield from ((op.block or "", *inner, None) for inner in work_inside(op, sig))
         else:

@@ -1,12 +1,11 @@
 """How a network lies on pipeline stages, and a batch in micro-batches."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.ops.signature import opened
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef
 
 
 @dataclass(frozen=True)
@@ -141,66 +140,46 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
             f"the pipeline lays out {pipeline.layer_num} layers, but {graph.name} has {len(blocks)} repeated blocks"
         )
     of_block = {name: pipeline.run_of(number) for number, name in enumerate(blocks)}
+    alone = [frozenset({run}) for run in range(len(pipeline.runs))]
     last = len(pipeline.runs) - 1
-    outside = [op for op in graph.ops if op.block is None]
-    inside = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
-    makers = {op.name: [s.op for s in _read(op) if isinstance(s, OpOutput)] for op in graph.ops}
-    users: dict[str, list[str]] = {op.name: [] for op in outside}
+    fixed: dict[str, int] = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
+    makers = {op.name: [s.op for s in graph.tensor_inputs(op) if isinstance(s, OpOutput)] for op in graph.ops}
+    users: dict[str, list[str]] = {op.name: [] for op in graph.ops}
     for name, made_by in makers.items():
         for maker in made_by:
-            if maker in users:
-                users[maker].append(name)
-    known = _forward(outside, makers, inside, {})
+            users[maker].append(name)
+    known = _forward(makers, fixed)
     earliest: dict[str, int] = {}
-    fixed: dict[str, int] = {}
-    for op in reversed(outside):
+    for op in reversed(graph.ops):
         if op.name not in known:
             uses = [known[user] if user in known else earliest[user] for user in users[op.name]]
             earliest[op.name] = min(uses, default=last)
-            if any(isinstance(s, ParameterRef) for s in _read(op)):
+            if any(isinstance(s, ParameterRef) for s in graph.tensor_inputs(op)):
                 fixed[op.name] = earliest[op.name]
-    known = _forward(outside, makers, inside, fixed)
-    for name, run in inside.items():
-        _require_order(name, run, [known[maker] for maker in makers[name] if maker in known])
-    alone = [frozenset({run}) for run in range(len(pipeline.runs))]
-    found = {name: alone[run] for name, run in known.items()}
-    for op in reversed(outside):
-        if op.name not in found:
+    known = _forward(makers, fixed)
+    found: dict[str, frozenset[int]] = {}
+    for op in reversed(graph.ops):
+        if op.name in known:
+            found[op.name] = alone[known[op.name]]
+        else:
             found[op.name] = frozenset().union(*(found[user] for user in users[op.name]))
     return {op.name: found[op.name] for op in graph.ops}
 
 
-def _read(op: Op) -> Sequence[Source]:
-    """What `op` reads, tuples opened."""
-    if any(isinstance(source, TupleInput) for source in op.inputs):
-        return [part for source in op.inputs for part in opened(source)]
-    return op.inputs
+def _forward(makers: Mapping[str, list[str]], fixed: Mapping[str, int]) -> dict[str, int]:
+    """The runs that follow from those in `fixed`: an operator belongs to that which the last of its inputs comes from.
 
-
-def _forward(
-    outside: Iterable[Op], makers: Mapping[str, list[str]], inside: Mapping[str, int], fixed: Mapping[str, int]
-) -> dict[str, int]:
-    """The runs of operators `inside` blocks, and those that follow for others: an operator belongs to the run in `fixed`, or to
-    that which the last of its inputs comes from.
-
-    `makers`: the operators that make what an operator reads.
+    `makers`: the operators that make what an operator reads, in the graph's order.
     """
-    known = dict(inside)
-    for op in outside:
-        made = [known[maker] for maker in makers[op.name] if maker in known]
-        run = fixed.get(op.name)
-        if run is not None:
-            _require_order(op.name, run, made)
-            known[op.name] = run
-        elif made:
-            known[op.name] = max(made)
+    known: dict[str, int] = {}
+    for name, made_by in makers.items():
+        made = [known[maker] for maker in made_by if maker in known]
+        run = fixed.get(name)
+        if run is not None and made and max(made) > run:
+            raise InputError(
+                f"{name} lies in run {run} of a pipeline, but reads what a later run makes: give the pipeline another"
+                " order of layers"
+            )
+        if run is not None or made:
+            known[name] = max(made) if run is None else run
     return known
-
-
-def _require_order(name: str, run: int, made: Sequence[int]) -> None:
-    """InputError where an operator of `run` reads what a later one, of those `made`, makes."""
-    if made and max(made) > run:
-        raise InputError(
-            f"{name} lies in run {run} of a pipeline, but reads what a later run makes: give the pipeline another"
-            " order of layers"
-        )

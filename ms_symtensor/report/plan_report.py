@@ -153,11 +153,7 @@ def _collectives(costs: tuple[CollectiveCost, ...]) -> str:
 def _search(plan: Plan) -> str:
     search = plan.search
     above = f"at most {100 * search.optimality_gap:.2g} % above" if search.optimality_gap else ""
-    if any(chosen.in_part for chosen in plan.settings.recompute.values()):
-        # The bound is that of a smaller space.
-        gap = f"{above or 'not above'} the bound of plans that recompute whole blocks"
-    else:
-        gap = f"{above} the optimum of this model" if above else "optimal in this model"
+    gap = f"{above} the optimum of this model" if above else "optimal in this model"
     return f"Search: {search.candidates} candidates; {gap} ({search.method})"
 
 

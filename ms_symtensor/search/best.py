@@ -12,17 +12,11 @@ from ms_symtensor.search.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.pinnable import require_pinnable
-from ms_symtensor.search.pipelined import Pipelined, pipelined_plan, selecting_stages
-from ms_symtensor.search.plan import (
-    OneStage,
-    infeasible,
-    no_garbage_collection,
-    one_stage,
-    plan_of,
-    require_devices,
-    selecting,
-)
+from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
+from ms_symtensor.search.plan import infeasible, no_garbage_collection, one_stage, plan_of, require_devices
 from ms_symtensor.search.request import GIB, Request
+from ms_symtensor.search.selected_shapes import improved, selecting_stages
+from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
 
@@ -60,8 +54,11 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         several = pipelined_plan(of, request, within_s, one_stage=not few)
     if not few and graph is not None and several is not None:
         one = one_stage(graph, request, several.one_stage_s, min(known_s, several.time_s), progress)
-    one = selecting(one, request)
     several = None if several is None else selecting_stages(of, request, several)
+    one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
+    if several is not None:
+        several = improved(of, request, several, min(known_s, one.best.time_s if one.best else math.inf))
+        one = replace(one, bound_s=min([one.bound_s, *(several.one_stage_s.get(mesh, 0.0) for mesh in one.passed)]))
     spent = time.perf_counter() - start
     if several is not None and several.plan is not None and (one.best is None or several.time_s < one.best.time_s):
         best = several.plan

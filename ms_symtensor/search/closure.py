@@ -4,7 +4,7 @@ Written out because scipy's `maximum_flow` has capacities of 32 bits, too few fo
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
@@ -18,6 +18,28 @@ def least_closure(
 
     `weights` in whole numbers, so that sums are exact; an item of negative weight is a gain.
     """
+    number, flow = _network(weights, implies, wanted)
+    reached = flow.cut()
+    return frozenset(item for item, place in number.items() if reached[place] >= 0)
+
+
+def prices_of_implications(
+    weights: Mapping[Item, int], implies: Iterable[tuple[Item, Item]], priced: Sequence[tuple[Item, Item]]
+) -> tuple[list[Item], list[int]]:
+    """The closure of least weight under `implies` and `priced`; and prices at which no set of items that keeps `implies` alone
+    weighs less, where one that breaks an implication of `priced` pays its price: what flows there (linear duality).
+    """
+    number, flow = _network(weights, [*implies, *priced], ())
+    reached = flow.cut()
+    first = len(flow.left) - 2 * len(priced)
+    flows = [flow.left[first + 2 * place + 1] for place in range(len(priced))]
+    return [item for item, place in number.items() if reached[place] >= 0], flows
+
+
+def _network(
+    weights: Mapping[Item, int], implies: Iterable[tuple[Item, Item]], wanted: Iterable[Item]
+) -> tuple[Mapping[Item, int], "_Flow"]:
+    """The number of every item in the network of capacities of which the least cut is the closure; and that network."""
     number = {item: 2 + place for place, item in enumerate(weights)}
     without_limit = 1 + sum(map(abs, weights.values()))
     flow = _Flow(2 + len(number))
@@ -30,8 +52,7 @@ def least_closure(
         flow.edge(number[item], number[other], without_limit)
     for item in wanted:
         flow.edge(_SOURCE, number[item], without_limit)
-    reached = flow.cut()
-    return frozenset(item for item, place in number.items() if reached[place] >= 0)
+    return number, flow
 
 
 class _Flow:

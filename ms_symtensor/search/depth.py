@@ -53,22 +53,16 @@ def judged(
     Errors: InvalidStrategyError where MindSpore would not sum the gradient of a parameter.
     """
     recomputed = len(settings.recompute) if first is None else first
-    return judged_programs(PeakMemory(shorts, strategies, settings, mix), recomputed, cluster, rules)
-
-
-def judged_programs(
-    peaks: PeakMemory, recomputed: int, cluster: Cluster, rules: Mapping[str, Rule] | None = None
-) -> Judged:
-    """`judged` of a choice whose programs `peaks` writes, or has written, with so many blocks that its mix puts first."""
-    shorts = peaks.shorts
     true = shorts.runs(recomputed)
     runs = shorts.short_runs(true)
+    peaks = PeakMemory(shorts, strategies, settings, mix)
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
-    require_synchronised(program.parameters, plan.settings.device_num)
+    require_synchronised(program.parameters, settings.device_num)
     more = zip(shorts.named(runs), further(true, runs), strict=True)
     times = {names[1]: 1 + count for names, count in more if len(names) > 1}
-    cost = price(graph, plan, program, cluster, rules, times, shorts.known)
+    cost = price(graph, plan, program, cluster, rules, times)
     activations, buffers = peaks.of(recomputed)
     memory = {**cost.memory_B, "activations": activations, "buffers": buffers}
-    found = degrees(graph, plan, rules, times, shorts.known)
-    return Judged(replace(cost, memory_B=memory), found, weights_cost(program, cluster, times))
+    return Judged(
+        replace(cost, memory_B=memory), degrees(graph, plan, rules, times), weights_cost(program, cluster, times)
+    )

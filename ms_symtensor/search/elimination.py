@@ -45,7 +45,7 @@ class Minimum:
     assignment: NDArray[np.intp]
 
 
-def elimination_order(sizes: Sequence[int], scopes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Variables in the order in which they are eliminated: always the one that joins the fewest values of others which nothing
     joined before, for every value of its own; among equal ones that which leaves the smallest table.
     """
@@ -117,24 +117,22 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
 def _least(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int], problems: int) -> Table:
     """The minimum over the first variable of `scope` of the sum of `factors`: [problems, values of the others].
 
-    The sum is formed for some problems at a time, so that it stays in the cache; and with those variables last on which the
-    largest factor depends, so that long rows of it are added at once.
+    The sum is formed for some problems at a time, so that it stays in the cache.
     """
     entries = math.prod(sizes[v] for v in scope)
     if problems * entries > MAX_ENTRIES:
         raise InputError(
             f"the search would need a table of {problems * entries} entries; this graph joins too many operators at one tensor"
         )
-    if not factors:
+    parts = [_aligned(factor, scope) for factor in factors]  # small ones come first: the large sum is formed once
+    if not parts:
         return np.zeros((problems, *(sizes[v] for v in scope[1:])))
-    ordered = sorted(scope, key=lambda v: (v != scope[0], v in factors[-1].scope))
-    parts = [_aligned(factor, ordered) for factor in factors]  # small ones come first: the large sum is formed once
-    least = np.empty((problems, *(sizes[v] for v in ordered[1:])))
+    least = np.empty((problems, *(sizes[v] for v in scope[1:])))
     step = max(1, CACHED_ENTRIES // entries)
     for start in range(0, problems, step):
         total = reduce(np.add, (part[start : start + step] for part in parts))
         np.minimum.reduce(total, axis=1, out=least[start : start + step])
-    return np.ascontiguousarray(least.transpose(0, *(ordered.index(v) for v in scope[1:])))
+    return least
 
 
 def _in_turn(factor: Factor, turn: Mapping[int, int]) -> Factor:
@@ -145,9 +143,8 @@ def _in_turn(factor: Factor, turn: Mapping[int, int]) -> Factor:
     return Factor(scope, np.ascontiguousarray(factor.table.transpose(0, *(1 + factor.scope.index(v) for v in scope))))
 
 
-def _aligned(factor: Factor, scope: Sequence[int]) -> Table:
+def _aligned(factor: Factor, scope: tuple[int, ...]) -> Table:
     """The table of `factor` with an axis for every variable of `scope`, of one value where it does not depend on it."""
-    table = factor.table.transpose(0, *(1 + factor.scope.index(v) for v in scope if v in factor.scope))
     index = (slice(None), *(slice(None) if v in factor.scope else None for v in scope))
-    aligned: Table = table[index]
+    aligned: Table = factor.table[index]
     return aligned

@@ -32,7 +32,7 @@ from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
 from ms_symtensor.search.stage_cases import Case, cases, layout
-from ms_symtensor.search.tried import Outcome, Tried
+from ms_symtensor.search.tried import Outcome, Surveyed, Tried
 from ms_symtensor.search.variables import Variables
 from ms_symtensor.tensor.graph import Graph
 
@@ -100,7 +100,8 @@ def survey(
     near = [_in_cases(of, known, tried, depths, limit_B) for of, known in zip(settings, near, strict=True)]
     tried.look_at(row for of_setting in near for row in of_setting)
     rows = [with_borders(row) for of_setting in near for row in of_setting]
-    return tried.outcome(rows, ruled_out_s, candidates, len(space))
+    surveyed = [Surveyed(of, tuple(first), tuple(known)) for of, first, known in zip(settings, fast, near, strict=True)]
+    return tried.outcome(rows, ruled_out_s, candidates, len(space), surveyed)
 
 
 def _looked_at(

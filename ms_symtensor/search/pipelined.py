@@ -17,7 +17,6 @@ from ms_symtensor.search.mix import WHOLE
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.selected import SELECTING
-from ms_symtensor.search.selected_stages import selecting
 from ms_symtensor.search.shapes import Shape, interleaved, shapes
 from ms_symtensor.search.tried import Outcome
 from ms_symtensor.search.whole import Whole, host_memory_B, whole_plan
@@ -37,7 +36,7 @@ class Pipelined:
     """The best plan in micro-batches, if one fits and is fast enough; no such plan takes less than `bound_s`.
 
     `one_stage_s`: the meshes of a plan with one stage and one batch, if these were surveyed too, each with a bound on its step.
-    `whole`: what the plan was made of.
+    `whole`: what the plan was made of; `outcome`: what was learnt of all of `space`.
     """
 
     plan: Plan | None
@@ -46,6 +45,8 @@ class Pipelined:
     considered: tuple[Considered, ...]
     one_stage_s: Mapping[tuple[int, ...], float]
     whole: Whole | None = None
+    outcome: Outcome | None = None
+    space: tuple[Shape, ...] = ()
 
     @property
     def shapes(self) -> int:
@@ -77,46 +78,33 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
         network, request.cluster, space, request.limit_B, request.rules,
         known_s=known_s, limits=request.limits,
     )  # fmt: skip
-    bounds_s = [bound_s for shape, bound_s in outcome.bounds_s.items() if shape.accumulates]
-    searched = Pipelined(
-        None,
-        min(bounds_s, default=math.inf),
-        outcome.candidates,
-        _considered(space, outcome),
-        _one_stage_s(request, outcome),
-    )
+    nothing = Pipelined(None, math.inf, outcome.candidates, (), {}, outcome=outcome, space=tuple(space))
+    searched = bounded(request, nothing, outcome.bounds_s)
     if found is None:
         return searched
     return replace(searched, plan=plan_of(network, request, found, searched, time.perf_counter() - start), whole=found)
 
 
-def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
-    """`searched` with blocks of its plan recomputed in part, where that is faster and it is not pinned how many are.
-
-    Its bound is that of plans that recompute whole blocks. No plan is left if no block may be, and nothing else fits.
-    """
-    start, found = time.perf_counter(), searched.whole
-    if found is None or searched.plan is None or request.limits.names("recompute"):
-        return searched
-    shorts = _shorts(network.short(found.estimate.shape.batch), network.depths, request.rules)
-    only = request.limits.selects
-    better = selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, only)
-    if better is None:
-        return replace(searched, plan=None, whole=None)
-    if better is found:
-        return searched
-    spent = searched.plan.search.search_time_s + time.perf_counter() - start
-    return replace(searched, plan=plan_of(network, request, better, searched, spent), whole=better)
+def bounded(request: Request, searched: Pipelined, bounds_s: Mapping[Shape, float]) -> Pipelined:
+    """`searched` with these bounds of all shapes."""
+    outcome = searched.outcome
+    assert outcome is not None
+    return replace(
+        searched,
+        bound_s=min((bound_s for shape, bound_s in bounds_s.items() if shape.accumulates), default=math.inf),
+        considered=_considered(searched.space, outcome, bounds_s),
+        one_stage_s=_one_stage_s(request, bounds_s),
+    )
 
 
-def _one_stage_s(request: Request, outcome: Outcome) -> Mapping[tuple[int, ...], float]:
+def _one_stage_s(request: Request, bounds_s: Mapping[Shape, float]) -> Mapping[tuple[int, ...], float]:
     """A bound on the step in one stage for every mesh, whose axes may change places; 0 where the survey knows none.
 
     It does not where samples are several on a position of the major axis, but do not go round: there the search of the mesh
     by itself may use AlltoAll, see `problem.plain_settings`.
     """
     found = dict.fromkeys(meshes(request.device_num), math.inf)
-    for shape, least_s in outcome.bounds_s.items():
+    for shape, least_s in bounds_s.items():
         mesh = tuple(sorted((*shape.mesh, 1)[:2], reverse=True))
         goes_round = shape.samples <= 1 or shape.batch % request.device_num == 0
         if not shape.accumulates and mesh in found and goes_round:
@@ -124,7 +112,7 @@ def _one_stage_s(request: Request, outcome: Outcome) -> Mapping[tuple[int, ...],
     return {mesh: least_s if math.isfinite(least_s) else 0.0 for mesh, least_s in found.items()}
 
 
-def _considered(space: Sequence[Shape], outcome: Outcome) -> tuple[Considered, ...]:
+def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shape, float]) -> tuple[Considered, ...]:
     """All shapes in micro-batches: those worked out, those that only their bound ruled out, what does not fit, and what
     is impossible.
     """
@@ -143,7 +131,6 @@ def _considered(space: Sequence[Shape], outcome: Outcome) -> tuple[Considered, .
             return plain
         return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
 
-    bounds_s = outcome.bounds_s
     found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space if shape.accumulates]
     return tuple(
         sorted(
@@ -171,7 +158,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
     shape, settings = estimate.shape, found.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)
     whole = judged(
-        _shorts(short, network.depths, request.rules), found.strategies, settings, request.cluster, request.rules
+        shorts_of(short, network.depths, request.rules), found.strategies, settings, request.cluster, request.rules
     )
     layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
     recompute = _recompute(network, block_names(graph), runs_of(layers, shape.interleave), found)
@@ -215,7 +202,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
     )
 
 
-def _shorts(short: Graph, depths: tuple[int, ...], rules: Mapping[str, Rule] | None) -> ShortGraphs:
+def shorts_of(short: Graph, depths: tuple[int, ...], rules: Mapping[str, Rule] | None) -> ShortGraphs:
     """The `short` network, standing for one of `depths`; further blocks need no names."""
     folded = fold(short)
     kinds = zip(kinds_of_blocks(short, folded), depths[1:-1], strict=True)

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
@@ -13,19 +13,19 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.cases import Searched, best_case
-from ms_symtensor.search.depth import Judged, at_depth, judged_programs
+from ms_symtensor.search.depth import Judged, at_depth, judged
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.family import Single
 from ms_symtensor.search.folding import fold
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.long_sequences import attention_meshes
-from ms_symtensor.search.memory import PeakMemory
 from ms_symtensor.search.mix import WHOLE
 from ms_symtensor.search.nearest import naming_swap
 from ms_symtensor.search.pinnable import require_pinnable
-from ms_symtensor.search.problem import Problem, problem, problem_of_family, shortened
+from ms_symtensor.search.problem import problem, problem_of_family, shortened
 from ms_symtensor.search.request import GIB, Request
-from ms_symtensor.search.selected import SELECTING, mixed
+from ms_symtensor.search.selected import SELECTING
+from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.solve import Candidate, fits, solve
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
@@ -49,21 +49,6 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-@dataclass(frozen=True)
-class OneStage:
-    """What a search over plans of one stage has found: its `problem` and the `best` candidate that fits and is fast enough.
-
-    No such plan takes less than `bound_s`. `smallest`: the candidate with the smallest peak that was met; None where no mesh
-    was looked at.
-    """
-
-    problem: Problem | None
-    best: Candidate | None
-    smallest: Candidate | None
-    bound_s: float
-    candidates: int
 
 
 def plan(
@@ -121,7 +106,7 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
     start = time.perf_counter()
 
     def searched(case: Request, known_s: float) -> Searched:
-        found = selecting(one_stage(graph, case, known_s=known_s, progress=progress), case)
+        found = selecting(one_stage(graph, case, known_s=known_s, progress=progress), case, known_s)
         best = None if found.best is None else plan_of(graph, case, found, time.perf_counter() - start)
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
@@ -146,7 +131,7 @@ def one_stage(
     short, again = None, None
     for mesh, least_s in sorted(every.items(), key=lambda pair: (pair[1], pair[0])):
         if least_s >= min(known_s, math.inf if found.best is None else found.best.time_s):
-            found = replace(found, bound_s=min(found.bound_s, least_s))
+            found = replace(found, bound_s=min(found.bound_s, least_s), passed=(*found.passed, mesh))
             continue
         progress(f"mesh {' x '.join(map(str, mesh))}")
         few, kinds = short = short or shortened(graph)
@@ -162,28 +147,10 @@ def one_stage(
             min(slimmest, key=lambda c: c.memory_B, default=None),
             min(found.bound_s, new.bound_s),
             found.candidates + of.candidates,
+            found.searched + tuple((of, free) for free in new.free),
+            found.passed,
         )
     return found
-
-
-def selecting(found: OneStage, request: Request) -> OneStage:
-    """`found` with blocks of its best candidate recomputed in part, where that is faster and it is not pinned how many are.
-
-    Its bound is that of plans that recompute whole blocks. No best one is left if none may be, and nothing else fits.
-    """
-    best, of = found.best, found.problem
-    if best is None or of is None or not best.settings.recompute or request.limits.names("recompute"):
-        return found
-    settings = replace(best.settings, recompute={})
-    only = request.limits.selects
-    better = mixed(of.shorts, best.strategies, settings, request.cluster, request.limit_B, request.rules, only)
-    if better is None or (better.time_s >= best.time_s and not only):
-        return replace(found, best=None) if only else found
-    recompute = better.mix.recompute(of.shorts.named(of.shorts.runs(better.first)))
-    settings = replace(settings, recompute=recompute)
-    return replace(
-        found, best=Candidate(better.time_s, better.memory_B, best.strategies, settings, better.peaks, better.first)
-    )
 
 
 def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: float) -> Plan:
@@ -191,15 +158,13 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
     best, of = found.best, found.problem
     assert best is not None and of is not None
     stage = StagePlan(at_depth(fold(graph).class_of, of.graph, best.strategies), best.settings)
-    whole = judged_programs(best.peaks, best.first, request.cluster, request.rules)
+    whole = judged(of.shorts, best.strategies, best.settings, request.cluster, request.rules, best.mix, best.first)
     host_B = 0
     if best.settings.swap_optimizer:
-        there, mix = replace(best.settings, swap_optimizer=False), best.peaks.mix
-        on_device = judged_programs(
-            PeakMemory(of.shorts, best.strategies, there, mix), best.first, request.cluster, request.rules
-        )
+        there = replace(best.settings, swap_optimizer=False)
+        on_device = judged(of.shorts, best.strategies, there, request.cluster, request.rules, best.mix, best.first)
         host_B = on_device.cost.memory_B["optimizer_states"]
-    method = METHOD if best.peaks.mix == WHOLE else METHOD + SELECTING
+    method = METHOD if best.mix == WHOLE else METHOD + SELECTING
     bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
     search = SearchReport(found.candidates, search_time_s, gap, method)

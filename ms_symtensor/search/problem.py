@@ -13,7 +13,7 @@ at one moment, so that it never exceeds the true peak. Tables hold the costs on 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -35,10 +35,10 @@ from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.moves import Pairs
 from ms_symtensor.search.parameters import ParameterUse, counted, parameter_uses, tied
-from ms_symtensor.search.places import Places, first_blocks, places
+from ms_symtensor.search.places import Counts, Places, first_blocks, places
 from ms_symtensor.search.pricing import Pricer
-from ms_symtensor.search.tensor_terms import TensorTables, scopes, slices_B
-from ms_symtensor.search.tensors import is_moved, layouts_at, maker_of, place_of, tensors
+from ms_symtensor.search.tensor_terms import TensorTables, slices_B
+from ms_symtensor.search.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.terms import Terms, terms
 from ms_symtensor.search.turn import turn
 from ms_symtensor.search.variables import Variables, transparent_s, variables
@@ -52,7 +52,7 @@ class Problem:
     """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`.
 
     `graph` has few blocks and may stand for a deeper network (`places.depths`). `again`: operators whose work is done again where
-    blocks are recomputed, one of every class.
+    blocks are recomputed, one of every class. `between`: the tensors of `tables`, and how often every place has them.
     """
 
     graph: Graph
@@ -63,6 +63,8 @@ class Problem:
     order: tuple[int, ...]
     parameters: tuple[ParameterUse, ...]
     again: frozenset[str]
+    between: Mapping[Tensor, Counts]
+    tables: TensorTables
 
     @property
     def device_num(self) -> int:
@@ -97,6 +99,10 @@ class Problem:
         found = first_blocks(self.places.occurrences, recomputed)
         found[-1] = int(0 < recomputed == len(self.blocks))
         return tuple(found)
+
+    def strategies(self, choice: Sequence[int]) -> dict[str, OpStrategy]:
+        """The operators' strategies where every variable has this one of its candidates."""
+        return {name: self.known.items[number].strategies[choice[number]] for name, number in self.known.index.items()}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -183,16 +189,15 @@ def problem_of(
     between = tensors(graph, known)
     pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
     fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
-    same = tied(known, [use for _, use in uses])
-    sizes = tuple(len(v.strategies) for v in known.items)
-    joined = [scope for tensor in between for scope in scopes(tensor)]
-    order = elimination_order(sizes, [*joined, *(t.scope for t in same)])
-    tables = TensorTables(known, pairs, repeated, fullest, order)
-    for tensor, occurrences in between.items():
-        found += tables.terms(tensor, where.counts(occurrences))
+    tables = TensorTables(known, pairs, repeated, fullest)
+    placed = {tensor: where.counts(occurrences) for tensor, occurrences in between.items()}
+    for tensor, counts in placed.items():
+        found += tables.terms(tensor, counts)
     found += tables.passing(where.behind)
-    found += same
-    return Problem(graph, known, shorts, where, tuple(found), order, counted(uses), again)
+    found += tied(known, [use for _, use in uses])
+    sizes = tuple(len(v.strategies) for v in known.items)
+    order = elimination_order(sizes, [t.scope for t in found])
+    return Problem(graph, known, shorts, where, tuple(found), order, counted(uses), again, placed, tables)
 
 
 # -- operators -------------------------------------------------------------------------------------------------------------

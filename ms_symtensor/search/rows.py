@@ -69,7 +69,7 @@ class Setting:
         least = self._least(self.which, self._weights(self.which), self._shares[0])
         possible = np.isfinite(least.value)
         bound_s = least.value - self.slack_s[self.which]
-        return self._rows(self.which[possible], least.assignment[possible], bound_s[possible])
+        return self.rows_of(self.which[possible], least.assignment[possible], bound_s[possible])
 
     def saves_s(self, than: "Setting") -> Array:
         """Seconds [members] that a step takes less at most than with the same layouts under the level of `than`; inf where it
@@ -114,7 +114,7 @@ class Setting:
         both = [self._least(which, weights, recomputed, price) for recomputed in self._shares]
         bound = np.maximum(bound, np.min([one.value for one in both], axis=0) - price * limit_B - self.slack_s[which])
         first = [replace(row, bound_s=float(least_s)) for row, least_s in zip(among, bound, strict=True)]
-        return first + [row for one in both for row in self._rows(which, one.assignment, bound)]
+        return first + [row for one in both for row in self.rows_of(which, one.assignment, bound)]
 
     @property
     def _shares(self) -> tuple[float, float]:
@@ -153,7 +153,7 @@ class Setting:
             worst.append(start + int(np.argmin(here)))
             start += len(mine)
         best: dict[Shape, list[Row]] = {}
-        for row in self._rows(which[worst], least.assignment[worst], value[worst]):
+        for row in self.rows_of(which[worst], least.assignment[worst], value[worst]):
             best[row.shape] = [row]
         return [(by_case, best.get(known[0].shape, [])) for by_case, (known, _, _) in zip(shown, of, strict=True)]
 
@@ -165,7 +165,8 @@ class Setting:
         tables = factors(self.problem, self.parameters, recomputed, price, weights, which)
         return minimise(self.problem.sizes, tables, self.problem.order)
 
-    def _rows(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
+    def rows_of(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
+        """The rows of those of the members `which` that `assignment` [which, variables] can be laid out on."""
         costs = by_place(self.problem, self.parameters, assignment, which)
         finite = np.isfinite(costs.each_s).all(axis=0)
         return [

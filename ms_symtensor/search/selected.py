@@ -12,7 +12,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Recompute, Settings
-from ms_symtensor.search.depth import judged_programs
+from ms_symtensor.search.depth import judged
 from ms_symtensor.search.memory import PeakMemory, ShortGraphs
 from ms_symtensor.search.mix import Mix
 from ms_symtensor.search.selection import Selected, front, price_of_byte
@@ -32,16 +32,21 @@ class Level:
 
 
 def levels(
-    peaks: PeakMemory, cluster: Cluster, rules: Mapping[str, Rule] | None = None, only: bool = False
+    shorts: ShortGraphs,
+    strategies: Mapping[str, OpStrategy],
+    settings: Settings,
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None = None,
+    only: bool = False,
 ) -> tuple[Level, ...]:
     """The levels of the blocks of a network, from nothing to everything; empty where something in them cannot be chosen.
 
-    `peaks` writes its programs. `only`: without those at which a block is recomputed as a whole. Blocks that MindSpore compiles
+    `settings` recompute nothing. `only`: without those at which a block is recomputed as a whole. Blocks that MindSpore compiles
     once for all their calls share their marks, so that none is chosen for them.
     """
-    shorts = peaks.shorts
     if any(parameter.in_shared_block for parameter in shorts.graph.parameters):
         return ()
+    peaks = PeakMemory(shorts, strategies, settings)
     runs = shorts.short_runs(shorts.runs(0))
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
@@ -98,16 +103,12 @@ def _first(end: int, holds: Callable[[int], bool]) -> int:
 
 @dataclass(frozen=True)
 class Mixed:
-    """The first `first` blocks of a stage recompute what `mix` says of them, the others what it says of these.
-
-    `peaks` has the programs.
-    """
+    """The first `first` blocks of a stage recompute what `mix` says of them, the others what it says of these."""
 
     mix: Mix
     first: int
     time_s: float
     memory_B: int
-    peaks: PeakMemory
 
 
 def mixed(
@@ -123,10 +124,9 @@ def mixed(
 
     `only`: no block as a whole.
     """
-    plain = PeakMemory(shorts, strategies, settings)
-    without = judged_programs(plain, 0, cluster, rules).cost.memory_B
-    at_rest_B = sum(without.values()) - without["activations"] - without["buffers"]
-    every = levels(plain, cluster, rules, only)
+    plain = judged(shorts, strategies, settings, cluster, rules).cost.memory_B
+    at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
+    every = levels(shorts, strategies, settings, cluster, rules, only)
     known: dict[Mix, PeakMemory] = {}
 
     def fits(mix: Mix, first: int) -> bool:
@@ -136,6 +136,5 @@ def mixed(
     found = fastest_mix(every, len(shorts.blocks), fits)
     if found is None:
         return None
-    mix, first = found
-    cost = judged_programs(known[mix], first, cluster, rules).cost
-    return Mixed(mix, first, cost.step_time_s, cost.peak_memory_B, known[mix])
+    cost = judged(shorts, strategies, settings, cluster, rules, *found).cost
+    return Mixed(*found, cost.step_time_s, cost.peak_memory_B)

@@ -14,7 +14,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.chain import Part, Stage, Turns
 from ms_symtensor.search.estimate import divided, estimated, parts_of
-from ms_symtensor.search.memory import PeakMemory, ShortGraphs
+from ms_symtensor.search.memory import ShortGraphs
 from ms_symtensor.search.mix import WHOLE, Mix
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.selected import Level, levels, mix_of
@@ -51,8 +51,7 @@ def selecting(
     turns = Turns(found.estimate.shape.micro_batch_num, found.estimate.shape.interleave)
     if not any(stage.recomputed for stage in found.estimate.stages):
         return found
-    peaks = PeakMemory(shorts, found.strategies, found.settings)
-    every = levels(peaks, cluster, rules, only) if turns.interleave == 1 else ()
+    every = levels(shorts, found.strategies, found.settings, cluster, rules, only) if turns.interleave == 1 else ()
     if not every:
         return None if only else found
     return _Selecting(network, found, every, limit_B, turns, rules).best(None if only else found)

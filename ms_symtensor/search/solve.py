@@ -17,6 +17,7 @@ from ms_symtensor.search.buffers import buffer_terms
 from ms_symtensor.search.dual import MEMORY_ALONE, Choice, Dual
 from ms_symtensor.search.limits import FREE, Limits
 from ms_symtensor.search.memory import PeakMemory
+from ms_symtensor.search.mix import WHOLE, Mix
 from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.problem import Problem
 from ms_symtensor.search.tables import Totals, totals
@@ -27,27 +28,37 @@ from ms_symtensor.search.terms import Terms
 class Candidate:
     """One complete choice with its modelled step time, and its peak memory by the true count.
 
-    `peaks` has the programs, with `first` blocks that its mix puts first.
+    `first`: so many blocks are those that `mix` puts first (None: as many as are recomputed).
     """
 
     time_s: float
     memory_B: int
     strategies: Mapping[str, OpStrategy]
     settings: Settings
-    peaks: PeakMemory
-    first: int
+    mix: Mix = WHOLE
+    first: int | None = None
+
+
+@dataclass(frozen=True)
+class Free:
+    """One setting where memory is free: no step takes less than `bound_s`, that of `choice` (empty: nothing is allowed)."""
+
+    settings: Settings
+    bound_s: float
+    choice: Choice
 
 
 @dataclass(frozen=True)
 class Solution:
     """The best fitting candidate of one problem (None: nothing fits), the least memory met (None: no candidate is allowed), the
-    bound and the effort.
+    bound, the effort, and all settings where memory is free.
     """
 
     best: Candidate | None
     smallest: Candidate | None
     bound_s: float
     solved: int
+    free: tuple[Free, ...]
 
 
 def settings_of(base: Settings, shares_blocks: bool = False, limits: Limits = FREE) -> tuple[Settings, ...]:
@@ -101,7 +112,8 @@ def solve(
             search.least_memory()
             best = search.better(best)
     smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B, default=None)
-    return Solution(best, smallest, bound, sum(search.solved for search in searches))
+    free = tuple(search.free for search in searches)
+    return Solution(best, smallest, bound, sum(search.solved for search in searches), free)
 
 
 def fits(of: Problem, limit_B: int) -> bool:
@@ -126,6 +138,7 @@ class _Setting:
         self.again = of.limits.recomputed(len(of.blocks))
         self.found: list[Candidate] = []
         self.dual = Dual(of, self.parameters, limit_B, self.again, self._cost, self._add)
+        self.free = Free(settings, 0.0, ())
         self.bound_s = 0.0
         self.solved = 0
         self._seen: set[Choice] = set()
@@ -136,6 +149,7 @@ class _Setting:
         """The best choice where memory is free and, if it does not fit, at the price that recomputation pays for it."""
         self._known_s = known_s
         self.dual.begin()
+        self.free = Free(self.settings, self.dual.bound_s, self.dual.fast.choice)
         if not self._is_settled():
             price = self._price_of_recomputation()
             self.dual.note(self.dual.at(price), price)
@@ -206,9 +220,7 @@ class _Setting:
         if choice in self._seen or is_beaten:
             return
         self._seen.add(choice)
-        strategies = {
-            name: self.of.known.items[number].strategies[choice[number]] for name, number in self.of.known.index.items()
-        }  # fmt: skip
+        strategies = self.of.strategies(choice)
         candidate = self._with_recompute(choice, strategies, PeakMemory(self.of.shorts, strategies, self.settings))
         self.found.append(candidate)
         if candidate.memory_B <= self.limit_B:
@@ -259,4 +271,4 @@ class _Setting:
                 low = count + 1
             count = (low + high) // 2
         settings = replace(self.settings, recompute=dict.fromkeys(self.of.blocks[:high], Recompute()))
-        return Candidate(self._at(choice, high)[0], peak_B(high), strategies, settings, peaks, high)
+        return Candidate(self._at(choice, high)[0], peak_B(high), strategies, settings)

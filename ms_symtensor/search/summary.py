@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ms_symtensor.ops.placement import cuts_of
-from ms_symtensor.ops.registry import Rule
-from ms_symtensor.ops.signature import OpView, Signature, Unit
-from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.ops.registry import Rule, signature
+from ms_symtensor.ops.signature import OpView, Signature, Unit, view
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.roles import (
     attended,
@@ -71,13 +70,12 @@ def degrees(
     plan: StagePlan,
     rules: Mapping[str, Rule] | None = None,
     times: Mapping[str, int] = MappingProxyType({}),
-    known: Meanings | None = None,
 ) -> Degrees:
-    """The degrees of `plan`. `times`: how many equal blocks some of the blocks stand for. `known`: as of `cost.step.price`."""
-    cut = _cuts(graph, plan, known or meanings(graph, rules))
-    of_cut = {name: (one.seen, one.signature) for name, one in cut.items()}
-    routed, batch = expert_products(graph, of_cut), batch_size(graph, of_cut)
-    major, norms = major_products(graph, of_cut), stream_norms(graph, of_cut)
+    """The degrees of `plan`. `times`: how many equal blocks some of the blocks stand for."""
+    cut = _cuts(graph, plan, rules)
+    meanings = {name: (one.seen, one.signature) for name, one in cut.items()}
+    routed, batch = expert_products(graph, meanings), batch_size(graph, meanings)
+    major, norms = major_products(graph, meanings), stream_norms(graph, meanings)
     products: Counter[tuple[int, int]] = Counter()
     experts: Counter[int] = Counter()
     attention: Counter[tuple[int, int]] = Counter()
@@ -104,11 +102,12 @@ def degrees(
     return Degrees(data_parallel, columns, sequence_parallel, context_parallel, _commonest(experts, 1))
 
 
-def _cuts(graph: Graph, plan: StagePlan, known: Meanings) -> dict[str, _Cut]:
+def _cuts(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> dict[str, _Cut]:
     """All operators that have a strategy, by name."""
     found = {}
     for op in graph.ops:
-        seen, sig = known[op.name]
+        seen = view(graph, op)
+        sig = signature(seen, rules)
         if sig.shardable and op.name in plan.strategies:
             slices = cuts_of(seen, sig, plan.strategies[op.name], plan.settings.device_num)
             found[op.name] = _Cut(op, seen, sig, slices)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.search.elimination import Factor
 from ms_symtensor.search.problem import Problem
-from ms_symtensor.search.terms import Costs, Terms, Weights, occurring
+from ms_symtensor.search.terms import Costs, Terms, Weights, occurring, spread
 
 Array = NDArray[np.float64]
 
@@ -46,16 +46,13 @@ def factors(
     for i, t in enumerate(found):
         for number, table in t.weighted:
             if (worth := occurs[number]) is not None:
-                weight = worth[i, :, None]
-                part = weight * table if which is None else table.take(which, axis=0)
-                if which is not None:
-                    part *= weight
+                weight = spread(worth[i], table)
+                part = weight * table if which is None else np.multiply(chosen := table[which], weight, out=chosen)
                 if t.scope in joint:
                     joint[t.scope] += part
                 else:
                     joint[t.scope] = part
-    sizes = of.sizes
-    return [Factor(scope, table.reshape(-1, *(sizes[v] for v in scope))) for scope, table in joint.items()]
+    return [Factor(scope, table) for scope, table in joint.items()]
 
 
 class Totals(NamedTuple):

@@ -5,7 +5,8 @@ down once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 from ms_symtensor.search.fan_out import FanOut
 from ms_symtensor.search.moves import Pairs, distinct, same_layout
 from ms_symtensor.search.places import Counts
-from ms_symtensor.search.tensors import End, Reader, Tensor, layouts_at
+from ms_symtensor.search.tensors import End, Origin, Reader, Tensor, layouts_at
 from ms_symtensor.search.terms import Terms, terms
 from ms_symtensor.search.turn import Turn
-from ms_symtensor.search.variables import Variables
+from ms_symtensor.search.variables import Variables, transparent_s
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
 
@@ -27,37 +28,40 @@ JOINT_READERS = 3
 """Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
 
 
-def scopes(tensor: Tensor) -> list[list[int]]:
-    """The variables that each of the tables of `tensor` joins."""
-    return [_joined(tensor, tensor.readers[start : start + JOINT_READERS]) for start in _groups(tensor)]
+@dataclass(frozen=True)
+class Copies:
+    """What gradients keep of a tensor in a block, and what it takes to make that again: tables over `scope` as in `Terms`.
 
+    `unmoved_B`: bytes of what an operator leaves as it is; `moved_B`: of what a Cast or moves make of that in `moves_s`. `needy`:
+    variables that read the tensor, whose gradients do not. `dtype`: the element type of what the Cast or the moves read.
+    """
 
-def _groups(tensor: Tensor) -> range:
-    return range(0, len(tensor.readers), JOINT_READERS)
-
-
-def _joined(tensor: Tensor, readers: tuple[Reader, ...]) -> list[int]:
-    return sorted({end[0] for end in (tensor.maker, *(r.end for r in readers)) if end[0] >= 0})
+    origin: Origin
+    dtype: str
+    scope: tuple[int, ...]
+    counts: Counts
+    unmoved_B: Array | None
+    moved_B: Array | None
+    moves_s: Array
+    needy: tuple[int, ...]
 
 
 class TensorTables:
     """Writes down the tables of tensors between the variables `known`; `again`: those whose work a recomputed block repeats.
 
-    Bytes are those that are there at the `turn`. The variables of a table are in the `order` in which they are eliminated.
+    Bytes are those that are there at the `turn`.
     """
 
-    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn, order: Sequence[int]) -> None:
+    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn) -> None:
         self._known, self._pairs, self._again, self._turn = known, pairs, again, turn
-        self._place = {variable: place for place, variable in enumerate(order)}
         self._ways: dict[tuple, _Ways] = {}
-        self._forward_s: dict[tuple, Array] = {}
         self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
 
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
         """All tables of `tensor`, which occurs so often at every place."""
         found = []
-        for start in _groups(tensor):
+        for start in range(0, len(tensor.readers), JOINT_READERS):
             readers = tensor.readers[start : start + JOINT_READERS]
             others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
             if any(self._keeps(r) for r in tensor.readers[:start]):
@@ -76,6 +80,54 @@ class TensorTables:
             found.append(terms((tensor.maker[0],), counts, size.shape, kept_B=kept, kept_recomputed_B=recomputed))
         return found
 
+    def copies(self, tensor: Tensor, counts: Counts, share: int) -> list[Copies]:
+        """What may be made again of `tensor`, which occurs so often at every place: of few readers after the other, as in
+        `terms`. So many tensors `share` the Cast that makes them.
+        """
+        found = []
+        for start in range(0, len(tensor.readers), JOINT_READERS):
+            readers = tensor.readers[start : start + JOINT_READERS]
+            if any(self._keeps(r) for r in tensor.readers[:start]):
+                readers = tuple(replace(r, kept=False) for r in readers)
+            found.append(self._copies(tensor, readers, counts, share))
+        return found
+
+    def _cast_s(self, tensor: Tensor, ways: FanOut, made: str) -> Array:
+        """Seconds of the Cast that makes `tensor` of what its maker leaves in element type `made`, for all ways."""
+        makers, _ = self._layouts_at(tensor.maker, tensor.shape)
+        seconds = transparent_s(self._known.pricer, makers, made, tensor.dtype, tensor.power)
+        return np.broadcast_to(ways.spread(seconds, 0), ways.shape)
+
+    def _copies(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts, share: int) -> Copies:
+        scope, table, ways = self._written(tensor, readers)
+        cast_of = tensor.origin.cast_of
+        keeps = tuple(self._keeps(r) for r in readers)
+        unmoved_B = moved_B = None
+        moves_s: Array = np.zeros(())
+        if any(keeps) and self._again and (tensor.in_block or self._in_block(readers)):
+            again = tuple(
+                keeps and (tensor.in_block or r.moved_inside) for keeps, r in zip(keeps, readers, strict=True)
+            )
+            moves_s = table("again", again, written=lambda: _possible(ways.forward_s(again)))
+            unmoved_B, moved_B = (
+                table(
+                    "kept",
+                    keeps,
+                    tensor.maker_keeps,
+                    moved,
+                    written=partial(self._kept_B, tensor, readers, ways, moved),
+                )
+                for moved in (False, True)
+            )
+            if cast_of is not None and tensor.in_block:
+                moved_B, unmoved_B = moved_B + unmoved_B, None
+                moves_s = moves_s + table("cast", cast_of, written=lambda: self._cast_s(tensor, ways, cast_of)) / share
+            elif not tensor.in_block or tensor.origin.root[0] not in self._again:
+                unmoved_B = None
+        needy = tuple(r.end[0] for r in readers if not r.kept and r.inside and r.end[0] in self._again)
+        unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
+        return Copies(tensor.origin, cast_of or tensor.dtype, scope, counts, unmoved_B, moved_B, moves_s, needy)
+
     def _group(self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, counts: Counts) -> Terms:
         """The table of one tensor and some of its readers: what their ways have in common is paid once.
 
@@ -86,8 +138,27 @@ class TensorTables:
         made_again = tuple(
             (tensor.in_block or r.moved_inside) and (r.end[0] in self._again or (repeats and r.kept)) for r in readers
         )
+        numbers, table, ways = self._written(tensor, readers)
+        every, keeps = (True,) * len(readers), tuple(self._keeps(r) for r in readers)
+        forward = table("forward", every, written=lambda: ways.forward_s(every))
+        again = kept = backward = None
+        if any(made_again):
+            again = table("again", made_again, written=lambda: _possible(ways.forward_s(made_again)))
+        if tensor.has_gradient:
+            sends = tuple(r.sends for r in readers)
+            backward = table("backward", sends, others, written=lambda: self._backward_s(tensor, ways, sends, others))
+        if any(keeps):
+            kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self._kept_B(tensor, readers, ways))
+        recomputed = None if (tensor.in_block and repeats) or self._in_block(readers) else kept
+        shape = forward.shape
+        return terms(numbers, counts, shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed)
+
+    def _written(
+        self, tensor: Tensor, readers: tuple[Reader, ...]
+    ) -> tuple[tuple[int, ...], Callable[..., Array], FanOut]:
+        """The variables of the ways of `tensor` to `readers`, in order; how tables over them are written; and the ways."""
         scope = [tensor.maker[0], *(r.end[0] for r in readers)]
-        numbers = sorted(_joined(tensor, readers), key=self._place.__getitem__)
+        numbers = sorted({v for v in scope if v >= 0})
         axes = tuple(numbers.index(v) if v >= 0 else -1 for v in scope)
         move = (
             self._kind(tensor.maker), tuple(self._kind(r.end) for r in readers),
@@ -104,24 +175,7 @@ class TensorTables:
                 self._tables[key] = _distinct_axes(axes, written()[which])
             return self._tables[key]
 
-        def carried_s(chosen: tuple[bool, ...]) -> Array:
-            if (move, chosen) not in self._forward_s:
-                self._forward_s[move, chosen] = ways.forward_s(chosen)
-            return self._forward_s[move, chosen]
-
-        every, keeps = (True,) * len(readers), tuple(self._keeps(r) for r in readers)
-        forward = table("forward", every, written=lambda: carried_s(every))
-        again = kept = backward = None
-        if any(made_again):
-            again = table("again", made_again, written=lambda: _possible(carried_s(made_again)))
-        if tensor.has_gradient:
-            sends = tuple(r.sends for r in readers)
-            backward = table("backward", sends, others, written=lambda: self._backward_s(tensor, ways, sends, others))
-        if any(keeps):
-            kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self._kept_B(tensor, readers, ways))
-        recomputed = None if (tensor.in_block and repeats) or self._in_block(readers) else kept
-        shape = forward.shape
-        return terms(tuple(numbers), counts, shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed)
+        return tuple(numbers), table, ways
 
     def passing(self, behind: Counts) -> list[Terms]:
         """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""
@@ -166,8 +220,8 @@ class TensorTables:
         makers, _ = self._layouts_at(tensor.maker, tensor.shape)
         return ways.backward_s(sends, others, slices_B(self._known, makers, tensor.dtype, tensor.power))
 
-    def _kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut) -> Array:
-        """Bytes kept: of every layout that readers keep once, unless the maker keeps the same."""
+    def _kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut, moved: bool | None = None) -> Array:
+        """Bytes kept: of every layout that readers keep once, unless the maker keeps the same; of what is `moved`, or not."""
         kept = np.zeros(ways.shape)
         wanted = [self._layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         for i, reader in enumerate(readers):
@@ -179,6 +233,8 @@ class TensorTables:
                         new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
                 if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
                     new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
+                if moved is not None:
+                    new = new & (ways.spread(ways.pairs[i].forward_s > 0, 0, i + 1) == moved)
                 kept += np.where(new, bytes_, 0.0)
         return kept
 

@@ -50,13 +50,12 @@ class Terms:
 
     @cached_property
     def weighted(self) -> tuple[tuple[int, Array], ...]:
-        """The tables that are minimised, numbered: seconds of a micro-batch, once, and again; bytes kept, at rest, and saved;
-        each [members, entries].
+        """The tables that are minimised, numbered: seconds of a micro-batch, once, and again; bytes kept, at rest, and saved.
 
         None that is zero everywhere.
         """
         tables = (self.each_s, self.once_s, self.again_s, self.kept_B, self.at_rest_B, self.saved_B)
-        return tuple((i, table.reshape(len(table), -1)) for i, table in enumerate(tables) if not is_nothing(table))
+        return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
 
     @cached_property
     def given(self) -> tuple[tuple[int, Array], ...]:
@@ -136,3 +135,8 @@ def occurring(found: Sequence[Terms], weights: Sequence[Array]) -> list[Array]:
     """How often each of the tables occurs under each of `weights` [places, members]: [tables, members]."""
     counts = np.array([one.counts for one in found], dtype=float).reshape(len(found), len(weights[0]))
     return [counts @ one for one in weights]
+
+
+def spread(values: Array, table: Array) -> Array:
+    """`values` [members], shaped to multiply `table`."""
+    return values.reshape(-1, *(1,) * (table.ndim - 1))

@@ -5,8 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ms_symtensor.search.estimate import Estimate, divided
-from ms_symtensor.search.rows import Row
+from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A setting of a survey: its rows where memory is free, with bounds that hold whatever is made again; and all its rows."""
+
+    setting: Setting
+    free: tuple[Row, ...]
+    known: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,7 @@ class Outcome:
     infeasible: tuple[Shape, ...]
     rows: tuple[Row, ...]
     ruled_out_s: Mapping[Shape, float]
+    surveyed: tuple[Surveyed, ...] = ()
 
     @property
     def bounds_s(self) -> dict[Shape, float]:
@@ -73,14 +83,24 @@ class Tried:
             if one is not None and (known is None or one.step_time_s < known.step_time_s):
                 self._found[row.shape] = one
 
-    def outcome(self, rows: Sequence[Row], ruled_out_s: Mapping[Shape, float], candidates: int, shapes: int) -> Outcome:
+    def outcome(
+        self,
+        rows: Sequence[Row],
+        ruled_out_s: Mapping[Shape, float],
+        candidates: int,
+        shapes: int,
+        surveyed: Sequence[Surveyed] = (),
+    ) -> Outcome:
         """What was learnt, `rows` being all that was priced, with their best bounds."""
         ordered = sorted(rows, key=lambda row: row.bound_s)
         refused = {row.shape: None for row in ordered if row.shape not in self._found and row.bound_s < self.worst_s}
         best = tuple(sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
         bounds = [row.bound_s for row in ordered if row.shape not in refused]
         bound_s = min((*bounds, *ruled_out_s.values()), default=math.inf)
-        return Outcome(best, bound_s, candidates, shapes, len(self._known), tuple(refused), tuple(ordered), ruled_out_s)
+        return Outcome(
+            best, bound_s, candidates, shapes, len(self._known), tuple(refused), tuple(ordered), ruled_out_s,
+            tuple(surveyed),
+        )  # fmt: skip
 
     def divided(self, row: Row) -> Estimate | None:
         key = (row.shape, row.level, row.choice.tobytes())

@@ -33,13 +33,12 @@ class Layout:
 
     @cached_property
     def cuts(self) -> tuple[int, ...]:
-        matrix = self.device_matrix
-        return tuple([1 if axis < 0 else matrix[-1 - axis] for axis in self.tensor_map])
+        return tuple(self.cut(dim) for dim in range(len(self.shape)))
 
     @cached_property
     def slice_shape(self) -> tuple[int, ...]:
         """Shape of what one device holds. Every cut dim divides evenly (checked where layouts are made)."""
-        return tuple([size // cut for size, cut in zip(self.shape, self.cuts, strict=True)])
+        return tuple(size // cut for size, cut in zip(self.shape, self.cuts, strict=True))
 
     @property
     def device_num(self) -> int:

@@ -71,7 +71,7 @@ def redistribute(source: Layout, target: Layout, enable_alltoall: bool = False) 
         return ()
     moves = _moves(source, target, enable_alltoall)
     merged = merge_moves(moves, shape)
-    for move in moves if merged is moves else (*moves, *merged):
+    for move in (*moves, *merged):
         if isinstance(move, Gather | Exchange) and not is_feasible(move.group):
             raise InvalidStrategyError(
                 f"redistribution from {source} to {target} needs groups of ranks like {move.group.ranks()}, some of which "
@@ -141,20 +141,20 @@ def _leading_gather(chain: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _checked(layout: Layout) -> tuple[int, int]:
-    """How many elements the tensor has, on how many devices. InvalidStrategyError where these do not divide it, or cannot be."""
+def _elements(layout: Layout) -> int:
+    """How many elements the tensor has. InvalidStrategyError where the layout does not divide it."""
     for size, cut in zip(layout.shape, layout.cuts, strict=True):
         if size % cut:
             raise InvalidStrategyError(f"{layout}: dim of size {size} cannot be cut in {cut} equal slices")
-    if not is_feasible(DeviceGroup((layout.device_num,), (0,))):
-        raise InvalidStrategyError(f"MindSpore has no group of {layout.device_num} Ascend devices: use 2, 4 or 8k")
-    return math.prod(layout.shape), layout.device_num
+    return math.prod(layout.shape)
 
 
 def _check(source: Layout, target: Layout) -> None:
-    (source_elements, source_devices), (target_elements, target_devices) = _checked(source), _checked(target)
-    if source_devices != target_devices:
-        raise InvalidStrategyError(f"no redistribution between {source_devices} and {target_devices} devices")
+    source_elements, target_elements = _elements(source), _elements(target)
+    if source.device_num != target.device_num:
+        raise InvalidStrategyError(f"no redistribution between {source.device_num} and {target.device_num} devices")
+    if not is_feasible(DeviceGroup((source.device_num,), (0,))):
+        raise InvalidStrategyError(f"MindSpore has no group of {source.device_num} Ascend devices: use 2, 4 or 8k")
     if source_elements != target_elements:
         raise InvalidStrategyError(f"a tensor of shape {source.shape} cannot be reshaped to {target.shape}")
 

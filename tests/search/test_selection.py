@@ -73,14 +73,14 @@ def network(request):
 
 
 def test_the_front_falls_at_rising_prices(network):
-    every = [level.corners[0] for level in levels(PeakMemory(*network.of), CLUSTER)]
+    every = [level.corners[0] for level in levels(*network.of, CLUSTER)]
     assert every[0].recompute is None and every[-1].recompute == Recompute()
     prices = [price_of_byte(*pair) for pair in pairwise(every)]
     assert len(prices) > 3 and prices == sorted(prices) and prices[0] > 0
 
 
 def test_corners_take_and_keep_what_their_programs_do(network):
-    every = [level.corners[0] for level in levels(PeakMemory(*network.of), CLUSTER)]
+    every = [level.corners[0] for level in levels(*network.of, CLUSTER)]
     saved = every[0].kept_B - every[-1].kept_B
     for corner in every[1:]:
         assert network.again_s(corner.recompute) == pytest.approx(corner.again_s, rel=0.01)
@@ -89,7 +89,7 @@ def test_corners_take_and_keep_what_their_programs_do(network):
 
 
 def test_no_random_selection_lies_below_the_front(network):
-    every = [level.corners[0] for level in levels(PeakMemory(*network.of), CLUSTER)]
+    every = [level.corners[0] for level in levels(*network.of, CLUSTER)]
     rng = random.Random(0)
     for _ in range(8):
         base = rng.choice(every[1:]).recompute
@@ -105,7 +105,7 @@ def test_no_random_selection_lies_below_the_front(network):
 
 def test_the_first_blocks_save_more():
     of = _Network(*CASES[0])
-    every = levels(PeakMemory(*of.of), CLUSTER)
+    every = levels(*of.of, CLUSTER)
     mix = mix_of(every[3], every[2])
     assert mix.way(0, True) == every[3].corners[0].recompute and mix.way(0, False) == every[2].corners[0].recompute
     recompute = mix.recompute((("a", "b"), ("c",)))

@@ -12,6 +12,7 @@ Position = Literal["rotary", "learned"]
 Attention = Literal["flash", "self"]
 
 Scoring = Literal["softmax", "sigmoid"]
+ExpertForm = Literal["capacity", "dropless"]
 
 Network = Literal["RotaryDecoder", "SecondTokenDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
 
@@ -27,6 +28,7 @@ class Experts:
 
     `load_imbalance`: how much more than its even share of a sample's tokens an expert has room for (MindFormers'
     capacity_factor); what comes on top is dropped. All experts do the work of that many tokens, whatever comes.
+    `dropless`: an expert has room for all tokens of a sample, so that none is dropped.
     """
 
     number: int
@@ -38,10 +40,12 @@ class Experts:
     groups_per_token: int = 1
     scale: float = 1.0  # what the weights of a token's experts sum to
     load_imbalance: float = 1.1  # MindFormers' default for its mixtures
+    dropless: bool = False
 
     def places(self, tokens: int) -> int:
         """Places of one expert for `tokens` tokens, a multiple of the cube unit's 16 rows; the first stays empty."""
-        wanted = math.ceil(self.load_imbalance * self.per_token * tokens / self.number)
+        share = math.ceil(self.load_imbalance * self.per_token * tokens / self.number)
+        wanted = tokens if self.dropless else share
         return -(-(min(wanted, tokens) + 1) // _CUBE_ROWS) * _CUBE_ROWS
 
 

@@ -1,11 +1,12 @@
 """The published dimensions of the networks in the zoo."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from model_zoo.config import Attention, Experts, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import Attention, ExpertForm, Experts, LatentSizes, Lora, TransformerConfig
 from ms_symtensor.errors import InputError
 
 
@@ -127,10 +128,13 @@ def dimensions_of(
     compute_dtype: str = "bfloat16",
     lazy_inline: bool = False,
     dense_layers: int | None = None,
+    experts: ExpertForm = "capacity",
+    load_imbalance: float | None = None,
 ) -> TransformerConfig:
     """The published network `name`, with the given number of layers (None: all), tokens per sample and global batch.
 
-    `dense_layers` of them come before the first one with experts (None: as published).
+    `dense_layers` of them come before the first one with experts (None: as published). `experts` and `load_imbalance` (None: 1.1)
+    say for how many tokens an expert has room (`Experts`).
 
     `seq_length` None stands for 4096, or all learned positions where there are fewer. InputError if the name is
     unknown (the message lists the known ones) or a value does not fit the network.
@@ -147,4 +151,21 @@ def dimensions_of(
         compute_dtype=compute_dtype,
         lazy_inline=lazy_inline,
         dense_layers=config.dense_layers if dense_layers is None else dense_layers,
+        experts=_experts(config, experts, load_imbalance),
     )
+
+
+def _experts(config: TransformerConfig, form: ExpertForm, load_imbalance: float | None) -> Experts | None:
+    if form not in ("capacity", "dropless"):
+        raise InputError(f'{config.name}: unknown form of experts {form!r}; known: "capacity", "dropless"')
+    if form == "capacity" and load_imbalance is None:
+        return config.experts
+    if config.experts is None:
+        raise InputError(f"{config.name} has no experts: leave their form and load_imbalance out")
+    if load_imbalance is None:
+        return replace(config.experts, dropless=True)
+    if form == "dropless":
+        raise InputError("dropless experts have room for all tokens, whatever load_imbalance is: give one of both")
+    if not 0 < load_imbalance < math.inf:
+        raise InputError(f"load_imbalance is {load_imbalance}: give a number above 0, 1 for an even load")
+    return replace(config.experts, load_imbalance=load_imbalance)

@@ -232,6 +232,8 @@ def _model(chosen: argparse.Namespace) -> Model:
         "num_layers": chosen.num_layers,
         "attention": chosen.attention,
         "compute_dtype": chosen.dtype,
+        "experts": chosen.experts,
+        "load_imbalance": chosen.load_imbalance,
     }
     return resolve(
         chosen.model,
@@ -376,6 +378,10 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seq-length", type=int, metavar="N", help="tokens of a sample (zoo: the model's)")
     command.add_argument("--num-layers", type=int, metavar="N", help="zoo: other than published")
     command.add_argument("--attention", choices=("flash", "self"), help="zoo: flash by default")
+    command.add_argument("--experts", choices=("capacity", "dropless"), help="zoo: capacity by default")
+    command.add_argument(
+        "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
+    )
     command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
 
 

@@ -161,6 +161,7 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
         "attention": config.attention,
         "compute_dtype": config.compute_dtype,
     }
+    source |= {option: str(options[option]) for option in ("experts", "load_imbalance") if option in options}
 
     @cache
     def graph_at(batch: int, layers: int | None) -> Graph:

@@ -58,10 +58,13 @@ def load_with_graph(source: Mapping[str, str]) -> tuple[Any, tuple[Any, ...], Gr
 
 def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
     """The options of `model_zoo.dimensions_of` that `source` holds as texts."""
-    options: dict[str, Any] = {name: source[name] for name in ("attention", "compute_dtype") if name in source}
+    options: dict[str, Any] = {
+        name: source[name] for name in ("attention", "compute_dtype", "experts") if name in source
+    }
     try:
         numbers = ("num_layers", "dense_layers", "seq_length", "batch_size")
         options |= {name: int(source[name]) for name in numbers if name in source}
+        options |= {name: float(source[name]) for name in ("load_imbalance",) if name in source}
     except ValueError as error:
         raise InputError(f"the plan's source {dict(source)} holds a number that is none: plan again") from error
     if "lazy_inline" in source:

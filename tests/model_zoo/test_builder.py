@@ -49,6 +49,15 @@ def test_graph_is_the_captured_one(name: str, attention: Attention) -> None:
     assert built == captured
 
 
+def test_dropless_experts_capture_to_the_same_graph() -> None:
+    pytest.importorskip("mindspore")
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture import capture
+
+    config = dimensions_of("mixtral_8x7b", num_layers=1, seq_length=512, experts="dropless")
+    assert capture(*flat(build(config))) == build_graph(config)
+
+
 @pytest.mark.parametrize(("name", "num_layers"), [("llama3_8b", 11), ("deepseek_v3", 5)])
 def test_shared_blocks_capture_to_the_same_graph(name: str, num_layers: int) -> None:
     pytest.importorskip("mindspore")

@@ -71,3 +71,19 @@ def test_an_expert_has_room_for_more_than_its_share() -> None:
     assert experts.places(4096) == 1136  # 1.1 times 1024 tokens, and the empty place, in rows of 16
     assert replace(experts, load_imbalance=1.0).places(4096) == 1040
     assert replace(experts, load_imbalance=100.0).places(64) == 80  # never more than all tokens of the sample
+    assert replace(experts, dropless=True).places(4096) == 4112  # all tokens and the empty place
+
+
+def test_what_is_asked_of_experts() -> None:
+    assert dimensions_of("mixtral_8x7b") == PUBLISHED["mixtral_8x7b"]
+    dropless = dimensions_of("mixtral_8x7b", experts="dropless").experts
+    assert dropless is not None and dropless.dropless
+    fuller = dimensions_of("mixtral_8x7b", load_imbalance=1.5).experts
+    assert fuller is not None and fuller.load_imbalance == 1.5
+    with pytest.raises(InputError, match="llama2_7b has no experts"):
+        dimensions_of("llama2_7b", load_imbalance=1.5)
+    with pytest.raises(InputError, match="give one of both"):
+        dimensions_of("mixtral_8x7b", experts="dropless", load_imbalance=1.5)
+    for number in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="load_imbalance is .*: give a number above 0"):
+            dimensions_of("mixtral_8x7b", load_imbalance=number)

@@ -200,3 +200,18 @@ def test_refusals_tell_the_compilers_reason():
 def test_refused_settings():
     with pytest.raises(CompilerError, match="refuses the parallel settings"):
         compile_rank(Undividable(), empty(64, 32), device_num=8, parallel=ParallelConfig(parallel_mode="magic"))
+
+
+def test_states_on_the_host_leave_the_compiled_update_as_it_is(net):
+    """Their copies are the run-time's: otherwise `cost.parameter` would price them beside the compiler's."""
+    steps = []
+    for swapped in (False, True):
+        with no_init_parameters():
+            optimizer = nn.AdamWeightDecay(net.trainable_params())
+        if swapped:
+            for state in (*optimizer.moments1, *optimizer.moments2):
+                state._set_user_data("parameter_device", "CPU")  # as Parameter(…, device="CPU") does
+        steps.append(program_of(net, optimizer, **OPTIMIZER_SHARD))
+    kept, swapped = ([(n.type, n.name, n.outputs) for n in step.nodes] for step in steps)
+    assert kept == swapped
+    assert sum(node.type == "AdamWeightDecay" for node in steps[1].nodes) == len(net.trainable_params())

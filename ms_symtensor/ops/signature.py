@@ -241,6 +241,8 @@ def named(op: OpView, inputs: Sequence[Dims], outputs: Sequence[Dims], **more) -
     sizes |= more.pop("sizes", {})
     order = more.pop("mesh", tuple(sizes))
     mesh = tuple(d for d in order if d in sizes)
+    if "entries" in more:
+        more["entries"] = tuple(tuple(d if d in sizes else None for d in dims) for dims in more["entries"])
     return Signature(tuple(kept[: len(inputs)]), tuple(kept[len(inputs) :]), sizes, mesh, **more)
 
 

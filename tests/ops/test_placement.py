@@ -106,3 +106,10 @@ def test_one_hot_lists_its_output_and_its_scalars():
     assert found.inputs[0].slice_shape == (8,)
     assert found.outputs[0].slice_shape == (8, 8)
     assert found.partial is None
+
+
+def test_a_strategy_names_dims_of_size_one_too():
+    op = make("OneHot", "int32[1], float32[], float32[] -> float32[1, 32]", 32, -1)
+    assert cuts_of(op, signature(op), OpStrategy(((1, 4), (), ())), 4) == {"depth": 4}
+    with pytest.raises(InvalidStrategyError, match="must stay whole is cut by 4"):
+        cuts_of(op, signature(op), OpStrategy(((4, 1), (), ())), 4)

@@ -75,6 +75,22 @@ def test_the_price_is_that_of_its_program_and_of_the_copies():
     assert {**cost.time_s, "optimizer": 0.0} == {**kept.time_s, "optimizer": 0.0}
 
 
+def test_a_faster_step_is_worth_the_copies():
+    long = dimensions_of("llama2_7b", num_layers=4, batch_size=64)
+
+    def at(batch, layers):
+        return build_graph(replace(long, batch_size=batch, num_layers=layers or 4))
+
+    def within(most=()):
+        limits = limits_of([], most)
+        return best_plan(network(at(64, None), at), Request(A2, 2, 64, 4096, 14 << 30, limits=limits))
+
+    kept, swapped = within(), within(YES.items())
+    assert swapped.settings.swap_optimizer
+    assert kept.prediction.fits and swapped.prediction.fits
+    assert swapped.prediction.step_time_s < 0.97 * kept.prediction.step_time_s
+
+
 def test_stages_hold_no_states_either():
     def at(batch, layers):
         return build_graph(replace(SMALL, batch_size=batch, num_layers=layers or 2))

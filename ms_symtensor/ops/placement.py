@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.signature import Combine, Dims, FixedLayouts, OpView, Signature
 from ms_symtensor.tensor.extended_layout import ExtendedMap, cutting_axes, extended_layout
-from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.layout import DeviceGroup, Layout, layout_of
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
 
     def layout(dims: Dims, shape: tuple[int, ...]) -> Layout:
         minor = len(matrix) - 1
-        return Layout(matrix, tuple(minor - axis_of[d] if d else -1 for d in dims), shape)
+        return layout_of(matrix, tuple([minor - axis_of[d] if d else -1 for d in dims]), shape)
 
     inputs = tuple(layout(d, t.shape) for d, t in zip(signature.inputs, op.inputs, strict=True))
     computed = tuple(layout(d, t.shape) for d, t in zip(signature.outputs, op.outputs, strict=False))

@@ -2,8 +2,8 @@
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from ms_symtensor.program.program import Node, Phase, Program
 
@@ -13,8 +13,7 @@ VIEWS = frozenset(
 """Kinds of node that move no data: their output is their first input under another shape."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A node as far as memory is concerned: tensors by number, and in which part of the program it stands.
 
     Steps of the backward pass with a lower `rank` go first where there is a choice.

@@ -51,6 +51,12 @@ class Layout:
         return DeviceGroup(self.device_matrix, tuple(a for a in range(len(self.device_matrix)) if a not in used))
 
 
+@lru_cache(maxsize=1 << 16)
+def layout_of(device_matrix: tuple[int, ...], tensor_map: tuple[int, ...], shape: tuple[int, ...]) -> Layout:
+    """The layout, the same one whenever it is asked for: what is worked out of it is so once."""
+    return Layout(device_matrix, tensor_map, shape)
+
+
 @dataclass(frozen=True)
 class DeviceGroup:
     """The ranks that differ only in their coordinates along `axes` (indices from the left) of `device_matrix`."""
@@ -72,6 +78,12 @@ class DeviceGroup:
     def ranks(self, rank: int = 0) -> tuple[int, ...]:
         """The group that `rank` belongs to, ascending."""
         return _ranks(self.device_matrix, self.axes, rank)
+
+
+@lru_cache(maxsize=1 << 16)
+def group_of(device_matrix: tuple[int, ...], axes: tuple[int, ...]) -> DeviceGroup:
+    """The group, the same one whenever it is asked for."""
+    return DeviceGroup(device_matrix, axes)
 
 
 @lru_cache(maxsize=65536)

@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from itertools import groupby, pairwise
 
-from ms_symtensor.tensor.layout import DeviceGroup
+from ms_symtensor.tensor.layout import DeviceGroup, group_of
 
 SERVER_SIZE = 8
 """Ranks that MindSpore counts as one server when it checks a group (its device manager's constant)."""
@@ -60,7 +60,7 @@ def simplest(group: DeviceGroup) -> DeviceGroup:
         else:
             runs.append([axis])
     number = {run[0]: index for index, run in enumerate(runs)}
-    return DeviceGroup(
+    return group_of(
         tuple(math.prod(group.device_matrix[axis] for axis in run) for run in runs),
         tuple(number[axis] for axis in axes if axis in number),
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ms_symtensor.tensor.layout import DeviceGroup
+from ms_symtensor.tensor.layout import DeviceGroup, group_of
 
 Shape = tuple[int, ...]
 
@@ -81,7 +81,7 @@ def find_moves(
     pending = {dim: before[dim] for dim in _visiting_order(len(before))}
 
     def group(axis: int) -> DeviceGroup:
-        return DeviceGroup(device_matrix, (len(device_matrix) - 1 - axis,))
+        return group_of(device_matrix, (len(device_matrix) - 1 - axis,))
 
     def settle(dim: int) -> bool:
         if pending[dim] == after[dim]:
@@ -274,7 +274,7 @@ def _merged_slices(moves: Sequence[Move]) -> list[Move]:
 
 
 def _joined(major: DeviceGroup, minor: DeviceGroup) -> DeviceGroup:
-    return DeviceGroup(major.device_matrix, major.axes + minor.axes)
+    return group_of(major.device_matrix, major.axes + minor.axes)
 
 
 def _stride(group: DeviceGroup) -> int:

@@ -201,11 +201,10 @@ def _gathers_first(moves: Sequence[Move]) -> list[Move]:
 
 
 def _order(move: Move) -> tuple[int, int]:
-    match move:
-        case Gather(dim, _):
-            return 0, -dim
-        case Slice(dim, _):
-            return 1, dim
+    if isinstance(move, Gather):
+        return 0, -move.dim
+    if isinstance(move, Slice):
+        return 1, move.dim
     return 0, 0  # a view, alone in its run
 
 

@@ -123,22 +123,29 @@ class _Writer:
     def __init__(self, graph: Graph, plan: StagePlan, known: Meanings, borders: Borders) -> None:
         self.graph, self.plan, self.settings, self.borders = graph, plan, plan.settings, borders
         self.known = known
-        device_num = self.settings.device_num
-        placements = {
-            op.name: place(*known[op.name], self._strategy(op.name), device_num)
-            for op in graph.ops
-            if known[op.name][1].shardable
-        }
         self.out = Forward(
             Builder(),
             {name: sig for name, (_, sig) in known.items()},
-            placements,
+            self._placements(),
             custom=graph.custom_backward,
         )
         self.values: dict[Source, Value] = {}
         self.stored: dict[tuple[ParameterRef, bool], int] = {}
         self.weights: dict[tuple[Source, bool], int] = {}
         self.again = Again(graph, self.settings, borders.results)
+
+    def _placements(self) -> dict[str, Placement]:
+        placed: dict[tuple[int, OpStrategy], Placement] = {}
+        found = {}
+        for op in self.graph.ops:
+            meaning = self.known[op.name]
+            if meaning[1].shardable:
+                strategy = self._strategy(op.name)
+                key = id(meaning), strategy  # operators of equal blocks may share what they mean
+                if key not in placed:
+                    placed[key] = place(*meaning, strategy, self.settings.device_num)
+                found[op.name] = placed[key]
+        return found
 
     def _strategy(self, name: str) -> OpStrategy:
         given = self.plan.strategies.get(name)

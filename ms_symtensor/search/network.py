@@ -47,6 +47,10 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
         return rebatched(graph, folded, of.short(batch)) or graph_at(batch, None)
 
     def short_at(batch: int, count: int) -> Graph:
+        if count > SHORT:
+            longer = shorten(graph, folded, count)
+            if (found := rebatched(longer, fold(longer), of.short(batch))) is not None:
+                return found
         first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 else None
         few = graph_at(batch, first)
         return shorten(few, fold(few), count)

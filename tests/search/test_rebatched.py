@@ -6,7 +6,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from ms_symtensor.search.folding import fold
+from ms_symtensor.search.folding import fold, shorten
 from ms_symtensor.search.network import network
 from ms_symtensor.search.rebatched import rebatched
 
@@ -23,6 +23,8 @@ def test_equals_the_network_built_at_that_batch(model):
     assert of.graph_at(8) == graph_at(8, None)
     assert of.graph_at(2) == graph_at(2, None)
     assert of.graph_at(2).hash == graph_at(2, None).hash
+    few = graph_at(2, dense + 4)
+    assert of.short(2, 4) == shorten(few, fold(few), 4)
 
 
 def test_a_kind_of_blocks_that_the_short_network_lacks():

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
     "errors", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search", "validation", "bridge",
-    "report", "models", "arguments", "cli",
+    "report", "models", "arguments", "command_line", "cli",
 )  # fmt: skip
 FILES = sorted(PACKAGE.rglob("*.py"))
 

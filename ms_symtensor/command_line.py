@@ -1,0 +1,150 @@
+"""What the command line of `symtensor` takes: every command, its options and their help."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from ms_symtensor.arguments import FIX_HELP
+from ms_symtensor.errors import InputError
+
+Command = Callable[[argparse.Namespace], int]
+"""Runs what was chosen, and returns the exit code."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Mistakes become InputError, so that they look like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    """What `symtensor` takes; `run` of what it parses is one of `commands`, by name."""
+    command_line = _Parser(
+        prog="symtensor", description="Sharding strategies for MindSpore, checked by MindSpore's compiler"
+    )
+    choices = command_line.add_subparsers(required=True, metavar="command", parser_class=_Parser)
+
+    plan = choices.add_parser("plan", help="find a strategy and write it in every form that MindSpore reads")
+    _add_model(plan)
+    plan.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
+    plan.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    plan.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    plan.add_argument("--memory-margin", metavar="10%", help="of that, kept free: a share, or GiB")
+    plan.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
+    plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
+    plan.add_argument(
+        "--replace-shard", action="store_true", help="file.py:factory: without the shard() calls that are written there"
+    )
+    plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
+    plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")
+    plan.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the plan")
+    _add_json(plan)
+    plan.set_defaults(run=commands["plan"])
+
+    verify = choices.add_parser("verify", help="have MindSpore compile a plan, and compare with the prediction")
+    verify.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
+    verify.add_argument(
+        "--blocks",
+        type=int,
+        metavar="N",
+        help="zoo: compile at most N of every run of equal blocks, and few micro-batches",
+    )
+    _add_rank(verify)
+    _add_json(verify)
+    verify.set_defaults(run=commands["verify"])
+
+    prove = choices.add_parser(
+        "prove", help="run every rank's program here, and compare loss and gradients with one process"
+    )
+    prove.add_argument(
+        "target", metavar="DIR|file.py:factory", help="a plan's directory, or a function that returns (cell, inputs)"
+    )
+    prove.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
+    prove.add_argument("--ranks", type=int, metavar="R", help="run the first R devices of a plan only")
+    prove.add_argument("--steps", type=int, default=0, metavar="K", help="prove K optimizer steps too")
+    prove.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="S", help="seconds for the processes (default: %(default)g)"
+    )
+    _add_json(prove)
+    prove.set_defaults(run=commands["prove"])
+
+    audit = choices.add_parser(
+        "audit", help="what hand-written shard() calls cost, and whether they train what is meant"
+    )
+    audit.add_argument("factory", metavar="file.py:factory", help="a function that returns (cell, inputs)")
+    audit.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    audit.add_argument("--cluster", default="atlas_800t_a2", help="for predicted times (default: %(default)s)")
+    _add_rank(audit)
+    _add_json(audit)
+    audit.set_defaults(run=commands["audit"])
+
+    explain = choices.add_parser("explain", help="the symbolic formulas behind a plan")
+    explain.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
+    explain.add_argument("--operator", metavar="NAME", help="only this one: query.matmul, MatMul, or a full name")
+    explain.add_argument("--latex", action="store_true", help="as LaTeX")
+    explain.add_argument(
+        "--why-not",
+        metavar="dp=8,tp=8",
+        help="why the step is not laid out so: the best such plan beside this one (also pp, mb, sp, cp, ep; what --fix takes)",
+    )
+    explain.set_defaults(run=commands["explain"])
+
+    capture = choices.add_parser("capture", help="save a network's graph, to plan where no MindSpore is installed")
+    _add_model(capture)
+    capture.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the graph")
+    capture.set_defaults(run=commands["capture"], replace_shard=True)  # a graph has no strategies
+
+    validate = choices.add_parser(
+        "validate", help="compare predicted step times and memory with a table of measured ones"
+    )
+    _add_table(validate)
+    validate.add_argument(
+        "--calibrate", type=int, metavar="N", help="for each group first fit to N measured steps of others"
+    )
+    validate.add_argument("--seed", type=int, default=0, help="of the choice of these steps (default: %(default)s)")
+    _add_json(validate)
+    validate.set_defaults(run=commands["validate"])
+
+    calibrate = choices.add_parser("calibrate", help="fit a cluster's uncertain constants to measured steps")
+    _add_table(calibrate)
+    calibrate.add_argument("--out", type=Path, metavar="FILE", help="cluster file (default: CLUSTER_calibrated.yaml)")
+    _add_json(calibrate)
+    calibrate.set_defaults(run=commands["calibrate"])
+    return command_line
+
+
+def _add_table(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "table", metavar="DATA.csv", type=Path, help="measurements in one of the forms of docs/validation.md"
+    )
+    command.add_argument("--cluster", required=True, help="where they were measured: a known cluster, or a file")
+
+
+def _add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", metavar="MODEL", help="a name of the model zoo, a saved graph, or file.py:factory")
+    command.add_argument(
+        "--global-batch-size", type=int, metavar="N", help="samples of a step on all devices (zoo: 16)"
+    )
+    command.add_argument("--seq-length", type=int, metavar="N", help="tokens of a sample (zoo: the model's)")
+    command.add_argument("--num-layers", type=int, metavar="N", help="zoo: other than published")
+    command.add_argument("--attention", choices=("flash", "self"), help="zoo: flash by default")
+    command.add_argument("--experts", choices=("capacity", "dropless"), help="zoo: capacity by default")
+    command.add_argument(
+        "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
+    )
+    command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
+
+
+def _add_rank(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--rank",
+        type=int,
+        metavar="R",
+        help="whose program is compared (default: 0; with pipeline stages, one of each)",
+    )
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON")

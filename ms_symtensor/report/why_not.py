@@ -51,10 +51,16 @@ def why_not(plan: Plan, wanted: str, replan: Callable[[Limits, int], Plan]) -> s
         return f"{head}\n{_compared(plan, found, wanted)}"
     theirs = other.prediction.step_time_s
     if theirs <= plan.prediction.step_time_s * (1 + SAME):
-        is_it = all(getattr(other, name) == getattr(plan, name) for name in _LAYOUT)
-        return f"{wanted}: " + (
-            "the plan is so" if is_it else f"takes as long as the plan\n{_compared(plan, other, wanted)}"
+        alike = all(getattr(other, name) == getattr(plan, name) for name in _LAYOUT)
+        if alike and other.settings.swap_optimizer == plan.settings.swap_optimizer:
+            return f"{wanted}: the plan is so"
+        faster = theirs < plan.prediction.step_time_s * (1 - SAME)
+        head = (
+            f"takes {seconds(theirs)}, less than the plan, {ours}: a pin forbids it"
+            if faster
+            else "takes as long as the plan"
         )
+        return f"{wanted}: {head}\n{_compared(plan, other, wanted)}"
     slower = 100 * (theirs / plan.prediction.step_time_s - 1)
     head = f"{wanted}: takes {seconds(theirs)} at best, {slower:.3g} % more than the plan, {ours}"
     return f"{head}\n{_compared(plan, other, wanted)}"

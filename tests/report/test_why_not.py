@@ -7,7 +7,7 @@ import pytest
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.report.why_not import why_not
-from ms_symtensor.search.limits import FREE
+from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.plan import planned
 from ms_symtensor.search.request import Request
 from tests.strategy.plans import small_graph
@@ -41,6 +41,15 @@ def test_a_slower_one(plan):
 
 def test_the_plan_itself(plan):
     assert why_not(plan, f"dp={plan.data_parallel},tp={plan.model_parallel}", replan).endswith("the plan is so")
+
+
+def test_one_that_a_pin_forbids():
+    swapped = replan(limits_of([("swap_optimizer", "yes")]), 58 * GIB)
+    swapped = replace(swapped, fixed={"swap_optimizer": "yes"})
+    text = why_not(swapped, "swap_optimizer=no", replan)
+    assert "less than the plan" in text and "a pin forbids it" in text
+    assert lines_of(text)["swap_optimizer"] == ["swap_optimizer", "yes", "no"]
+    assert why_not(swapped, "swap_optimizer=yes", replan).endswith("the plan is so")
 
 
 def test_one_that_does_not_fit(plan):

@@ -191,14 +191,20 @@ def _priced(
     plain = place_parameter(
         parameter, layout, replace(settings, optimizer_level=OptimizerLevel.NONE), summed, unsummed=not summed
     )
-    copies = family.device_nums / pricer.degree(math.prod(layout.cuts))
-    found = _placed(pricer, use, plain, np.ones(family.members), settings, adds_up)
+    divides = np.zeros(family.members, bool)
     if layout.copies.size > 1 and may_be_shared(parameter, settings):
+        copies = family.device_nums / pricer.degree(math.prod(layout.cuts))
         rows = layout.shape[0] / pricer.degree(layout.cut(0))
-        shared = _placed(pricer, use, share_over_all(plain), copies, settings, adds_up)
         divides = (copies > 1) & (rows % copies == 0)
-        found = tuple(np.where(divides, a, b) for a, b in zip(shared, found, strict=True))  # type: ignore[assignment]
-    return found
+        if divides.any():
+            shared = _placed(pricer, use, share_over_all(plain), copies, settings, adds_up)
+            if divides.all():
+                return shared
+    whole = _placed(pricer, use, plain, np.ones(family.members), settings, adds_up)
+    if not divides.any():
+        return whole
+    each_s, once_s, used_B, rest_B = (np.where(divides, a, b) for a, b in zip(shared, whole, strict=True))
+    return each_s, once_s, used_B, rest_B
 
 
 def _placed(

@@ -12,7 +12,7 @@ from ms_symtensor.search.depth import judged
 from ms_symtensor.search.network import network
 from ms_symtensor.search.outer import survey
 from ms_symtensor.search.own_mesh import priced
-from ms_symtensor.search.pipelined import _shorts
+from ms_symtensor.search.pipelined import shorts_of
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.whole import settings_of, strategies_of
 
@@ -34,7 +34,7 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
         if row.level is OptimizerLevel.NONE:
             strategies = strategies_of(row)
             own = priced(net, row, strategies)
-            found = judged(_shorts(net.short(batch), net.depths, None), strategies, settings_of(own), A2)
+            found = judged(shorts_of(net.short(batch), net.depths, None), strategies, settings_of(own), A2)
             program_s = found.cost.time_s["compute"] + found.cost.time_s["communication"]
             work_s = float((own.costs.each_s * net.depths).sum())
             assert work_s == pytest.approx(program_s - found.weights.local_s - found.weights.communication_s, rel=2e-3)

@@ -11,13 +11,15 @@ from ms_symtensor.search.network import Network
 from ms_symtensor.search.pipelined import Pipelined, bounded, plan_of, shorts_of
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.selected_stages import selecting
-from ms_symtensor.search.selecting import WORTH, selects
+from ms_symtensor.search.selecting import selects
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_bounds import selection_bounds
 from ms_symtensor.search.whole import Whole, settled
 
-TRIED = 2
-"""So many further shapes are worked out at most, each of other stages or micro-batches (empirical: it takes half a second)."""
+PROMISING = 0.01
+"""A further shape, of other stages or micro-batches, is worked out if its bound is below the best step by this share (empirical:
+that takes half a second, and seldom finds anything below that).
+"""
 
 
 def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
@@ -60,7 +62,7 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     found_s = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s)
     bounds_s = {**outcome.bounds_s, **{shape: s for shape, s in found_s.items() if shape.interleave == 1}}
     searched = bounded(request, searched, bounds_s)
-    for shape in _promising(bounds_s, searched, enough_s):
+    if (shape := _promising(bounds_s, searched, enough_s)) is not None:
         start = time.perf_counter()
         whole = settled(network, [row for row in outcome.rows if row.shape == shape], request.limit_B, request.rules)
         better = None if whole is None else _selected(network, request, whole)
@@ -70,15 +72,13 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     return searched
 
 
-def _promising(bounds_s: Mapping[Shape, float], searched: Pipelined, enough_s: float) -> list[Shape]:
-    """One shape for each number of stages and micro-batches, but those of the plan, that promise more; the best bounds first."""
-    found: dict[tuple[int, int], Shape] = {}
-    if searched.whole is not None:
-        mine = searched.whole.estimate.shape
-        found[mine.stages, mine.micro_batch_num] = mine
-    for shape in sorted(bounds_s, key=lambda shape: (bounds_s[shape], shape.stages, shape.mesh)):
-        if shape.accumulates and shape.interleave == 1 and bounds_s[shape] < (1 - WORTH) * enough_s:
-            found.setdefault((shape.stages, shape.micro_batch_num), shape)
-    return [shape for shape in found.values() if searched.whole is None or shape != searched.whole.estimate.shape][
-        :TRIED
+def _promising(bounds_s: Mapping[Shape, float], searched: Pipelined, enough_s: float) -> Shape | None:
+    """The shape of other stages or micro-batches than the plan's that promises most, if it promises enough."""
+    mine = None if searched.whole is None else searched.whole.estimate.shape
+    others = [
+        shape
+        for shape, bound_s in bounds_s.items()
+        if shape.accumulates and shape.interleave == 1 and bound_s < (1 - PROMISING) * enough_s
+        if mine is None or (shape.stages, shape.micro_batch_num) != (mine.stages, mine.micro_batch_num)
     ]
+    return min(others, key=lambda shape: (bounds_s[shape], shape.stages, shape.mesh), default=None)

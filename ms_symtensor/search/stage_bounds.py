@@ -30,9 +30,9 @@ Array = NDArray[np.float64]
 ROUNDS = 4
 """So often cases are made of what is known, each time with the layouts that were the best in the last ones."""
 
-FINEST = 0.05
-"""empirical: levels that differ by less than this share of all that can be saved are not told apart; they only tell at which
-price a bound is asked for.
+SHARES = (0.3, 0.7, 1.0, 1.5, 2.2)
+"""Prices of a byte, beside what it costs to make everything again, at which it is known what layouts make again (empirical: they
+only tell at which price a bound is asked for).
 """
 
 STEADY = 1e-3
@@ -63,6 +63,28 @@ class SelectedChain(Chain):
         return each_s, peak_B, 0
 
 
+class _Fronts:
+    """What layouts may make again: at some prices, each found once for all layouts of equal costs."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple, dict[float, Remade]] = {}
+
+    def at(self, given: Given, price_s_per_B: float) -> Remade:
+        known = self._known.setdefault((*given.seconds.values(), *given.size_B.values()), {})
+        if price_s_per_B not in known:
+            known[price_s_per_B] = given.at(price_s_per_B)
+        return known[price_s_per_B]
+
+    def levels(self, given: Given) -> Array:
+        """What every place makes again and saves, [levels, places, 2], from nothing to everything."""
+        everything = self.at(given, EVERYTHING)
+        again_s, saved_B = everything.again_s.sum(), everything.saved_B.sum()
+        prices = [share * again_s / saved_B for share in SHARES] if saved_B > 0 else []
+        found = [*(self.at(given, price) for price in prices), everything]
+        nothing = np.zeros((given.places, 2))
+        return np.array([nothing, *(np.stack([one.again_s, one.saved_B], axis=1) for one in found)])
+
+
 @dataclass(frozen=True)
 class _Asked:
     """A bound that is asked for: where every place counts as `weights` say (a row for each field of `Weights`), a byte has a
@@ -82,13 +104,14 @@ def selection_bounds(
     """Of every shape, seconds that no step takes less than, up to `enough_s`, if blocks may make parts again."""
     found: dict[Shape, float] = {}
     remaking: dict[int, Remaking] = {}
+    fronts = _Fronts()
     for one in surveyed:
         of = one.setting.problem
         below = [row for row in one.free if row.bound_s < enough_s and row.shape.interleave == 1]
         bounds_s = {row.shape: row.bound_s for row in one.free}
         if below:
             known = remaking.setdefault(id(of), Remaking(of))
-            bounds_s |= _Bounds(one, known, depths, limit_B, enough_s).of(below)
+            bounds_s |= _Bounds(one, known, fronts, depths, limit_B, enough_s).of(below)
         for shape, bound_s in bounds_s.items():
             found[shape] = min(bound_s, found.get(shape, math.inf))
     return found
@@ -98,9 +121,15 @@ class _Bounds:
     """The bounds of one setting."""
 
     def __init__(
-        self, of: Surveyed, remaking: Remaking, depths: tuple[int, ...], limit_B: float, enough_s: float
+        self,
+        of: Surveyed,
+        remaking: Remaking,
+        fronts: _Fronts,
+        depths: tuple[int, ...],
+        limit_B: float,
+        enough_s: float,
     ) -> None:
-        self.setting, self.remaking, self.depths = of.setting, remaking, depths
+        self.setting, self.remaking, self.fronts, self.depths = of.setting, remaking, fronts, depths
         self.limit_B, self.enough_s = limit_B, enough_s
         self.known: dict[Shape, list[Row]] = {}
         for row in of.known:
@@ -175,7 +204,9 @@ class _Bounds:
         price = best_price(values, over, self.enough_s)
         row = known[owner[int(np.argmin(values + price * over))]]
         ratio = max((s / a for a, s in zip(weights[1], weights[4], strict=True) if a), default=0.0)
-        return _Asked(row.member, weights, price, price * ratio, self._given_of(row).at(price * ratio).multipliers)
+        return _Asked(
+            row.member, weights, price, price * ratio, self.fronts.at(self._given_of(row), price * ratio).multipliers
+        )
 
     def _least(self, asked: Sequence[_Asked]) -> list[tuple[float, list[Row]]]:
         """The values of the duals, and the layouts of their minima, if there are any."""
@@ -204,7 +235,7 @@ class _Bounds:
     def _levels_of(self, row: Row) -> Array:
         key = row.member, row.choice.tobytes()
         if key not in self._levels:
-            self._levels[key] = _levels(self._given_of(row))
+            self._levels[key] = self.fronts.levels(self._given_of(row))
         return self._levels[key]
 
     def _layout(self, row: Row) -> Layout:
@@ -213,27 +244,3 @@ class _Bounds:
         return replace(
             layout(parts, once_s), chain=SelectedChain(parts, np.repeat(self._levels_of(row), counts, axis=1))
         )
-
-
-def _levels(given: Given) -> Array:
-    """What every place makes again and saves, [levels, places, 2], from nothing to everything: corners of the hull, none of them
-    near another one.
-    """
-    nothing, everything = np.zeros((given.places, 2)), _level(given.at(EVERYTHING))
-    finest_B = FINEST * everything.sum(axis=0)[1]
-
-    def between(more: Array, less: Array) -> list[Array]:
-        again_s, saved_B = (less - more).sum(axis=0)
-        if saved_B <= finest_B:
-            return [less]
-        found = _level(given.at(again_s / saved_B))
-        new_B = (found - more).sum(axis=0)[1]
-        if not 0 < new_B < saved_B:
-            return [less]
-        return [*between(more, found), *between(found, less)]
-
-    return np.array([nothing, *between(nothing, everything)])
-
-
-def _level(remade: Remade) -> Array:
-    return np.stack([remade.again_s, remade.saved_B], axis=1)

@@ -99,22 +99,40 @@ class _Asked:
 
 
 def selection_bounds(
-    surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float
+    surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float, plan: Shape | None = None
 ) -> dict[Shape, float]:
-    """Of every shape, seconds that no step takes less than, up to `enough_s`, if blocks may make parts again."""
-    found: dict[Shape, float] = {}
+    """Of every shape, seconds that no step takes less than, up to `enough_s`, if blocks may make parts again.
+
+    `plan`: the shape of a plan. Shapes in micro-batches whose bound where memory is free is above that of one of other stages or
+    micro-batches than `plan` keep it: neither the least of all bounds nor the least of those depends on them.
+    """
+    every, fronts = list(surveyed), _Fronts()
     remaking: dict[int, Remaking] = {}
-    fronts = _Fronts()
-    for one in surveyed:
-        of = one.setting.problem
-        below = [row for row in one.free if row.bound_s < enough_s and row.shape.interleave == 1]
-        bounds_s = {row.shape: row.bound_s for row in one.free}
-        if below:
-            known = remaking.setdefault(id(of), Remaking(of))
-            bounds_s |= _Bounds(one, known, fronts, depths, limit_B, enough_s).of(below)
-        for shape, bound_s in bounds_s.items():
-            found[shape] = min(bound_s, found.get(shape, math.inf))
+    bounds: dict[int, _Bounds] = {}
+    found: dict[Shape, float] = {}
+    ordered = sorted(
+        (row.bound_s, number, place) for number, one in enumerate(every) for place, row in enumerate(one.free)
+    )
+    for free_s, number, place in ordered:
+        one, row, bound_s = every[number], every[number].free[place], free_s
+        is_least = not row.shape.accumulates or all(
+            known_s > free_s or _same_way(shape, plan) for shape, known_s in found.items()
+        )
+        if free_s < enough_s and row.shape.interleave == 1 and is_least:
+            if number not in bounds:
+                of = one.setting.problem
+                known = remaking[id(of)] = remaking.get(id(of)) or Remaking(of)
+                bounds[number] = _Bounds(one, known, fronts, depths, limit_B, enough_s)
+            bound_s = bounds[number].of([row])[row.shape]
+        found[row.shape] = min(bound_s, found.get(row.shape, math.inf))
     return found
+
+
+def _same_way(shape: Shape, plan: Shape | None) -> bool:
+    """Whether `shape` has the stages and micro-batches of `plan`, or is not in micro-batches as plans here are."""
+    if not shape.accumulates or shape.interleave > 1:
+        return True
+    return plan is not None and (shape.stages, shape.micro_batch_num) == (plan.stages, plan.micro_batch_num)
 
 
 class _Bounds:

@@ -46,16 +46,18 @@ def judged(
     rules: Mapping[str, Rule] | None = None,
     mix: Mix = WHOLE,
     first: int | None = None,
+    peaks: PeakMemory | None = None,
 ) -> Judged:
     """Price a choice on a program with few blocks, the middle one of every run standing for all further ones.
 
-    `first`: so many blocks are those that `mix` puts first (default: as many as `settings` recompute).
+    `first`: so many blocks are those that `mix` puts first (default: as many as `settings` recompute). `peaks`: those of this
+    choice, where they are known.
     Errors: InvalidStrategyError where MindSpore would not sum the gradient of a parameter.
     """
     recomputed = len(settings.recompute) if first is None else first
     true = shorts.runs(recomputed)
     runs = shorts.short_runs(true)
-    peaks = PeakMemory(shorts, strategies, settings, mix)
+    peaks = peaks or PeakMemory(shorts, strategies, settings, mix)
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     require_synchronised(program.parameters, settings.device_num)
     more = zip(shorts.named(runs), further(true, runs), strict=True)

@@ -38,15 +38,16 @@ def levels(
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
     only: bool = False,
+    peaks: PeakMemory | None = None,
 ) -> tuple[Level, ...]:
     """The levels of the blocks of a network, from nothing to everything; empty where something in them cannot be chosen.
 
-    `settings` recompute nothing. `only`: without those at which a block is recomputed as a whole. Blocks that MindSpore compiles
-    once for all their calls share their marks, so that none is chosen for them.
+    `settings` recompute nothing; `peaks` are theirs, where they are known. `only`: without those at which a block is recomputed
+    as a whole. Blocks that MindSpore compiles once for all their calls share their marks, so that none is chosen for them.
     """
     if any(parameter.in_shared_block for parameter in shorts.graph.parameters):
         return ()
-    peaks = PeakMemory(shorts, strategies, settings)
+    peaks = peaks or PeakMemory(shorts, strategies, settings)
     runs = shorts.short_runs(shorts.runs(0))
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
@@ -124,9 +125,10 @@ def mixed(
 
     `only`: no block as a whole.
     """
-    plain = judged(shorts, strategies, settings, cluster, rules).cost.memory_B
+    nothing = PeakMemory(shorts, strategies, settings)
+    plain = judged(shorts, strategies, settings, cluster, rules, peaks=nothing).cost.memory_B
     at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
-    every = levels(shorts, strategies, settings, cluster, rules, only)
+    every = levels(shorts, strategies, settings, cluster, rules, only, nothing)
     known: dict[Mix, PeakMemory] = {}
 
     def fits(mix: Mix, first: int) -> bool:
@@ -136,5 +138,5 @@ def mixed(
     found = fastest_mix(every, len(shorts.blocks), fits)
     if found is None:
         return None
-    cost = judged(shorts, strategies, settings, cluster, rules, *found).cost
+    cost = judged(shorts, strategies, settings, cluster, rules, *found, known[found[0]]).cost
     return Mixed(*found, cost.step_time_s, cost.peak_memory_B)

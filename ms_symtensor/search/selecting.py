@@ -71,7 +71,7 @@ def selecting(found: OneStage, request: Request, known_s: float = math.inf) -> O
     if only and best is not None and best.settings.recompute:
         best = None
     problem = found.problem
-    for one in promises[:TRIED]:
+    for one in _different(promises)[:TRIED]:
         least_s = min(known_s, math.inf if best is None else best.time_s)
         if one.least_s >= (1 - WORTH) * least_s:
             break
@@ -101,6 +101,15 @@ def _promises(found: OneStage, request: Request, enough_s: float) -> tuple[list[
         promises += [_Promise(least_s, problem, free, choice) for least_s, choice in more]
         bound_s = min(bound_s, dual.bound_s)
     return sorted(promises, key=lambda one: one.least_s), bound_s
+
+
+def _different(promises: list[_Promise]) -> list[_Promise]:
+    """`promises`, of equal strategies on several meshes the first one."""
+    found: dict[tuple, _Promise] = {}
+    for one in promises:
+        strategies = one.problem.strategies(one.choice)
+        found.setdefault((one.free.settings.optimizer_level, *strategies.items()), one)
+    return list(found.values())
 
 
 def _start(found: OneStage, problem: Problem, free: Free) -> Choice:

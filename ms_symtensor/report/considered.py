@@ -45,7 +45,9 @@ def families_text(plan: Plan) -> str:
             f"{len(slow)} (from {seconds(min(slow))})" if slow else "", str(large or ""), str(none or ""),
         ))  # fmt: skip
     head = ("stages", "ways", "best step", "too slow by their bound", "do not fit", "operators cannot be laid out so")
-    return "Ways to lay out the step\n" + table(rows, head, right=tuple(range(6)))
+    return "Ways to lay out the step, surveyed (the plan: as its programs cost)\n" + table(
+        rows, head, right=tuple(range(6))
+    )
 
 
 def considered_json(plan: Plan) -> list[dict[str, Any]]:

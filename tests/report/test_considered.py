@@ -47,7 +47,7 @@ def test_the_table(plan):
 
 def test_why_the_others_were_filtered_out(plan):
     title, _, one, two, four = families_text(plan).splitlines()
-    assert title == "Ways to lay out the step"
+    assert title == "Ways to lay out the step, surveyed (the plan: as its programs cost)"
     assert one.split() == ["1", "1", "1", "(from", "1.50", "s)"]
     assert two.split() == ["2", "1", "1.00", "s"]
     assert four.split() == ["4", "2", "1", "1"]

@@ -1,9 +1,10 @@
 """The search against brute force: random small networks, every combination of strategies, settings and recomputation.
 
-    python -m benchmarks.brute_force [--cases 200] [--seed 0] [--most 300]
+    python -m benchmarks.brute_force [--cases 200] [--seed 0] [--most 300] [--select]
 
 Every combination of every operator's candidates is partitioned and priced as a whole. `plan` must find a plan as fast as
-the fastest; under a memory limit, one within the gap that it states.
+the fastest; under a memory limit, one within the gap that it states. `--select`: two equal blocks under limits, of which any
+operators are recomputed (minutes a case).
 """
 
 import argparse
@@ -174,18 +175,30 @@ def repeated_case(draw: random.Random, most: int) -> tuple[Graph, int]:
             return graph, device_num
 
 
+def selected_case(draw: random.Random, most: int) -> tuple[Graph, int]:
+    """A network of two equal blocks, of few operators, and a number of devices with at most `most` joint choices."""
+    while True:
+        graph, device_num = repeated_network(draw, 2, products=1), draw.choice((1, 2))
+        if size(graph, device_num) <= most:
+            return graph, device_num
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=300, help="joint choices of a case")
+    parser.add_argument("--select", action="store_true", help="two blocks, any operators of which are recomputed")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
     for number in range(chosen.cases):
         draw = random.Random(f"{chosen.seed}/{number}")
-        graph, device_num = random_case(draw, chosen.most)
+        graph, device_num = (selected_case if chosen.select else random_case)(draw, chosen.most)
         tried += size(graph, device_num)
-        wrong = disagreement(graph, cluster, device_num)
+        if chosen.select:
+            wrong = "; ".join(disagreement_under_limits(graph, cluster, device_num, draw, True)) or None
+        else:
+            wrong = disagreement(graph, cluster, device_num)
         found += wrong is None
         if wrong is not None:
             print(f"case {number}, {device_num} devices, {' '.join(op.type for op in graph.ops)}: {wrong}")

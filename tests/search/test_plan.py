@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.brute_force import disagreement, disagreement_under_limits, random_case, repeated_case
+from benchmarks.brute_force import disagreement, disagreement_under_limits, random_case, repeated_case, selected_case
 from benchmarks.small_networks import Network
 from model_zoo.builder import build_graph
 from model_zoo.dimensions import dimensions_of
@@ -65,6 +65,14 @@ def test_under_memory_limits_the_gap_holds(seed):
     draw = random.Random(seed)
     graph, device_num = repeated_case(draw, 150)
     wrong = disagreement_under_limits(graph, A2, device_num, draw)
+    assert [w for w in wrong if "nothing found" not in w] == []
+
+
+@pytest.mark.parametrize("seed", ("0/0",))
+def test_the_gap_holds_beside_every_selection_inside_blocks(seed):
+    draw = random.Random(seed)
+    graph, device_num = selected_case(draw, 1)
+    wrong = disagreement_under_limits(graph, A2, device_num, draw, select=True)
     assert [w for w in wrong if "nothing found" not in w] == []
 
 

@@ -103,8 +103,8 @@ def selection_bounds(
 ) -> dict[Shape, float]:
     """Of every shape, seconds that no step takes less than, up to `enough_s`, if blocks may make parts again.
 
-    `plan`: the shape of a plan. Shapes in micro-batches whose bound where memory is free is above that of one of other stages or
-    micro-batches than `plan` keep it: neither the least of all bounds nor the least of those depends on them.
+    `plan`: the shape of a plan. Of shapes in micro-batches nobody asks but for the least bound of all, and for the least of those
+    of other stages or micro-batches than `plan`: each is raised as far as that depends on it.
     """
     every, fronts = list(surveyed), _Fronts()
     remaking: dict[int, Remaking] = {}
@@ -115,15 +115,16 @@ def selection_bounds(
     )
     for free_s, number, place in ordered:
         one, row, bound_s = every[number], every[number].free[place], free_s
-        is_least = not row.shape.accumulates or all(
-            known_s > free_s or _same_way(shape, plan) for shape, known_s in found.items()
-        )
-        if free_s < enough_s and row.shape.interleave == 1 and is_least:
+        asked_s = enough_s
+        if row.shape.accumulates:
+            asked_s = min((known_s for shape, known_s in found.items() if not _same_way(shape, plan)), default=enough_s)
+            asked_s = min(asked_s, enough_s)
+        if free_s < asked_s and row.shape.interleave == 1:
             if number not in bounds:
                 of = one.setting.problem
                 known = remaking[id(of)] = remaking.get(id(of)) or Remaking(of)
-                bounds[number] = _Bounds(one, known, fronts, depths, limit_B, enough_s)
-            bound_s = bounds[number].of([row])[row.shape]
+                bounds[number] = _Bounds(one, known, fronts, depths, limit_B)
+            bound_s = bounds[number].of([row], asked_s)[row.shape]
         found[row.shape] = min(bound_s, found.get(row.shape, math.inf))
     return found
 
@@ -145,18 +146,17 @@ class _Bounds:
         fronts: _Fronts,
         depths: tuple[int, ...],
         limit_B: float,
-        enough_s: float,
     ) -> None:
         self.setting, self.remaking, self.fronts, self.depths = of.setting, remaking, fronts, depths
-        self.limit_B, self.enough_s = limit_B, enough_s
+        self.limit_B = limit_B
         self.known: dict[Shape, list[Row]] = {}
         for row in of.known:
             self.known.setdefault(row.shape, []).append(row)
         self._given: dict[tuple[int, bytes], Given] = {}
         self._levels: dict[tuple[int, bytes], Array] = {}
 
-    def of(self, rows: Sequence[Row]) -> dict[Shape, float]:
-        """The bounds of the shapes of `rows`, which hold where memory is free."""
+    def of(self, rows: Sequence[Row], enough_s: float) -> dict[Shape, float]:
+        """The bounds, up to `enough_s`, of the shapes of `rows`, which hold where memory is free."""
         bounds_s = {row.shape: row.bound_s for row in rows}
         every = average_weights(self.setting.occurrences, [r.shape for r in rows], np.zeros(len(rows)), math.inf)
         weights = {
@@ -166,49 +166,47 @@ class _Bounds:
         known = {row.shape: [row, *self.known.get(row.shape, [])] for row in rows}
         left = [row.shape for row in rows]
         for _ in range(ROUNDS):
-            asked = [self._asked(known[shape], weights[shape]) for shape in left]
+            asked = [self._asked(known[shape], weights[shape], enough_s) for shape in left]
             higher = []
             for shape, (bound_s, more) in zip(left, self._least(asked), strict=True):
                 rises = bound_s > (1 + STEADY) * bounds_s[shape]
                 bounds_s[shape] = max(bounds_s[shape], bound_s)
                 known[shape] += more
-                if rises and more and bounds_s[shape] < self.enough_s:
+                if rises and more and bounds_s[shape] < enough_s:
                     higher.append(shape)
             left = higher
             if not left:
                 break
         for shape, bound_s in bounds_s.items():
-            if shape.stages > 1 and bound_s < self.enough_s:
-                bounds_s[shape] = max(bound_s, self._in_cases(known[shape], bound_s))
+            if shape.stages > 1 and bound_s < enough_s:
+                bounds_s[shape] = max(bound_s, self._in_cases(known[shape], bound_s, enough_s))
         return bounds_s
 
-    def _in_cases(self, known: list[Row], bound_s: float) -> float:
+    def _in_cases(self, known: list[Row], bound_s: float, enough_s: float) -> float:
         """The bound of the shape of the layouts `known`, by what a stage holds."""
         shown: dict[Case, float] = {}
         for _ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
-            every = cases(
-                layouts, self.setting.occurrences, known[0].shape, self.limit_B, bound_s, self.enough_s, shown
-            )
-            values = self._least([self._of_case(known, case) for case in every])
+            every = cases(layouts, self.setting.occurrences, known[0].shape, self.limit_B, bound_s, enough_s, shown)
+            values = self._least([self._of_case(known, case, enough_s) for case in every])
             shown |= {
                 case: max(value_s, shown.get(case, value_s)) for case, (value_s, _) in zip(every, values, strict=True)
             }
             least_s, more = min(values, key=lambda pair: pair[0])
             before_s, bound_s = bound_s, max(bound_s, least_s)
-            if bound_s >= self.enough_s or bound_s < (1 + STEADY) * before_s or not more:
+            if bound_s >= enough_s or bound_s < (1 + STEADY) * before_s or not more:
                 break
             known += more
         return bound_s
 
-    def _of_case(self, known: Sequence[Row], case: Case) -> _Asked:
+    def _of_case(self, known: Sequence[Row], case: Case, enough_s: float) -> _Asked:
         """The bound of `case` that is asked for."""
         shape, costs = known[0].shape, [row.costs for row in known]
         weights = np.array(corner_weights(self.setting.occurrences, shape, case, sum(case.held[1:-1]), costs))
         weights[4] = [0.0, *(float(case.flight * n) for n in case.held[1:-1]), 0.0]
-        return self._asked(known, weights)
+        return self._asked(known, weights, enough_s)
 
-    def _asked(self, known: Sequence[Row], weights: Array) -> _Asked:
+    def _asked(self, known: Sequence[Row], weights: Array, enough_s: float) -> _Asked:
         """The bound asked for: where the layouts `known`, on any of their levels, are as slow as can be."""
         value_s, over_B, owner = [], [], []
         for number, row in enumerate(known):
@@ -219,7 +217,7 @@ class _Bounds:
             over_B.append(missing_B - levels[:, :, 1] @ weights[4])
             owner += [number] * len(levels)
         values, over = np.concatenate(value_s), np.concatenate(over_B)
-        price = best_price(values, over, self.enough_s)
+        price = best_price(values, over, enough_s)
         row = known[owner[int(np.argmin(values + price * over))]]
         ratio = max((s / a for a, s in zip(weights[1], weights[4], strict=True) if a), default=0.0)
         return _Asked(

@@ -77,4 +77,7 @@ def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     """The verdict on one rank of every stage, and on all."""
     passed = all(verdict.passed for verdict in verdicts)
-    return "\n".join([*map(verdict_text, verdicts), "all stages verified" if passed else "NOT all stages verified"])
+    texts = [verdict_text(verdict) for verdict in verdicts]
+    if len(texts) > 1:  # not one rank alone
+        texts.append("all stages verified" if passed else "NOT all stages verified")
+    return "\n".join(texts)

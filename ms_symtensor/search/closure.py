@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import TypeVar
 
+PICOSECONDS = 10**12
+"""Of a second: weights that are seconds are counted in whole ones."""
+
 Item = TypeVar("Item", bound=Hashable)
 _SOURCE, _SINK = 0, 1
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.closure import prices_of_implications
+from ms_symtensor.search.closure import PICOSECONDS, prices_of_implications
 from ms_symtensor.search.elimination import Factor
 from ms_symtensor.search.places import Counts
 from ms_symtensor.search.problem import Problem
@@ -34,9 +34,6 @@ from ms_symtensor.tensor.graph import OpOutput
 Array = NDArray[np.float64]
 Item = tuple[str, int]
 """A variable of the closure: what it says, and the number of an operator, a tensor or a table of copies."""
-
-_PER_S = 10**12
-"""Seconds are counted in whole picoseconds, as in `selection`."""
 
 
 class Remade(NamedTuple):
@@ -238,10 +235,10 @@ class Given:
     def at(self, price_s_per_B: float) -> Remade:
         """What is made again at this price."""
         weights = {
-            item: round(_PER_S * (self.seconds[item] + price_s_per_B * self.size_B[item])) for item in self.seconds
+            item: round(PICOSECONDS * (self.seconds[item] + price_s_per_B * self.size_B[item])) for item in self.seconds
         }
         chosen, flows = prices_of_implications(weights, self.inside, self.crossing)
         places = np.array([self.counts[item] for item in chosen]).reshape(len(chosen), self.places).T
         again_s = places @ np.array([self.seconds[item] for item in chosen])
         saved_B = -(places @ np.array([self.size_B[item] for item in chosen]))
-        return Remade(again_s, saved_B, np.array(flows) / _PER_S)
+        return Remade(again_s, saved_B, np.array(flows) / PICOSECONDS)

@@ -17,7 +17,7 @@ WORTH = 1e-3
 """Layouts that could make a step faster by less than this share are not tried (empirical)."""
 
 TRIED = 4
-"""So many layouts are worked out at most, each with the programs of its mixtures."""
+"""So many layouts are worked out at most, each with the programs of its mixtures (empirical)."""
 
 
 @dataclass(frozen=True)

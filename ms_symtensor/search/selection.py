@@ -23,15 +23,12 @@ from ms_symtensor.program.liveness import VIEWS
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.closure import least_closure
+from ms_symtensor.search.closure import PICOSECONDS, least_closure
 from ms_symtensor.tensor.graph import Graph
 
 FINEST = 0.01
 """empirical: corners of the front that differ by less than this share of a block's bytes are not told apart: a stage mixes two
 of them block by block anyway. The front of a block with experts has fifty, half of them that near."""
-
-_PER_S = 10**12
-"""Seconds are counted in whole picoseconds, so that sums are exact."""
 
 _Item = tuple[Literal["needed", "made", "saved"], int]
 """A variable of the problem: of a tensor (needed, saved) or of a node (made), by number."""
@@ -71,7 +68,7 @@ def front(
         return ()
     of = _Block(graph, plan, program, block, cluster, rules)
     nothing = Selected(None, 0.0, sum(of.size_B[t] for t in {of.root(t) for t in of.wanted}))
-    corners = [Selected(of.recompute(one), one.again / _PER_S, one.kept_B) for one in of.corners()]
+    corners = [Selected(of.recompute(one), one.again / PICOSECONDS, one.kept_B) for one in of.corners()]
     return tuple(hull([nothing, *corners]))
 
 
@@ -109,7 +106,7 @@ class _Block:
             n for n in program.nodes if n.phase is Phase.FORWARD and n.block == block and n.role is not Role.WEIGHT
         ]
         seconds = forward_s(graph, plan, program, self.nodes, cluster, rules)
-        self.cost = [round(s * _PER_S) for s in seconds]
+        self.cost = [round(s * PICOSECONDS) for s in seconds]
         self.maker = {t: i for i, n in enumerate(self.nodes) for t in n.outputs}
         weights = {t for n in program.nodes if n.role is Role.WEIGHT for t in n.outputs}
         held = program.kept | weights

@@ -21,16 +21,16 @@ from ms_symtensor.search.tables import factors, totals
 from ms_symtensor.search.terms import Terms, Weights
 
 ROUNDS = 4
-"""So often the layouts of the minimum are given again at most."""
+"""So often the layouts of the minimum are given again at most (empirical)."""
 
 RISES = 1e-4
 """A round that raises the bound by less than this share is the last one (empirical)."""
 
 MAX_PRICES = 12
-"""Prices tried for given layouts; Kelley's method (1960) ends by itself after four to six."""
+"""Prices tried for given layouts; Kelley's method (1960) ends by itself after four to six (empirical)."""
 
 EVERYTHING = 1e-6
-"""A price of memory, in seconds per byte, that outweighs any time of a block: that of MAX_PRICES bytes is more than all of it."""
+"""A price of memory, in seconds per byte, that outweighs any time of a block: a second for a megabyte (empirical)."""
 
 
 STEEP = 4.0

@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ms_symtensor.search.least_bounds import selection_bounds
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.pipelined import Pipelined, bounded, plan_of, shorts_of
 from ms_symtensor.search.request import Request
 from ms_symtensor.search.selected_stages import selecting
 from ms_symtensor.search.selecting import selects
 from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.stage_bounds import selection_bounds
 from ms_symtensor.search.whole import Whole, settled
 
 PROMISING = 0.01

@@ -5,20 +5,21 @@ First for an average stage (`average_stage`); then, where that shows too little,
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.average_stage import average_weights
 from ms_symtensor.search.case_bounds import best_price, corner_weights
-from ms_symtensor.search.chain import Chain, Part
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.estimate import parts_of
+from ms_symtensor.search.fronts import Fronts, SelectedChain
 from ms_symtensor.search.remaking import Given, Remade, Remaking
 from ms_symtensor.search.rows import Row
-from ms_symtensor.search.selection_bound import EVERYTHING
+from ms_symtensor.search.selection_bound import RISES
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case, Layout, cases, layout
 from ms_symtensor.search.tables import factors
@@ -30,59 +31,14 @@ Array = NDArray[np.float64]
 ROUNDS = 4
 """So often cases are made of what is known, each time with the layouts that were the best in the last ones (empirical)."""
 
-SHARES = (0.3, 0.7, 1.0, 1.5, 2.2)
-"""Prices of a byte, beside what it costs to make everything again, at which it is known what layouts make again (empirical: they
-only tell at which price a bound is asked for).
-"""
+PRICES = 6
+"""So many prices are tried for a bound that is asked for; Kelley's method (1960) ends by itself after two to four (empirical)."""
+
+TOGETHER = 8
+"""So many shapes of one family take their first step together: that costs twice as much as one (empirical)."""
 
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is (empirical)."""
-
-
-class SelectedChain(Chain):
-    """A chain whose blocks make parts again, as little as makes a run of them fit: `levels` [levels, parts, (seconds, bytes)]."""
-
-    def __init__(self, parts: Sequence[Part], levels: Array) -> None:
-        super().__init__(parts)
-        sums = np.cumsum(levels, axis=1)
-        self._sums = np.concatenate([np.zeros((len(levels), 1, 2)), sums], axis=1)
-
-    def fitting(
-        self, start: int, end: int, flight: int, limit_B: float, most: float = math.inf
-    ) -> tuple[float, float, int] | None:
-        """As of `Chain`, but for how many blocks are recomputed."""
-        each_s = self.each_s[end] - self.each_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
-        if peak_B > limit_B:
-            again_s, saved_B = (self._sums[:, end] - self._sums[:, start]).T
-            missing_B = (peak_B - limit_B) / flight
-            if missing_B > saved_B[-1]:
-                return None
-            each_s += float(np.interp(missing_B, saved_B, again_s))
-            peak_B = limit_B
-        return each_s, peak_B, 0
-
-
-class _Fronts:
-    """What layouts may make again: at some prices, each found once for all layouts of equal costs."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple, dict[float, Remade]] = {}
-
-    def at(self, given: Given, price_s_per_B: float) -> Remade:
-        known = self._known.setdefault((*given.seconds.values(), *given.size_B.values()), {})
-        if price_s_per_B not in known:
-            known[price_s_per_B] = given.at(price_s_per_B)
-        return known[price_s_per_B]
-
-    def levels(self, given: Given) -> Array:
-        """What every place makes again and saves, [levels, places, 2], from nothing to everything."""
-        everything = self.at(given, EVERYTHING)
-        again_s, saved_B = everything.again_s.sum(), everything.saved_B.sum()
-        prices = [share * again_s / saved_B for share in SHARES] if saved_B > 0 else []
-        found = [*(self.at(given, price) for price in prices), everything]
-        nothing = np.zeros((given.places, 2))
-        return np.array([nothing, *(np.stack([one.again_s, one.saved_B], axis=1) for one in found)])
 
 
 @dataclass(frozen=True)
@@ -98,136 +54,137 @@ class _Asked:
     multipliers: Array
 
 
-def selection_bounds(
-    surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float, plan: Shape | None = None
-) -> dict[Shape, float]:
-    """Of every shape, seconds that no step takes less than, up to `enough_s`, if blocks may make parts again.
-
-    `plan`: the shape of a plan. Of shapes in micro-batches nobody asks but for the least bound of all, and for the least of those
-    of other stages or micro-batches than `plan`: each is raised as far as that depends on it.
-    """
-    every, fronts = list(surveyed), _Fronts()
-    remaking: dict[int, Remaking] = {}
-    bounds: dict[int, _Bounds] = {}
-    found: dict[Shape, float] = {}
-    ordered = sorted(
-        (row.bound_s, number, place) for number, one in enumerate(every) for place, row in enumerate(one.free)
-    )
-    for free_s, number, place in ordered:
-        one, row, bound_s = every[number], every[number].free[place], free_s
-        asked_s = enough_s
-        if row.shape.accumulates:
-            asked_s = min((known_s for shape, known_s in found.items() if not _same_way(shape, plan)), default=enough_s)
-            asked_s = min(asked_s, enough_s)
-        if free_s < asked_s and row.shape.interleave == 1:
-            if number not in bounds:
-                of = one.setting.problem
-                known = remaking[id(of)] = remaking.get(id(of)) or Remaking(of)
-                bounds[number] = _Bounds(one, known, fronts, depths, limit_B)
-            bound_s = bounds[number].of([row], asked_s)[row.shape]
-        found[row.shape] = min(bound_s, found.get(row.shape, math.inf))
-    return found
+Line = tuple[float, float]
+"""Seconds, and bytes beyond the limit, which have a price."""
 
 
-def _same_way(shape: Shape, plan: Shape | None) -> bool:
-    """Whether `shape` has the stages and micro-batches of `plan`, or is not in micro-batches as plans here are."""
-    if not shape.accumulates or shape.interleave > 1:
-        return True
-    return plan is not None and (shape.stages, shape.micro_batch_num) == (plan.stages, plan.micro_batch_num)
+def _further(plain: Line, remade: Remade, weights: Array) -> Line:
+    """`plain`, with this made again."""
+    value_s, over_B = plain
+    return value_s + float(remade.again_s @ weights[1]), over_B - float(remade.saved_B @ weights[4])
 
 
-class _Bounds:
-    """The bounds of one setting."""
+class Bounds:
+    """The bounds of one setting, up to `enough_s`."""
 
     def __init__(
         self,
         of: Surveyed,
-        remaking: Remaking,
-        fronts: _Fronts,
+        remaking: dict[int, Remaking],
+        fronts: Fronts,
         depths: tuple[int, ...],
         limit_B: float,
+        enough_s: float,
     ) -> None:
-        self.setting, self.remaking, self.fronts, self.depths = of.setting, remaking, fronts, depths
-        self.limit_B = limit_B
-        self.known: dict[Shape, list[Row]] = {}
+        self.setting, self.fronts, self.depths = of.setting, fronts, depths
+        self.limit_B, self.enough_s = limit_B, enough_s
+        self._remaking = remaking
+        self._known: dict[Shape, list[Row]] = {row.shape: [row] for row in of.free}
         for row in of.known:
-            self.known.setdefault(row.shape, []).append(row)
+            same = self._known.setdefault(row.shape, [])
+            if not any(np.array_equal(row.choice, other.choice) for other in same):
+                same.append(row)
+        waiting = sorted((row for row in of.free if row.bound_s < enough_s), key=lambda row: row.bound_s)
+        self._waiting = [row.shape for row in waiting if row.shape.interleave == 1]
+        self._first: dict[Shape, tuple[float, list[Row]]] = {}
         self._given: dict[tuple[int, bytes], Given] = {}
-        self._levels: dict[tuple[int, bytes], Array] = {}
 
-    def of(self, rows: Sequence[Row], enough_s: float) -> dict[Shape, float]:
-        """The bounds, up to `enough_s`, of the shapes of `rows`, which hold where memory is free."""
-        bounds_s = {row.shape: row.bound_s for row in rows}
-        every = average_weights(self.setting.occurrences, [r.shape for r in rows], np.zeros(len(rows)), math.inf)
-        weights = {
-            row.shape: np.array([getattr(every, name.name)[:, number] for name in fields(Weights)])
-            for number, row in enumerate(rows)
-        }
-        known = {row.shape: [row, *self.known.get(row.shape, [])] for row in rows}
-        left = [row.shape for row in rows]
-        for _ in range(ROUNDS):
-            asked = [self._asked(known[shape], weights[shape], enough_s) for shape in left]
-            higher = []
-            for shape, (bound_s, more) in zip(left, self._least(asked), strict=True):
-                rises = bound_s > (1 + STEADY) * bounds_s[shape]
-                bounds_s[shape] = max(bounds_s[shape], bound_s)
-                known[shape] += more
-                if rises and more and bounds_s[shape] < enough_s:
-                    higher.append(shape)
-            left = higher
-            if not left:
+    @property
+    def remaking(self) -> Remaking:
+        """The closure of the blocks, written down once for all settings of a problem."""
+        of = self.setting.problem
+        if id(of) not in self._remaking:
+            self._remaking[id(of)] = Remaking(of)
+        return self._remaking[id(of)]
+
+    def rising(self, row: Row) -> Iterator[float]:
+        """The bounds of the shape of `row`, which holds where memory is free, from step to step."""
+        shape, bound_s = row.shape, row.bound_s
+        if shape.interleave > 1:
+            return
+        for round_ in range(ROUNDS):
+            value_s, more = self._first_step(shape) if round_ == 0 else self._average(shape)
+            rises = value_s > (1 + STEADY) * bound_s
+            bound_s = max(bound_s, value_s)
+            self._known[shape] += more
+            yield bound_s
+            if not rises or not more:
                 break
-        for shape, bound_s in bounds_s.items():
-            if shape.stages > 1 and bound_s < enough_s:
-                bounds_s[shape] = max(bound_s, self._in_cases(known[shape], bound_s, enough_s))
-        return bounds_s
+        if shape.stages > 1:
+            yield from self._in_cases(shape, bound_s)
 
-    def _in_cases(self, known: list[Row], bound_s: float, enough_s: float) -> float:
-        """The bound of the shape of the layouts `known`, by what a stage holds."""
-        shown: dict[Case, float] = {}
+    def _first_step(self, shape: Shape) -> tuple[float, list[Row]]:
+        """The first value of the dual of an average stage; others that wait for theirs take it too."""
+        if shape not in self._first:
+            others = [one for one in self._waiting if one != shape]
+            taken = [shape, *others[: TOGETHER - 1]]
+            self._waiting = [one for one in self._waiting if one not in taken]
+            values = self._least([self._of_average(one) for one in taken])
+            self._first |= {one: (s, rows()) for one, (s, rows) in zip(taken, values, strict=True)}
+        return self._first[shape]
+
+    def _average(self, shape: Shape) -> tuple[float, list[Row]]:
+        ((value_s, rows),) = self._least([self._of_average(shape)])
+        return value_s, rows()
+
+    def _of_average(self, shape: Shape) -> _Asked:
+        every = average_weights(self.setting.occurrences, [shape], np.zeros(1), math.inf)
+        return self._asked(self._known[shape], np.array([getattr(every, name.name)[:, 0] for name in fields(Weights)]))
+
+    def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
+        """The bounds of the shape from round to round, by what a stage holds."""
+        known, shown = self._known[shape], dict[Case, float]()
         for _ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
-            every = cases(layouts, self.setting.occurrences, known[0].shape, self.limit_B, bound_s, enough_s, shown)
-            values = self._least([self._of_case(known, case, enough_s) for case in every])
+            every = cases(layouts, self.setting.occurrences, shape, self.limit_B, bound_s, self.enough_s, shown)
+            values = self._least([self._of_case(known, case) for case in every])
             shown |= {
                 case: max(value_s, shown.get(case, value_s)) for case, (value_s, _) in zip(every, values, strict=True)
             }
             least_s, more = min(values, key=lambda pair: pair[0])
             before_s, bound_s = bound_s, max(bound_s, least_s)
-            if bound_s >= enough_s or bound_s < (1 + STEADY) * before_s or not more:
+            yield bound_s
+            if bound_s < (1 + STEADY) * before_s or not (rows := more()):
                 break
-            known += more
-        return bound_s
+            known += rows
 
-    def _of_case(self, known: Sequence[Row], case: Case, enough_s: float) -> _Asked:
+    def _of_case(self, known: Sequence[Row], case: Case) -> _Asked:
         """The bound of `case` that is asked for."""
         shape, costs = known[0].shape, [row.costs for row in known]
         weights = np.array(corner_weights(self.setting.occurrences, shape, case, sum(case.held[1:-1]), costs))
         weights[4] = [0.0, *(float(case.flight * n) for n in case.held[1:-1]), 0.0]
-        return self._asked(known, weights, enough_s)
+        return self._asked(known, weights)
 
-    def _asked(self, known: Sequence[Row], weights: Array, enough_s: float) -> _Asked:
-        """The bound asked for: where the layouts `known`, on any of their levels, are as slow as can be."""
-        value_s, over_B, owner = [], [], []
+    def _asked(self, known: Sequence[Row], weights: Array) -> _Asked:
+        """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
+        lines = [self._line(row, weights) for row in known]
+        owner = list(range(len(known)))
         for number, row in enumerate(known):
-            levels = self._levels_of(row)
-            plain_s = row.costs.each_s @ weights[0] + row.costs.once_s @ weights[2]
-            missing_B = row.costs.kept_B @ weights[3] + row.costs.at_rest_B @ weights[5] - self.limit_B
-            value_s.append(plain_s + levels[:, :, 0] @ weights[1])
-            over_B.append(missing_B - levels[:, :, 1] @ weights[4])
-            owner += [number] * len(levels)
-        values, over = np.concatenate(value_s), np.concatenate(over_B)
-        price = best_price(values, over, enough_s)
-        row = known[owner[int(np.argmin(values + price * over))]]
+            for one in self.fronts.of(self._given_of(row)).values():
+                lines.append(_further(lines[number], one, weights))
+                owner.append(number)
         ratio = max((s / a for a, s in zip(weights[1], weights[4], strict=True) if a), default=0.0)
-        return _Asked(
-            row.member, weights, price, price * ratio, self.fronts.at(self._given_of(row), price * ratio).multipliers
-        )
+        for _ in range(PRICES):
+            value, over = np.array(lines).T
+            price = best_price(value, over, self.enough_s)
+            at = [value_s + price * over_B for value_s, over_B in lines]
+            least = min(range(len(lines)), key=at.__getitem__)
+            row = known[owner[least]]
+            found = self.fronts.at(self._given_of(row), price * ratio)
+            lines.append(_further(lines[owner[least]], found, weights))
+            owner.append(owner[least])
+            value_s, over_B = lines[-1]
+            if value_s + price * over_B >= at[least] - RISES * abs(at[least]):
+                break
+        return _Asked(row.member, weights, price, price * ratio, found.multipliers)
 
-    def _least(self, asked: Sequence[_Asked]) -> list[tuple[float, list[Row]]]:
+    def _line(self, row: Row, weights: Array) -> Line:
+        """Nothing made again."""
+        plain_s = row.costs.each_s @ weights[0] + row.costs.once_s @ weights[2]
+        return float(plain_s), float(row.costs.kept_B @ weights[3] + row.costs.at_rest_B @ weights[5] - self.limit_B)
+
+    def _least(self, asked: Sequence[_Asked]) -> list[tuple[float, Callable[[], list[Row]]]]:
         """The values of the duals, and the layouts of their minima, if there are any."""
-        if not asked:
-            return []
         which = np.array([one.member for one in asked], dtype=np.intp)
         weights = Weights(*np.array([one.weights for one in asked]).transpose(1, 2, 0))
         price, block = (np.array([getattr(one, name) for one in asked]) for name in ("price_s_per_B", "block_s_per_B"))
@@ -236,11 +193,12 @@ class _Bounds:
         tables = [*factors(setting.problem, setting.parameters, 0.0, price, weights, which), *gains]
         least = minimise(setting.problem.sizes, tables, setting.problem.order)
         values = least.value - price * self.limit_B - setting.slack_s[which]
-        found = []
-        for number, value_s in enumerate(values.tolist()):
+
+        def rows(number: int) -> list[Row]:
             one = slice(number, number + 1)
-            found.append((value_s, setting.rows_of(which[one], least.assignment[one], values[one])))
-        return found
+            return setting.rows_of(which[one], least.assignment[one], values[one])
+
+        return [(value_s, partial(rows, number)) for number, value_s in enumerate(values.tolist())]
 
     def _given_of(self, row: Row) -> Given:
         key = row.member, row.choice.tobytes()
@@ -248,15 +206,10 @@ class _Bounds:
             self._given[key] = self.remaking.given(row.choice.tolist(), row.member)
         return self._given[key]
 
-    def _levels_of(self, row: Row) -> Array:
-        key = row.member, row.choice.tobytes()
-        if key not in self._levels:
-            self._levels[key] = self.fronts.levels(self._given_of(row))
-        return self._levels[key]
-
     def _layout(self, row: Row) -> Layout:
         counts, parts = np.array(self.setting.occurrences), parts_of(row, self.depths)
         once_s = np.repeat(row.costs.once_s, counts).tolist()
         return replace(
-            layout(parts, once_s), chain=SelectedChain(parts, np.repeat(self._levels_of(row), counts, axis=1))
+            layout(parts, once_s),
+            chain=SelectedChain(parts, np.repeat(self.fronts.levels(self._given_of(row)), counts, axis=1)),
         )

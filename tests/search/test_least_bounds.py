@@ -6,10 +6,10 @@ from dataclasses import replace
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
+from ms_symtensor.search.least_bounds import selection_bounds
 from ms_symtensor.search.network import network
 from ms_symtensor.search.pipelined import pipelined_plan
 from ms_symtensor.search.request import Request
-from ms_symtensor.search.stage_bounds import selection_bounds
 from ms_symtensor.search.tried import Surveyed
 
 LIMIT_B = 9 << 30

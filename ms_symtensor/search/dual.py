@@ -16,7 +16,7 @@ import numpy as np
 
 from ms_symtensor.search.elimination import minimise
 from ms_symtensor.search.problem import Problem
-from ms_symtensor.search.tables import Totals, factors
+from ms_symtensor.search.tables import Tables, Totals
 from ms_symtensor.search.terms import Terms, Weights
 
 MAX_PRICES = 12
@@ -54,7 +54,7 @@ class Dual:
         cost: Callable[[Choice], Totals],
         met: Callable[[Choice], None],
     ) -> None:
-        self.of, self.parameters, self.limit_B, self.cost, self.met = of, parameters, limit_B, cost, met
+        self.of, self.tables, self.limit_B, self.cost, self.met = of, Tables(of, parameters), limit_B, cost, met
         self.least, self.most = recomputed
         self.fast = self.slim = NOWHERE
         self.bound_s = 0.0
@@ -76,8 +76,8 @@ class Dual:
         rows = [self._weights(count) for count in counts]
         weights = Weights(*np.array(rows, dtype=float).transpose(1, 2, 0))
         which = np.zeros(len(counts), dtype=np.intp)
-        tables = factors(self.of, self.parameters, 1.0, np.full(len(counts), price), weights, which)
-        least = minimise(self.of.sizes, tables, self.of.order)
+        summed = self.tables.factors(1.0, np.full(len(counts), price), weights, which)
+        least = minimise(self.of.sizes, summed, self.of.order)
         self.solved += len(counts)
         found = [
             (float(v), k, tuple(x.tolist())) for v, k, x in zip(least.value, counts, least.assignment, strict=True)

@@ -7,9 +7,9 @@ network is a chain with short cuts. The next variable is that of weighted minimu
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import combinations
 
 import numpy as np
@@ -78,73 +78,112 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
 
     Errors: InputError if an intermediate table would exceed MAX_ENTRIES. An infeasible sum has the value inf.
     """
+    scopes = tuple(f.scope for f in factors)
     if order is None:
-        order = elimination_order(sizes, [f.scope for f in factors])
+        order = elimination_order(sizes, scopes)
     problems = factors[0].table.shape[0] if factors else 1
-    # Every table waits for the first of its variables that is eliminated.
-    turn = {variable: number for number, variable in enumerate(order)}
-    waiting: list[list[Factor]] = [[] for _ in order]
-    value = np.zeros(problems)
-    for factor in factors:
-        if factor.scope:
-            ordered = _in_turn(factor, turn)
-            waiting[turn[ordered.scope[0]]].append(ordered)
-        else:
-            value = value + factor.table
-    decided: list[tuple[int, list[Factor]]] = []
-    for variable, among in zip(order, waiting, strict=True):
-        mine = sorted(among, key=lambda f: f.table.size)
-        decided.append((variable, mine))
-        scope = tuple(sorted({v for f in mine for v in f.scope} - {variable}, key=turn.__getitem__))
-        least = _least(mine, (variable, *scope), sizes, problems)
-        if scope:
-            waiting[turn[scope[0]]].append(Factor(scope, least))
-        else:
+    axes, turns = _turns(tuple(sizes), scopes, tuple(order))
+    # In turn, so that what is summed and compared together lies together.
+    tables = [
+        f.table if a is None else np.ascontiguousarray(f.table.transpose(a)) for f, a in zip(factors, axes, strict=True)
+    ]
+    value = sum((f.table for f in factors if not f.scope), np.zeros(problems))
+    decided = []
+    for turn in turns:
+        summed, least = _least(turn, tables, problems)
+        tables.append(least)
+        decided.append(summed)
+        if not turn.others:
             value = value + least
     # A variable's best value needs looking for only where the variables after it ended up.
-    found = np.zeros((len(sizes), problems), dtype=np.intp)
-    each = np.arange(problems)
-    for variable, mine in reversed(decided):
-        at = np.zeros((problems, sizes[variable]))
-        for factor in mine:
+    found: list[int | NDArray[np.intp]] = [0] * len(sizes)
+    each = np.arange(problems) if problems > 1 else 0
+    for turn, summed in zip(reversed(turns), reversed(decided), strict=True):
+        at = np.zeros((problems, sizes[turn.variable]) if problems > 1 else sizes[turn.variable])
+        for others, table in summed:
             # Of an array indexed by arrays around a slice, numpy puts what they index first: [problems, values].
-            index = (each, *(slice(None) if v == variable else found[v] for v in factor.scope))
-            at += factor.table[index]
-        found[variable] = np.argmin(at, axis=1)
-    return Minimum(value, found.T)
+            index = (each, slice(None), *(found[v] for v in others))
+            at += table[index]
+        found[turn.variable] = at.argmin(axis=-1)
+    return Minimum(value, np.array(found, dtype=np.intp).reshape(len(sizes), problems).T)
 
 
-def _least(factors: Sequence[Factor], scope: tuple[int, ...], sizes: Sequence[int], problems: int) -> Table:
-    """The minimum over the first variable of `scope` of the sum of `factors`: [problems, values of the others].
+@dataclass(frozen=True)
+class _Turn:
+    """The elimination of `variable`, which leaves a table over the `others`, sized `shape`; `entries` are summed before.
 
-    The sum is formed for some problems at a time, so that it stays in the cache.
+    `parts`: the tables that are added, by number, each with the variables after the first and the index that gives it an axis
+    for every one of the others, of one value where it does not depend on it.
     """
-    entries = math.prod(sizes[v] for v in scope)
-    if problems * entries > MAX_ENTRIES:
-        raise InputError(
-            f"the search would need a table of {problems * entries} entries; this graph joins too many operators at one tensor"
+
+    variable: int
+    others: tuple[int, ...]
+    shape: tuple[int, ...]
+    entries: int
+    parts: tuple[tuple[int, tuple[int, ...], tuple[slice | None, ...]], ...]
+
+
+@lru_cache(maxsize=64)
+def _turns(
+    sizes: tuple[int, ...], scopes: tuple[tuple[int, ...], ...], order: tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...] | None, ...], tuple[_Turn, ...]]:
+    """How tables over `scopes` are transposed (None: not at all), and what is done with them and with the tables that are left,
+    which are numbered on.
+
+    Every table waits for the first of its variables that is eliminated; the first axis after the problems is that variable's.
+    """
+    number = {variable: n for n, variable in enumerate(order)}
+    ordered = [tuple(sorted(scope, key=number.__getitem__)) for scope in scopes]
+    axes = tuple(
+        None if mine == scope else (0, *(1 + scope.index(v) for v in mine))
+        for mine, scope in zip(ordered, scopes, strict=True)
+    )
+    waiting: list[list[int]] = [[] for _ in order]
+    for table, scope in enumerate(ordered):
+        if scope:
+            waiting[number[scope[0]]].append(table)
+    turns = []
+    for variable, among in zip(order, waiting, strict=True):
+        # Small ones come first: the large sum is formed once.
+        among.sort(key=lambda table: math.prod(sizes[v] for v in ordered[table]))
+        others = tuple(sorted({v for table in among for v in ordered[table]} - {variable}, key=number.__getitem__))
+        shape = tuple(sizes[v] for v in others)
+        parts = tuple(
+            (
+                table,
+                ordered[table][1:],
+                (slice(None), slice(None), *(slice(None) if v in ordered[table] else None for v in others)),
+            )
+            for table in among
         )
-    parts = [_aligned(factor, scope) for factor in factors]  # small ones come first: the large sum is formed once
-    if not parts:
-        return np.zeros((problems, *(sizes[v] for v in scope[1:])))
-    least = np.empty((problems, *(sizes[v] for v in scope[1:])))
-    step = max(1, CACHED_ENTRIES // entries)
+        turns.append(_Turn(variable, others, shape, sizes[variable] * math.prod(shape), parts))
+        if others:
+            waiting[number[others[0]]].append(len(ordered))
+        ordered.append(others)
+    return axes, tuple(turns)
+
+
+def _least(turn: _Turn, tables: Sequence[Table], problems: int) -> tuple[list[tuple[tuple[int, ...], Table]], Table]:
+    """The tables whose sum is minimised, each with its variables after the first; and the minimum, [problems, values of the
+    others].
+
+    The sum is formed for some problems at a time, so that it stays in the cache; where that is all of them, it is kept.
+    """
+    entries = problems * turn.entries
+    if entries > MAX_ENTRIES:
+        raise InputError(
+            f"the search would need a table of {entries} entries; this graph joins too many operators at one tensor"
+        )
+    shape = (problems, *turn.shape)
+    if not turn.parts:
+        return [], np.zeros(shape)
+    parts = [tables[number][index] for number, _, index in turn.parts]
+    step = max(1, CACHED_ENTRIES // turn.entries)
+    if step >= problems:
+        total = reduce(np.add, parts)
+        return [(turn.others, total)], np.minimum.reduce(total, axis=1)
+    least = np.empty(shape)
     for start in range(0, problems, step):
         total = reduce(np.add, (part[start : start + step] for part in parts))
         np.minimum.reduce(total, axis=1, out=least[start : start + step])
-    return least
-
-
-def _in_turn(factor: Factor, turn: Mapping[int, int]) -> Factor:
-    """`factor` with its variables in their turn, so that what is summed and compared together lies together."""
-    scope = tuple(sorted(factor.scope, key=turn.__getitem__))
-    if scope == factor.scope:
-        return factor
-    return Factor(scope, np.ascontiguousarray(factor.table.transpose(0, *(1 + factor.scope.index(v) for v in scope))))
-
-
-def _aligned(factor: Factor, scope: tuple[int, ...]) -> Table:
-    """The table of `factor` with an axis for every variable of `scope`, of one value where it does not depend on it."""
-    index = (slice(None), *(slice(None) if v in factor.scope else None for v in scope))
-    aligned: Table = factor.table[index]
-    return aligned
+    return [(others, tables[number]) for number, others, _ in turn.parts], least

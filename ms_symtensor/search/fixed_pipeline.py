@@ -23,6 +23,7 @@ from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
+from ms_symtensor.search.tables import Tables
 from ms_symtensor.search.whole import Whole, settled
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -90,9 +91,9 @@ def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], 
     )
     found: list[Row] = []
     for settings in settings_of(of.settings, True, request.limits):  # level3 is not combined with stages either
-        terms = stage_terms(of.known, of.parameters, settings, [True])
+        tables = Tables(of, stage_terms(of.known, of.parameters, settings, [True]))
         setting = Setting(
-            of, (shape,), network.depths, settings.optimizer_level, terms, np.zeros(1, dtype=np.intp), np.zeros(1)
+            of, (shape,), network.depths, settings.optimizer_level, tables, np.zeros(1, dtype=np.intp), np.zeros(1)
         )
         found += setting.slim(setting.fastest(), request.limit_B, math.inf)
     return found, of.candidates

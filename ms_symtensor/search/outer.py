@@ -32,6 +32,7 @@ from ms_symtensor.search.rows import Row, Setting
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.solve import settings_of
 from ms_symtensor.search.stage_cases import Case, cases, layout
+from ms_symtensor.search.tables import Tables
 from ms_symtensor.search.tried import Outcome, Surveyed, Tried
 from ms_symtensor.search.variables import Variables
 from ms_symtensor.tensor.graph import Graph
@@ -186,7 +187,7 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
             continue
         terms = stage_terms(of.known, of.parameters, settings, [m.accumulates for m in members])
         which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
-        found.append(Setting(of, tuple(members), depths, level, terms, which, none))
+        found.append(Setting(of, tuple(members), depths, level, Tables(of, terms), which, none))
     return found
 
 

@@ -19,8 +19,8 @@ from ms_symtensor.search.places import occurrences
 from ms_symtensor.search.problem import Problem
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case
-from ms_symtensor.search.tables import by_place, factors
-from ms_symtensor.search.terms import Costs, Terms, Weights, occurring
+from ms_symtensor.search.tables import Tables
+from ms_symtensor.search.terms import Costs, Weights, occurring
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Setting:
-    """One optimizer level, the parameters' tables under it, and the shapes for which MindSpore allows it: those with the
+    """One optimizer level, the tables under it, and the shapes for which MindSpore allows it: those with the
     numbers `which` of `members`, the family of `problem`.
 
     `slack_s` [members]: so much faster may be steps under levels that are left out; all bounds allow for it.
@@ -53,7 +53,7 @@ class Setting:
     members: tuple[Shape, ...]
     depths: tuple[int, ...]
     level: OptimizerLevel
-    parameters: list[Terms]
+    tables: Tables
     which: Numbers
     slack_s: Array
 
@@ -76,9 +76,10 @@ class Setting:
         may need less memory.
         """
         weights = self._weights(np.arange(len(self.members)))
-        (once,) = occurring(self.parameters, [weights.once_s])
+        parameters = self.tables.parameters
+        (once,) = occurring(parameters, [weights.once_s])
         total = np.zeros(len(self.members))
-        for occurs, mine, other in zip(once, self.parameters, than.parameters, strict=True):
+        for occurs, mine, other in zip(once, parameters, than.tables.parameters, strict=True):
             more_B = [
                 mine.at_rest_B + kept - other.at_rest_B - other_kept
                 for kept, other_kept in (
@@ -162,12 +163,12 @@ class Setting:
         return average_weights(self.occurrences, shapes, np.zeros(len(which)) if block_s is None else block_s, known_s)
 
     def _least(self, which: Numbers, weights: Weights, recomputed: float = 0.0, price: float | Array = 0.0) -> Minimum:
-        tables = factors(self.problem, self.parameters, recomputed, price, weights, which)
-        return minimise(self.problem.sizes, tables, self.problem.order)
+        summed = self.tables.factors(recomputed, price, weights, which)
+        return minimise(self.problem.sizes, summed, self.problem.order)
 
     def rows_of(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
         """The rows of those of the members `which` that `assignment` [which, variables] can be laid out on."""
-        costs = by_place(self.problem, self.parameters, assignment, which)
+        costs = self.tables.by_place(assignment, which)
         finite = np.isfinite(costs.each_s).all(axis=0)
         return [
             Row(self.members[m], self.level, float(bound_s[i]), costs.of(i), int(m), self.problem, assignment[i])
@@ -181,5 +182,5 @@ def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
     settings = replace(of.settings, optimizer_level=level)
     parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
-    costs = by_place(of, parameters, choice, np.zeros(1, dtype=np.intp))
+    costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
     return Row(shape, level, 0.0, costs.of(0), 0, of, choice[0])

@@ -22,7 +22,6 @@ from ms_symtensor.search.rows import Row
 from ms_symtensor.search.selection_bound import RISES
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case, Layout, cases, layout
-from ms_symtensor.search.tables import factors
 from ms_symtensor.search.terms import Weights
 from ms_symtensor.search.tried import Surveyed
 
@@ -190,7 +189,7 @@ class Bounds:
         price, block = (np.array([getattr(one, name) for one in asked]) for name in ("price_s_per_B", "block_s_per_B"))
         setting, multipliers = self.setting, np.array([one.multipliers for one in asked]).T
         gains = self.remaking.gains(block, multipliers, weights.again_s, which)
-        tables = [*factors(setting.problem, setting.parameters, 0.0, price, weights, which), *gains]
+        tables = [*setting.tables.factors(0.0, price, weights, which), *gains]
         least = minimise(setting.problem.sizes, tables, setting.problem.order)
         values = least.value - price * self.limit_B - setting.slack_s[which]
 

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,49 +11,92 @@ from numpy.typing import NDArray
 
 from ms_symtensor.search.elimination import Factor
 from ms_symtensor.search.problem import Problem
-from ms_symtensor.search.terms import Costs, Terms, Weights, occurring, spread
+from ms_symtensor.search.sheets import Sheets
+from ms_symtensor.search.terms import Costs, Terms, Weights, merged, occurring, spread
 
 Array = NDArray[np.float64]
 
 
-def factors(
-    of: Problem,
-    parameters: list[Terms],
-    recomputed: float | Array,
-    price_s_per_B: float | Array,
-    weights: Weights | None = None,
-    which: NDArray[np.intp] | None = None,
-) -> list[Factor]:
-    """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope.
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of problem `of` and those of its `parameters`, one for every scope and place."""
 
-    `recomputed` and `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole network.
-    `which`: the members of the family that are asked for, to which shares, prices and weights belong (default: all).
-    """
-    of_place = weights or Weights.plain(of.places.occurrences)
-    found = (*of.terms, *parameters)
-    each, again, once, kept, saved, rest = occurring(found, [getattr(of_place, f.name) for f in fields(Weights)])
-    dear, repeats = bool(np.any(price_s_per_B)), bool(np.any(recomputed))
-    price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
-    # In the order of `Terms.weighted`; what is None counts for nothing.
-    occurs = (
-        each,
-        once,
-        recomputed * again if repeats else None,
-        price * kept if dear else None,
-        price * rest if dear else None,
-        -recomputed * price * saved if dear and repeats else None,
-    )
-    joint: dict[tuple[int, ...], Array] = {}
-    for i, t in enumerate(found):
-        for number, table in t.weighted:
-            if (worth := occurs[number]) is not None:
-                weight = spread(worth[i], table)
-                part = weight * table if which is None else np.multiply(chosen := table[which], weight, out=chosen)
-                if t.scope in joint:
-                    joint[t.scope] += part
-                else:
-                    joint[t.scope] = part
-    return [Factor(scope, table) for scope, table in joint.items()]
+    of: Problem
+    parameters: Sequence[Terms]
+
+    @cached_property
+    def every(self) -> tuple[Terms, ...]:
+        return merged((*self.of.terms, *self.parameters))
+
+    @cached_property
+    def _sheets(self) -> Sheets:
+        return Sheets(self.every)
+
+    def factors(
+        self,
+        recomputed: float | Array,
+        price_s_per_B: float | Array,
+        weights: Weights | None = None,
+        which: NDArray[np.intp] | None = None,
+    ) -> list[Factor]:
+        """The tables to minimise for a fraction `recomputed` of the blocks and a price λ of memory, one per scope.
+
+        `recomputed` and `price_s_per_B`: one number, or one per member. `weights` defaults to one micro-batch of the whole
+        network. `which`: the members of the family that are asked for, to which shares, prices and weights belong (default: all).
+        """
+        of_place = weights or Weights.plain(self.of.places.occurrences)
+        each, again, once, kept, saved, rest = occurring(
+            self.every, [getattr(of_place, f.name) for f in fields(Weights)]
+        )
+        dear, repeats = bool(np.any(price_s_per_B)), bool(np.any(recomputed))
+        price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
+        # In the order of `Terms.weighted`; what is None counts for nothing.
+        occurs = (
+            each,
+            once,
+            recomputed * again if repeats else None,
+            price * kept if dear else None,
+            price * rest if dear else None,
+            -recomputed * price * saved if dear and repeats else None,
+        )
+        if which is not None and self._sheets.have(which):
+            return self._sheets.factors(occurs, which)
+        joint: dict[tuple[int, ...], Array] = {}
+        for i, t in enumerate(self.every):
+            for number, table in t.weighted:
+                if (worth := occurs[number]) is not None:
+                    weight = spread(worth[i], table)
+                    part = weight * table if which is None else np.multiply(chosen := table[which], weight, out=chosen)
+                    if t.scope in joint:
+                        joint[t.scope] += part
+                    else:
+                        joint[t.scope] = part
+        return [Factor(scope, table) for scope, table in joint.items()]
+
+    def by_place(self, assignment: NDArray[np.intp], which: NDArray[np.intp]) -> Costs:
+        """The costs of `assignment` [members, variables] on the members `which` of the family."""
+        if self._sheets.have(which):
+            values = self._sheets.values(assignment, which)
+        else:
+            values = np.zeros((len(fields(Costs)), len(self.every), len(which)))
+            for place, t in enumerate(self.every):
+                at = (which, *(assignment[:, v] for v in t.scope))
+                entry = np.ravel_multi_index(at, t.forward_s.shape)
+                for number, table in t.given:
+                    values[number, place] = table.take(entry)
+        counts = np.array([t.counts for t in self.every]).T
+        total = np.zeros((len(values), len(counts), len(which)))
+        with np.errstate(invalid="ignore"):  # what is forbidden stays no number
+            for column in range(len(which)):  # one by one: sums that do not depend on what is asked for beside them
+                total[:, :, [column]] = counts @ values[:, :, [column]]
+        return Costs(*total)
+
+
+def factors(
+    of: Problem, parameters: Sequence[Terms], recomputed: float | Array, price_s_per_B: float | Array
+) -> list[Factor]:
+    """`Tables.factors` of one sum, of one micro-batch of the whole network."""
+    return Tables(of, parameters).factors(recomputed, price_s_per_B)
 
 
 class Totals(NamedTuple):
@@ -87,20 +131,3 @@ def totals(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> Total
             if value:
                 sums[:] = [known + c * float(value) for known, c in zip(sums, t.counts, strict=True)]
     return Totals(plain_s, kept_B, rest_B, tuple(again_s), tuple(saved_B))
-
-
-def by_place(of: Problem, parameters: list[Terms], assignment: NDArray[np.intp], which: NDArray[np.intp]) -> Costs:
-    """The costs of `assignment` [members, variables] on the members `which` of the family."""
-    found = (*of.terms, *parameters)
-    values = np.zeros((len(fields(Costs)), len(found), len(which)))
-    for place, t in enumerate(found):
-        at = (which, *(assignment[:, v] for v in t.scope))
-        entry = np.ravel_multi_index(at, t.forward_s.shape)
-        for number, table in t.given:
-            values[number, place] = table.take(entry)
-    counts = np.array([t.counts for t in found]).T
-    total = np.zeros((len(values), len(counts), len(which)))
-    with np.errstate(invalid="ignore"):  # what is forbidden stays no number
-        for column in range(len(which)):  # one by one: sums that do not depend on what is asked for beside them
-            total[:, :, [column]] = counts @ values[:, :, [column]]
-    return Costs(*total)

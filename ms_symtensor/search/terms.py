@@ -1,8 +1,8 @@
 """Tables of the search: what a choice of candidates costs, over the variables that it depends on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,29 @@ def terms(
     nothing = np.broadcast_to(0.0, shape)
     tables = (nothing if t is None else t if t.shape == shape else np.broadcast_to(t, shape) for t in given)
     return Terms(scope, counts, *tables)
+
+
+def merged(found: Iterable[Terms]) -> tuple[Terms, ...]:
+    """`found`, of which those over the same scope that occur equally often are one: its `forward_s` has all of `each_s`."""
+    alike: dict[tuple[tuple[int, ...], Counts], list[Terms]] = {}
+    for one in found:
+        alike.setdefault((one.scope, one.counts), []).append(one)
+    return tuple(map(_added, alike.values()))
+
+
+def _added(some: Sequence[Terms]) -> Terms:
+    first = some[0]
+    if len(some) == 1:
+        return first
+
+    def added(name: str) -> Array | None:
+        tables = [table for one in some if not is_nothing(table := getattr(one, name))]
+        return reduce(np.add, tables) if tables else None
+
+    # What a micro-batch takes is not asked for apart.
+    names = ("each_s", "again_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
+    each_s, again_s, *others = map(added, names)
+    return terms(first.scope, first.counts, first.forward_s.shape, each_s, again_s, None, *others)
 
 
 @dataclass(frozen=True)

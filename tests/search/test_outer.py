@@ -18,7 +18,7 @@ from ms_symtensor.search.parameters import parameter_terms
 from ms_symtensor.search.problem import problem, problem_of
 from ms_symtensor.search.rows import Setting
 from ms_symtensor.search.shapes import Shape, shapes
-from ms_symtensor.search.tables import factors
+from ms_symtensor.search.tables import Tables, factors
 
 A2 = load("atlas_800t_a2")
 GIB = 1024**3
@@ -84,7 +84,9 @@ def test_a_mesh_alone_has_all_that_its_family_has():
     fastest = []
     for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1):
         terms = parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level))
-        fastest += Setting(alone, (shape,), (1, 12, 1), level, terms, np.arange(1), np.zeros(1)).fastest()
+        fastest += Setting(
+            alone, (shape,), (1, 12, 1), level, Tables(alone, terms), np.arange(1), np.zeros(1)
+        ).fastest()
     assert min(r.bound_s for r in fastest) <= one.bound_s * (1 + 2e-3)
 
 

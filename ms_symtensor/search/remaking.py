@@ -3,14 +3,15 @@
 For given layouts that is a closure of least weight, as in `selection`: over the operators that are made again, the copies of
 their results that gradients read, and the tensors that no gradient reads but what is made again does:
 
-    min  Σ c made + μ Σ b (needed - saved) - μ Σ b unmoved + Σ (a - μ b) moved
-    unmoved => made, moved => needed, made => needed of all it reads, saved => needed and made
+    min  Σ c made + μ Σ b (needed - saved) - μ Σ b unmoved + Σ (a - μ b) moved + Σ μ b fetched + Σ (a - μ b) brought
+    unmoved => made, moved => needed, made => fetched what it reads, brought => needed and fetched, saved => needed and made
 
-with seconds c of an operator and a of moves and Casts, bytes b, and μ seconds per byte. An operator and each table of moves
-would be a problem of its own but for the first three implications. So these are relaxed: a multiplier f >= 0 is paid by what
-implies and received by what is implied, and every table takes its own minimum. Whatever the multipliers, the sum is no larger
-than the closure of any layouts; with those of the maximum flow at some layouts it is equal to the closure of these. What an
-operator reads moved is taken for free; whatever a gradient reads somewhere too is taken as there.
+with seconds c of an operator and a of moves and Casts, bytes b, and μ seconds per byte. What an operator reads, and no gradient
+does, is fetched: kept as it reads it, or brought there once more. An operator and each table of moves would be a problem of its
+own but for the implications between them. So these are relaxed: a multiplier f >= 0 is paid by what implies and received by what
+is implied, and every table takes its own minimum. Whatever the multipliers, the sum is no larger than the closure of any
+layouts; with those of the maximum flow at some layouts it is equal to the closure of these. Readers of one tensor may share a
+copy, so that each pays its part of what it would take alone; whatever a gradient reads somewhere is taken as there, unmoved.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ from ms_symtensor.search.closure import PICOSECONDS, prices_of_implications
 from ms_symtensor.search.elimination import Factor
 from ms_symtensor.search.places import Counts
 from ms_symtensor.search.problem import Problem
-from ms_symtensor.search.tensor_terms import JOINT_READERS, Copies, slices_B
+from ms_symtensor.search.tensor_terms import JOINT_READERS, Copies, Fetch, slices_B
 from ms_symtensor.search.tensors import End, layouts_at
 from ms_symtensor.search.terms import spread
 from ms_symtensor.tensor.graph import OpOutput
@@ -60,6 +61,7 @@ class Remaking:
 
     of: Problem
     _needed: list[_Needed] = field(default_factory=list)
+    _fetches: list[tuple[Fetch, Counts]] = field(default_factory=list)
     _crossing: list[tuple[Item, Item]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,17 +81,26 @@ class Remaking:
             root = one.origin.root
             if one.unmoved_B is not None and self._made[root[0]] == one.counts:
                 self._crossing.append((("unmoved", place), ("made", root[0])))
+            users = [("moved", place)] if one.moved_B is not None else []
+            for fetch in one.fetches:
+                if self._made.get(fetch.reader) == one.counts:
+                    self._crossing.append((("made", fetch.reader), ("fetched", len(self._fetches))))
+                    users.append(("brought", len(self._fetches)))
+                    self._fetches.append((fetch, one.counts))
             key = (root, one.dtype, one.counts)
             is_known = root[0] >= 0 and one.origin.is_near and key[:2] not in self._read
             if not is_known or self._made.get(root[0], one.counts) != one.counts:
                 continue
-            users = [("moved", place)] if one.moved_B is not None else []
-            users += [("made", reader) for reader in one.needy if self._made.get(reader) == one.counts]
             if users and key not in numbers:
                 numbers[key] = len(self._needed)
                 self._needed.append(_Needed(root[0], self._size_B(root, one.dtype), one.counts, root[0] in self._made))
             self._crossing += [(user, ("needed", numbers[key])) for user in users]
         self._crossing = list(dict.fromkeys(self._crossing))
+
+    @property
+    def implications(self) -> int:
+        """How many implications have multipliers."""
+        return len(self._crossing)
 
     @cached_property
     def _copies(self) -> list[Copies]:
@@ -164,6 +175,11 @@ class Remaking:
             if one.is_made:
                 add(("saved", place), one.counts, 0.0, -needed_B)
                 inside += [(("saved", place), ("needed", place)), (("saved", place), ("made", one.number))]
+        for place, (fetch, of) in enumerate(self._fetches):
+            held_B = value(fetch.kept_B, *fetch.scope)
+            add(("fetched", place), of, 0.0, held_B)
+            add(("brought", place), of, value(fetch.moves_s, *fetch.scope), -held_B)
+            inside.append((("brought", place), ("fetched", place)))
         for place, copy in enumerate(self._copies):
             if copy.unmoved_B is not None:
                 add(("unmoved", place), copy.counts, 0.0, -value(copy.unmoved_B, *copy.scope))
@@ -209,6 +225,10 @@ class Remaking:
             if not one.is_made:
                 size_B = one.size_B[which]
                 found.append(((one.number,), one.counts, worth(size_B) + pays(("needed", place), size_B)))
+        for place, (fetch, counts) in enumerate(self._fetches):
+            size_B, moves_s = fetch.kept_B[which], fetch.moves_s[which]
+            brought = np.minimum(worth(size_B), moves_s + pays(("brought", place), moves_s))
+            found.append((fetch.scope, counts, brought + pays(("fetched", place), moves_s)))
         for place, copy in enumerate(self._copies):
             if copy.unmoved_B is not None:
                 size_B = copy.unmoved_B[which]

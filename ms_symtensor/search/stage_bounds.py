@@ -1,29 +1,32 @@
 """Bounds of shapes whose blocks may make parts again: Lagrangian duals with the tables of `remaking`, on stages.
 
-First for an average stage (`average_stage`); then, where that shows too little, in cases of which one is true whatever the stages
-(`stage_cases`): a stage holds a run, of which every block makes again what it likes.
+    D = min over layouts of Σ shares · seconds + Σ prices · (bytes - limit) + gains
+
+with shares (their sum is 1) of several times that a step takes at least, and a price for each of several limits: the `views` of
+the shape, and, where these show too little, of cases of which one is true whatever the stages (`stage_cases`). Whatever shares,
+prices and multipliers there are, D is no more than the seconds of any step that fits. They are those at which some layouts, each
+with anything made again that is known of it, are as slow as can be.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.average_stage import average_weights
-from ms_symtensor.search.case_bounds import best_price, corner_weights
-from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.elimination import Factor, minimise
 from ms_symtensor.search.estimate import parts_of
 from ms_symtensor.search.fronts import Fronts, SelectedChain
-from ms_symtensor.search.remaking import Given, Remade, Remaking
+from ms_symtensor.search.prices import slowest
+from ms_symtensor.search.remaking import Given, Remaking
 from ms_symtensor.search.rows import Row
 from ms_symtensor.search.selection_bound import RISES
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case, Layout, cases, layout
 from ms_symtensor.search.terms import Weights
 from ms_symtensor.search.tried import Surveyed
+from ms_symtensor.search.views import Views, of_case, of_shape
 
 Array = NDArray[np.float64]
 
@@ -36,31 +39,25 @@ PRICES = 6
 TOGETHER = 8
 """So many shapes of one family take their first step together: that costs twice as much as one (empirical)."""
 
+AGAIN = 4
+"""So often the case that shows least is asked for again with what it has met (empirical)."""
+
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is (empirical)."""
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A bound that is asked for: where every place counts as `weights` say (a row for each field of `Weights`), a byte has a
-    price, one of a block beside seconds of making it again too, and implications have theirs.
+    """A bound that is asked for: every place counts as `weights` say (a row for each field of `Weights`), in bytes times their
+    prices; `worth` is that of the limits. Of the blocks, those at some places [groups, places] pay a price for a byte beside a
+    second of making it again, and for implications. No value is above `most_s`.
     """
 
     member: int
     weights: Array
-    price_s_per_B: float
-    block_s_per_B: float
-    multipliers: Array
-
-
-Line = tuple[float, float]
-"""Seconds, and bytes beyond the limit, which have a price."""
-
-
-def _further(plain: Line, remade: Remade, weights: Array) -> Line:
-    """`plain`, with this made again."""
-    value_s, over_B = plain
-    return value_s + float(remade.again_s @ weights[1]), over_B - float(remade.saved_B @ weights[4])
+    worth_s: float
+    groups: Sequence[tuple[Array, float, Array]]
+    most_s: float
 
 
 class Bounds:
@@ -81,8 +78,7 @@ class Bounds:
         self._known: dict[Shape, list[Row]] = {row.shape: [row] for row in of.free}
         for row in of.known:
             same = self._known.setdefault(row.shape, [])
-            if not any(np.array_equal(row.choice, other.choice) for other in same):
-                same.append(row)
+            same += [row] if not _is_among(row, same) else []
         waiting = sorted((row for row in of.free if row.bound_s < enough_s), key=lambda row: row.bound_s)
         self._waiting = [row.shape for row in waiting if row.shape.interleave == 1]
         self._first: dict[Shape, tuple[float, list[Row]]] = {}
@@ -105,6 +101,7 @@ class Bounds:
             value_s, more = self._first_step(shape) if round_ == 0 else self._average(shape)
             rises = value_s > (1 + STEADY) * bound_s
             bound_s = max(bound_s, value_s)
+            more = [row for row in more if not _is_among(row, self._known[shape])]
             self._known[shape] += more
             yield bound_s
             if not rises or not more:
@@ -127,8 +124,10 @@ class Bounds:
         return value_s, rows()
 
     def _of_average(self, shape: Shape) -> _Asked:
-        every = average_weights(self.setting.occurrences, [shape], np.zeros(1), math.inf)
-        return self._asked(self._known[shape], np.array([getattr(every, name.name)[:, 0] for name in fields(Weights)]))
+        return self._asked(self._known[shape], self._views_of(shape))
+
+    def _views_of(self, shape: Shape) -> Views:
+        return of_shape(self.setting.occurrences, shape)
 
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
@@ -136,68 +135,100 @@ class Bounds:
         for _ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
             every = cases(layouts, self.setting.occurrences, shape, self.limit_B, bound_s, self.enough_s, shown)
-            values = self._least([self._of_case(known, case) for case in every])
-            shown |= {
-                case: max(value_s, shown.get(case, value_s)) for case, (value_s, _) in zip(every, values, strict=True)
-            }
-            least_s, more = min(values, key=lambda pair: pair[0])
-            before_s, bound_s = bound_s, max(bound_s, least_s)
+            values = self._of_cases(known, every)
+            shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
+            before_s, bound_s = bound_s, max(bound_s, min(values.values()))
             yield bound_s
-            if bound_s < (1 + STEADY) * before_s or not (rows := more()):
+            if bound_s < (1 + STEADY) * before_s:
                 break
-            known += rows
 
-    def _of_case(self, known: Sequence[Row], case: Case) -> _Asked:
+    def _of_cases(self, known: list[Row], every: Sequence[Case]) -> dict[Case, float]:
+        """The bounds of cases, the least of them asked for again where that may raise it; `known` grows by what they meet."""
+        asked = [self._of_case(known, case) for case in every]
+        found = self._least(asked)
+        values = [value_s for value_s, _ in found]
+        met: dict[int, list[Row]] = {}
+        for _ in range(AGAIN):
+            least = min(range(len(every)), key=values.__getitem__)
+            rows = found[least][1]()
+            if not rows or values[least] >= min(asked[least].most_s, self.enough_s) * (1 - STEADY):
+                break
+            known += [row for row in rows if not _is_among(row, known)]
+            met.setdefault(least, []).extend(rows)
+            asked[least] = self._of_case(known, every[least], met[least])
+            (found[least],) = self._least([asked[least]])
+            values[least] = max(values[least], found[least][0])
+        return dict(zip(every, values, strict=True))
+
+    def _of_case(self, known: Sequence[Row], case: Case, met: Sequence[Row] = ()) -> _Asked:
         """The bound of `case` that is asked for."""
-        shape, costs = known[0].shape, [row.costs for row in known]
-        weights = np.array(corner_weights(self.setting.occurrences, shape, case, sum(case.held[1:-1]), costs))
-        weights[4] = [0.0, *(float(case.flight * n) for n in case.held[1:-1]), 0.0]
-        return self._asked(known, weights)
+        shape = known[0].shape
+        return self._asked(known, self._views_of(shape) + of_case(self.setting.occurrences, shape, case), met)
 
-    def _asked(self, known: Sequence[Row], weights: Array) -> _Asked:
+    def _asked(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> _Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
-        lines = [self._line(row, weights) for row in known]
-        owner = list(range(len(known)))
-        for number, row in enumerate(known):
+        lines = _Lines(views, self.limit_B)
+        for row in known:
+            lines.add(row, np.zeros((2, len(self.setting.occurrences))))
             for one in self.fronts.of(self._given_of(row)).values():
-                lines.append(_further(lines[number], one, weights))
-                owner.append(number)
-        ratio = max((s / a for a, s in zip(weights[1], weights[4], strict=True) if a), default=0.0)
+                lines.add(row, np.array([one.again_s, one.saved_B]))
         for _ in range(PRICES):
-            value, over = np.array(lines).T
-            price = best_price(value, over, self.enough_s)
-            at = [value_s + price * over_B for value_s, over_B in lines]
-            least = min(range(len(lines)), key=at.__getitem__)
-            row = known[owner[least]]
-            found = self.fronts.at(self._given_of(row), price * ratio)
-            lines.append(_further(lines[owner[least]], found, weights))
-            owner.append(owner[least])
-            value_s, over_B = lines[-1]
-            if value_s + price * over_B >= at[least] - RISES * abs(at[least]):
+            seconds, over = lines.arrays()
+            shares, prices = slowest(seconds, over, self.enough_s)
+            at = seconds @ shares + over @ prices
+            least = int(np.argmin(at))
+            row = lines.rows[least]
+            groups, remade = self._remade(row, *_rates(views, shares, prices))
+            lines.add(row, remade)
+            more_s, more_B = lines.last()
+            most_s = float(more_s @ shares + more_B @ prices)
+            if most_s >= at[least] - RISES * abs(at[least]):
                 break
-        return _Asked(row.member, weights, price, price * ratio, found.multipliers)
+        groups = [(where, rate, self._mean([row, *met], rate)) for where, rate, _ in groups] if met else groups
+        each, again, once = np.tensordot(shares, views.seconds, 1)
+        kept, saved, rest = np.tensordot(prices, views.size_B, 1)
+        weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * self.limit_B)
+        return _Asked(row.member, weights, worth_s, groups, most_s)
 
-    def _line(self, row: Row, weights: Array) -> Line:
-        """Nothing made again."""
-        plain_s = row.costs.each_s @ weights[0] + row.costs.once_s @ weights[2]
-        return float(plain_s), float(row.costs.kept_B @ weights[3] + row.costs.at_rest_B @ weights[5] - self.limit_B)
+    def _remade(self, row: Row, again: Array, saved: Array) -> tuple[list[tuple[Array, float, Array]], Array]:
+        """What the layouts of `row` make again where every place counts so much: in groups of places, and of all of them."""
+        rates = np.where(again > 0, saved / np.where(again > 0, again, 1.0), 0.0)
+        groups, remade = [], np.zeros((2, len(again)))
+        for rate in sorted({float(rate) for rate in rates if rate > 0}):
+            where = (rates == rate).astype(float)
+            found = self.fronts.at(self._given_of(row), rate)
+            groups.append((where, rate, found.multipliers))
+            remade += where * np.array([found.again_s, found.saved_B])
+        return groups, remade
+
+    def _mean(self, rows: Sequence[Row], rate: float) -> Array:
+        """The mean of the multipliers of these layouts: a dual is concave in them."""
+        mean: Array = np.mean([self.fronts.at(self._given_of(row), rate).multipliers for row in rows], axis=0)
+        return mean
 
     def _least(self, asked: Sequence[_Asked]) -> list[tuple[float, Callable[[], list[Row]]]]:
         """The values of the duals, and the layouts of their minima, if there are any."""
         which = np.array([one.member for one in asked], dtype=np.intp)
         weights = Weights(*np.array([one.weights for one in asked]).transpose(1, 2, 0))
-        price, block = (np.array([getattr(one, name) for one in asked]) for name in ("price_s_per_B", "block_s_per_B"))
-        setting, multipliers = self.setting, np.array([one.multipliers for one in asked]).T
-        gains = self.remaking.gains(block, multipliers, weights.again_s, which)
-        tables = [*setting.tables.factors(0.0, price, weights, which), *gains]
+        setting = self.setting
+        tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, which)]
+        for number in range(max(len(one.groups) for one in asked)):
+            tables += self._gains(asked, number, weights.again_s, which)
         least = minimise(setting.problem.sizes, tables, setting.problem.order)
-        values = least.value - price * self.limit_B - setting.slack_s[which]
+        values = least.value - np.array([one.worth_s for one in asked]) - setting.slack_s[which]
 
         def rows(number: int) -> list[Row]:
             one = slice(number, number + 1)
             return setting.rows_of(which[one], least.assignment[one], values[one])
 
         return [(value_s, partial(rows, number)) for number, value_s in enumerate(values.tolist())]
+
+    def _gains(self, asked: Sequence[_Asked], number: int, again: Array, which: NDArray[np.intp]) -> Iterator[Factor]:
+        """The tables of what the groups with this number gain."""
+        none = np.zeros(len(again)), 0.0, np.zeros(self.remaking.implications)
+        mine = [one.groups[number] if number < len(one.groups) else none for one in asked]
+        where, rates, multipliers = zip(*mine, strict=True)
+        return self.remaking.gains(np.array(rates), np.array(multipliers).T, again * np.array(where).T, which)
 
     def _given_of(self, row: Row) -> Given:
         key = row.member, row.choice.tobytes()
@@ -212,3 +243,39 @@ class Bounds:
             layout(parts, once_s),
             chain=SelectedChain(parts, np.repeat(self.fronts.levels(self._given_of(row)), counts, axis=1)),
         )
+
+
+def _is_among(row: Row, known: Sequence[Row]) -> bool:
+    return any(np.array_equal(row.choice, other.choice) for other in known)
+
+
+def _rates(views: Views, shares: Array, prices: Array) -> tuple[Array, Array]:
+    """How much every place counts in seconds of making it again, and in the worth of what that saves."""
+    return shares @ views.seconds[:, 1], prices @ views.size_B[:, 1]
+
+
+class _Lines:
+    """Layouts, each with what it makes again: seconds by every view, and bytes beyond the limit."""
+
+    def __init__(self, views: Views, limit_B: float) -> None:
+        self.views, self.limit_B = views, limit_B
+        self.rows: list[Row] = []
+        self._found: list[tuple[Array, Array]] = []
+
+    def add(self, row: Row, remade: Array) -> None:
+        """`remade`: seconds and bytes [2, places]."""
+        (each, again, once), (kept, saved, rest) = (
+            self.views.seconds.transpose(1, 0, 2),
+            self.views.size_B.transpose(1, 0, 2),
+        )
+        costs = row.costs
+        seconds = each @ costs.each_s + again @ remade[0] + once @ costs.once_s
+        self._found.append((seconds, kept @ costs.kept_B - saved @ remade[1] + rest @ costs.at_rest_B - self.limit_B))
+        self.rows.append(row)
+
+    def last(self) -> tuple[Array, Array]:
+        return self._found[-1]
+
+    def arrays(self) -> tuple[Array, Array]:
+        """[lines, views of seconds], [lines, views of bytes]."""
+        return np.array([one for one, _ in self._found]), np.array([one for _, one in self._found])

@@ -29,11 +29,23 @@ JOINT_READERS = 3
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """What it takes to bring a tensor once more to the variable `reader`, whose gradient does not read it: moves of `moves_s`, or
+    `kept_B` that are kept until then; tables over `scope`. Nothing where a gradient reads what it reads.
+    """
+
+    reader: int
+    scope: tuple[int, ...]
+    kept_B: Array
+    moves_s: Array
+
+
+@dataclass(frozen=True)
 class Copies:
     """What gradients keep of a tensor in a block, and what it takes to make that again: tables over `scope` as in `Terms`.
 
-    `unmoved_B`: bytes of what an operator leaves as it is; `moved_B`: of what a Cast or moves make of that in `moves_s`. `needy`:
-    variables that read the tensor, whose gradients do not. `dtype`: the element type of what the Cast or the moves read.
+    `unmoved_B`: bytes of what an operator leaves as it is; `moved_B`: of what a Cast or moves make of that in `moves_s`.
+    `fetches`: for the readers whose gradients do not read it. `dtype`: the element type of what the Cast or the moves read.
     """
 
     origin: Origin
@@ -43,7 +55,7 @@ class Copies:
     unmoved_B: Array | None
     moved_B: Array | None
     moves_s: Array
-    needy: tuple[int, ...]
+    fetches: tuple[Fetch, ...]
 
 
 class TensorTables:
@@ -124,9 +136,38 @@ class TensorTables:
                 moves_s = moves_s + table("cast", cast_of, written=lambda: self._cast_s(tensor, ways, cast_of)) / share
             elif not tensor.in_block or tensor.origin.root[0] not in self._again:
                 unmoved_B = None
-        needy = tuple(r.end[0] for r in readers if not r.kept and r.inside and r.end[0] in self._again)
         unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
-        return Copies(tensor.origin, cast_of or tensor.dtype, scope, counts, unmoved_B, moved_B, moves_s, needy)
+        fetches = tuple(self._fetch(tensor, readers, r) for r in readers if self._is_needy(r))
+        return Copies(tensor.origin, cast_of or tensor.dtype, scope, counts, unmoved_B, moved_B, moves_s, fetches)
+
+    def _is_needy(self, reader: Reader) -> bool:
+        """Whether `reader` is made again in the block that makes the tensor, and its gradient does not read it."""
+        return not reader.kept and reader.inside and reader.end[0] in self._again
+
+    def _fetch(self, tensor: Tensor, readers: tuple[Reader, ...], reader: Reader) -> Fetch:
+        """For one of `readers`. Readers that read the same copy share it: of what each would take alone, each has its part."""
+        kept = tuple(r for r in tensor.readers if r.kept)
+        share = sum(self._is_needy(r) for r in tensor.readers)
+        among = (*(r for r in readers if r.kept), reader)
+        scope, table, ways = self._written(tensor, among)
+        only = tuple(r is reader for r in among)
+        if len(kept) > len(among) - 1:
+            # Some gradient of other readers may read the same copy.
+            nothing = np.zeros_like(table("fetched", only, written=lambda: _possible(ways.forward_s(only))))
+            return Fetch(reader.end[0], scope, nothing, nothing)
+        moves_s = table("fetched", only, written=lambda: _possible(ways.forward_s(only)))
+        kept_B = table("held", only, written=lambda: self._held_B(tensor, among, ways))
+        return Fetch(reader.end[0], scope, kept_B / share, moves_s / share)
+
+    def _held_B(self, tensor: Tensor, among: tuple[Reader, ...], ways: FanOut) -> Array:
+        """Bytes of what the last one of `among` reads, nothing where it is what the gradient of another one reads."""
+        wanted = [self._layouts_at(r.end, tensor.reader_shape)[0] for r in among]
+        last = len(among) - 1
+        bytes_ = ways.spread(slices_B(self._known, wanted[last], tensor.dtype, tensor.power), last + 1)
+        new = np.ones((), bool)
+        for place in range(last):
+            new = new & ~ways.spread(same_layout(wanted[place], wanted[last]), place + 1, last + 1)
+        return np.where(new, bytes_, 0.0) * np.ones(ways.shape)
 
     def _group(self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, counts: Counts) -> Terms:
         """The table of one tensor and some of its readers: what their ways have in common is paid once.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef
+from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, sources_of
 
 
 @dataclass(frozen=True)
@@ -143,18 +143,19 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
     alone = [frozenset({run}) for run in range(len(pipeline.runs))]
     last = len(pipeline.runs) - 1
     fixed: dict[str, int] = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
-    makers = {op.name: [s.op for s in graph.tensor_inputs(op) if isinstance(s, OpOutput)] for op in graph.ops}
-    users: dict[str, list[str]] = {op.name: [] for op in graph.ops}
+    makers = {op.name: [s.op for s in sources_of(op) if isinstance(s, OpOutput)] for op in graph.ops}
+    users: dict[str, list[str]] = {op.name: [] for op in graph.ops if op.block is None}
     for name, made_by in makers.items():
         for maker in made_by:
-            users[maker].append(name)
+            if maker in users:
+                users[maker].append(name)
     known = _forward(makers, fixed)
     earliest: dict[str, int] = {}
     for op in reversed(graph.ops):
         if op.name not in known:
             uses = [known[user] if user in known else earliest[user] for user in users[op.name]]
             earliest[op.name] = min(uses, default=last)
-            if any(isinstance(s, ParameterRef) for s in graph.tensor_inputs(op)):
+            if any(isinstance(s, ParameterRef) for s in sources_of(op)):
                 fixed[op.name] = earliest[op.name]
     known = _forward(makers, fixed)
     found: dict[str, frozenset[int]] = {}

@@ -25,7 +25,9 @@ def rebatched(whole: Graph, folded: Fold, short: Graph) -> Graph | None:
 
 def _retyped(op: Op, like: Op) -> Op:
     """`op` with the types and constants of `like`."""
-    inputs = tuple(map(_with_constants, op.inputs, like.inputs))
+    inputs = op.inputs
+    if any(isinstance(source, Constant | TupleInput) for source in inputs):
+        inputs = tuple(map(_with_constants, inputs, like.inputs))
     return Op(op.name, op.type, inputs, like.outputs, like.attributes, op.cell, op.primitive, op.block, like.body)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of, stages_of_ops
-from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -29,14 +29,16 @@ def pipeline_stages(
     pipeline = Pipeline(runs_of(tuple(layers), interleave), micro_batch_num)
     runs_on = stages_of_ops(graph, pipeline)
     stage_of_block = {name: pipeline.stage_of(number) for number, name in enumerate(block_names(graph))}
+    held: list[dict[str, OpStrategy]] = [{} for _ in strategies]
+    for op in graph.ops:
+        for number in sorted(runs_on[op.name]):
+            if (strategy := strategies[number].get(op.name)) is not None:
+                held[number][op.name] = strategy
+    recompute: list[dict[str, Recompute]] = [{} for _ in strategies]
+    for block, again in settings.recompute.items():
+        if (stage := stage_of_block.get(block)) is not None:
+            recompute[stage][block] = again
     stages = tuple(
-        StagePlan(
-            {op.name: given[op.name] for op in graph.ops if number in runs_on[op.name] and op.name in given},
-            replace(
-                settings,
-                recompute={b: r for b, r in settings.recompute.items() if stage_of_block.get(b) == number},
-            ),
-        )
-        for number, given in enumerate(strategies)
+        StagePlan(own, replace(settings, recompute=again)) for own, again in zip(held, recompute, strict=True)
     )
     return stages, pipeline

@@ -6,7 +6,6 @@ TupleGetItem, UpdateState) do not appear: an input of an operator names its real
 """
 
 import hashlib
-import json
 import math
 from collections import deque
 from collections.abc import Iterator
@@ -236,9 +235,16 @@ class Graph:
     @cached_property
     def hash(self) -> str:
         """SHA-256 over the graph's canonical text: names a graph in strategy files."""
-        from ms_symtensor.tensor.graph_file import to_json  # the file format knows the graph, not the other way round
+        from ms_symtensor.tensor.graph_text import (
+            canonical_text,
+        )  # the file format knows the graph, not the other way round
 
-        return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(canonical_text(self).encode()).hexdigest()
+
+
+def sources_of(op: Op) -> Iterator[Source]:
+    """What `op` reads, tuples opened."""
+    return _flat(op.inputs)
 
 
 def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:

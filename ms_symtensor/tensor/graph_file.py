@@ -33,9 +33,9 @@ def to_json(graph: Graph) -> dict[str, Any]:
         "name": graph.name,
         "inputs": [{"name": name, "type": _type_to_json(tensor)} for name, tensor in graph.inputs],
         "parameters": [_parameter_to_json(p) for p in graph.parameters],
-        "ops": [_op_to_json(op) for op in graph.ops],
-        "output": _source_to_json(graph.output),
-        "attributes": [[name, _attribute_to_json(value)] for name, value in graph.attributes],
+        "ops": [op_to_json(op) for op in graph.ops],
+        "output": source_to_json(graph.output),
+        "attributes": attributes_to_json(graph.attributes),
     }
 
 
@@ -122,15 +122,16 @@ def load(path: str | os.PathLike[str]) -> Graph:
     return from_json(data, str(path))
 
 
-def _op_to_json(op: Op) -> dict[str, Any]:
+def op_to_json(op: Op) -> dict[str, Any]:
+    """An operator as plain JSON data."""
     data: dict[str, Any] = {
         "name": op.name,
         "type": op.type,
-        "inputs": [_source_to_json(source) for source in op.inputs],
-        "outputs": [_type_to_json(tensor) for tensor in op.outputs],
+        "inputs": [source_to_json(source) for source in op.inputs],
+        "outputs": types_to_json(op.outputs),
     }
     if op.attributes:
-        data["attributes"] = [[name, _attribute_to_json(value)] for name, value in op.attributes]
+        data["attributes"] = attributes_to_json(op.attributes)
     if op.cell:
         data["cell"] = list(op.cell)
     if op.primitive:
@@ -157,7 +158,8 @@ def _op_from_json(data: dict[str, Any]) -> Op:
     )
 
 
-def _source_to_json(source: Source) -> Any:
+def source_to_json(source: Source) -> Any:
+    """What an operator reads, as plain JSON data."""
     match source:
         case OpOutput(op, index):
             return {"op": op, "index": index} if index else {"op": op}
@@ -168,7 +170,7 @@ def _source_to_json(source: Source) -> Any:
         case Constant(value, tensor):
             return {"constant": _attribute_to_json(value)} | ({"tensor": _type_to_json(tensor)} if tensor else {})
         case TupleInput(items):
-            return {"tuple": [_source_to_json(item) for item in items]}
+            return {"tuple": [source_to_json(item) for item in items]}
 
 
 def _source_from_json(data: dict[str, Any]) -> Source:
@@ -186,6 +188,16 @@ def _source_from_json(data: dict[str, Any]) -> Source:
 
 def _type_to_json(tensor: TensorType) -> list[Any]:
     return [tensor.dtype, list(tensor.shape)]
+
+
+def types_to_json(tensors: tuple[TensorType, ...]) -> list[Any]:
+    """Tensor types as plain JSON data."""
+    return [_type_to_json(tensor) for tensor in tensors]
+
+
+def attributes_to_json(attributes: tuple[tuple[str, Attribute], ...]) -> list[Any]:
+    """Attributes of an operator or a graph as plain JSON data."""
+    return [[name, _attribute_to_json(value)] for name, value in attributes]
 
 
 def _type_from_json(data: list[Any]) -> TensorType:

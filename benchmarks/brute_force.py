@@ -24,7 +24,7 @@ from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
@@ -109,7 +109,7 @@ def all_priced(
                 continue
             if not all(is_synchronised(p) for p in program.parameters.values() if p.requires_grad):
                 continue
-            cost = price(graph, stage, program, cluster)
+            cost = price(graph, stage, program, cluster, known)
             yield Priced(cost.step_time_s, cost.peak_memory_B, stage)
 
 

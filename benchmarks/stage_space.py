@@ -11,7 +11,7 @@ from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, block_names, in_flight, runs_of

@@ -23,8 +23,8 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.ops.signature import Dims, FixedLayouts, OpView, Signature
-from ms_symtensor.program.forward import Meanings, default_strategy, meanings
 from ms_symtensor.program.inner import inner_name
+from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
@@ -67,7 +67,8 @@ def explain_operator(
     """The explanation of the operator with full name `name`. InputError if there is none."""
     if name not in graph.op_by_name:
         raise InputError(f"no operator has the full name {name!r}; explain_step names them all")
-    context = _Context(graph, plan, cluster, partition(graph, plan, rules), meanings(graph, rules))
+    known = meanings(graph, rules)
+    context = _Context(graph, plan, cluster, partition(graph, plan, known=known), known)
     return context.explanation((graph.op_by_name[name],))
 
 
@@ -78,8 +79,9 @@ def explain_step(
 
     Errors: UnknownOperatorError, InvalidStrategyError (naming the operator).
     """
-    program = partition(graph, plan, rules)
-    context = _Context(graph, plan, cluster, program, meanings(graph, rules))
+    known = meanings(graph, rules)
+    program = partition(graph, plan, known=known)
+    context = _Context(graph, plan, cluster, program, known)
     alike: dict[tuple, list[Op]] = {}
     for op in graph.ops:
         alike.setdefault(context.form(op), []).append(op)
@@ -89,7 +91,7 @@ def explain_step(
     buffers = Term(
         "buffers", f"{len(groups)} communicators", "B", len(groups) * buffer, ((buffer, float(HCCL_BUFFER_B)),)
     )
-    cost = price(graph, plan, program, cluster, rules)
+    cost = price(graph, plan, program, cluster, known)
     return StepExplanation(tuple(o for o in found if o.terms), cost, buffers)
 
 

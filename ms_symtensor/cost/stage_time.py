@@ -10,13 +10,13 @@ work of another micro-batch.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import node_cost
 from ms_symtensor.cost.step import price, traffic_B
-from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Role
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.stage_program import StageProgram
@@ -31,11 +31,11 @@ class StageSeconds:
 
 
 def stage_seconds(
-    program: StageProgram, plan: StagePlan, cluster: Cluster, rules: Mapping[str, Rule] | None = None
+    program: StageProgram, plan: StagePlan, cluster: Cluster, known: Meanings | None = None
 ) -> StageSeconds:
     """What a rank of `program`, a stage of `plan`, spends. Errors: as of `price`."""
     inside = replace(program.micro, nodes=tuple(n for n in program.micro.nodes if n.role is not Role.BORDER))
-    total = price(program.graph, plan, inside, cluster, rules)
+    total = price(program.graph, plan, inside, cluster, known)
     once_s = total.time_s["optimizer"]
     for node in inside.nodes:
         if node.role is not Role.WORK and program.times(node) == 1:

@@ -20,10 +20,9 @@ from ms_symtensor.cost.move import MoveCost, local_time_s, node_cost
 from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.cost.parameter import parameter_cost, updating_B
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
-from ms_symtensor.ops.registry import Rule, signature
-from ms_symtensor.ops.signature import OpView, Signature, view
-from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.graph import Graph, ParameterRef
@@ -56,15 +55,16 @@ def price(
     plan: StagePlan,
     program: Program,
     cluster: Cluster,
-    rules: Mapping[str, Rule] | None = None,
+    known: Meanings | None = None,
     times: Mapping[str, int] = MappingProxyType({}),
 ) -> StepCost:
     """Price of one step of `program`, which is `partition(graph, plan)`, on `cluster`.
 
+    `known`: what the operators mean, where not all of them stand in the registry, or to save finding it again.
     `times`: how many equal blocks some of the blocks stand for. What is alive at the peak is that of `program` alone.
     """
     time = dict.fromkeys(TIMES, 0.0)
-    time["compute"] += _work_s(graph, plan, program, cluster, rules, times)
+    time["compute"] += _work_s(graph, plan, program, cluster, meanings(graph) if known is None else known, times)
     for node in program.nodes:
         if node.role is Role.WORK:
             continue
@@ -116,7 +116,7 @@ def _work_s(
     plan: StagePlan,
     program: Program,
     cluster: Cluster,
-    rules: Mapping[str, Rule] | None,
+    known: Meanings,
     times: Mapping[str, int],
 ) -> float:
     """Seconds of the operators' own work. Equal operators under equal cuts are priced once."""
@@ -132,18 +132,18 @@ def _work_s(
         elif node.phase is Phase.RECOMPUTE:
             recomputed[node.op] += 1
         local.append(node)
-    known: dict[tuple, tuple[float, float]] = {}
+    priced: dict[tuple, tuple[float, float]] = {}
     transparent = set()
-    for block, name, seen, sig, strategy in _works(graph, plan, rules):
+    for block, name, seen, sig, strategy in _works(graph, plan, known):
         if not sig.shardable:
             transparent.add(name)
             continue
         count = products[name]
-        key = (seen.type, seen.inputs, seen.outputs, seen.arguments, strategy, count)
-        if key not in known:
+        key = id(sig), strategy, count  # equal operators share their signature
+        if key not in priced:
             cuts = cuts_of(seen, sig, strategy, plan.settings.device_num) if strategy is not None else {}
-            known[key] = _operator_s(seen, sig, cuts, count, cluster)
-        forward, backward = known[key]
+            priced[key] = _operator_s(seen, sig, cuts, count, cluster)
+        forward, backward = priced[key]
         total += times.get(block, 1) * (forward * (1 + recomputed[name]) + backward)
     for node in local:
         if node.op in transparent:
@@ -153,8 +153,7 @@ def _work_s(
 
 
 def forward_s(
-    graph: Graph, plan: StagePlan, program: Program, nodes: Iterable[Node], cluster: Cluster,
-    rules: Mapping[str, Rule] | None = None,
+    graph: Graph, plan: StagePlan, program: Program, nodes: Iterable[Node], cluster: Cluster, known: Meanings
 ) -> list[float]:  # fmt: skip
     """Seconds of each of `nodes`, of the forward pass of `program`, which is `partition(graph, plan)`: as `price` counts them."""
     own: dict[str, float] = {}
@@ -163,8 +162,7 @@ def forward_s(
         of = graph.op_by_name.get(node.op)
         if node.role is Role.WORK and of is not None:
             if of.name not in own:
-                seen = view(graph, of)
-                sig = signature(seen, rules)
+                seen, sig = known[of.name]
                 if sig.shardable:
                     given = plan.strategies.get(of.name) or default_strategy(seen, sig, plan.settings.device_num)
                     own[of.name], _ = _operator_s(
@@ -179,12 +177,11 @@ def forward_s(
 
 
 def _works(
-    graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None
+    graph: Graph, plan: StagePlan, known: Meanings
 ) -> Iterator[tuple[str, str, OpView, Signature, OpStrategy | None]]:
     """All that does work, by its block and its name in the program; what is inside an operator has local shapes, no strategy."""
     for op in graph.ops:
-        seen = view(graph, op)
-        sig = signature(seen, rules)
+        seen, sig = known[op.name]
         if op.body is not None:
             yield from ((op.block or "", *inner, None) for inner in work_inside(op, sig))
         else:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.forward import forward, meanings
+from ms_symtensor.program.forward import forward
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.program import COLLECTIVES, Role
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.graph import BPROP, Graph

@@ -1,15 +1,14 @@
 """The forward half of a rank's program: every operator on its slices, every redistribution and partial sum between them."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, PartialSum, Placement, place
-from ms_symtensor.ops.registry import Rule, signature
-from ms_symtensor.ops.signature import OpView, Signature, view
+from ms_symtensor.ops.signature import Signature
+from ms_symtensor.program.borders import NO_BORDERS, Borders, Received
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.inner import write_inside
+from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.parameters import is_summed
 from ms_symtensor.program.program import ParameterPlacement, Role
 from ms_symtensor.program.recomputation import Again
@@ -58,59 +57,6 @@ class Forward:
     """Operators in cells with a backward pass of their own."""
 
 
-def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrategy:
-    """What MindSpore does with an operator that was given no strategy: the leading dim of every input cut by all devices,
-    except a dim that it never cuts; by the greatest divisor that all these dims share with the number of devices.
-    """
-    leading = [bool(dims) and dims[0] not in sig.fixed for dims in sig.inputs]
-    sizes = [t.shape[0] for t, is_cut in zip(seen.inputs, leading, strict=True) if is_cut]
-    parts = math.gcd(device_num, *sizes)
-    return OpStrategy(
-        tuple(
-            tuple(parts if i == 0 and is_cut else 1 for i in range(len(dims)))
-            for dims, is_cut in zip(sig.inputs, leading, strict=True)
-        )
-    )
-
-
-Meanings = Mapping[str, tuple[OpView, Signature]]
-"""View and signature of every operator of a graph, by name."""
-
-
-def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
-    """What the operators of `graph` mean; UnknownOperatorError for one without a signature."""
-    views = {op.name: view(graph, op) for op in graph.ops}
-    return {name: (seen, signature(seen, rules)) for name, seen in views.items()}
-
-
-@dataclass(frozen=True)
-class Received:
-    """What comes from pipeline stage `sender`: how it lies there, and whether its gradient goes back."""
-
-    sender: int
-    layout: Layout
-    needs_gradient: bool = True
-
-
-@dataclass(frozen=True)
-class Borders:
-    """What a part of a network gets from other pipeline stages and gives to them.
-
-    `received`: inputs of the part, by name. `sent`: sources and the stages that want them. Parameters that several stages
-    read belong to the first of them: `parameters_received` and `parameters_sent` by name. `results`: operators whose output
-    leaves their block, in the whole network.
-    """
-
-    received: Mapping[str, Received] = field(default_factory=dict)
-    sent: tuple[tuple[OpOutput, int], ...] = ()
-    parameters_received: Mapping[str, int] = field(default_factory=dict)
-    parameters_sent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    results: frozenset[str] = frozenset()
-
-
-NO_BORDERS = Borders()
-
-
 def forward(graph: Graph, plan: StagePlan, known: Meanings, borders: Borders = NO_BORDERS) -> Forward:
     """Write the forward program of `graph`, whose operators mean what `known` says, under `plan`.
 
@@ -138,12 +84,12 @@ class _Writer:
         placed: dict[tuple[int, OpStrategy], Placement] = {}
         found = {}
         for op in self.graph.ops:
-            meaning = self.known[op.name]
-            if meaning[1].shardable:
+            seen, sig = self.known[op.name]
+            if sig.shardable:
                 strategy = self._strategy(op.name)
-                key = id(meaning), strategy  # operators of equal blocks may share what they mean
+                key = id(sig), strategy  # operators of equal blocks share their signature
                 if key not in placed:
-                    placed[key] = place(*meaning, strategy, self.settings.device_num)
+                    placed[key] = place(seen, sig, strategy, self.settings.device_num)
                 found[op.name] = placed[key]
         return found
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
-from ms_symtensor.program.forward import NO_BORDERS, Borders, Meanings, forward, meanings
+from ms_symtensor.program.borders import NO_BORDERS, Borders
+from ms_symtensor.program.forward import forward
 from ms_symtensor.program.liveness import node_steps, schedule
+from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.sharing import merge_gathers, share_equal_moves

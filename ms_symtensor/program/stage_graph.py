@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import place
-from ms_symtensor.program.forward import Borders, Meanings, Received, default_strategy
+from ms_symtensor.program.borders import Borders, Received
 from ms_symtensor.program.gradients import differentiable_sources
+from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.pipeline import Pipeline, runs_of_ops
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TupleInput

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import COLLECTIVES, Collective, Node, ParameterPlacement, Program, Role

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.report.text import seconds, size, table
@@ -24,10 +25,10 @@ class Alternative:
 
 def priced(graph: Graph, stages: Mapping[str, StagePlan], cluster: Cluster) -> tuple[Alternative, ...]:
     """The strategies `stages`, by name, that MindSpore would accept, the fastest first."""
-    found = []
+    found, known = [], meanings(graph)
     for name, stage in stages.items():
         try:
-            cost = price(graph, stage, partition(graph, stage), cluster)
+            cost = price(graph, stage, partition(graph, stage, known=known), cluster, known)
         except InvalidStrategyError:
             continue
         found.append(Alternative(name, cost.step_time_s, cost.peak_memory_B))

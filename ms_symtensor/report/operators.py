@@ -7,7 +7,7 @@ from itertools import groupby
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.report.text import table
 from ms_symtensor.tensor.graph import Graph, Op

@@ -62,7 +62,7 @@ def judged(
     require_synchronised(program.parameters, settings.device_num)
     more = zip(shorts.named(runs), further(true, runs), strict=True)
     times = {names[1]: 1 + count for names, count in more if len(names) > 1}
-    cost = price(graph, plan, program, cluster, rules, times)
+    cost = price(graph, plan, program, cluster, shorts.known, times)
     activations, buffers = peaks.of(recomputed)
     memory = {**cost.memory_B, "activations": activations, "buffers": buffers}
     return Judged(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.forward import meanings
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.search.depth import at_depth, judged
 from ms_symtensor.search.family import Single

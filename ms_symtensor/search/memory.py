@@ -13,8 +13,8 @@ from itertools import accumulate, groupby
 from ms_symtensor.cost.parameter import updating_B
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.forward import Meanings
 from ms_symtensor.program.liveness import live_B, lives, program_steps
+from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Settings, StagePlan

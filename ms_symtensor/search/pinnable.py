@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
-from ms_symtensor.program.forward import meanings
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.search.cases import cases
 from ms_symtensor.search.domain import candidates, prime_factors
 from ms_symtensor.search.family import Single

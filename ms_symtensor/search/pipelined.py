@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.forward import meanings
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.depth import Judged, at_depth, judged

@@ -36,7 +36,6 @@ def levels(
     strategies: Mapping[str, OpStrategy],
     settings: Settings,
     cluster: Cluster,
-    rules: Mapping[str, Rule] | None = None,
     only: bool = False,
     peaks: PeakMemory | None = None,
 ) -> tuple[Level, ...]:
@@ -51,7 +50,7 @@ def levels(
     runs = shorts.short_runs(shorts.runs(0))
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
-    fronts = [front(graph, plan, program, block, cluster, rules) for block in blocks]
+    fronts = [front(graph, plan, program, block, cluster, shorts.known) for block in blocks]
     if not all(fronts):
         return ()
     every = map(Level, _merged(fronts))
@@ -128,7 +127,7 @@ def mixed(
     nothing = PeakMemory(shorts, strategies, settings)
     plain = judged(shorts, strategies, settings, cluster, rules, peaks=nothing).cost.memory_B
     at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
-    every = levels(shorts, strategies, settings, cluster, rules, only, nothing)
+    every = levels(shorts, strategies, settings, cluster, only, nothing)
     known: dict[Mix, PeakMemory] = {}
 
     def fits(mix: Mix, first: int) -> bool:

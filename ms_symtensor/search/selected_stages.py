@@ -51,7 +51,7 @@ def selecting(
     turns = Turns(found.estimate.shape.micro_batch_num, found.estimate.shape.interleave)
     if not any(stage.recomputed for stage in found.estimate.stages):
         return found
-    every = levels(shorts, found.strategies, found.settings, cluster, rules, only) if turns.interleave == 1 else ()
+    every = levels(shorts, found.strategies, found.settings, cluster, only) if turns.interleave == 1 else ()
     if not every:
         return None if only else found
     return _Selecting(network, found, every, limit_B, turns, rules).best(None if only else found)

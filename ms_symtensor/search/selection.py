@@ -12,14 +12,14 @@ or those on both sides are close (FINEST).
 What MindSpore marks together (the collectives around one operator) is computed again together, if any part of it is.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.step import forward_s
-from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.liveness import VIEWS
+from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, StagePlan
@@ -59,14 +59,14 @@ def front(
     program: Program,
     block: str,
     cluster: Cluster,
-    rules: Mapping[str, Rule] | None = None,
+    known: Meanings,
 ) -> tuple[Selected, ...]:
     """The corners of the front of `block` in `program`, which is `partition(graph, plan)` with nothing recomputed: that comes
-    first, and everything last. Empty where an operator of the block was written by the user in pieces.
+    first, and everything last. `known`: what the operators mean. Empty where an operator of the block was written in pieces.
     """
     if any(op.body is not None for op in graph.ops if op.block == block):
         return ()
-    of = _Block(graph, plan, program, block, cluster, rules)
+    of = _Block(graph, plan, program, block, cluster, known)
     nothing = Selected(None, 0.0, sum(of.size_B[t] for t in {of.root(t) for t in of.wanted}))
     corners = [Selected(of.recompute(one), one.again / PICOSECONDS, one.kept_B) for one in of.corners()]
     return tuple(hull([nothing, *corners]))
@@ -99,13 +99,13 @@ class _Block:
         program: Program,
         block: str,
         cluster: Cluster,
-        rules: Mapping[str, Rule] | None,
+        known: Meanings,
     ) -> None:
         self.graph = graph
         self.nodes = [
             n for n in program.nodes if n.phase is Phase.FORWARD and n.block == block and n.role is not Role.WEIGHT
         ]
-        seconds = forward_s(graph, plan, program, self.nodes, cluster, rules)
+        seconds = forward_s(graph, plan, program, self.nodes, cluster, known)
         self.cost = [round(s * PICOSECONDS) for s in seconds]
         self.maker = {t: i for i, n in enumerate(self.nodes) for t in n.outputs}
         weights = {t for n in program.nodes if n.role is Role.WEIGHT for t in n.outputs}

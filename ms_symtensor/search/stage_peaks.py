@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.forward import Meanings, meanings
+from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Program

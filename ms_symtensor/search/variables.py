@@ -14,8 +14,8 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, view
-from ms_symtensor.program.forward import default_strategy
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs
+from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.search.domain import candidates
 from ms_symtensor.search.folding import Fold
 from ms_symtensor.search.limits import FREE, Limits

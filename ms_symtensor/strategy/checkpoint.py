@@ -10,7 +10,7 @@ from typing import Any
 
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.writing import json_text

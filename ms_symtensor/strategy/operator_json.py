@@ -13,7 +13,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.plan import Plan

@@ -7,7 +7,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.forward import default_strategy
+from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op

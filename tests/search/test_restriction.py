@@ -11,7 +11,7 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.ops.placement import cuts_of
-from ms_symtensor.program.forward import meanings
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.limits import FREE, limits_of
 from ms_symtensor.search.network import network

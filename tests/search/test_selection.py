@@ -11,7 +11,7 @@ from model_zoo.builder import build_graph
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.cluster.load import load
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.forward import meanings
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, Settings
 from ms_symtensor.search.depth import judged

@@ -1,0 +1,35 @@
+"""What a part of a network and its neighbours on other pipeline stages give to each other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ms_symtensor.tensor.graph import OpOutput
+from ms_symtensor.tensor.layout import Layout
+
+
+@dataclass(frozen=True)
+class Received:
+    """What comes from pipeline stage `sender`: how it lies there, and whether its gradient goes back."""
+
+    sender: int
+    layout: Layout
+    needs_gradient: bool = True
+
+
+@dataclass(frozen=True)
+class Borders:
+    """What a part of a network gets from other pipeline stages and gives to them.
+
+    `received`: inputs of the part, by name. `sent`: sources and the stages that want them. Parameters that several stages
+    read belong to the first of them: `parameters_received` and `parameters_sent` by name. `results`: operators whose output
+    leaves their block, in the whole network.
+    """
+
+    received: Mapping[str, Received] = field(default_factory=dict)
+    sent: tuple[tuple[OpOutput, int], ...] = ()
+    parameters_received: Mapping[str, int] = field(default_factory=dict)
+    parameters_sent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    results: frozenset[str] = frozenset()
+
+
+NO_BORDERS = Borders()

@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
-    "errors", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search", "validation", "bridge",
-    "report", "models", "arguments", "command_line", "cli",
+    "errors", "garbage_collection", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search",
+    "validation", "bridge", "report", "models", "arguments", "command_line", "cli",
 )  # fmt: skip
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -13,6 +13,7 @@ from ms_symtensor.bridge.mindir import read_graph
 from ms_symtensor.bridge.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.parallel_context import ParallelConfig, parallel_context
 from ms_symtensor.errors import CompilerError
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.tensor.graph import Constant, InputRef, OpOutput, ParameterRef, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 
@@ -100,6 +101,7 @@ class CompiledModel:
         return _layout(name, self.raw_layouts[name], slice_type, self.cluster)
 
 
+@no_garbage_collection()
 def compile_rank(
     cell: Any,
     *inputs: Any,

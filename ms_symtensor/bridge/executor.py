@@ -12,7 +12,7 @@ from typing import Any
 from ms_symtensor.bridge.constants import shared_slices
 from ms_symtensor.bridge.host import cell_graph_executor, import_mindspore
 from ms_symtensor.errors import CompilerError, SymTensorError
-from ms_symtensor.search.plan import no_garbage_collection
+from ms_symtensor.garbage_collection import no_garbage_collection
 
 _FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failure; the current directory otherwise
 _CHATTER = ("[WARNING]", "[INFO]", "[DEBUG]")

@@ -15,6 +15,7 @@ from ms_symtensor.bridge.load_network import load_with_graph
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
@@ -64,6 +65,7 @@ def verify(plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mappi
     return verdict
 
 
+@no_garbage_collection()
 def judge(
     cell: Any,
     inputs: Sequence[Any],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.domain import FINEST_MESH_DEVICES
@@ -13,7 +14,7 @@ from ms_symtensor.search.limits import FREE
 from ms_symtensor.search.network import Network
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
-from ms_symtensor.search.plan import infeasible, no_garbage_collection, one_stage, plan_of, require_devices
+from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
 from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.search.selected_shapes import improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.search.cases import Searched, best_case
 from ms_symtensor.search.domain import meshes
 from ms_symtensor.search.family import Single
@@ -17,7 +18,7 @@ from ms_symtensor.search.parameters import stage_terms
 from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.places import places
-from ms_symtensor.search.plan import no_garbage_collection, require_devices
+from ms_symtensor.search.plan import require_devices
 from ms_symtensor.search.problem import problem_of_family
 from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.search.rows import Row, Setting

@@ -1,15 +1,14 @@
 """`plan(graph, cluster, …)`: the public entry of the search."""
 
-import gc
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.cases import Searched, best_case
@@ -37,18 +36,6 @@ METHOD = (
     "exact variable elimination inside a block for every mesh, Lagrangian dual over memory, recomputation and optimizer"
     " sharding"
 )
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """A search and a compile make many small objects and few cycles; looking for those takes 3 to 10 % of their time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def plan(

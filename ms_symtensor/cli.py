@@ -46,7 +46,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.pareto import pareto_json, pareto_text
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.report.programs import programs_of
-    from ms_symtensor.report.text import seconds
+    from ms_symtensor.report.text import numbered, seconds
     from ms_symtensor.search.nearest import naming_swap
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
@@ -85,7 +85,7 @@ def _plan(chosen: argparse.Namespace) -> int:
         step("write")
         written = write_plan(found, graph, programs, text, chosen.out)
     took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
-    _show(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {', '.join(written)}")
+    _show(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written)}")
     return 0
 
 

@@ -1,5 +1,6 @@
-"""Numbers and tables for people: units, aligned columns."""
+"""Numbers, names and tables for people: units, aligned columns."""
 
+import re
 from collections.abc import Sequence
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
@@ -25,6 +26,14 @@ def size(size_B: int) -> str:
 def share(part: float, whole: float) -> str:
     """`part` of `whole` in percent, empty where there is no whole."""
     return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def numbered(names: Sequence[str]) -> str:
+    """`names` in their order, those that differ in one number as one: `a_0.json … a_15.json, b.py`."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+    return ", ".join(group[0] if len(group) == 1 else f"{group[0]} … {group[-1]}" for group in alike.values())
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), right: Sequence[int] = (), indent: int = 2) -> str:

@@ -6,8 +6,9 @@ communication, and every parameter's gradient is summed over the copies of its s
 """
 
 from ms_symtensor.program.builder import Builder
-from ms_symtensor.program.forward import Forward, Weight
+from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
+from ms_symtensor.program.reading import Weight
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup

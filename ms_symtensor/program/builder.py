@@ -55,3 +55,7 @@ class Builder:
         if once:
             self._known[key] = numbers
         return numbers
+
+    def send(self, tensor: int, receiver: int, op: str, parameter: str | None = None) -> None:
+        """Append a Send of `tensor` to pipeline stage `receiver`."""
+        self.node("Send", (tensor,), (), op=op, role=Role.BORDER, parameter=parameter, peer=receiver)

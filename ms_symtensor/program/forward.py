@@ -9,8 +9,8 @@ from ms_symtensor.program.borders import NO_BORDERS, Borders, Received
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.inner import write_inside
 from ms_symtensor.program.meanings import Meanings, default_strategy
-from ms_symtensor.program.parameters import is_summed
 from ms_symtensor.program.program import ParameterPlacement, Role
+from ms_symtensor.program.reading import Reading, Weight
 from ms_symtensor.program.recomputation import Again
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.weights import place_parameters, root_of
@@ -30,16 +30,6 @@ class Value:
     layout: Layout
     needs_gradient: bool
     maker: Op | None = None
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A parameter as an operator of `block` reads it: sliced, cast, gathered; whether its gradient is `summed`."""
-
-    parameter: str
-    used: int
-    block: str | None
-    summed: bool
 
 
 @dataclass
@@ -76,9 +66,9 @@ class _Writer:
             custom=graph.custom_backward,
         )
         self.values: dict[Source, Value] = {}
-        self.stored: dict[tuple[ParameterRef, bool], int] = {}
-        self.weights: dict[tuple[Source, bool], int] = {}
         self.again = Again(graph, self.settings, borders.results)
+        self.reading = Reading(graph, self.out.builder, self.out.parameters, self.again, borders)
+        self.out.weights = self.reading.weights
 
     def _placements(self) -> dict[str, Placement]:
         placed: dict[tuple[int, OpStrategy], Placement] = {}
@@ -123,7 +113,7 @@ class _Writer:
         if self.graph.output in self.values:
             self.out.loss = self.values[self.graph.output].tensor
         for source, receiver in self.borders.sent:
-            self._send(self.values[source].tensor, receiver, source.op)
+            self.out.builder.send(self.values[source].tensor, receiver, source.op)
         return self.out
 
     # -- borders -----------------------------------------------------------------------------------------------------
@@ -132,23 +122,6 @@ class _Writer:
         local = TensorType(received.layout.slice_shape, kind.dtype)
         (tensor,) = self.out.builder.node("Receive", (), (local,), op=name, role=Role.BORDER, peer=received.sender)
         self._define(InputRef(name), Value(tensor, received.layout, received.needs_gradient))
-
-    def _send(self, tensor: int, receiver: int, op: str, parameter: str | None = None) -> None:
-        self.out.builder.node("Send", (tensor,), (), op=op, role=Role.BORDER, parameter=parameter, peer=receiver)
-
-    def _stored(self, root: ParameterRef, placement: ParameterPlacement) -> int:
-        """The tensor that holds a parameter on this rank, sent on if other stages read it too."""
-        kind = TensorType(placement.slice_shape, placement.dtype)
-        stored = self.out.builder.tensor(kind, kept=True)
-        if placement.owner is not None:
-            return self.out.builder.node(
-                "Receive", (stored,), (kind,), op=root.name, role=Role.BORDER, parameter=root.name, peer=placement.owner,
-                once=True,
-            )[0]  # fmt: skip
-        if all(other != root for other, _ in self.stored):
-            for receiver in self.borders.parameters_sent.get(root.name, ()):
-                self._send(stored, receiver, root.name, root.name)
-        return stored
 
     # -- where things lie --------------------------------------------------------------------------------------------
 
@@ -305,56 +278,7 @@ class _Writer:
         return tensor
 
     def _weight(self, op: Op, position: int, source: Source, root: ParameterRef) -> tuple[int, bool]:
-        """A parameter, through the casts between it and `op`, gathered from its shares where the optimizer is sharded."""
-        placement = self.out.parameters[root.name]
-        trains = placement.requires_grad and not any(
-            self.graph.op_by_name[name].type == "StopGradient" for name in self._casts(source)
-        )
-        # A gather's gradient sums whatever arrives; without one, uses that are summed and others are kept apart.
-        summed = placement.shard > 1 or is_summed(op.type, position)
-        known = self.weights.get((source, summed))
-        if known is not None:
-            return known, trains
-        if (root, summed) not in self.stored:
-            self.stored[root, summed] = self._stored(root, placement)
-        tensor, casts = self.stored[root, summed], self._casts(source)
-        if placement.shared:
-            tensor = self._cast(self._gathered(op, tensor, placement, root.name), casts, root.name)
-        else:
-            tensor = self._gathered(op, self._cast(tensor, casts, root.name), placement, root.name)
-        self.out.weights[tensor] = Weight(root.name, tensor, op.block, summed)
-        self.weights[source, summed] = tensor
+        tensor, trains = self.reading.read(op, position, source, root)
         if trains:
             self.out.needs_gradient.add(tensor)
         return tensor, trains
-
-    def _cast(self, tensor: int, casts: list[str], parameter: str) -> int:
-        builder = self.out.builder
-        for cast in casts:
-            op = self.graph.op_by_name[cast]
-            kind = TensorType(builder.tensors[tensor].shape, op.outputs[0].dtype)
-            (tensor,) = builder.node(
-                op.type, (tensor,), (kind,), op=cast, role=Role.WEIGHT, parameter=parameter, once=True, block=op.block
-            )
-        return tensor
-
-    def _gathered(self, op: Op, tensor: int, placement: ParameterPlacement, parameter: str) -> int:
-        if placement.shard == 1:
-            return tensor
-        dtype = self.out.builder.tensors[tensor].dtype
-        again = self.again.gather(op, placement, is_cast=dtype != placement.dtype)
-        if again and dtype != placement.dtype:
-            self.out.builder.computed_again.add(tensor)  # the Cast before it goes along
-        (tensor,) = self.out.builder.node(
-            "AllGather", (tensor,), (TensorType(placement.layout.slice_shape, dtype),), op=op.name, role=Role.WEIGHT,
-            group=placement.gather, parameter=parameter, block=op.block, once=True,
-            again=again,
-        )  # fmt: skip
-        return tensor
-
-    def _casts(self, source: Source) -> list[str]:
-        chain: list[str] = []
-        while isinstance(source, OpOutput):
-            chain.append(source.op)
-            source = self.graph.tensor_inputs(self.graph.op_by_name[source.op])[0]
-        return chain[::-1]

@@ -1,6 +1,6 @@
 """The search over pipeline stages against brute force: random small networks of equal blocks, the whole space of a step.
 
-    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000]
+    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select]
 
 Every step that a request allows is written down as the programs of its stages and priced as a whole (`cost.stage_time`,
 `cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), every number
@@ -9,7 +9,8 @@ on all stages), every sharding of the optimizer that is planned, and on every st
 ones first. On one stage also the whole batch at once. Stages that hold equal parts of a network are priced once.
 
 `plan` must find a step as fast as the fastest, but for shardings of the optimizer that save less than `outer.WORTH`; under
-memory limits between the smallest and the fastest step's peak, one within the gap that it states.
+memory limits between the smallest and the fastest step's peak, one within the gap that it states. `--select`: any operators of
+any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits.
 """
 
 import argparse
@@ -18,12 +19,13 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks.brute_force import SAME, size
+from benchmarks.brute_force import SAME, selections, size
 from benchmarks.small_networks import layered_network
 from benchmarks.stage_space import LEVELS, Case, Step, all_steps
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search.limits import limits_of
 from ms_symtensor.search.network import network
 from ms_symtensor.search.outer import WORTH
@@ -64,13 +66,18 @@ def _disagreement(case: Case, best: Step, limit_B: int | None) -> list[str]:
     return wrong
 
 
-def programs(case: Case, recompute: bool) -> int:
+def programs(case: Case, recompute: bool, select: bool = False) -> int:
     """How many programs are priced to know every step of `case`, at most."""
+    graph = case.network.graph_at(case.batch)
+    selected = len(selections(graph, block_names(graph)[0])) if select else 0
+
+    def kinds(blocks: int) -> int:
+        return selected**blocks if select else blocks + 1 if recompute else 1
 
     def stage_kinds(stages: int) -> int:
         longest = case.blocks - stages + 1
-        each = sum(n + 1 if recompute else 1 for n in range(1, longest + 1))
-        return min(stages, 3) * each if stages > 1 else case.blocks + 1 if recompute else 1
+        each = sum(kinds(n) for n in range(1, longest + 1))
+        return min(stages, 3) * each if stages > 1 else kinds(case.blocks)
 
     total = 0
     for stages, micro_batch_num in case.ways:
@@ -95,17 +102,36 @@ def random_case(draw: random.Random, most: int, recompute: bool, cluster: Cluste
             return case
 
 
+def selected_case(draw: random.Random, most: int, cluster: Cluster) -> Case:
+    """A case of few blocks, any operators of which may be recomputed, on pinned stages, for which at most `most` programs are
+    priced.
+    """
+    while True:
+        blocks, device_num, batch = draw.choice((2, 2, 3)), draw.choice((2, 4, 4)), draw.choice((2, 4))
+        graph_at = layered_network(draw, blocks, draw.choice((1, 1, 2)))
+        limits = limits_of([("pipeline_stages", draw.choice((1, 2, 2)))])
+        case = Case(network(graph_at(batch, None), graph_at), blocks, device_num, batch, limits, cluster)
+        if programs(case, True, True) <= most:
+            return case
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=3000, help="programs that are priced for a case")
+    parser.add_argument("--select", action="store_true", help="any operators of few blocks are recomputed")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
-    for number in range(chosen.cases):
-        draw, limited = random.Random(f"{chosen.seed}/{number}"), number % 2 == 1
-        case = random_case(draw, chosen.most, limited, cluster)
-        steps = list(all_steps(case, limited))
+    for number in range(chosen.first, chosen.first + chosen.cases):
+        draw, limited = random.Random(f"{chosen.seed}/{number}"), number % 2 == 1 or chosen.select
+        case = (
+            selected_case(draw, chosen.most, cluster)
+            if chosen.select
+            else random_case(draw, chosen.most, limited, cluster)
+        )
+        steps = list(all_steps(case, limited, chosen.select))
         tried += len(steps)
         wrong = disagreements(case, steps, limited, draw)
         found += not wrong

@@ -1,11 +1,12 @@
 """Every step of a small network of equal blocks on pipeline stages, priced from the programs of its stages."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import NamedTuple
 
-from benchmarks.brute_force import all_priced, combinations
+from benchmarks.brute_force import all_priced, combinations, selections
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
@@ -36,8 +37,12 @@ Chosen = tuple[OpStrategy, ...]
 """A strategy for every class of operators, in the order of the fold."""
 
 
+Again = tuple[Recompute | None, ...]
+"""What the first blocks of a stage compute again, one after the other; further ones nothing."""
+
+
 class Step(NamedTuple):
-    """One way to run a step; `layers` of every stage, of which it recomputes `again`."""
+    """One way to run a step; `layers` of every stage, of which it recomputes `again`, if only in part."""
 
     time_s: float
     memory_B: int
@@ -119,19 +124,25 @@ class Parts:
         classes = [m[0].name for m in folded.members if known[m[0].name][1].shardable]
         return [tuple(named[n] for n in classes) for named in combinations(graph, self.device_num, known, folded)]
 
+    def ways(self, blocks: int, recompute: bool, select: bool) -> list[Again]:
+        """What a stage of so many blocks may compute again: so many first ones as a whole, or any operators of each."""
+        if not select:
+            return [(Recompute(),) * again for again in range(blocks + 1 if recompute else 1)]
+        graph, _, _ = self.of(self.case.blocks)
+        return list(itertools.product(selections(graph, block_names(graph)[0]), repeat=blocks))
+
     def held(
-        self, chosen: Chosen, level: OptimizerLevel, first: bool, last: bool, blocks: int, again: int
+        self, chosen: Chosen, level: OptimizerLevel, first: bool, last: bool, blocks: int, again: Again
     ) -> Held | None:
-        """A stage of so many blocks, of which the first `again` are recomputed; None where MindSpore rejects it."""
+        """A stage of so many blocks, of which the first compute `again` that; None where MindSpore rejects it."""
         layers = tuple(n for n in (0 if first else 1, blocks, 0 if last else 1) if n)
         number = 0 if first else 1
         graph, known, folded = self.of(sum(layers))
         classes = [m for m in folded.members if known[m[0].name][1].shardable]
         strategies = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
-        names = block_names(graph)[number : number + again]
-        settings = replace(
-            plain_settings(graph, self.device_num), optimizer_level=level, recompute=dict.fromkeys(names, Recompute())
-        )
+        names = block_names(graph)[number : number + len(again)]
+        recompute = {name: one for name, one in zip(names, again, strict=True) if one is not None}
+        settings = replace(plain_settings(graph, self.device_num), optimizer_level=level, recompute=recompute)
         plan, pipeline = StagePlan(strategies, settings), Pipeline(runs_of(layers), max(2, len(layers)))
         try:
             part = stage_graphs(graph, [plan] * len(layers), pipeline, known)[number]
@@ -151,43 +162,68 @@ def divisions(blocks: int, stages: int) -> list[tuple[int, ...]]:
     return [tuple(b - a for a, b in itertools.pairwise((0, *cut, blocks))) for cut in cuts]
 
 
-def all_steps(case: Case, recompute: bool) -> Iterator[Step]:
-    """Seconds and peak bytes of every step; `recompute`: with every number of recomputed blocks on every stage too."""
+def all_steps(case: Case, recompute: bool, select: bool = False) -> Iterator[Step]:
+    """Seconds and peak bytes of every step; `recompute`: with every number of recomputed blocks on every stage too; `select`:
+    with any operators of any blocks recomputed, but for what is neither faster nor smaller than another way for the same stage.
+    """
     if case.limits.allow(1, 1):
-        whole = all_priced(case.network.graph_at(case.batch), case.cluster, case.device_num, recompute)
-        for one in whole:
+        graph = case.network.graph_at(case.batch)
+        for one in all_priced(graph, case.cluster, case.device_num, recompute, select):
             settings = one.stage.settings
             again = (len(settings.recompute),)
             yield Step(one.time_s, one.memory_B, 1, settings.optimizer_level, (case.blocks,), again)
     for stages, micro_batch_num in case.ways:
         parts = Parts(case, case.batch // micro_batch_num, case.device_num // stages)
         for chosen, level in itertools.product(parts.choices(), LEVELS):
-            yield from _steps(parts, chosen, level, stages, micro_batch_num, recompute)
+            yield from _steps(parts, chosen, level, stages, micro_batch_num, recompute, select)
 
 
 def _steps(
-    parts: Parts, chosen: Chosen, level: OptimizerLevel, stages: int, micro_batch_num: int, recompute: bool
+    parts: Parts,
+    chosen: Chosen,
+    level: OptimizerLevel,
+    stages: int,
+    micro_batch_num: int,
+    recompute: bool,
+    select: bool,
 ) -> Iterator[Step]:
     """Those of one choice of layouts on so many stages."""
-    known: dict[tuple[bool, bool, int, int], Held | None] = {}
-    sizes: dict[tuple, int] = {}
+    known: dict[tuple[bool, bool, int, Again], Held | None] = {}
 
-    def held(number: int, blocks: int, again: int) -> tuple[StageSeconds, int] | None:
+    def held(number: int, blocks: int, again: Again) -> _Way | None:
         key = number == 0, number == stages - 1, blocks, again
         if key not in known:
             known[key] = parts.held(chosen, level, *key)
         if (found := known[key]) is None:
             return None
-        flight = in_flight(number, stages, micro_batch_num)
-        if (key, flight) not in sizes:
-            sizes[key, flight] = found.memory_B(flight, micro_batch_num)
-        return found.seconds, sizes[key, flight]
+        size_B = found.memory_B(in_flight(number, stages, micro_batch_num), micro_batch_num)
+        return _Way(size_B, found.seconds, sum(one is not None for one in again))
+
+    @cache
+    def ways(number: int, blocks: int) -> list[_Way]:
+        every = [held(number, blocks, again) for again in parts.ways(blocks, recompute, select)]
+        there = [way for way in every if way is not None]
+        return _worth(there) if select else there
 
     for layers in divisions(parts.case.blocks, stages):
-        counts = [range(n + 1) if recompute else range(1) for n in layers]
-        for again in itertools.product(*counts):
-            every = [held(number, *one) for number, one in enumerate(zip(layers, again, strict=True))]
-            there = [one for one in every if one is not None]
-            if len(there) == stages:
-                time_s = pipelined_step_s([s for s, _ in there], micro_batch_num)
-                yield Step(time_s, max(size for _, size in there), micro_batch_num, level, layers, again)
+        for some in itertools.product(*(ways(number, blocks) for number, blocks in enumerate(layers))):
+            time_s = pipelined_step_s([way.seconds for way in some], micro_batch_num)
+            memory_B, again = max(way.memory_B for way in some), tuple(way.again for way in some)
+            yield Step(time_s, memory_B, micro_batch_num, level, layers, again)
+
+
+class _Way(NamedTuple):
+    """A stage with so many blocks that compute something again."""
+
+    memory_B: int
+    seconds: StageSeconds
+    again: int
+
+
+def _worth(ways: Sequence[_Way]) -> list[_Way]:
+    """Those of `ways` than which no other one is smaller and as fast: what is computed again does not change a step's end."""
+    found: list[_Way] = []
+    for way in sorted(ways, key=lambda way: (way.memory_B, way.seconds.each_s)):
+        if not found or way.seconds.each_s < found[-1].seconds.each_s:
+            found.append(way)
+    return found

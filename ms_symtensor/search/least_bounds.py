@@ -13,17 +13,22 @@ from ms_symtensor.search.tried import Surveyed
 
 
 def selection_bounds(
-    surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float, plan: Shape | None = None
+    surveyed: Iterable[Surveyed],
+    depths: tuple[int, ...],
+    limit_B: float,
+    enough_s: float,
+    plan: Shape | None = None,
+    worth_s: float = math.inf,
 ) -> dict[Shape, float]:
     """Of every shape, seconds that no step takes less than, up to `enough_s`, if blocks may make parts again.
 
     `plan`: the shape of a plan. Of shapes in micro-batches nobody asks but for the least bound of all, and for the least of those
-    of other stages or micro-batches than `plan`: each is raised as far as that depends on it.
+    of other stages or micro-batches than `plan`, up to `worth_s`: each is raised as far as that depends on it.
     """
     every = _every_climb(surveyed, depths, limit_B, enough_s)
     several = [one for one in every if one.shape.accumulates]
     least_s = _raised(several, enough_s)
-    _raised([one for one in several if not _same_way(one.shape, plan)], enough_s)
+    _raised([one for one in several if not _same_way(one.shape, plan)], min(worth_s, enough_s))
     for one in every:
         if not one.shape.accumulates:
             _raised([one], least_s)

@@ -60,7 +60,8 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     if not selects(outcome.surveyed[0].setting.problem, request):
         return searched
     plan = None if searched.whole is None else searched.whole.estimate.shape
-    found_s = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s, plan)
+    worth_s = (1 - PROMISING) * enough_s
+    found_s = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s, plan, worth_s)
     bounds_s = {**outcome.bounds_s, **{shape: s for shape, s in found_s.items() if shape.interleave == 1}}
     searched = bounded(request, searched, bounds_s)
     if (shape := _promising(bounds_s, searched, enough_s)) is not None:

@@ -21,7 +21,6 @@ from ms_symtensor.search.fronts import Fronts, SelectedChain
 from ms_symtensor.search.prices import slowest
 from ms_symtensor.search.remaking import Given, Remaking
 from ms_symtensor.search.rows import Row
-from ms_symtensor.search.selection_bound import RISES
 from ms_symtensor.search.shapes import Shape
 from ms_symtensor.search.stage_cases import Case, Layout, cases, layout
 from ms_symtensor.search.terms import Weights
@@ -182,7 +181,7 @@ class Bounds:
             lines.add(row, remade)
             more_s, more_B = lines.last()
             most_s = float(more_s @ shares + more_B @ prices)
-            if most_s >= at[least] - RISES * abs(at[least]):
+            if most_s >= at[least] - STEADY * abs(at[least]):
                 break
         groups = [(where, rate, self._mean([row, *met], rate)) for where, rate, _ in groups] if met else groups
         each, again, once = np.tensordot(shares, views.seconds, 1)

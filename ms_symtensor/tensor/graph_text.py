@@ -12,7 +12,7 @@ from ms_symtensor.tensor.graph_file import attributes_to_json, op_to_json, sourc
 def canonical_text(graph: Graph) -> str:
     """What `json.dumps(to_json(graph), sort_keys=True)` gives, operators in a third of the time.
 
-    Those of identical blocks share their attributes and types, which are written down once.
+    Those of identical blocks share their attributes, types and constants, which are written down once.
     """
     known: dict[int, str] = {}
 
@@ -21,6 +21,14 @@ def canonical_text(graph: Graph) -> str:
             text = known[id(value)] = _json(to_data(value))
         return text
 
+    def source_of(source: Source) -> str:
+        if isinstance(source, OpOutput):
+            index = f'"index": {source.index}, ' if source.index else ""
+            return f'{{{index}"op": {quoted(source.op)}}}'
+        if isinstance(source, ParameterRef):
+            return f'{{"parameter": {quoted(source.name)}}}'
+        return once(source, source_to_json)
+
     def text_of(op: Op) -> str:
         if op.body is not None or op.block is None:
             return _json(op_to_json(op))
@@ -28,7 +36,7 @@ def canonical_text(graph: Graph) -> str:
         fields.append(f'"block": {quoted(op.block)}')
         if op.cell:
             fields.append(f'"cell": [{", ".join(map(quoted, op.cell))}]')
-        fields.append(f'"inputs": [{", ".join(map(_source, op.inputs))}], "name": {quoted(op.name)}')
+        fields.append(f'"inputs": [{", ".join(map(source_of, op.inputs))}], "name": {quoted(op.name)}')
         fields.append(f'"outputs": {once(op.outputs, types_to_json)}')
         if op.primitive:
             fields.append(f'"primitive": {quoted(op.primitive)}')
@@ -37,14 +45,6 @@ def canonical_text(graph: Graph) -> str:
     around = to_json(Graph(graph.name, graph.inputs, graph.parameters, (), graph.output, graph.attributes))
     ops = {"ops": "[" + ", ".join(map(text_of, graph.ops)) + "]"}
     return "{" + ", ".join(f"{quoted(key)}: {ops.get(key) or _json(around[key])}" for key in sorted(around)) + "}"
-
-
-def _source(source: Source) -> str:
-    if isinstance(source, OpOutput) and not source.index:
-        return f'{{"op": {quoted(source.op)}}}'
-    if isinstance(source, ParameterRef):
-        return f'{{"parameter": {quoted(source.name)}}}'
-    return _json(source_to_json(source))
 
 
 def _json(data: Any) -> str:

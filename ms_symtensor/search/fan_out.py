@@ -27,6 +27,12 @@ class FanOut:
     def shape(self) -> tuple[int, ...]:
         return (*self.pairs[0].forward_s.shape[:2], *(p.forward_s.shape[2] for p in self.pairs))
 
+    @property
+    def nothing(self) -> Array:
+        """A table of zeros, in memory with the members side by side, as those of `pairs` are."""
+        members, *ways = self.shape
+        return np.moveaxis(np.zeros((*ways, members)), -1, 0)
+
     def spread(self, table: NDArray, *axes: int) -> NDArray:
         """`table` over some of the axes (maker 0, reader i at i + 1), with or without members, as one that broadcasts."""
         members = slice(None) if table.ndim > len(axes) else None
@@ -36,7 +42,7 @@ class FanOut:
 
     def forward_s(self, chosen: Sequence[bool]) -> Array:
         """Seconds of the ways to the `chosen` readers: each pays what no earlier one has in common with it."""
-        total = np.zeros(self.shape)
+        total = self.nothing
         for i, pair in enumerate(self.pairs):
             if not chosen[i]:
                 continue
@@ -54,7 +60,7 @@ class FanOut:
         `others` more users send theirs without a move; None: additions at the maker are not counted. `maker_B` [members,
         maker]: bytes of the tensor as it is made.
         """
-        total = np.zeros(self.shape)
+        total = self.nothing
         at_maker: Array = np.full((1,) * len(self.shape), float(sum(sends) + (others or 0)))
         sending = [(i, pair) for i, pair in enumerate(self.pairs) if sends[i]]
         if len(sending) == 1:

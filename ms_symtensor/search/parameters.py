@@ -16,11 +16,11 @@ from ms_symtensor.program.gradients import is_kept, sends_gradient
 from ms_symtensor.program.parameters import is_summed, is_synchronised, may_be_shared, place_parameter, share_over_all
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
-from ms_symtensor.search.moves import plain_layout
 from ms_symtensor.search.places import Counts, Places
 from ms_symtensor.search.pricing import Pricer
 from ms_symtensor.search.terms import Terms, terms
 from ms_symtensor.search.variables import Variables
+from ms_symtensor.search.ways import plain_layout
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
 from ms_symtensor.tensor.layout import DeviceGroup, Layout

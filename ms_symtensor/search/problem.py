@@ -191,6 +191,7 @@ def problem_of(
     fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
     tables = TensorTables(known, pairs, repeated, fullest)
     placed = {tensor: where.counts(occurrences) for tensor, occurrences in between.items()}
+    tables.prepare(placed)
     for tensor, counts in placed.items():
         found += tables.terms(tensor, counts)
     found += tables.passing(where.behind)

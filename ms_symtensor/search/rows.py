@@ -112,10 +112,13 @@ class Setting:
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         again = (weights.again_s * fast.again_s)[1:-1].sum(axis=0)
         price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
-        both = [self._least(which, weights, recomputed, price) for recomputed in self._shares]
-        bound = np.maximum(bound, np.min([one.value for one in both], axis=0) - price * limit_B - self.slack_s[which])
+        shares = np.repeat(self._shares, len(which))
+        twice = np.tile(np.arange(len(which)), 2)
+        least = self._least(which[twice], weights.of(twice), shares, price[twice])
+        values = least.value.reshape(2, -1).min(axis=0)
+        bound = np.maximum(bound, values - price * limit_B - self.slack_s[which])
         first = [replace(row, bound_s=float(least_s)) for row, least_s in zip(among, bound, strict=True)]
-        return first + [row for one in both for row in self.rows_of(which, one.assignment, bound)]
+        return first + self.rows_of(which[twice], least.assignment, bound[twice])
 
     @property
     def _shares(self) -> tuple[float, float]:
@@ -162,7 +165,9 @@ class Setting:
         shapes = [self.members[i] for i in which]
         return average_weights(self.occurrences, shapes, np.zeros(len(which)) if block_s is None else block_s, known_s)
 
-    def _least(self, which: Numbers, weights: Weights, recomputed: float = 0.0, price: float | Array = 0.0) -> Minimum:
+    def _least(
+        self, which: Numbers, weights: Weights, recomputed: float | Array = 0.0, price: float | Array = 0.0
+    ) -> Minimum:
         summed = self.tables.factors(recomputed, price, weights, which)
         return minimise(self.problem.sizes, summed, self.problem.order)
 

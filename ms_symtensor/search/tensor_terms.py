@@ -4,7 +4,7 @@ Tensors between operators of the same kinds have the same tables (those of q, k 
 down once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -69,6 +69,14 @@ class TensorTables:
         self._ways: dict[tuple, _Ways] = {}
         self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
+
+    def prepare(self, every: Iterable[Tensor]) -> None:
+        """Price the ways of all tensors at once."""
+        self._pairs.prepare(
+            (self._layouts_at(t.maker, t.shape)[0], self._layouts_at(r.end, t.reader_shape)[0], t.dtype, t.power)
+            for t in every
+            for r in t.readers
+        )
 
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
         """All tables of `tensor`, which occurs so often at every place."""
@@ -263,7 +271,7 @@ class TensorTables:
 
     def _kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut, moved: bool | None = None) -> Array:
         """Bytes kept: of every layout that readers keep once, unless the maker keeps the same; of what is `moved`, or not."""
-        kept = np.zeros(ways.shape)
+        kept = ways.nothing
         wanted = [self._layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         for i, reader in enumerate(readers):
             if self._keeps(reader):

@@ -78,16 +78,21 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
 
     Errors: InputError if an intermediate table would exceed MAX_ENTRIES. An infeasible sum has the value inf.
     """
-    scopes = tuple(f.scope for f in factors)
+    joined: dict[tuple[int, ...], Table] = {}
+    for factor in factors:
+        known = joined.get(factor.scope)
+        joined[factor.scope] = factor.table if known is None else known + factor.table
+    scopes = tuple(joined)
     if order is None:
         order = elimination_order(sizes, scopes)
     problems = factors[0].table.shape[0] if factors else 1
     axes, turns = _turns(tuple(sizes), scopes, tuple(order))
     # In turn, so that what is summed and compared together lies together.
     tables = [
-        f.table if a is None else np.ascontiguousarray(f.table.transpose(a)) for f, a in zip(factors, axes, strict=True)
+        table if of is None else np.ascontiguousarray(table.transpose(of))
+        for table, of in zip(joined.values(), axes, strict=True)
     ]
-    value = sum((f.table for f in factors if not f.scope), np.zeros(problems))
+    value = np.zeros(problems) + joined.get((), 0.0)
     decided = []
     for turn in turns:
         summed, least = _least(turn, tables, problems)

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.search.elimination import Factor, minimise
 from ms_symtensor.search.estimate import parts_of
 from ms_symtensor.search.fronts import Fronts, SelectedChain
@@ -128,12 +129,16 @@ class Bounds:
     def _views_of(self, shape: Shape) -> Views:
         return of_shape(self.setting.occurrences, shape)
 
+    def _room_B(self, shape: Shape) -> float:
+        """Bytes that are left for what layouts need: what stages exchange has a communicator of its own."""
+        return self.limit_B - (HCCL_BUFFER_B if shape.stages > 1 else 0)
+
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
         for _ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
-            every = cases(layouts, self.setting.occurrences, shape, self.limit_B, bound_s, self.enough_s, shown)
+            every = cases(layouts, self.setting.occurrences, shape, self._room_B(shape), bound_s, self.enough_s, shown)
             values = self._of_cases(known, every)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
             before_s, bound_s = bound_s, max(bound_s, min(values.values()))
@@ -166,7 +171,8 @@ class Bounds:
 
     def _asked(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> _Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
-        lines = _Lines(views, self.limit_B)
+        room_B = self._room_B(known[0].shape)
+        lines = _Lines(views, room_B)
         for row in known:
             lines.add(row, np.zeros((2, len(self.setting.occurrences))))
             for one in self.fronts.of(self._given_of(row)).values():
@@ -186,7 +192,7 @@ class Bounds:
         groups = [(where, rate, self._mean([row, *met], rate)) for where, rate, _ in groups] if met else groups
         each, again, once = np.tensordot(shares, views.seconds, 1)
         kept, saved, rest = np.tensordot(prices, views.size_B, 1)
-        weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * self.limit_B)
+        weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
         return _Asked(row.member, weights, worth_s, groups, most_s)
 
     def _remade(self, row: Row, again: Array, saved: Array) -> tuple[list[tuple[Array, float, Array]], Array]:

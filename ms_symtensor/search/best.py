@@ -16,7 +16,7 @@ from ms_symtensor.search.pinnable import require_pinnable
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
 from ms_symtensor.search.request import GIB, Request
-from ms_symtensor.search.selected_shapes import improved, selecting_stages
+from ms_symtensor.search.selected_shapes import fitted, improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
@@ -57,6 +57,8 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         one = one_stage(graph, request, several.one_stage_s, min(known_s, several.time_s), progress)
     several = None if several is None else selecting_stages(of, request, several)
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
+    if several is not None and several.plan is None and one.best is None and math.isinf(known_s):
+        several = fitted(of, request, several)
     if several is not None:
         several = improved(of, request, several, min(known_s, one.best.time_s if one.best else math.inf))
         one = replace(one, bound_s=min([one.bound_s, *(several.one_stage_s.get(mesh, 0.0) for mesh in one.passed)]))

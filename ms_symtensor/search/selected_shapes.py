@@ -14,6 +14,7 @@ from ms_symtensor.search.request import Request
 from ms_symtensor.search.selected_stages import selecting
 from ms_symtensor.search.selecting import selects
 from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.smallest import smallest
 from ms_symtensor.search.whole import Whole, settled
 
 PROMISING = 0.01
@@ -40,6 +41,13 @@ def _selected(network: Network, request: Request, found: Whole) -> Whole | None:
     shorts = shorts_of(network.short(found.estimate.shape.batch), network.depths, request.rules)
     only = request.limits.selects
     return selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, only)
+
+
+def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
+    """`searched`, which has no plan, with one where a last attempt finds what fits."""
+    start, outcome = time.perf_counter(), searched.outcome
+    found = None if outcome is None or request.limits.names("recompute") else smallest(network, request, outcome)
+    return searched if found is None else _with(network, request, searched, found, start)
 
 
 def _with(network: Network, request: Request, searched: Pipelined, found: Whole, start: float) -> Pipelined:

@@ -57,6 +57,20 @@ def selecting(
     return _Selecting(network, found, every, limit_B, turns, rules).best(None if only else found)
 
 
+def fitting(
+    network: Network,
+    found: Whole,
+    shorts: ShortGraphs,
+    limit_B: float,
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None = None,
+) -> Whole | None:
+    """`found`, which does not fit, with blocks recomputed in part so that it does; None if they cannot be."""
+    turns = Turns(found.estimate.shape.micro_batch_num, found.estimate.shape.interleave)
+    every = levels(shorts, found.strategies, found.settings, cluster) if turns.interleave == 1 else ()
+    return _Selecting(network, found, every, limit_B, turns, rules).best(None) if every else None
+
+
 class _Selecting:
     def __init__(
         self, network: Network, found: Whole, every: Sequence[Level], limit_B: float, turns: Turns,

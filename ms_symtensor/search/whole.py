@@ -158,6 +158,12 @@ def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapp
     """`row` with as few recomputed blocks on every stage as fit, on the division that is best where memory is free; on any, where
     there are few. None if none fits, or if it is pinned how many are recomputed.
     """
+    found = smallest_of(network, row, limit_B, rules)
+    return found if found is not None and found.estimate.peak_memory_B <= limit_B else None
+
+
+def smallest_of(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+    """The fastest of these that fit; if none does, the smallest one."""
     blocks, stages = sum(network.depths[1:-1]), row.shape.stages
     free = divided(row, network.depths, math.inf)
     if free is None or row.problem.limits.recomputed(blocks) != (0, blocks):
@@ -171,8 +177,10 @@ def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapp
     def fewest(held: tuple[int, ...]) -> Whole:
         return with_fewest(lambda again: as_given(network, row, held, again, rules), held, limit_B)
 
-    found = [one for held in layers if (one := fewest(held)).estimate.peak_memory_B <= limit_B]
-    return min(found, key=lambda one: one.estimate.step_time_s, default=None)
+    def order(one: Whole) -> tuple[float, float]:
+        return max(limit_B, one.estimate.peak_memory_B), one.estimate.step_time_s
+
+    return min(map(fewest, layers), key=order, default=None)
 
 
 def with_fewest(laid: Callable[[Sequence[int]], Whole], layers: Sequence[int], limit_B: float) -> Whole:

@@ -1,0 +1,124 @@
+"""A last attempt in micro-batches, where nothing was found that fits: what keeps least, whatever it takes.
+
+The survey looks for fast layouts and counts what is alive at one moment; it knows neither what lives for a moment nor the
+buffers of communicators. Near the smallest peak there is, these decide. So of every shape the layouts are looked for that keep
+least, on the average stage, the first and the last one, and worked out on divisions of the blocks with true peaks.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.search.average_stage import average_weights
+from ms_symtensor.search.elimination import minimise
+from ms_symtensor.search.estimate import divided
+from ms_symtensor.search.network import Network
+from ms_symtensor.search.own_mesh import priced
+from ms_symtensor.search.pipelined import shorts_of
+from ms_symtensor.search.request import Request
+from ms_symtensor.search.rows import Row, Setting
+from ms_symtensor.search.selected_stages import fitting
+from ms_symtensor.search.selection_bound import EVERYTHING
+from ms_symtensor.search.tried import Outcome
+from ms_symtensor.search.whole import Whole, smallest_of, strategies_of
+
+TRIED = 24
+"""So many layouts are worked out at most, those first of which the survey thinks that they keep least (empirical)."""
+
+
+NEAR = 1.01
+"""Where the smallest peak that was found is larger than so many times the limit, no other layouts are looked for (empirical)."""
+
+NEIGHBOURS = 120
+"""So many layouts beside it are worked out then, which takes seconds where networks are small (empirical)."""
+
+
+def smallest(network: Network, request: Request, outcome: Outcome) -> Whole | None:
+    """A plan that fits, if one is found."""
+    rows = _different(network, outcome, request.limit_B)[:TRIED]
+    every = [(one, row) for row in rows if (one := _worked_out(network, request, row)) is not None]
+    fit = [one for one, _ in every if one.estimate.peak_memory_B <= request.limit_B]
+    if fit:
+        return min(fit, key=lambda one: one.estimate.step_time_s)
+    found, row = min(every, key=lambda pair: pair[0].estimate.peak_memory_B, default=(None, None))
+    if found is None or row is None or found.estimate.peak_memory_B > NEAR * request.limit_B:
+        return None
+    return _descended(network, request, row, found.estimate.peak_memory_B)
+
+
+def _worked_out(network: Network, request: Request, row: Row) -> Whole | None:
+    """`row` with true peaks, in a way that fits if there is one; None where MindSpore rejects it."""
+    try:
+        own = priced(network, row, strategies_of(row), request.rules)
+        found = smallest_of(network, own, request.limit_B, request.rules)
+        if found is not None and found.estimate.peak_memory_B > request.limit_B:
+            shorts = shorts_of(network.short(row.shape.batch), network.depths, request.rules)
+            return fitting(network, found, shorts, request.limit_B, request.cluster, request.rules) or found
+    except InvalidStrategyError:
+        return None
+    return found
+
+
+def _descended(network: Network, request: Request, row: Row, peak_B: float) -> Whole | None:
+    """What fits on the way down from `row`, on which always one operator's layout is changed so that the peak falls."""
+    left, is_lower = NEIGHBOURS, True
+    while is_lower:
+        is_lower = False
+        for number, size in enumerate(row.problem.sizes):
+            for candidate in range(size):
+                if candidate == row.choice[number]:
+                    continue
+                if not left:
+                    return None
+                left -= 1
+                choice = row.choice.copy()
+                choice[number] = candidate
+                near = replace(row, choice=choice)
+                one = _worked_out(network, request, near)
+                if one is None or one.estimate.peak_memory_B >= peak_B:
+                    continue
+                if one.estimate.peak_memory_B <= request.limit_B:
+                    return one
+                row, peak_B, is_lower = near, one.estimate.peak_memory_B, True
+    return None
+
+
+def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
+    """Different layouts that the survey thinks fit, those that keep least first."""
+    known = [row for row in outcome.rows if row.shape.accumulates]
+    for one in outcome.surveyed:
+        known += _slimmest(one.setting)
+    found: dict[tuple, tuple[float, Row]] = {}
+    for row in known:
+        key = row.shape, row.level, frozenset(strategies_of(row).items())
+        if key not in found and (guess := divided(row, network.depths, limit_B)) is not None:
+            found[key] = guess.peak_memory_B, row
+    return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
+
+
+def _slimmest(of: Setting) -> Iterator[Row]:
+    """The layouts of every shape in micro-batches that keep least, with nothing or all made again."""
+    which = np.array(
+        [m for m in of.which if of.members[m].accumulates and of.members[m].interleave == 1], dtype=np.intp
+    )
+    if not len(which):
+        return
+    shapes = [of.members[m] for m in which]
+    stages = np.array([shape.stages for shape in shapes], dtype=float)
+    every = average_weights(of.occurrences, shapes, np.zeros(len(which)), math.inf)
+    price = np.full(len(which), EVERYTHING)
+    for place in (None, 0, -1):
+        weights = every
+        if place is not None:
+            kept_B, at_rest_B = every.kept_B.copy(), every.at_rest_B.copy()
+            kept_B[place] *= stages
+            at_rest_B[place] *= stages
+            weights = replace(every, kept_B=kept_B, at_rest_B=at_rest_B)
+        for recomputed in (0.0, 1.0):
+            tables = of.tables.factors(recomputed, price, weights, which)
+            least = minimise(of.problem.sizes, tables, of.problem.order)
+            there = np.isfinite(least.value)
+            yield from of.rows_of(which[there], least.assignment[there], least.value[there])

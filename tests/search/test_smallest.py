@@ -1,0 +1,30 @@
+"""Near the smallest peak there is, a plan that fits is found, where the survey of fast layouts finds none."""
+
+import random
+
+import pytest
+
+from benchmarks.brute_force_stages import random_case, selected_case
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InfeasibleError
+
+A2 = load("atlas_800t_a2")
+
+
+@pytest.mark.parametrize(
+    ("number", "selects", "smallest_B"),
+    # Of the cases of `benchmarks.brute_force_stages`, with the bytes of the smallest step that brute force finds.
+    [
+        (15, False, 901879820),
+        (163, False, 857515532),
+        (31, False, 873012236),
+        (25, True, 873134352),
+        (36, True, 861453850),
+    ],
+)
+def test_the_smallest_step_of_brute_force_is_found(number, selects, smallest_B):
+    draw = random.Random(f"0/{number}")
+    case = selected_case(draw, 3000, A2) if selects else random_case(draw, 3000, True, A2)
+    assert case.planned(smallest_B).prediction.peak_memory_B <= smallest_B
+    with pytest.raises(InfeasibleError):
+        case.planned(smallest_B - (1 << 20))

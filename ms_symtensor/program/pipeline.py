@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph, OpOutput, ParameterRef, sources_of
+from ms_symtensor.tensor.graph import Graph, ParameterRef, makers_of, sources_of
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
     alone = [frozenset({run}) for run in range(len(pipeline.runs))]
     last = len(pipeline.runs) - 1
     fixed: dict[str, int] = {op.name: of_block[op.block] for op in graph.ops if op.block is not None}
-    makers = {op.name: [s.op for s in sources_of(op) if isinstance(s, OpOutput)] for op in graph.ops}
+    makers = {op.name: makers_of(op) for op in graph.ops}
     users: dict[str, list[str]] = {op.name: [] for op in graph.ops if op.block is None}
     for name, made_by in makers.items():
         for maker in made_by:
             if maker in users:
                 users[maker].append(name)
-    known = _forward(makers, fixed)
+    known = _forward(makers, fixed, {})
     earliest: dict[str, int] = {}
     for op in reversed(graph.ops):
         if op.name not in known:
@@ -157,7 +157,7 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
             earliest[op.name] = min(uses, default=last)
             if any(isinstance(s, ParameterRef) for s in sources_of(op)):
                 fixed[op.name] = earliest[op.name]
-    known = _forward(makers, fixed)
+    known = _forward(makers, fixed, known)  # no use is earlier: what is known stays
     found: dict[str, frozenset[int]] = {}
     for op in reversed(graph.ops):
         if op.name in known:
@@ -167,13 +167,17 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
     return {op.name: found[op.name] for op in graph.ops}
 
 
-def _forward(makers: Mapping[str, list[str]], fixed: Mapping[str, int]) -> dict[str, int]:
-    """The runs that follow from those in `fixed`: an operator belongs to that which the last of its inputs comes from.
+def _forward(makers: Mapping[str, list[str]], fixed: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """The runs that follow from those in `fixed`, beside those known `before`.
+
+    An operator belongs to the run which the last of its inputs comes from.
 
     `makers`: the operators that make what an operator reads, in the graph's order.
     """
-    known: dict[str, int] = {}
+    known = dict(before)
     for name, made_by in makers.items():
+        if name in before:
+            continue
         made = [known[maker] for maker in made_by if maker in known]
         run = fixed.get(name)
         if run is not None and made and max(made) > run:

@@ -1,10 +1,11 @@
 """Identical blocks become one block and a count, so that the search does not grow with depth."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, Parameter, ParameterRef, Source, TupleInput
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ def fold(graph: Graph) -> Fold:
     return Fold(class_of, tuple(map(tuple, members)))
 
 
+_kind_of: Callable[[Parameter], tuple] = attrgetter(
+    *(field.name for field in fields(Parameter) if field.name != "name")
+)
+"""All that is true of a parameter but its name."""
+
+
 def _form(graph: Graph, op: Op) -> tuple:
     outputs = tuple((t.shape, t.dtype) for t in op.outputs)
     return (op.type, tuple(_origin(graph, s) for s in op.inputs), outputs, op.attributes, op.body)
@@ -60,13 +67,15 @@ def _form(graph: Graph, op: Op) -> tuple:
 
 def _origin(graph: Graph, source: Source) -> tuple:
     """What kind of source it is, and of which type; a parameter that is frozen, or never shared, is another kind than others."""
+    if isinstance(source, Constant):  # most are
+        return Constant, source.tensor
     if isinstance(source, OpOutput):
         kind = graph.op_by_name[source.op].outputs[source.index]
         return kind.shape, kind.dtype
     if isinstance(source, TupleInput):
         return tuple(_origin(graph, one) for one in source.items)
     if isinstance(source, ParameterRef):
-        return (replace(graph.parameter_by_name[source.name], name=""),)
+        return _kind_of(graph.parameter_by_name[source.name])
     return type(source), graph.type_of(source)
 
 

@@ -1,7 +1,7 @@
 """A deep network at another batch, made from a short one at that batch: only types change, and those of all blocks alike."""
 
 from ms_symtensor.search.folding import Fold, fold
-from ms_symtensor.tensor.graph import Constant, Graph, Op, Source, TupleInput
+from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, Source, TupleInput
 
 
 def rebatched(whole: Graph, folded: Fold, short: Graph) -> Graph | None:
@@ -25,14 +25,15 @@ def rebatched(whole: Graph, folded: Fold, short: Graph) -> Graph | None:
 
 def _retyped(op: Op, like: Op) -> Op:
     """`op` with the types and constants of `like`."""
-    inputs = op.inputs
-    if any(isinstance(source, Constant | TupleInput) for source in inputs):
-        inputs = tuple(map(_with_constants, inputs, like.inputs))
+    pairs = zip(op.inputs, like.inputs, strict=True)
+    inputs = tuple([mine if isinstance(mine, OpOutput) else _with_constants(mine, its) for mine, its in pairs])
     return Op(op.name, op.type, inputs, like.outputs, like.attributes, op.cell, op.primitive, op.block, like.body)
 
 
 def _with_constants(source: Source, like: Source) -> Source:
     """`source`, or where it is a constant, `like`."""
+    if isinstance(source, Constant):
+        return like
     if isinstance(source, TupleInput) and isinstance(like, TupleInput):
         return TupleInput(tuple(map(_with_constants, source.items, like.items)))
-    return like if isinstance(source, Constant) else source
+    return source

@@ -247,6 +247,17 @@ def sources_of(op: Op) -> Iterator[Source]:
     return _flat(op.inputs)
 
 
+def makers_of(op: Op) -> list[str]:
+    """The names of the operators that make what `op` reads, tuples opened."""
+    found: list[str] = []
+    for source in op.inputs:
+        if isinstance(source, OpOutput):
+            found.append(source.op)
+        elif isinstance(source, TupleInput):
+            found += [one.op for one in _flat(source.items) if isinstance(one, OpOutput)]
+    return found
+
+
 def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:
     for source in sources:
         if isinstance(source, TupleInput):

@@ -15,7 +15,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
-from ms_symtensor.program.stage_graph import stage_graphs
+from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
 from ms_symtensor.search.chain import Stage, Turns
 from ms_symtensor.search.folding import Fold, fold, kinds_of_blocks, shorten
@@ -56,6 +56,7 @@ class StagePeaks:
     rules: Mapping[str, Rule] | None = None
     between_B: int = 0
     _known: dict[tuple, _Written] = field(default_factory=dict)
+    _parts: dict[tuple, tuple[StageGraph, Meanings, Mapping[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._folded: Fold = fold(self.graph)
@@ -108,17 +109,29 @@ class StagePeaks:
 
     def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
         first = [before.count(kind) for kind in range(len(runs))]
-        counts = [first[kind] + a + b + after.count(kind) for kind, (a, b) in enumerate(runs)]
         named: list[tuple[str, ...]] = []
         for names, start, (again, plain) in zip(self._names, first, runs, strict=True):
             named += [names[start : start + again], names[start + again : start + again + plain]]
-        recompute = mix.recompute(named)
-        graph = shorten(self.graph, self._folded, counts)
-        plan = StagePlan(self.strategies, replace(self.settings, recompute=recompute))
-        layers = tuple(n for n in (len(before), sum(a + b for a, b in runs), len(after)) if n)
-        pipeline = Pipeline(runs_of(layers), max(2, len(layers)))
-        part = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings)[bool(before)]
-        known = {op.name: self._meanings[op.name] for op in part.graph.ops}
+        part, known, block_of = self._part(tuple(a + b for a, b in runs), before, after)
+        plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
-        block_of = {s.name: op.block or "" for op in part.graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
         return _Written(program, micro_batch(program, self._scatters), tuple(named), block_of)
+
+    def _part(
+        self, held: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]
+    ) -> tuple[StageGraph, Meanings, Mapping[str, str]]:
+        """The part of the network that has so many blocks of every kind, behind blocks of the kinds `before`, whatever is
+        recomputed; what its operators mean, and the block of every parameter.
+        """
+        key = held, before, after
+        if key not in self._parts:
+            counts = [before.count(kind) + count + after.count(kind) for kind, count in enumerate(held)]
+            graph = shorten(self.graph, self._folded, counts)
+            layers = tuple(n for n in (len(before), sum(held), len(after)) if n)
+            pipeline = Pipeline(runs_of(layers), max(2, len(layers)))
+            plan = StagePlan(self.strategies, self.settings)
+            part = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings)[bool(before)]
+            ops = part.graph.ops
+            block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
+            self._parts[key] = part, {op.name: self._meanings[op.name] for op in ops}, block_of
+        return self._parts[key]

@@ -52,11 +52,10 @@ def main() -> int:
 
 
 def _import() -> None:
-    import mindspore
+    from ms_symtensor.bridge import verify
+    from ms_symtensor.bridge.host import import_mindspore
 
-    import ms_symtensor.bridge.verify
-
-    assert mindspore and ms_symtensor
+    assert import_mindspore() and verify
 
 
 def _timed(name: str, work: Callable[[], Any]) -> Any:

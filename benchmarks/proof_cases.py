@@ -30,7 +30,8 @@ UNLIMITED_B = 1 << 44
 class Case:
     """A strategy for `device_num` devices: planned, or by hand with these degrees and settings.
 
-    With `pipeline_stages` the devices are dealt to stages, of one layer each where it is written by hand.
+    With `pipeline_stages` the devices are dealt to stages, of one layer each where it is written by hand; with `interleave` they
+    hold so many runs of one layer.
     """
 
     name: str
@@ -41,6 +42,13 @@ class Case:
     level: OptimizerLevel = OptimizerLevel.NONE
     recompute: bool = False
     pipeline_stages: int = 1
+    interleave: int = 1
+
+    def suits(self, model: str) -> bool:
+        """Whether `model` can be run so: only blocks that are all alike are interleaved, and no embedding that the head reads."""
+        config = dimensions_of(model)
+        alike = config.dense_layers == 0 and not config.tied_embeddings
+        return self.interleave == 1 or alike
 
 
 CASES = (
@@ -56,6 +64,8 @@ CASES = (
     Case("PP2 TP2 SP", 4, model_parallel=2, sequence_parallel=True, pipeline_stages=2),
     Case("PP2 DP2 ZeRO1", 4, level=OptimizerLevel.LEVEL1, pipeline_stages=2),
     Case("PP2 DP2 recompute", 4, recompute=True, pipeline_stages=2),
+    Case("PP2x2 TP2 SP", 4, model_parallel=2, sequence_parallel=True, pipeline_stages=2, interleave=2),
+    Case("PP2x2 DP2 ZeRO1 recompute", 4, level=OptimizerLevel.LEVEL1, recompute=True, pipeline_stages=2, interleave=2),
     Case("plan for 8, PP2", 8, planned=True, pipeline_stages=2),
 )
 CASE_BY_NAME = {case.name: case for case in CASES}
@@ -86,9 +96,9 @@ def _planned(case: Case, model: str, attention: str) -> Plan:
 def _by_hand(case: Case, model: str, attention: str, layers: int) -> Plan:
     stages = case.pipeline_stages
     devices = case.device_num // stages  # of a stage
-    micro_batch_num = 1 if stages == 1 else stages + 1
+    micro_batch_num = 1 if stages == 1 else stages + 1 if case.interleave == 1 else 2 * stages
     config = dimensions_of(model, batch_size=SAMPLES * devices, attention=attention)
-    config = replace(config, num_layers=config.dense_layers + max(layers, stages))
+    config = replace(config, num_layers=config.dense_layers + max(layers, stages * case.interleave))
     source = {
         "model": model,
         "attention": attention,
@@ -108,9 +118,9 @@ def _by_hand(case: Case, model: str, attention: str, layers: int) -> Plan:
     plans: tuple[StagePlan, ...] = (StagePlan(given, settings),)
     pipeline: Pipeline | None = None
     if stages > 1:
-        runs = [1] * (stages - 1)
+        runs = [1] * (stages * case.interleave - 1)
         plans, pipeline = pipeline_stages(
-            graph, [len(blocks) - sum(runs), *runs], [given] * stages, settings, micro_batch_num
+            graph, [len(blocks) - sum(runs), *runs], [given] * stages, settings, micro_batch_num, case.interleave
         )
     return Plan(
         model, graph.hash, CLUSTER, plans, config.batch_size * micro_batch_num, config.seq_length, data,

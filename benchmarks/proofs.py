@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for device_num in sorted({case.device_num for case in CASES})
             for model in chosen.models
             for case in CASES
-            if case.device_num == device_num and case.name in chosen.cases
+            if case.device_num == device_num and case.name in chosen.cases and case.suits(model)
             if not known.get((model, chosen.attention, case.name, chosen.steps), {}).get("equal")
         ]
         for result in results(wanted, chosen.attention, chosen.steps, time.monotonic() + chosen.seconds):

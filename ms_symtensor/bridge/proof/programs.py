@@ -13,6 +13,7 @@ from ms_symtensor.bridge.mindir_values import ValueReader
 from ms_symtensor.bridge.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.definition import Group
 from ms_symtensor.bridge.proof.float32 import to_float32
+from ms_symtensor.bridge.proof.inlining import inline_functions
 from ms_symtensor.bridge.proof.ordering import Meeting, order_collectives
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.errors import CompilerError
@@ -46,19 +47,27 @@ def compile_reference(step: Any, inputs: Sequence[Any], substituter: Substituter
 
 
 def compile_ranks(
-    step: Any, inputs: Sequence[Any], device_num: int, parallel: ParallelConfig, substituter: Substituter
+    step: Any,
+    inputs: Sequence[Any],
+    device_num: int,
+    parallel: ParallelConfig,
+    substituter: Substituter,
+    interleaved: bool = False,
 ) -> Iterator[Executable]:
     """The training step `step`, in which primitives carry their strategies, for every rank of `device_num` devices.
 
-    It takes `inputs`, of global shapes, and then the initial gradient. CompilerError if MindSpore rejects it, or where an
+    It takes `inputs`, of global shapes, and then the initial gradient. `interleaved` stages keep their blocks as functions,
+    or MindSpore would not interleave them; these are written out here. CompilerError if MindSpore rejects it, or where an
     operator has no definition that a CPU could execute.
     """
     mindspore = import_mindspore()
     sens = mindspore.Tensor(numpy.ones((), numpy.float32))
     for rank in range(device_num):
         compiled = compile_model(
-            step, *inputs, sens, device_num=device_num, rank=rank, parallel=parallel, inline_blocks=True
+            step, *inputs, sens, device_num=device_num, rank=rank, parallel=parallel, inline_blocks=not interleaved
         )
+        if interleaved:
+            inline_functions(compiled.proto)
         yield _executable(compiled, rank, device_num, substituter)
 
 

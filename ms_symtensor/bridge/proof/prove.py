@@ -124,7 +124,6 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     from model_zoo.builder import build_graph
     from model_zoo.network import build
 
-    _require_runnable(plan)
     small = reduce_plan(plan, request.ranks)
     plan = small.plan
     cell, inputs = build(small.config)
@@ -137,13 +136,6 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
         (cell, inputs), graph = build(whole), build_graph(whole)
     proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request, micro, whole)
     return replace(proof, reduction=small.sizes)
-
-
-def _require_runnable(plan: Plan) -> None:
-    if plan.pipeline is not None and plan.pipeline.interleave > 1:
-        raise InputError(
-            "interleaved pipeline stages cannot be proved yet: verify them, or prove the plan without interleaving"
-        )
 
 
 def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Request = Request()) -> Proof:

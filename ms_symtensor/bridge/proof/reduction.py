@@ -184,7 +184,7 @@ def reduced_pipeline(pipeline: Pipeline, kept: tuple[int, ...], graph: Graph) ->
     """
     lengths = [sum(n in run for n in kept) for run in pipeline.runs]
     lengths[-1] += len(block_names(graph)) - len(kept)
-    fewest = pipeline.stage_num + (1 if pipeline.interleave == 1 else 0)
+    fewest = pipeline.stage_num + 1 if pipeline.interleave == 1 else 2 * pipeline.stage_num
     return Pipeline(runs_of(tuple(lengths), pipeline.interleave), min(pipeline.micro_batch_num, fewest))
 
 

@@ -48,6 +48,11 @@ class Subject:
     def micro_batch_num(self) -> int:
         return 1 if self.micro is None else self.micro.pipeline.micro_batch_num
 
+    @property
+    def interleaved(self) -> bool:
+        """Whether pipeline stages hold several runs of blocks each."""
+        return self.micro is not None and self.micro.pipeline.interleave > 1
+
     def step(self, optimizer_of: Callable[[Any], Any] | None = None) -> Any:
         """The training step of a rank, with the optimizer of its network or, without one, with gradients as its results.
 

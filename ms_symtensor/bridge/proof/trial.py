@@ -72,7 +72,12 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     given = (*subject.values, initial_gradient(subject.micro_batch_num))
     programs = []
     for program in compile_ranks(
-        subject.step(optimizer_of), subject.inputs, subject.device_num, subject.parallel, substituter
+        subject.step(optimizer_of),
+        subject.inputs,
+        subject.device_num,
+        subject.parallel,
+        substituter,
+        subject.interleaved,
     ):
         write_program(job, f"rank{program.rank}", name, program, given, parameters)
         programs.append(program)

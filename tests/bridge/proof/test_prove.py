@@ -55,6 +55,15 @@ def test_pipeline_stages(four: Processes) -> None:
     assert {"Send", "Receive"} <= {said.partition(":")[0] for said in proof.substitutions}
 
 
+def test_interleaved_pipeline_stages(four: Processes) -> None:
+    """Blocks, which MindSpore keeps as functions there, are written out; what they send meets in the right order."""
+    case = next(case for case in CASES if case.name == "PP2x2 TP2 SP")
+    proof = prove_plan(plan_of(case, "llama2_7b", "flash"), request=Request(processes=four))
+    assert proof.equal, proof.wrong
+    assert 0.0 < proof.worst.error < 1e-5
+    assert len(proof.parameters) == 39
+
+
 def test_a_gradient_that_is_not_summed_is_found_and_named(four: Processes) -> None:
     """MindSpore leaves the sum out for a weight behind Transpose: the loss is right, the gradient is not."""
     cell, inputs = load_factory(f"{NETWORKS}:by_hand_transposed")

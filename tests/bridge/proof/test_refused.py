@@ -7,14 +7,8 @@ import pytest
 from benchmarks.proof_cases import CASE_BY_NAME, plan_of
 from ms_symtensor.bridge.proof.prove import prove_plan
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.pipeline import Pipeline, runs_of
 
 STAGES = plan_of(CASE_BY_NAME["PP2 TP2 SP"], "llama2_7b", "flash")
-
-
-def test_interleaved_stages() -> None:
-    with pytest.raises(InputError, match="interleaved pipeline stages cannot be proved"):
-        prove_plan(replace(STAGES, pipeline=Pipeline(runs_of((1, 1, 1, 1), 2), 4)))
 
 
 def test_pipelines_of_networks_that_exist_as_they_are() -> None:

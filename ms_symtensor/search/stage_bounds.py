@@ -33,6 +33,9 @@ Array = NDArray[np.float64]
 ROUNDS = 4
 """So often cases are made of what is known, each time with the layouts that were the best in the last ones (empirical)."""
 
+ALONE = 10
+"""So often the bound of a shape of one stage is asked for, which has no cases (empirical)."""
+
 PRICES = 6
 """So many prices are tried for a bound that is asked for; Kelley's method (1960) ends by itself after two to four (empirical)."""
 
@@ -81,7 +84,7 @@ class Bounds:
             same += [row] if not _is_among(row, same) else []
         waiting = sorted((row for row in of.free if row.bound_s < enough_s), key=lambda row: row.bound_s)
         self._waiting = [row.shape for row in waiting if row.shape.interleave == 1]
-        self._first: dict[Shape, tuple[float, list[Row]]] = {}
+        self._first: dict[Shape, tuple[float, list[Row], float]] = {}
         self._given: dict[tuple[int, bytes], Given] = {}
 
     @property
@@ -97,34 +100,39 @@ class Bounds:
         shape, bound_s = row.shape, row.bound_s
         if shape.interleave > 1:
             return
-        for round_ in range(ROUNDS):
-            value_s, more = self._first_step(shape) if round_ == 0 else self._average(shape)
+        known, met = self._known[shape], list[Row]()
+        for round_ in range(ROUNDS if shape.stages > 1 else ALONE):
+            value_s, rows, most_s = self._first_step(shape) if round_ == 0 else self._average(shape, met)
             rises = value_s > (1 + STEADY) * bound_s
             bound_s = max(bound_s, value_s)
-            more = [row for row in more if not _is_among(row, self._known[shape])]
-            self._known[shape] += more
+            known += [row for row in rows if not _is_among(row, known)]
+            met += rows
             yield bound_s
-            if not rises or not more:
+            # On stages, cases show more.
+            if not rows or value_s >= min(most_s, self.enough_s) * (1 - STEADY) or (shape.stages > 1 and not rises):
                 break
         if shape.stages > 1:
             yield from self._in_cases(shape, bound_s)
 
-    def _first_step(self, shape: Shape) -> tuple[float, list[Row]]:
-        """The first value of the dual of an average stage; others that wait for theirs take it too."""
+    def _first_step(self, shape: Shape) -> tuple[float, list[Row], float]:
+        """The first value of the dual without cases; others that wait for theirs take it too."""
         if shape not in self._first:
             others = [one for one in self._waiting if one != shape]
             taken = [shape, *others[: TOGETHER - 1]]
             self._waiting = [one for one in self._waiting if one not in taken]
-            values = self._least([self._of_average(one) for one in taken])
-            self._first |= {one: (s, rows()) for one, (s, rows) in zip(taken, values, strict=True)}
+            asked = [self._of_shape(one) for one in taken]
+            for one, its, (value_s, rows) in zip(taken, asked, self._least(asked), strict=True):
+                self._first[one] = value_s, rows(), its.most_s
         return self._first[shape]
 
-    def _average(self, shape: Shape) -> tuple[float, list[Row]]:
-        ((value_s, rows),) = self._least([self._of_average(shape)])
-        return value_s, rows()
+    def _average(self, shape: Shape, met: Sequence[Row]) -> tuple[float, list[Row], float]:
+        """Another value of it, after the layouts `met`."""
+        asked = self._of_shape(shape, met)
+        ((value_s, rows),) = self._least([asked])
+        return value_s, rows(), asked.most_s
 
-    def _of_average(self, shape: Shape) -> _Asked:
-        return self._asked(self._known[shape], self._views_of(shape))
+    def _of_shape(self, shape: Shape, met: Sequence[Row] = ()) -> _Asked:
+        return self._asked(self._known[shape], self._views_of(shape), met)
 
     def _views_of(self, shape: Shape) -> Views:
         return of_shape(self.setting.occurrences, shape)

@@ -196,7 +196,9 @@ def prove_network(
         trials = [trial.prepare(job, subject, substituter, request.references)]
         if request.steps:
             trials.append(trial.prepare(job, subject, substituter, request.references, request.steps))
-        begin(job, {t.name: t.calls for t in trials}, {n: ranks for t in trials for n, ranks in t.groups.items()})
+        groups = {name: ranks for t in trials for name, ranks in t.groups.items()}
+        _require_groups(groups)
+        begin(job, {t.name: t.calls for t in trials}, groups)
         processes.wait(job, request.time_limit_s)
         losses = tuple(d for t in trials for d in trial.losses(job, t, subject))
         parameters = trial.gradients(job, trials[0], subject)
@@ -205,6 +207,16 @@ def prove_network(
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
     seconds = time.perf_counter() - start
     return Proof(device_num, request.steps, losses, parameters, substituter.used, seconds)
+
+
+def _require_groups(groups: Mapping[str, tuple[int, ...]]) -> None:
+    """ExecutionError where MindSpore's CPU backend cannot sum over some of the ranks."""
+    version = import_mindspore().__version__
+    if groups and version.startswith("2.7."):
+        some = next(iter(groups.values()))
+        raise ExecutionError(
+            f"MindSpore {version} sums over all ranks only on a CPU, not over {some}: prove it with MindSpore 2.8 or later"
+        )
 
 
 def _require_memory(graph: Graph, ranks: int) -> None:

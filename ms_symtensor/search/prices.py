@@ -7,7 +7,7 @@ than the least line; the largest least line is a linear program:
     max z    z <= Σ shares · seconds + Σ prices · bytes of every line,    Σ shares <= 1,    z <= enough,    all >= 0
 
 Written out because of several best solutions every version of a solver takes another, and the stated gap must be the same bytes
-everywhere; and because a search asks some hundred times, with a dozen lines each.
+everywhere; and because a search asks some hundred times for a fraction of a millisecond each.
 """
 
 import numpy as np

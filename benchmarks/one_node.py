@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from model_zoo import PUBLISHED
+
 STARTED_S = time.perf_counter()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", nargs="?", default="llama2_7b")
+    parser.add_argument("model", nargs="?", default="llama2_7b", choices=PUBLISHED)
     parser.add_argument("--device-num", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--capture", action="store_true", help="have MindSpore write the graph")

@@ -8,7 +8,7 @@ from typing import Any
 from ms_symtensor.errors import CompilerError
 
 WORLD_GROUP = "hccl_world_group"
-_BETWEEN_STAGES = "Send"
+_BETWEEN_STAGES = "Send"  # what MindSpore adds to the name of a group in which interleaved stages exchange
 _STD_HASH_SEED = 0xC70F6907  # of libstdc++'s std::hash<std::string>
 
 
@@ -42,10 +42,11 @@ class Cluster:
         self.groups[group] = tuple(sorted(rank_ids))
 
     def ranks(self, group: str) -> tuple[int, ...]:
-        """Global ranks of `group`, ascending. MindSpore names the groups it makes by size and hash of the ranks, those between
-        interleaved stages with an ending.
+        """Global ranks of `group`, ascending. MindSpore names the groups it makes by size and hash of the ranks, those in which
+        interleaved stages exchange with an ending.
         """
-        group = group.removesuffix(_BETWEEN_STAGES)
+        if group not in self.groups:
+            group = group.removesuffix(_BETWEEN_STAGES)
         if group not in self.groups:
             for ranks in _lattices(self.device_num, self._size_in(group), self.rank):
                 self.groups.setdefault(group_name(ranks), ranks)

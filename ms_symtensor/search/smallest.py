@@ -28,7 +28,6 @@ from ms_symtensor.search.whole import Whole, smallest_of, strategies_of
 TRIED = 24
 """So many layouts are worked out at most, those first of which the survey thinks that they keep least (empirical)."""
 
-
 NEAR = 1.01
 """Where the smallest peak that was found is larger than so many times the limit, no other layouts are looked for (empirical)."""
 

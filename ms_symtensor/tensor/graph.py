@@ -235,9 +235,8 @@ class Graph:
     @cached_property
     def hash(self) -> str:
         """SHA-256 over the graph's canonical text: names a graph in strategy files."""
-        from ms_symtensor.tensor.graph_text import (
-            canonical_text,
-        )  # the file format knows the graph, not the other way round
+        # The file format knows the graph, not the other way round.
+        from ms_symtensor.tensor.graph_text import canonical_text
 
         return hashlib.sha256(canonical_text(self).encode()).hexdigest()
 
@@ -249,13 +248,7 @@ def sources_of(op: Op) -> Iterator[Source]:
 
 def makers_of(op: Op) -> list[str]:
     """The names of the operators that make what `op` reads, tuples opened."""
-    found: list[str] = []
-    for source in op.inputs:
-        if isinstance(source, OpOutput):
-            found.append(source.op)
-        elif isinstance(source, TupleInput):
-            found += [one.op for one in _flat(source.items) if isinstance(one, OpOutput)]
-    return found
+    return [source.op for source in sources_of(op) if isinstance(source, OpOutput)]
 
 
 def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:

@@ -40,3 +40,10 @@ def test_unknown_group_is_an_error():
         Cluster(8, 0).ranks("4-123")
     with pytest.raises(CompilerError, match="'tensor-group', which was not created"):
         Cluster(8, 0).get_rank_size("tensor-group")
+
+
+def test_groups_of_interleaved_stages_and_a_users_own_with_the_same_ending():
+    cluster = Cluster(8, 1)
+    cluster.create_group("mySend", 2, (1, 3))
+    assert cluster.ranks(f"{group_name((1, 5))}Send") == (1, 5)
+    assert cluster.ranks("mySend") == (1, 3)

@@ -26,9 +26,9 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.program.pipeline import block_names
-from ms_symtensor.search.limits import limits_of
-from ms_symtensor.search.network import network
-from ms_symtensor.search.outer import WORTH
+from ms_symtensor.search.asked.limits import limits_of
+from ms_symtensor.search.stages.network import network
+from ms_symtensor.search.stages.outer import WORTH
 
 
 def disagreements(case: Case, steps: Sequence[Step], limited: bool, draw: random.Random) -> list[str]:

@@ -16,10 +16,10 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.given import Given, even, price_given
-from ms_symtensor.search.network import Network, network
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.network import Network, network
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

@@ -31,7 +31,7 @@ def main() -> int:
     from ms_symtensor.bridge.verify import verify
     from ms_symtensor.cluster.load import load
     from ms_symtensor.models import planned, resolve
-    from ms_symtensor.search.request import Request
+    from ms_symtensor.search.asked.request import Request
 
     model = _timed("graph", lambda: resolve(chosen.model, chosen.batch, None, {}))
     if chosen.capture:

@@ -20,13 +20,13 @@ from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
 from ms_symtensor.program.stage_program import StageProgram
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.domain import divisors
-from ms_symtensor.search.folding import Fold, fold
-from ms_symtensor.search.limits import Limits
-from ms_symtensor.search.network import Network
-from ms_symtensor.search.problem import plain_settings
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.folded.folding import Fold, fold
+from ms_symtensor.search.space.domain import divisors
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

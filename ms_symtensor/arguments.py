@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.limits import PINNED, Limits, limits_of
-from ms_symtensor.search.request import GIB
+from ms_symtensor.search.asked.limits import PINNED, Limits, limits_of
+from ms_symtensor.search.asked.request import GIB
 
 FIX_HELP = (
     f"pin one of {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; swap_optimizer: yes, optimizer states"

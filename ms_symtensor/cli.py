@@ -47,10 +47,10 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.text import numbered, seconds
-    from ms_symtensor.search.nearest import naming_swap
+    from ms_symtensor.search.asked.nearest import naming_swap
+    from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
-    from ms_symtensor.search.request import Request
 
     cluster = load_cluster(chosen.cluster)
     _require_positive("--device-num", chosen.device_num)

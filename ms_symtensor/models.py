@@ -12,12 +12,12 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
 from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
-from ms_symtensor.search.limits import Limits
-from ms_symtensor.search.network import network
 from ms_symtensor.search.plan import planned as planned_on_one_stage
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.stages.network import network
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph

@@ -14,6 +14,7 @@ ROOMS = (
     "errors", "garbage_collection", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search",
     "validation", "bridge", "report", "models", "arguments", "command_line", "cli",
 )  # fmt: skip
+SEARCH_ROOMS = ("asked", "folded", "space", "tables", "one_stage", "stages", "selections", "bounds")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -47,6 +48,14 @@ def test_rooms_import_only_rooms_above(file: Path) -> None:
             pytest.fail(f"{file} imports the package itself; import the module")
         if module.startswith("ms_symtensor."):
             assert module.split(".")[1] in allowed, f"{room} must not import {module}"
+
+
+@pytest.mark.parametrize("file", sorted((PACKAGE / "search").glob("*/*.py")), ids=lambda f: f"{f.parent.name}/{f.name}")
+def test_rooms_of_the_search_import_only_rooms_above(file: Path) -> None:
+    allowed = SEARCH_ROOMS[: SEARCH_ROOMS.index(file.parent.name) + 1]
+    for module in imported(file):
+        if module.startswith("ms_symtensor.search."):
+            assert module.split(".")[2] in allowed, f"{file.parent.name} must not import {module}"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))

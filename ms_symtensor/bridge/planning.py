@@ -160,10 +160,10 @@ def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[
 
 def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: int, micro_batch_num: int) -> Plan:
     from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.search.asked.limits import limits_of
+    from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
-    from ms_symtensor.search.limits import limits_of
     from ms_symtensor.search.plan import plan
-    from ms_symtensor.search.request import Request
 
     shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
     batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1

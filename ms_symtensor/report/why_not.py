@@ -5,7 +5,7 @@ from typing import Any
 
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.report.text import seconds, size, table
-from ms_symtensor.search.limits import Limits, limits_of
+from ms_symtensor.search.asked.limits import Limits, limits_of
 from ms_symtensor.strategy.plan import Plan
 
 _NAMES = {

@@ -8,16 +8,16 @@ from dataclasses import replace
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.pipeline import block_names
-from ms_symtensor.search.cases import Searched, best_case
-from ms_symtensor.search.domain import FINEST_MESH_DEVICES
-from ms_symtensor.search.limits import FREE
-from ms_symtensor.search.network import Network
-from ms_symtensor.search.pinnable import require_pinnable
+from ms_symtensor.search.asked.limits import FREE
+from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
-from ms_symtensor.search.request import GIB, Request
 from ms_symtensor.search.selected_shapes import fitted, improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting
+from ms_symtensor.search.space.cases import Searched, best_case
+from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES
+from ms_symtensor.search.space.pinnable import require_pinnable
+from ms_symtensor.search.stages.network import Network
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
 

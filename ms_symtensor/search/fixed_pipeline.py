@@ -8,24 +8,24 @@ import numpy as np
 
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.search.cases import Searched, best_case
-from ms_symtensor.search.domain import meshes
-from ms_symtensor.search.family import Single
-from ms_symtensor.search.folding import fold, shorten
-from ms_symtensor.search.limits import FREE
-from ms_symtensor.search.network import Network
-from ms_symtensor.search.parameters import stage_terms
-from ms_symtensor.search.pinnable import require_pinnable
+from ms_symtensor.search.asked.limits import FREE
+from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.folded.folding import fold, shorten
+from ms_symtensor.search.folded.places import places
+from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.pipelined import Pipelined, plan_of
-from ms_symtensor.search.places import places
 from ms_symtensor.search.plan import require_devices
-from ms_symtensor.search.problem import problem_of_family
-from ms_symtensor.search.request import GIB, Request
-from ms_symtensor.search.rows import Row, Setting
-from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.solve import settings_of
-from ms_symtensor.search.tables import Tables
-from ms_symtensor.search.whole import Whole, settled
+from ms_symtensor.search.space.cases import Searched, best_case
+from ms_symtensor.search.space.domain import meshes
+from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.space.pinnable import require_pinnable
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.rows import Row, Setting
+from ms_symtensor.search.stages.whole import Whole, settled
+from ms_symtensor.search.tables.parameters import stage_terms
+from ms_symtensor.search.tables.problem import problem_of_family
+from ms_symtensor.search.tables.tables import Tables
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

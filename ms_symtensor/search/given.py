@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
-from ms_symtensor.search.depth import at_depth, judged
-from ms_symtensor.search.family import Single
-from ms_symtensor.search.folding import fold, kinds_of_blocks
-from ms_symtensor.search.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
-from ms_symtensor.search.network import Network
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.folded.depth import at_depth, judged
+from ms_symtensor.search.folded.folding import fold, kinds_of_blocks
+from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.plan import one_stage_plan
-from ms_symtensor.search.problem import plain_settings, problem_of_family
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.rows import given_row
-from ms_symtensor.search.shapes import Shape
-from ms_symtensor.search.whole import Whole, as_given, settled, with_fewest
+from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.rows import given_row
+from ms_symtensor.search.stages.whole import Whole, as_given, settled, with_fewest
+from ms_symtensor.search.tables.problem import plain_settings, problem_of_family
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 

@@ -9,17 +9,17 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import Recompute
-from ms_symtensor.search.depth import Judged, at_depth, judged
-from ms_symtensor.search.domain import meshes
-from ms_symtensor.search.folding import fold, kinds_of_blocks
-from ms_symtensor.search.memory import ShortGraphs, short_graphs
-from ms_symtensor.search.mix import WHOLE
-from ms_symtensor.search.network import Network
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.selected import SELECTING
-from ms_symtensor.search.shapes import Shape, interleaved, shapes
-from ms_symtensor.search.tried import Outcome
-from ms_symtensor.search.whole import Whole, host_memory_B, whole_plan
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.folded.depth import Judged, at_depth, judged
+from ms_symtensor.search.folded.folding import fold, kinds_of_blocks
+from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
+from ms_symtensor.search.folded.mix import WHOLE
+from ms_symtensor.search.selections.selected import SELECTING
+from ms_symtensor.search.space.domain import meshes
+from ms_symtensor.search.space.shapes import Shape, interleaved, shapes
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.tried import Outcome
+from ms_symtensor.search.stages.whole import Whole, host_memory_B, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages

@@ -11,21 +11,21 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.cases import Searched, best_case
-from ms_symtensor.search.depth import Judged, at_depth, judged
-from ms_symtensor.search.domain import meshes
-from ms_symtensor.search.family import Single
-from ms_symtensor.search.folding import fold
-from ms_symtensor.search.limits import FREE, limits_of
-from ms_symtensor.search.long_sequences import attention_meshes
-from ms_symtensor.search.mix import WHOLE
-from ms_symtensor.search.nearest import naming_swap
-from ms_symtensor.search.pinnable import require_pinnable
-from ms_symtensor.search.problem import problem, problem_of_family, shortened
-from ms_symtensor.search.request import GIB, Request
-from ms_symtensor.search.selected import SELECTING
+from ms_symtensor.search.asked.limits import FREE, limits_of
+from ms_symtensor.search.asked.nearest import naming_swap
+from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.folded.depth import Judged, at_depth, judged
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.mix import WHOLE
+from ms_symtensor.search.one_stage.long_sequences import attention_meshes
+from ms_symtensor.search.one_stage.solve import Candidate, fits, solve
 from ms_symtensor.search.selecting import OneStage, selecting
-from ms_symtensor.search.solve import Candidate, fits, solve
+from ms_symtensor.search.selections.selected import SELECTING
+from ms_symtensor.search.space.cases import Searched, best_case
+from ms_symtensor.search.space.domain import meshes
+from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.space.pinnable import require_pinnable
+from ms_symtensor.search.tables.problem import problem, problem_of_family, shortened
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 

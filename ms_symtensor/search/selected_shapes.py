@@ -7,15 +7,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ms_symtensor.search.least_bounds import selection_bounds
-from ms_symtensor.search.network import Network
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.bounds.least_bounds import selection_bounds
 from ms_symtensor.search.pipelined import Pipelined, bounded, plan_of, shorts_of
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.selected_stages import selecting
 from ms_symtensor.search.selecting import selects
-from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.selections.selected_stages import selecting
 from ms_symtensor.search.smallest import smallest
-from ms_symtensor.search.whole import Whole, settled
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.whole import Whole, settled
 
 PROMISING = 0.01
 """A further shape, of other stages or micro-batches, is worked out if its bound is below the best step by this share (empirical:

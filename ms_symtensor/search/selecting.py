@@ -3,15 +3,15 @@
 import math
 from dataclasses import dataclass, replace
 
-from ms_symtensor.search.buffers import buffer_terms
-from ms_symtensor.search.dual import Choice
-from ms_symtensor.search.parameters import parameter_terms
-from ms_symtensor.search.problem import Problem
-from ms_symtensor.search.remaking import Remaking
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.selected import mixed
-from ms_symtensor.search.selection_bound import SelectionDual
-from ms_symtensor.search.solve import Candidate, Free
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.bounds.remaking import Remaking
+from ms_symtensor.search.bounds.selection_bound import SelectionDual
+from ms_symtensor.search.one_stage.buffers import buffer_terms
+from ms_symtensor.search.one_stage.dual import Choice
+from ms_symtensor.search.one_stage.solve import Candidate, Free
+from ms_symtensor.search.selections.selected import mixed
+from ms_symtensor.search.tables.parameters import parameter_terms
+from ms_symtensor.search.tables.problem import Problem
 
 WORTH = 1e-3
 """Layouts that could make a step faster by less than this share are not tried (empirical)."""

@@ -12,18 +12,18 @@ from dataclasses import replace
 import numpy as np
 
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.search.average_stage import average_weights
-from ms_symtensor.search.elimination import minimise
-from ms_symtensor.search.estimate import divided
-from ms_symtensor.search.network import Network
-from ms_symtensor.search.own_mesh import priced
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.bounds.selection_bound import EVERYTHING
 from ms_symtensor.search.pipelined import shorts_of
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.rows import Row, Setting
-from ms_symtensor.search.selected_stages import fitting
-from ms_symtensor.search.selection_bound import EVERYTHING
-from ms_symtensor.search.tried import Outcome
-from ms_symtensor.search.whole import Whole, smallest_of, strategies_of
+from ms_symtensor.search.selections.selected_stages import fitting
+from ms_symtensor.search.stages.average_stage import average_weights
+from ms_symtensor.search.stages.estimate import divided
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.own_mesh import priced
+from ms_symtensor.search.stages.rows import Row, Setting
+from ms_symtensor.search.stages.tried import Outcome
+from ms_symtensor.search.stages.whole import Whole, smallest_of, strategies_of
+from ms_symtensor.search.tables.elimination import minimise
 
 TRIED = 24
 """So many layouts are worked out at most, those first of which the survey thinks that they keep least (empirical)."""

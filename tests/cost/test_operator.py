@@ -9,7 +9,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.operator import cut_degree, dim_size, evaluate, operator_formulas
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import Unit, view
-from ms_symtensor.search.domain import cut_vectors
+from ms_symtensor.search.space.domain import cut_vectors
 from tests.ops.views import make
 from tests.strategy.plans import small_graph
 

@@ -9,10 +9,10 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
 from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.search.asked.limits import limits_of
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.limits import limits_of
-from ms_symtensor.search.network import network
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.stages.network import network
 
 A2 = load("atlas_800t_a2")
 

@@ -8,10 +8,10 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.search.asked.limits import Limits, limits_of
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.limits import Limits, limits_of
-from ms_symtensor.search.network import network
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.stages.network import network
 
 GIB = 1 << 30
 A2 = load("atlas_800t_a2")

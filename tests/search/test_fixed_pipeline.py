@@ -8,11 +8,11 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
-from ms_symtensor.search.limits import Limits
-from ms_symtensor.search.network import network
 from ms_symtensor.search.pipelined import pipelined_plan
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.stages.network import network
 
 A2 = load("atlas_800t_a2")
 CONFIG = dimensions_of("llama2_7b", num_layers=6, seq_length=512, batch_size=2)

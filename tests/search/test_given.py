@@ -14,10 +14,10 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.program import Node, Role
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.given import Given, price_given
-from ms_symtensor.search.network import Network, network
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.shapes import Shape
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.network import Network, network
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

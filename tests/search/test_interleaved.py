@@ -20,13 +20,13 @@ from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.program import Phase
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.search.asked.limits import FREE, limits_of
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.domain import divisors
-from ms_symtensor.search.limits import FREE, limits_of
-from ms_symtensor.search.network import network
-from ms_symtensor.search.problem import plain_settings
-from ms_symtensor.search.request import Request
-from ms_symtensor.search.shapes import Shape, interleaved
+from ms_symtensor.search.space.domain import divisors
+from ms_symtensor.search.space.shapes import Shape, interleaved
+from ms_symtensor.search.stages.network import network
+from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.stages import pipeline_stages
 
 A2 = load("atlas_800t_a2")

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.models import planned, resolve
-from ms_symtensor.search.limits import Limits
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.pareto import SHRINK, front
-from ms_symtensor.search.request import Request
 from tests.search.test_best import A2, GIB
 
 MODEL = resolve("llama2_7b", 16, None, {"num_layers": 4})

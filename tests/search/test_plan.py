@@ -176,11 +176,11 @@ print(sorted(found.stage.strategies.items()), found.stage.settings, found.predic
 
 PRINT_TABLES = """
 from ms_symtensor.cluster.load import load
-from ms_symtensor.search.family import Single
-from ms_symtensor.search.folding import fold
-from ms_symtensor.search.pricing import Pricer
-from ms_symtensor.search.problem import problem_of
-from ms_symtensor.search.variables import variables
+from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.problem import problem_of
+from ms_symtensor.search.tables.variables import variables
 from tests.strategy.plans import small_graph
 graph = small_graph("mixtral_8x7b", num_layers=3)
 known = variables(graph, fold(graph), Pricer(load("atlas_800t_a2"), Single((4, 2))))

@@ -11,11 +11,11 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.program.partition import partition
+from ms_symtensor.search.asked.limits import FREE, limits_of
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.limits import FREE, limits_of
-from ms_symtensor.search.network import network
 from ms_symtensor.search.plan import plan
-from ms_symtensor.search.request import Request
+from ms_symtensor.search.stages.network import network
 
 A2 = load("atlas_800t_a2")
 A2 = replace(A2, levels=A2.levels[:1])  # of one node: no larger number of devices is looked for

@@ -1,0 +1,208 @@
+"""What a user pins: degrees and settings of the plan, between a least and a most each."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.search.asked.operator_pins import OperatorPin, operator_pin
+
+ALL = 1 << 30
+"""Recomputed blocks: all there are."""
+
+LOWEST = {
+    "pipeline_stages": 1, "micro_batch_num": 1, "pp_interleave_num": 1,
+    "data_parallel": 1, "model_parallel": 1, "sequence_parallel": 0, "context_parallel": 1, "expert_parallel": 1,
+    "optimizer_level": 0, "recompute": 0, "swap_optimizer": 0,
+}  # fmt: skip
+"""What can be limited, as a plan reports it, each with its lowest number."""
+
+INTERLEAVES = (1, 2, 4)
+"""Runs of blocks per stage that are searched up to a given most."""
+
+SHARD_SIZE = "optimizer_weight_shard_size"
+PINNED = (*LOWEST, SHARD_SIZE)
+"""What can be pinned. The optimizer shards over all copies or not at all, which is a limit of its level."""
+
+HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3, "swap_optimizer": 1}
+
+_YES_OR_NO = {"no": 0, "yes": 1}
+WORDS = {"sequence_parallel": _YES_OR_NO, "swap_optimizer": _YES_OR_NO, "recompute": {"none": 0, "full": ALL}}
+"""Words that stand for numbers."""
+
+SWAP = "swap_optimizer"
+"""Optimizer states stay on the host."""
+
+SELECT = "select"
+"""For `recompute`: blocks in part, none as a whole."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Least and most of what LOWEST names.
+
+    A degree means what `search.asked.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds
+    for every major product and every norm of the residual stream (`search.asked.roles`). `operators`: how some operators are
+    cut. `rows`: slices of the rows of the major products, by which `sequence_parallel` and `context_parallel` are judged.
+    `selects`: blocks are recomputed in part, if at all.
+
+    Errors: InputError for another name, or numbers that leave nothing.
+    """
+
+    least: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
+    operators: tuple[OperatorPin, ...] = ()
+    rows: int | None = None
+    selects: bool = False
+
+    def __post_init__(self) -> None:
+        for name, number in (*self.least.items(), *self.most.items()):
+            if name not in LOWEST:
+                raise InputError(f"{name} cannot be pinned: known are {', '.join(PINNED)}")
+            if not LOWEST[name] <= number <= HIGHEST.get(name, ALL):
+                raise InputError(f"{name}={shown(name, number)}: give {_range(name)}")
+            if self.least.get(name, LOWEST[name]) > self.most.get(name, ALL):
+                raise InputError(
+                    f"{name}: at least {shown(name, self.least[name])} and at most {shown(name, self.most[name])}"
+                    " leave nothing"
+                )
+
+    def allows(self, name: str, number: int) -> bool:
+        """Whether a plan that has `number` of `name` is wanted."""
+        return self.least.get(name, LOWEST[name]) <= number <= self.most.get(name, ALL)
+
+    def allow(self, pipeline_stages: int, micro_batch_num: int, pp_interleave_num: int = 1) -> bool:
+        """Whether a plan with so many stages, micro-batches, and runs of blocks per stage is wanted."""
+        return (
+            self.allows("pipeline_stages", pipeline_stages)
+            and self.allows("micro_batch_num", micro_batch_num)
+            and self.allows("pp_interleave_num", pp_interleave_num)
+        )
+
+    @property
+    def swaps(self) -> tuple[bool, ...]:
+        """Whether optimizer states stay on the host: they do not, unless that is asked for."""
+        if not self.names(SWAP):
+            return (False,)
+        return tuple(swap for swap in (False, True) if self.allows(SWAP, swap))
+
+    @property
+    def interleaves(self) -> tuple[int, ...]:
+        """The runs of blocks per stage that are searched: one, unless others are asked for."""
+        if not self.names("pp_interleave_num"):
+            return (1,)
+        every = {*INTERLEAVES, self.least.get("pp_interleave_num", 1)}
+        return tuple(sorted(n for n in every if self.allows("pp_interleave_num", n)))
+
+    def recomputed(self, blocks: int) -> tuple[int, int]:
+        """The least and the most of `blocks` that may be recomputed; InputError if there are not so many."""
+        least, most = self.least.get("recompute", 0), self.most.get("recompute", ALL)
+        if blocks < least < ALL:
+            raise InputError(f"recompute={least}: the network has {blocks} repeated blocks")
+        return min(least, blocks), min(most, blocks)
+
+    def names(self, *names: str) -> bool:
+        """Whether anything is said about one of `names`."""
+        return not {*names}.isdisjoint((*self.least, *self.most))
+
+    @property
+    def judges_norms(self) -> bool:
+        """Whether only plans with sequence parallelism are wanted, or only those without."""
+        return not (self.allows("sequence_parallel", 0) and self.allows("sequence_parallel", 1))
+
+    @property
+    def fixed(self) -> dict[str, str]:
+        """What is pinned, as users write it: `limits_of` makes these limits of it and of `at_most`."""
+        found = {n: shown(n, k) for n, k in self.least.items() if k == self.most.get(n)}
+        if self.least.get("optimizer_level") == 1 and self.most.get("optimizer_level") != 1:
+            found[SHARD_SIZE] = "-1"
+        if self.selects:
+            found["recompute"] = SELECT
+        return {**found, **{pin.pattern: pin.text for pin in self.operators}}
+
+    @property
+    def at_most(self) -> dict[str, str]:
+        """What is bounded, as users write it."""
+        return {n: shown(n, k) for n, k in self.most.items() if k != self.least.get(n)}
+
+    def __str__(self) -> str:
+        parts = []
+        for name in LOWEST:
+            least, most = self.least.get(name), self.most.get(name)
+            if least is not None and least == most:
+                parts.append(f"{name} = {shown(name, least)}")
+                continue
+            parts += [f"{name} >= {shown(name, least)}"] if least is not None else []
+            parts += [f"{name} <= {shown(name, most)}"] if most is not None else []
+        parts += [f"recompute = {SELECT}"] if self.selects else []
+        return ", ".join([*parts, *map(str, self.operators)])
+
+
+FREE = Limits()
+"""Everything is wanted."""
+
+
+def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, object]] = ()) -> Limits:
+    """The limits that names with numbers or words say: these ones exactly, or no more than these.
+
+    What is no name of PINNED but has a `.`, `/` or `*` is a pattern of operators' names (`operator_pins`). Errors: InputError as
+    of `Limits`, and for what is neither a number nor a word of WORDS.
+    """
+    least: dict[str, int] = {}
+    highest: dict[str, int] = {}
+    operators: list[OperatorPin] = []
+    selects = False
+    for pairs, exact in ((fixed, True), (most, False)):
+        for name, value in pairs:
+            if exact and _is_pattern(name):
+                operators.append(operator_pin(name, str(value)))
+                continue
+            if (name, value) == ("recompute", SELECT):
+                selects = True
+                continue
+            number = _number(name, value)
+            low: int | None = number if exact else None
+            high: int | None = number
+            if name == SHARD_SIZE:
+                name, (low, high) = "optimizer_level", (1, None) if number == -1 else (None, 0)
+            if low is not None:
+                least[name] = max(low, least.get(name, low))
+            if high is not None:
+                highest[name] = min(high, highest.get(name, high))
+    if selects and "recompute" in {*least, *highest}:
+        raise InputError(f"recompute={SELECT} says all of it: pin or bound no number of recomputed blocks beside it")
+    return Limits(least, highest, tuple(operators), selects=selects)
+
+
+def _is_pattern(name: str) -> bool:
+    return name not in PINNED and any(c in name for c in "./*?[")
+
+
+def shown(name: str, number: int) -> str:
+    """`number` of `name` in the words of the user."""
+    return next((word for word, known in WORDS.get(name, {}).items() if known == number), str(number))
+
+
+def _number(name: str, value: object) -> int:
+    if name not in PINNED:
+        raise InputError(f"{name} cannot be pinned: known are {', '.join(PINNED)}")
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    words = WORDS.get(name, {})
+    if text in words:
+        return words[text]
+    try:
+        number = int(text)
+    except ValueError:
+        raise InputError(f"{name}={text}: give {_range(name)}") from None
+    if name == SHARD_SIZE and number not in (-1, 1):
+        raise InputError(
+            f"{name}={number}: give {_range(name)}; over a part of the copies MindSpore can sum gradients over the wrong ranks"
+        )
+    return number
+
+
+def _range(name: str) -> str:
+    """What may be given for `name`."""
+    if name == SHARD_SIZE:
+        return "-1 (all copies) or 1 (not sharded)"
+    numbers = f"{LOWEST[name]} to {HIGHEST[name]}" if name in HIGHEST else f"a number from {LOWEST[name]}"
+    return " or ".join([numbers, *WORDS.get(name, {}), *([SELECT] if name == "recompute" else [])])

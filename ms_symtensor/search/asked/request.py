@@ -1,0 +1,30 @@
+"""What a user asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.search.asked.limits import Limits
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Request:
+    """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory."""
+
+    cluster: Cluster
+    device_num: int
+    global_batch_size: int
+    seq_length: int
+    limit_B: int
+    model: str = ""
+    source: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    rules: Mapping[str, Rule] | None = None
+
+    @property
+    def space(self) -> str:
+        """What was asked for, in words."""
+        return f"{self.device_num} devices" + (f" with {self.limits}" if str(self.limits) else "")

@@ -1,0 +1,1 @@
+"""How fast no plan is whose blocks may make parts again."""

@@ -1,0 +1,92 @@
+"""Where in a network something happens: before its repeated blocks, in a block of some kind, or after them.
+
+What is counted in a network with few blocks is then known for any number of blocks. The first and the last block of a kind
+are places of their own, since what they move differs from what the others do: so every place costs what its operators cost,
+never less than nothing, and any run of places costs the sum.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+from ms_symtensor.search.folded.folding import Fold, kinds_of_blocks
+from ms_symtensor.tensor.graph import Graph, Op
+
+Counts = tuple[float, ...]
+"""How often something happens at every place: before the blocks; in the first, a middle and the last block, kind by kind;
+after the blocks.
+"""
+
+
+@dataclass(frozen=True)
+class Places:
+    """`kinds`: the names of the repeated blocks, kind by kind. `early`: operators outside them and before the first one.
+
+    `depths`: how many blocks of every kind the network has that these stand for, with 1 before and after.
+    """
+
+    kinds: tuple[tuple[str, ...], ...]
+    early: frozenset[str]
+    depths: tuple[int, ...]
+
+    @property
+    def number(self) -> int:
+        return 3 * len(self.kinds) + 2
+
+    @property
+    def behind(self) -> Counts:
+        """The counts of what happens once behind the blocks."""
+        return (*(0.0,) * (self.number - 1), 1.0)
+
+    @property
+    def occurrences(self) -> tuple[int, ...]:
+        """How often the network has every place."""
+        return occurrences(self.depths)
+
+    def counts(self, happens: Mapping[Op | None, int]) -> Counts:
+        """The counts of what happens so many times at each operator (None: at the network's inputs).
+
+        A middle block is the average of all between the first and the last of its kind.
+        """
+        found = [0.0] * self.number
+        for op, count in happens.items():
+            if op is None or op.name in self.early:
+                found[0] += count
+            else:
+                found[self._place_of.get(op.block, -1)] += count
+        for kind, names in enumerate(self.kinds):
+            found[3 * kind + 2] /= max(len(names) - 2, 1)
+        return tuple(found)
+
+    @cached_property
+    def _place_of(self) -> Mapping[str | None, int]:
+        found: dict[str | None, int] = {}
+        for kind, names in enumerate(self.kinds):
+            found.update(dict.fromkeys(names, 3 * kind + 2))
+            found.update({names[0]: 3 * kind + 1, names[-1]: 3 * kind + 3})
+        return found
+
+
+def occurrences(depths: Sequence[int]) -> tuple[int, ...]:
+    """How often every place is there in a network with so many blocks of every kind; 1 before and after them."""
+    blocks = (n for depth in depths[1:-1] for n in (1, depth - 2, 1))
+    return (depths[0], *blocks, depths[-1])
+
+
+def first_blocks(held: Sequence[int], count: int) -> list[int]:
+    """How often every place lies in the first `count` blocks of a run, or network, that has each so often as `held` says."""
+    ends = [min(count, n) for n in accumulate(held[1:-1], initial=0)]
+    return [0, *(b - a for a, b in pairwise(ends)), 0]
+
+
+def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) -> Places:
+    """The places of `graph`, which may be short for one of the given `depths`."""
+    kinds = kinds_of_blocks(graph, folded)
+    inside = {name for names in kinds for name in names}
+    early = []
+    for op in graph.ops:
+        if op.block in inside:
+            break
+        early.append(op.name)
+    return Places(kinds, frozenset(early), depths or (1, *map(len, kinds), 1))

@@ -1,0 +1,137 @@
+"""What every stage of a pipeline holds, by the formula that `verify` compares with the compiler (`program.stage_memory`).
+
+The program of a stage is written down with few blocks, one of every kind before and after it on stages of their own, and
+carried on to all of its blocks as in `search.folded.memory`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ms_symtensor.cost.stage_memory import stage_memory_B
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline, runs_of
+from ms_symtensor.program.program import Program
+from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
+from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
+from ms_symtensor.search.folded.chain import Stage, Turns
+from ms_symtensor.search.folded.folding import Fold, fold, kinds_of_blocks, shorten
+from ms_symtensor.search.folded.memory import EACH
+from ms_symtensor.search.folded.mix import WHOLE, Mix
+from ms_symtensor.tensor.graph import Graph, ParameterRef
+
+FEW = 2 * EACH + 2
+"""Blocks of every kind that a stage's program is made of at most: two runs, the block before and the block after it."""
+
+Runs = tuple[tuple[int, int], ...]
+"""Of every kind of blocks, how many are recomputed and how many are not."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A stage with few blocks: its program, what one micro-batch needs, its blocks run by run, the block of every parameter."""
+
+    program: Program
+    one: MicroBatch
+    named: tuple[tuple[str, ...], ...]
+    block_of: Mapping[str, str]
+
+
+@dataclass
+class StagePeaks:
+    """The memory of stages for one choice of strategies.
+
+    `graph` has up to FEW blocks of every kind, of which there are truly so many as `depths` says. Several runs of blocks are
+    counted as one, with `between_B` for what arrives between them.
+    """
+
+    graph: Graph
+    depths: tuple[int, ...]
+    strategies: Mapping[str, OpStrategy]
+    settings: Settings
+    turns: Turns
+    rules: Mapping[str, Rule] | None = None
+    between_B: int = 0
+    _known: dict[tuple, _Written] = field(default_factory=dict)
+    _parts: dict[tuple, tuple[StageGraph, Meanings, Mapping[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._folded: Fold = fold(self.graph)
+        self._names = kinds_of_blocks(self.graph, self._folded)
+        self._meanings: Meanings = meanings(self.graph, self.rules)
+        self._chain = [kind for kind, depth in enumerate(self.depths[1:-1]) for _ in range(depth)]
+
+    def of(self, stages: Sequence[Stage], mixes: Sequence[Mix] = ()) -> tuple[dict[str, int], ...]:
+        """Bytes by `cost.step.MEMORIES` of a rank of every stage. InvalidStrategyError where MindSpore cannot cut here.
+
+        `mixes`: what the blocks of every stage compute again that are recomputed, and the others.
+        """
+        found, start = [], 0
+        for number, stage in enumerate(stages):
+            mix = mixes[number] if mixes else WHOLE
+            found.append(self.of_one(number, len(stages), start, stage, mix))
+            start += stage.blocks
+        return tuple(found)
+
+    def of_one(self, number: int, stages: int, start: int, stage: Stage, mix: Mix = WHOLE) -> dict[str, int]:
+        """Those of `stage`, the one with `number` of so many `stages`, before which `start` blocks stand."""
+        held = self._chain[start : start + stage.blocks]
+        true = tuple(
+            (held[: stage.recomputed].count(kind), held[stage.recomputed :].count(kind))
+            for kind in range(len(self._names))
+        )
+        few = tuple((a, b) if a + b <= 2 * EACH else (min(a, EACH), min(b, EACH)) for a, b in true)
+        before, after = self._chain[:start], self._chain[start + stage.blocks :]
+        written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})), mix)
+        one, times = written.one, {}
+        counts = [n - m for longer, short in zip(true, few, strict=True) for n, m in zip(longer, short, strict=True)]
+        for names, count in zip(written.named, counts, strict=True):
+            if count:
+                one = one.longer(names[1], names[2], count)
+                times[names[1]] = 1 + count
+        activations_B = one.peak_B(self.turns.in_flight(number, stages), self.turns.micro_batch_num)
+        activations_B += self.between_B
+        swapped = self.settings.swap_optimizer
+        return stage_memory_B(written.program, self._scatters, activations_B, times, written.block_of, swapped)
+
+    @property
+    def _scatters(self) -> bool:
+        return self.settings.optimizer_level is OptimizerLevel.LEVEL2
+
+    def _written(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
+        key = runs, before, after, mix
+        if key not in self._known:
+            self._known[key] = self._write(runs, before, after, mix)
+        return self._known[key]
+
+    def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
+        first = [before.count(kind) for kind in range(len(runs))]
+        named: list[tuple[str, ...]] = []
+        for names, start, (again, plain) in zip(self._names, first, runs, strict=True):
+            named += [names[start : start + again], names[start + again : start + again + plain]]
+        part, known, block_of = self._part(tuple(a + b for a, b in runs), before, after)
+        plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
+        program = partition(part.graph, plan, known=known, borders=part.borders)
+        return _Written(program, micro_batch(program, self._scatters), tuple(named), block_of)
+
+    def _part(
+        self, held: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]
+    ) -> tuple[StageGraph, Meanings, Mapping[str, str]]:
+        """The part of the network that has so many blocks of every kind, behind blocks of the kinds `before`, whatever is
+        recomputed; what its operators mean, and the block of every parameter.
+        """
+        key = held, before, after
+        if key not in self._parts:
+            counts = [before.count(kind) + count + after.count(kind) for kind, count in enumerate(held)]
+            graph = shorten(self.graph, self._folded, counts)
+            layers = tuple(n for n in (len(before), sum(held), len(after)) if n)
+            pipeline = Pipeline(runs_of(layers), max(2, len(layers)))
+            plan = StagePlan(self.strategies, self.settings)
+            part = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings)[bool(before)]
+            ops = part.graph.ops
+            block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
+            self._parts[key] = part, {op.name: self._meanings[op.name] for op in ops}, block_of
+        return self._parts[key]

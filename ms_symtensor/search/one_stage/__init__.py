@@ -1,0 +1,1 @@
+"""The best choice on one stage under a memory limit."""

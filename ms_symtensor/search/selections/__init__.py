@@ -1,0 +1,1 @@
+"""What inside a block is worth computing again, given its layouts."""

@@ -1,0 +1,141 @@
+"""Plans that recompute operators inside blocks: a plan that recomputes whole blocks, made faster, its layouts as they are.
+
+From the fronts of the blocks follows a row of levels, each a corner of every kind's front at one price of a byte, from nothing
+to everything. What a plan must save lies between two neighbouring levels: the first blocks are on the one that saves more, as
+few of them as fit, the others on the other one. For equal blocks whose memory adds up no other mixture of corners is faster.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.settings import Recompute, Settings
+from ms_symtensor.search.folded.depth import judged
+from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs
+from ms_symtensor.search.folded.mix import Mix
+from ms_symtensor.search.selections.selection import Selected, front, price_of_byte
+
+SELECTING = "; then exact selections inside blocks, by minimum cuts"
+"""What the method of a search adds to."""
+
+
+WHOLE_BLOCK = Recompute()
+
+
+@dataclass(frozen=True)
+class Level:
+    """A corner of the front of every kind of blocks."""
+
+    corners: tuple[Selected, ...]
+
+
+def levels(
+    shorts: ShortGraphs,
+    strategies: Mapping[str, OpStrategy],
+    settings: Settings,
+    cluster: Cluster,
+    only: bool = False,
+    peaks: PeakMemory | None = None,
+) -> tuple[Level, ...]:
+    """The levels of the blocks of a network, from nothing to everything; empty where something in them cannot be chosen.
+
+    `settings` recompute nothing; `peaks` are theirs, where they are known. `only`: without those at which a block is recomputed
+    as a whole. Blocks that MindSpore compiles once for all their calls share their marks, so that none is chosen for them.
+    """
+    if any(parameter.in_shared_block for parameter in shorts.graph.parameters):
+        return ()
+    peaks = peaks or PeakMemory(shorts, strategies, settings)
+    runs = shorts.short_runs(shorts.runs(0))
+    graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
+    blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
+    fronts = [front(graph, plan, program, block, cluster, shorts.known) for block in blocks]
+    if not all(fronts):
+        return ()
+    every = map(Level, _merged(fronts))
+    return tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level.corners)))
+
+
+def _merged(fronts: Sequence[Sequence[Selected]]) -> list[tuple[Selected, ...]]:
+    """The corners of all `fronts` at falling prices of memory: from level to level the cheapest next step of one of them."""
+    at = [0] * len(fronts)
+    found = [tuple(corners[0] for corners in fronts)]
+    while any(place + 1 < len(corners) for place, corners in zip(at, fronts, strict=True)):
+        steps = [
+            (price_of_byte(corners[place], corners[place + 1]), kind)
+            for kind, (place, corners) in enumerate(zip(at, fronts, strict=True))
+            if place + 1 < len(corners)
+        ]
+        at[min(steps)[1]] += 1
+        found.append(tuple(corners[place] for place, corners in zip(at, fronts, strict=True)))
+    return found
+
+
+def mix_of(first: Level, then: Level) -> Mix:
+    """The first blocks on level `first`, the others on level `then`."""
+    return Mix(tuple(c.recompute for c in first.corners), tuple(c.recompute for c in then.corners))
+
+
+def fastest_mix(every: Sequence[Level], blocks: int, fits: Callable[[Mix, int], bool]) -> tuple[Mix, int] | None:
+    """The mixture of two neighbouring levels, and how many of `blocks` come first, that fits and recomputes the least.
+
+    None if nothing must be recomputed, or if not even all blocks on the last level fit.
+    """
+    high = _first(len(every), lambda number: fits(mix_of(every[number], every[number]), blocks))
+    if high in (0, len(every)):
+        return None
+    mix = mix_of(every[high], every[high - 1])
+    return mix, 1 + _first(blocks - 1, lambda less: fits(mix, 1 + less))
+
+
+def _first(end: int, holds: Callable[[int], bool]) -> int:
+    """The first number below `end` for which `holds`, which then does for all further ones; `end` if there is none."""
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The first `first` blocks of a stage recompute what `mix` says of them, the others what it says of these."""
+
+    mix: Mix
+    first: int
+    time_s: float
+    memory_B: int
+
+
+def mixed(
+    shorts: ShortGraphs,
+    strategies: Mapping[str, OpStrategy],
+    settings: Settings,
+    cluster: Cluster,
+    limit_B: float,
+    rules: Mapping[str, Rule] | None = None,
+    only: bool = False,
+) -> Mixed | None:
+    """The best mixture for one stage under `settings`, which recompute nothing; None if none is needed or none fits.
+
+    `only`: no block as a whole.
+    """
+    nothing = PeakMemory(shorts, strategies, settings)
+    plain = judged(shorts, strategies, settings, cluster, rules, peaks=nothing).cost.memory_B
+    at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
+    every = levels(shorts, strategies, settings, cluster, only, nothing)
+    known: dict[Mix, PeakMemory] = {}
+
+    def fits(mix: Mix, first: int) -> bool:
+        peaks = known.setdefault(mix, PeakMemory(shorts, strategies, settings, mix))
+        return at_rest_B + sum(peaks.of(first)) <= limit_B
+
+    found = fastest_mix(every, len(shorts.blocks), fits)
+    if found is None:
+        return None
+    cost = judged(shorts, strategies, settings, cluster, rules, *found, known[found[0]]).cost
+    return Mixed(*found, cost.step_time_s, cost.peak_memory_B)

@@ -1,0 +1,137 @@
+"""Limits that no single restriction of the operators expresses are searched case by case."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.search.asked.limits import ALL, SWAP, Limits
+from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.space.domain import divisors
+from ms_symtensor.strategy.plan import Plan
+
+
+def cases(limits: Limits, device_num: int) -> tuple[Limits, ...]:
+    """Limits which together allow the same plans on so many devices.
+
+    Each says whether optimizer states are swapped, has exact numbers for the degrees that pins of operators speak of, and where
+    it limits `sequence_parallel` or `context_parallel` the rows by which these are judged.
+    """
+    exact = {symbol for pin in limits.operators for symbol in pin.symbols}
+    context = limits.names("context_parallel")
+    if context:
+        exact.add("model_parallel")
+    found = _by_swap(limits)
+    for name in sorted(exact):
+        found = [one for some in found for one in _each(some, name, device_num)]
+    if limits.rows is None and (context or limits.judges_norms):
+        found = [one for some in found for one in _by_rows(some, device_num, context)]
+    if len(found) == 1:
+        return tuple(found)
+    return tuple(one for one in found if device_num % _devices(one) == 0)
+
+
+def _devices(limits: Limits) -> int:
+    """Devices of a stage that a plan needs, or a divisor of them."""
+    rows = limits.rows or limits.least.get("data_parallel", 1)
+    return rows * limits.least.get("model_parallel", 1)
+
+
+def _by_swap(limits: Limits) -> list[Limits]:
+    if len(limits.swaps) == 1:
+        return [limits]
+    return [
+        replace(limits, least={**limits.least, SWAP: int(swap)}, most={**limits.most, SWAP: int(swap)})
+        for swap in limits.swaps
+    ]
+
+
+def _each(limits: Limits, name: str, device_num: int) -> Iterator[Limits]:
+    """Those with every number of `name` that is allowed."""
+    if name in limits.least and limits.least[name] == limits.most.get(name):
+        yield limits
+        return
+    for number in reversed(divisors(device_num)):
+        if limits.allows(name, number):
+            yield replace(limits, least={**limits.least, name: number}, most={**limits.most, name: number})
+
+
+def _by_rows(limits: Limits, device_num: int, context: bool) -> Iterator[Limits]:
+    """Those with every number of rows; without any where weights are whole, so that there is no sequence parallelism to judge."""
+    of_rows = [limits]
+    if limits.judges_norms:
+        of_rows = []
+        if limits.allows("sequence_parallel", 0) and limits.allows("model_parallel", 1):
+            least, most = (
+                {n: k for n, k in b.items() if n != "sequence_parallel"} for b in (limits.least, limits.most)
+            )
+            whole = replace(limits, least=least, most={**most, "model_parallel": 1})
+            if context:
+                of_rows.append(whole)
+            else:
+                yield whole
+        several = max(2, limits.least.get("model_parallel", 1))
+        if several <= limits.most.get("model_parallel", ALL):
+            of_rows.append(replace(limits, least={**limits.least, "model_parallel": several}))
+    for one in of_rows:
+        for rows in divisors(device_num):
+            yield replace(one, rows=rows)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The best plan of a case if one fits and is fast enough; no plan of it takes less than `bound_s`. `why`: what is missing."""
+
+    plan: Plan | None
+    bound_s: float
+    candidates: int
+    why: Callable[[], InfeasibleError]
+
+
+def best_case(request: Request, device_num: int, search: Callable[[Request, float], Searched]) -> Plan:
+    """The best of what `search(case, known_s)` finds for every case of the request's limits on a stage of `device_num` devices.
+
+    What cannot beat a step of `known_s` need not be found. Errors: InfeasibleError where no case has a plan; InputError where
+    optimizer states are to stay on a host of which the cluster says nothing.
+    """
+    if True in request.limits.swaps and request.cluster.host is None:
+        raise InputError(
+            f"cluster {request.cluster.name} says nothing of its host, where optimizer states would stay: give it an entry"
+            " host, with bandwidth_Bps and memory_B, as atlas_800t_a2.yaml has it"
+        )
+    every = cases(request.limits, device_num)
+    best: Plan | None = None
+    bound_s, candidates, search_time_s = inf, 0, 0.0
+    why = None
+    for limits in every:
+        known_s = inf if best is None else best.prediction.step_time_s
+        found = _on_host(request, search(replace(request, limits=limits), known_s))
+        bound_s, candidates = min(bound_s, found.bound_s), candidates + found.candidates
+        if found.plan is None:
+            why = found.why
+            continue
+        search_time_s += found.plan.search.search_time_s
+        if best is None or found.plan.prediction.step_time_s < best.prediction.step_time_s:
+            best = found.plan
+    if best is None:
+        if len(every) == 1 and why is not None:
+            raise why()
+        raise InfeasibleError(f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space}")
+    best = replace(best, fixed=request.limits.fixed, at_most=request.limits.at_most)
+    if len(every) == 1:
+        return best
+    gap = max(0.0, best.prediction.step_time_s / bound_s - 1)
+    report = replace(best.search, candidates=candidates, search_time_s=search_time_s, optimality_gap=gap)
+    return replace(best, search=report)
+
+
+def _on_host(request: Request, found: Searched) -> Searched:
+    """`found`, without its plan if what that keeps on the host does not fit there."""
+    host, needed_B = request.cluster.host, found.plan.prediction.host_memory_B if found.plan is not None else 0
+    if host is None or host.memory_B is None or needed_B <= host.memory_B:
+        return found
+    error = InfeasibleError(
+        f"the optimizer states of a device need {needed_B / GIB:.1f} GiB of host memory, which has"
+        f" {host.memory_B / GIB:.1f} GiB for each: use more devices, or no {SWAP}"
+    )
+    return replace(found, plan=None, why=lambda: error)

@@ -1,0 +1,174 @@
+"""What limits leave of an operator's candidates: the others cost infinitely much, on every mesh by itself."""
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.ops.placement import OpStrategy, cuts_of
+from ms_symtensor.ops.signature import OpView, Signature
+from ms_symtensor.search.asked.limits import ALL, LOWEST, Limits
+from ms_symtensor.search.asked.operator_pins import SYMBOLS, OperatorPin, Strategy
+from ms_symtensor.search.asked.roles import (
+    Meanings,
+    attended,
+    batch_size,
+    expert_products,
+    major_products,
+    own_rows,
+    stream_norms,
+    weight_dims,
+)
+from ms_symtensor.search.space.domain import candidates
+from ms_symtensor.search.space.family import Family
+from ms_symtensor.tensor.graph import Graph
+
+Allowed = NDArray[np.bool_]
+Degrees = NDArray[np.float64]
+
+
+class Restriction:
+    """`limits` on the operators of `graph`, on all meshes of `family`."""
+
+    def __init__(self, graph: Graph, meanings: Meanings, limits: Limits, family: Family) -> None:
+        self._limits, self._family = limits, family
+        self._batch = batch_size(graph, meanings) * family.growth
+        self._products: frozenset[str] = frozenset()
+        self._experts: frozenset[str] = frozenset()
+        self._norms: frozenset[str] = frozenset()
+        if limits.rows is not None or limits.names("data_parallel", "model_parallel"):
+            self._products = frozenset(major_products(graph, meanings))
+        if limits.names("expert_parallel"):
+            self._experts = expert_products(graph, meanings)
+        if limits.rows is not None and limits.judges_norms:
+            self._norms = stream_norms(graph, meanings)
+        self._attention: dict[str, tuple[str, str, str]] = {}
+        if limits.rows is not None and limits.names("context_parallel"):
+            for name in meanings:
+                dims = attended(graph, graph.op_by_name[name], meanings[name][1])
+                self._attention |= {name: dims} if dims is not None else {}
+        self._pins: dict[str, list[OperatorPin]] = {}
+        for pin in limits.operators:
+            for op in graph.ops:
+                if pin.is_for(op):
+                    self._pins.setdefault(op.name, []).append(pin)
+
+    def allowed(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> Allowed | None:
+        """Which of `strategies` are allowed [members, strategies]; None where all are."""
+        if not self._restricts(op.name):
+            return None
+        cuts = self._cuts(op, sig, strategies)
+        found: Allowed = np.ones((self._family.members, len(strategies)), bool)
+        if op.name in self._products:
+            found &= self._product(cuts, weight_dims(sig))
+        if op.name in self._experts:
+            own = [{d: n for d, n in cut.items() if d in own_rows(sig)} for cut in cuts]
+            found &= self._within("expert_parallel", self._slices(own))
+        if op.name in self._norms:
+            found &= self._norm(cuts)
+        if op.name in self._attention:
+            found &= self._within("context_parallel", self._contexts(cuts, *self._attention[op.name]))
+        for pin in self._pins.get(op.name, ()):
+            found &= self._pinned(pin, sig, strategies, cuts)
+        return found
+
+    def needs_idle(self, op: OpView, sig: Signature, regular: bool) -> bool:
+        """Whether none of the operator's candidates that use as many devices as they can are allowed."""
+        if not self._restricts(op.name):
+            return False
+        allowed = self.allowed(op, sig, [s for s, _ in candidates(op, sig, self._family, regular)])
+        return allowed is not None and not allowed.any()
+
+    def _restricts(self, name: str) -> bool:
+        return any(name in some for some in (self._pins, self._products, self._experts, self._norms, self._attention))
+
+    def _cuts(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> list[dict[str, Degrees]]:
+        """Slices of every dim [members] under each of `strategies`."""
+        found = []
+        for strategy in strategies:
+            cuts = cuts_of(op, sig, strategy, self._family.device_num)
+            found.append({d: self._degree(n) for d, n in cuts.items() if n > 1})
+        return found
+
+    def _degree(self, n: int) -> Degrees:
+        degree = self._family.degree(n)
+        return np.full(self._family.members, np.nan) if degree is None else degree
+
+    def _product(self, cuts: Sequence[dict[str, Degrees]], weight: frozenset[str]) -> Allowed:
+        rows = self._slices([{d: n for d, n in cut.items() if d not in weight} for cut in cuts])
+        columns = self._slices([{d: n for d, n in cut.items() if d in weight} for cut in cuts])
+        found: Allowed = self._within("data_parallel", self._samples(rows)) & self._within("model_parallel", columns)
+        if self._limits.rows is not None:
+            found &= rows == self._limits.rows
+        return found
+
+    def _samples(self, rows: Degrees) -> Degrees:
+        """Into how many slices `rows` cut the batch."""
+        if not self._batch.any():
+            return rows
+        batch = np.round(self._batch).astype(int)[:, None]
+        return np.where(np.isnan(rows), np.nan, np.gcd(np.nan_to_num(rows).astype(int), batch))
+
+    def _contexts(self, cuts: Sequence[dict[str, Degrees]], _: str, heads: str, sequence: str) -> Degrees:
+        """Over how many devices attention shares out a sequence, rows and columns of the major products being as limited."""
+        of_sequence = self._slices([{d: n for d, n in cut.items() if d == sequence} for cut in cuts])
+        of_heads = self._slices([{d: n for d, n in cut.items() if d == heads} for cut in cuts])
+        rows, columns = self._limits.rows or 1, self._limits.least["model_parallel"]
+        samples = np.gcd(rows, np.round(self._batch).astype(int))[:, None]
+        inside = np.nan_to_num(of_heads).astype(int)
+        found: Degrees = of_sequence * np.gcd(inside // np.gcd(inside, columns), rows // samples)
+        return found
+
+    def _norm(self, cuts: Sequence[dict[str, Degrees]]) -> Allowed:
+        finer: Allowed = self._slices(cuts) > (self._limits.rows or math.inf)
+        return finer if self._limits.allows("sequence_parallel", 1) else ~finer
+
+    def _pinned(
+        self, pin: OperatorPin, sig: Signature, strategies: Sequence[OpStrategy], cuts: Sequence[dict[str, Degrees]]
+    ) -> Allowed:
+        if pin.inputs is not None:
+            columns = [self._is_strategy(pin, sig, strategy) for strategy in strategies]
+            return np.stack(columns, axis=1)
+        if pin.dims is not None:
+            if not pin.dims.keys() <= {*sig.mesh}:
+                return np.zeros((self._family.members, len(strategies)), bool)
+            found: Allowed = np.ones((self._family.members, len(strategies)), bool)
+            for dim in pin.dims if pin.rest_free else sig.mesh:
+                found &= self._slices([{d: n for d, n in cut.items() if d == dim} for cut in cuts]) == pin.dims.get(
+                    dim, 1
+                )
+            return found
+        assert pin.slices is not None
+        first = next((d for d in sig.outputs[0] if d), None)
+        of_first = self._slices([{d: n for d, n in cut.items() if d == first} for cut in cuts])
+        of_rest = self._slices([{d: n for d, n in cut.items() if d != first} for cut in cuts])
+        result: Allowed = (of_first == self._product_of(pin.slices[0])) & (of_rest == self._product_of(pin.slices[1]))
+        return result
+
+    def _is_strategy(self, pin: OperatorPin, sig: Signature, strategy: OpStrategy) -> Allowed:
+        """Whether `strategy` is the one of `pin` [members]; without outputs where the pin has none."""
+        found: Allowed = np.ones(self._family.members, bool)
+        pairs: list[tuple[Strategy | None, Strategy | None]] = [(pin.inputs, strategy.inputs)]
+        if pin.outputs is not None or not sig.scatters_unasked:
+            pairs.append((pin.outputs, strategy.outputs))
+        for wanted, given in pairs:
+            if (wanted is None) != (given is None) or [len(x) for x in wanted or ()] != [len(x) for x in given or ()]:
+                return np.zeros_like(found)
+            for w, g in zip(chain.from_iterable(wanted or ()), chain.from_iterable(given or ()), strict=True):
+                found &= self._degree(g) == w
+        return found
+
+    def _product_of(self, factors: Sequence[str]) -> float:
+        """The product of numbers and of degrees, which the limits say exactly."""
+        return math.prod(self._limits.least[SYMBOLS[f]] if f in SYMBOLS else int(f) for f in factors)
+
+    def _within(self, name: str, numbers: Degrees) -> Allowed:
+        least, most = self._limits.least.get(name, LOWEST[name]), self._limits.most.get(name, ALL)
+        return (least <= numbers) & (numbers <= most)
+
+    def _slices(self, cuts: Sequence[dict[str, Degrees]]) -> Degrees:
+        """Slices of all dims together [members, strategies]."""
+        one = np.ones(self._family.members)
+        return np.stack([math.prod(cut.values(), start=one) for cut in cuts], axis=1)

@@ -1,0 +1,98 @@
+"""The outer space: into how many stages, micro-batches and mesh axes a training step can be cut."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ms_symtensor.search.space.domain import divisors
+
+MAX_MODEL_AXIS = 64
+"""The minor axis of a mesh is searched up to so many devices (empirical: beyond, its collectives leave every fast level)."""
+
+MAX_SAMPLES = 8
+"""Samples of a micro-batch per copy of the model that are searched where there are several (empirical: more only fill memory)."""
+
+
+class Round(Enum):
+    """How far the samples of a micro-batch go round the devices of a stage."""
+
+    FEW = "one for all positions of the only axis"
+    ONE = "one per position of the major axis"
+    WHOLE = "as many on every device"
+    PART = "none of these"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One point of the outer space.
+
+    The step runs `micro_batch_num` micro-batches of `batch` samples each through `stages` stages; a stage is a `mesh` of
+    devices, the copies of the model along its major axis, which see different samples, and holds `interleave` runs of blocks.
+    """
+
+    stages: int
+    micro_batch_num: int
+    mesh: tuple[int, ...]
+    batch: int
+    interleave: int = 1
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether gradients add up over several micro-batches; with one stage these come one after the other."""
+        return self.micro_batch_num > 1
+
+    @property
+    def samples(self) -> int:
+        """Samples of a micro-batch per position of the major axis; 0 if there are fewer than positions."""
+        return self.batch // self.mesh[0]
+
+    @property
+    def round(self) -> Round:
+        """How far the samples go round."""
+        if self.batch == self.mesh[0]:
+            return Round.ONE
+        if self.batch == 1:
+            return Round.FEW
+        return Round.PART if self.batch % math.prod(self.mesh) else Round.WHOLE
+
+
+def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Shape, ...]:
+    """The outer space of `device_num` devices.
+
+    MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices.
+    """
+    return tuple(dict.fromkeys(_shapes(device_num, global_batch_size, block_num)))
+
+
+def interleaved(shape: Shape, interleave: int, blocks: int) -> Shape | None:
+    """`shape` with so many runs of blocks per stage; None where that cannot be.
+
+    Every run has a block. Micro-batches go round the runs in groups of as many as there are stages (Narayanan et al. 2021,
+    section 2.2); MindSpore also takes other numbers, and then keeps more of them at once.
+    """
+    if interleave == 1:
+        return shape
+    possible = shape.stages > 1 and shape.micro_batch_num % shape.stages == 0 and shape.stages * interleave <= blocks
+    return replace(shape, interleave=interleave) if possible else None
+
+
+def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
+    for stages in divisors(device_num):
+        devices = device_num // stages
+        if stages > max(block_num, 1) or (devices not in (1, 2, 4) and devices % 8):
+            continue
+        for model in divisors(devices):
+            data = devices // model
+            if model > MAX_MODEL_AXIS or global_batch_size % data:
+                continue
+            for samples in divisors(global_batch_size // data):
+                micro_batch_num = global_batch_size // (data * samples)
+                whole = stages == micro_batch_num == 1
+                if 1 < samples < model and data == 1 and math.gcd(samples, model) > 1:
+                    continue  # the same layouts, and more, has a mesh with an axis for samples
+                # MindSpore accumulates gradients in its parallel modes only, which want a cluster.
+                if whole or (device_num > 1 < micro_batch_num >= stages and samples <= MAX_SAMPLES):
+                    yield Shape(
+                        stages, micro_batch_num, tuple(n for n in (data, model) if n > 1) or (1,), data * samples
+                    )

@@ -1,0 +1,67 @@
+"""What interleaved stages send each other beside what others do.
+
+With v runs of blocks per stage a micro-batch passes every stage v times, forward and back, so that a stage sends and receives
+v - 1 times more often than otherwise. Sends of one run per stage are taken to be hidden beside another micro-batch's work.
+"""
+
+import math
+from dataclasses import replace
+
+from ms_symtensor.cluster.collective_time import collective_time_s
+from ms_symtensor.search.folded.chain import Turns
+from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.tables.tensors import layouts_at, maker_of
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.graph import OpOutput, TensorType
+
+
+def border_s(row: Row) -> float:
+    """Seconds of a micro-batch's further ways from a stage of `row` to the next, and of their gradients' back."""
+    return _further_s(row, sent_B(row)) if row.shape.interleave > 1 else 0.0
+
+
+def with_borders(row: Row) -> Row:
+    """`row` with a bound that knows what is sent at least: every rank its share of the tensors between blocks."""
+    shape = row.shape
+    if shape.interleave == 1:
+        return row
+    grown = row.problem.known.pricer.family.grown
+    least_B = sum(
+        kind.size_B * float(grown(row.problem.known.power_of(source))[row.member])
+        for source, kind in _between(row).items()
+    ) / math.prod(shape.mesh)
+    turns = Turns(shape.micro_batch_num, shape.interleave)
+    return replace(row, bound_s=row.bound_s + turns.step_s([_further_s(row, least_B)] * shape.stages, 0.0))
+
+
+def _further_s(row: Row, size_B: float) -> float:
+    cluster = row.problem.known.pricer.cluster
+    ranks = (0, math.prod(row.shape.mesh))
+    one_s = collective_time_s(cluster, "Send", ranks, size_B) + cluster.device.op_overhead_s
+    return 2.0 * (row.shape.interleave - 1) * one_s
+
+
+def sent_B(row: Row) -> float:
+    """Bytes that a rank sends after a block: its slice of every tensor that the next block reads."""
+    graph, known = row.problem.graph, row.problem.known
+    total = 0.0
+    for source, kind in _between(row).items():
+        end = maker_of(graph, known, source)
+        if end is not None:
+            layout = layouts_at(known, end, kind.shape)[row.choice[end[0]]]
+            sizes_B = known.pricer.slices_B([layout], size_B(kind.dtype), known.power_of(source))
+            total += float(sizes_B[row.member, 0])
+    return total
+
+
+def _between(row: Row) -> dict[OpOutput, TensorType]:
+    """The tensors of the first block that the second one reads."""
+    graph, (first, second, *_) = row.problem.graph, row.problem.blocks
+    return {
+        source: kind
+        for op in graph.ops
+        if op.block == second
+        for source in graph.tensor_inputs(op)
+        if isinstance(source, OpOutput) and graph.op_by_name[source.op].block == first
+        if (kind := graph.type_of(source)) is not None
+    }

@@ -1,0 +1,150 @@
+"""How long a step takes at least in a case: if one stage s of P holds a run of blocks, and keeps f of M micro-batches.
+
+Of the run the first k blocks are recomputed. With t, a what its parts take for a micro-batch, and for computing it again,
+
+    T >= (M - 1) (t_run + a_k) + Σ t + a_k + once      and      M_s >= f (kept_run - saved_k) + at rest_run
+
+where the end of a step takes no less than for the run, nor than on an average stage. Where memory is short, the Lagrangian dual
+D(λ) = min over layouts and k of T + λ (M_s - limit), λ >= 0, is a bound. Two branches, few and many recomputed blocks, have a λ
+each, so that in between there is nothing: a block is recomputed as a whole. For one layout T and M_s are linear in k as long as
+blocks are alike: k is tried where that ends, and at the ends of a branch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.folded.places import first_blocks
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.stage_cases import DECIDES, Case
+from ms_symtensor.search.tables.terms import Costs, Weights
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A case in which at least `least` and at most `most` blocks of the run are recomputed."""
+
+    case: Case
+    least: int
+    most: int
+
+    def corners(self) -> tuple[int, ...]:
+        """Numbers of recomputed blocks between which everything is linear."""
+        ends = [self.least, self.most, *accumulate(self.case.held[1:-1])]
+        if self.least < self.most == sum(self.case.held[1:-1]):
+            ends.append(self.most - 1)  # with the last one, see `_saved`, there is no more room than without
+        return tuple(sorted({k for k in ends if self.least <= k <= self.most}))
+
+
+def _saved(case: Case, count: int) -> list[int]:
+    """How much of every place recomputation saves. Where all of a run is recomputed, its last block is there while it is
+    computed again, unless a block of another kind may stand behind it on the stage; what stands behind the blocks is gone then.
+    """
+    found = [case.flight * n for n in first_blocks(case.held, count)]
+    last = max((place for place, n in enumerate(case.held[:-1]) if n), default=0)
+    if 0 < count == sum(case.held[1:-1]):
+        if case.held[-1]:
+            found[-1] = 1  # what it reads of the last block
+        elif last >= len(case.held) - 4:
+            found[last] -= 1
+    return found
+
+
+def corner_weights(
+    occurrences: Sequence[int], shape: Shape, case: Case, count: int, known: Sequence[Costs]
+) -> list[list[float]]:
+    """How much every place counts where `count` blocks of the run are recomputed: a row for each field of `Weights`."""
+    number, flight = shape.micro_batch_num, case.flight
+    again = first_blocks(case.held, count)
+    each = [float(n + (number - 1) * m) for n, m in zip(occurrences, case.held, strict=True)]
+    ending = [[n / shape.stages for n in occurrences], [float(n) for n in case.held]]
+    if case.also is not None:
+        ending.append([float(n) for n in case.also])
+    # Each is a bound of the end. An average stage sees what every layout costs there: another one must be worth it.
+    least_s = [min(float(one.each_s @ each + one.once_s @ counts) for one in known) for counts in ending]
+    most = max(range(len(ending)), key=least_s.__getitem__)
+    worth = least_s[most] >= (1 + DECIDES) * least_s[0]
+    return [
+        each,
+        [float(number * n) for n in again],
+        ending[most if worth else 0],
+        [float(flight * n) for n in case.held],
+        [float(n) for n in _saved(case, count)],
+        [float(n) for n in case.held],
+    ]
+
+
+def branches(case: Case, shape: Shape, known: Sequence[Costs], limit_B: float) -> tuple[Branch, ...]:
+    """The branches of a case: fewer recomputed blocks than the fastest of the layouts `known` needs there, and the others."""
+    held = np.array(case.held)
+    run = np.repeat(np.arange(len(held)), held)
+    run = run[(run > 0) & (run < len(held) - 1)]
+    saved = case.flight * np.array([first_blocks(case.held, k) for k in range(len(run) + 1)])
+    if len(run):
+        saved[-1] = _saved(case, len(run))
+    best_s, needed = np.inf, 0
+    for one in known:
+        room_B = limit_B - float((case.flight * one.kept_B + one.at_rest_B) @ held)
+        fitting = np.flatnonzero(saved @ (one.kept_B - one.kept_recomputed_B) + room_B >= 0)
+        if len(fitting):
+            again_s = float(one.again_s[run[: fitting[0]]].sum())
+            step_s = float(one.each_s @ held) * (shape.micro_batch_num - 1) + shape.micro_batch_num * again_s
+            if step_s < best_s:
+                best_s, needed = step_s, int(fitting[0])
+    if not needed:
+        return (Branch(case, 0, len(run)),)
+    return Branch(case, 0, needed - 1), Branch(case, needed, len(run))
+
+
+def best_price(value_s: Array, over_B: Array, asked_s: float) -> float:
+    """The price λ at which the least of the lines value_s + λ over_B [lines] is as large as can be, or at least `asked_s`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossings = (value_s[None, :] - value_s[:, None]) / (over_B[:, None] - over_B[None, :])
+        prices = np.concatenate([np.zeros(1), (asked_s - value_s) / over_B, crossings.ravel()])
+    prices = np.unique(prices[np.isfinite(prices) & (prices >= 0)])
+    least = (value_s + prices[:, None] * over_B).min(axis=1)
+    return float(prices[np.argmax(np.minimum(least, asked_s))])
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A problem to solve: a case with so many blocks recomputed, the `weights` of places (a row for each field of `Weights`), and
+    the price of memory.
+    """
+
+    case: Case
+    weights: Sequence[Sequence[float]]
+    price_s_per_B: float
+
+
+def corners(
+    cases: Sequence[Case],
+    occurrences: Sequence[int],
+    shape: Shape,
+    known: Sequence[Costs],
+    limit_B: float,
+    asked_s: float,
+) -> list[Corner]:
+    """All corners of `cases`, at the prices at which the best of the layouts `known` is as slow as can be, or as `asked_s`."""
+    found = []
+    for branch in (one for case in cases for one in branches(case, shape, known, limit_B)):
+        rows = [corner_weights(occurrences, shape, branch.case, count, known) for count in branch.corners()]
+        price = best_price(*_lines(Weights(*np.array(rows).transpose(1, 2, 0)), known, limit_B), asked_s)
+        # Where memory costs nothing, nothing is recomputed but what must be.
+        found += [Corner(branch.case, row, price) for row in (rows if price > 0 else rows[:1])]
+    return found
+
+
+def _lines(weights: Weights, known: Sequence[Costs], limit_B: float) -> tuple[Array, Array]:
+    """Seconds, and bytes beyond `limit_B`, of every layout at every corner."""
+    value, over = [], []
+    for one in known:
+        value.append(one.each_s @ weights.each_s + one.again_s @ weights.again_s + one.once_s @ weights.once_s)
+        memory = one.kept_B @ weights.kept_B + one.at_rest_B @ weights.at_rest_B
+        over.append(memory - (one.kept_B - one.kept_recomputed_B) @ weights.saved_B - limit_B)
+    return np.concatenate(value), np.concatenate(over)

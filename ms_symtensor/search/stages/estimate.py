@@ -1,0 +1,84 @@
+"""A choice of layouts on stages: which blocks each holds, and what the step then takes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.folded.chain import Part, Stage, Turns
+from ms_symtensor.search.folded.places import occurrences
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.borders import border_s
+from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.stage_layers import divide
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A shape with the best layouts that were found for it, and what they cost.
+
+    `work_s`: a micro-batch's way through all stages without recomputation; `once_s`: what the end of a step takes.
+    `border_s`: what a micro-batch's further ways between stages take, where these hold several runs of blocks.
+    """
+
+    shape: Shape
+    level: OptimizerLevel
+    bound_s: float
+    peak_memory_B: float
+    stages: tuple[Stage, ...]
+    work_s: float
+    once_s: float
+    border_s: float = 0.0
+
+    @cached_property
+    def step_time_s(self) -> float:
+        return math.fsum(self.time_s.values())
+
+    @property
+    def time_s(self) -> dict[str, float]:
+        """T = M · max s + (Σ s - max s) / v + once, s being the stages' times: what an average stage does, and its waiting.
+
+        With v > 1 runs of blocks per stage, what is sent between these counts among them.
+        """
+        share, turns = (
+            self.shape.micro_batch_num / self.shape.stages,
+            Turns(self.shape.micro_batch_num, self.shape.interleave),
+        )
+        each_s = [s.each_s + self.border_s for s in self.stages]
+        total = math.fsum(s.each_s for s in self.stages)
+        return {
+            "work": share * self.work_s,
+            "recompute": max(0.0, share * (total - self.work_s)),  # a sum in another order may be larger by rounding
+            "bubble": max(0.0, turns.step_s(each_s, 0.0) - share * total),
+            "once": self.once_s,
+        }
+
+
+def divided(row: Row, depths: tuple[int, ...], limit_B: float | Sequence[float]) -> Estimate | None:
+    """The stages of `row` that fit, and what the step then takes."""
+    parts = parts_of(row, depths)
+    recomputed = row.problem.limits.recomputed(sum(depths[1:-1]))
+    shape = row.shape
+    stages = divide(parts, shape.stages, shape.micro_batch_num, limit_B, recomputed, shape.interleave)
+    return None if stages is None else estimated(row, depths, parts, stages)
+
+
+def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
+    """The chain of what stands before the blocks, the blocks, and what stands after them."""
+    c = row.costs
+    chain: list[Part] = []
+    for place, depth in enumerate(occurrences(depths)):
+        is_block = 0 < place < len(c.each_s) - 1
+        each_s, again_s, kept_B, again_B, rest_B, once_s = (
+            float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
+        )
+        chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block, once_s)] * depth
+    return chain
+
+
+def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
+    """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
+    work_s = math.fsum(part.each_s for part in parts)
+    peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
+    return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s, border_s(row))

@@ -1,0 +1,124 @@
+"""Which shapes of steps are searched together, and on which graph and mesh they are looked at.
+
+Those are alike whose axes cut the same dims of every product. On a mesh of 2 x 2 a dim of 6 may be cut by either axis, on the
+representative 4 x 2 only by one: what the latter allows, and what MindSpore accepts on the former, then differ.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import combinations
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.ops.registry import Rule, signature
+from ms_symtensor.ops.signature import Unit, view
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.growth import batch_powers
+from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, prime_factors
+from ms_symtensor.search.space.family import REPRESENTATIVES, Single, family
+from ms_symtensor.search.space.shapes import Round, Shape
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.variables import Variables, variables
+from ms_symtensor.tensor.graph import Graph
+
+Mesh = tuple[int, ...]
+
+SAMPLES = {
+    (1, Round.WHOLE): 6,
+    (1, Round.ONE): 2,
+    (1, Round.PART): 3,
+    (1, Round.FEW): 1,
+    (2, Round.WHOLE): 24,
+    (2, Round.ONE): 4,
+    (2, Round.PART): 12,
+}
+"""Samples of the representative by the axes of its mesh, 2 or 4 x 2, and how far samples go round there."""
+
+
+def families(
+    graph_at: Callable[[int], Graph], space: Sequence[Shape], rules: Mapping[str, Rule] | None
+) -> list[tuple[list[Shape], bool]]:
+    """Shapes whose layouts are alike: as many axes, and samples that go as far round; True.
+
+    And those on few devices that the representative of the others does not stand for, each mesh by itself; False.
+    """
+    dims = dims_of(graph_at, rules)
+    found: dict[tuple, list[Shape]] = {}
+    for shape in space:
+        axes, kind = len(shape.mesh), shape.round
+        alike = not 1 < math.prod(shape.mesh) <= FINEST_MESH_DEVICES or stands_for(
+            REPRESENTATIVES[axes], dims(SAMPLES[axes, kind]), shape.mesh, dims(shape.batch)
+        )
+        found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch, shape.interleave), []).append(shape)
+    return [(members, isinstance(key[1], Round)) for key, members in found.items()]
+
+
+def variables_of(
+    graph_at: Callable[[int], Graph],
+    members: Sequence[Shape],
+    alike: bool,
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None,
+    limits: Limits,
+) -> tuple[Graph, Variables]:
+    """The graph that one of `families` is looked at on, and its operators with their candidates on all `members`."""
+    return (_on_all if alike else _on_own_mesh)(graph_at, members, cluster, rules, limits)
+
+
+def _on_own_mesh(
+    graph_at: Callable[[int], Graph],
+    members: Sequence[Shape],
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None,
+    limits: Limits,
+) -> tuple[Graph, Variables]:
+    """The graph of shapes with one mesh and batch, and its operators with their candidates there: with one axis, those that cut
+    by a part of its devices too.
+    """
+    graph, mesh = graph_at(members[0].batch), members[0].mesh
+    pricer = Pricer(cluster, Single(mesh if len(mesh) > 1 else prime_factors(mesh[0])))
+    return graph, variables(graph, fold(graph), pricer, rules, limits=limits)
+
+
+def _on_all(
+    graph_at: Callable[[int], Graph],
+    members: Sequence[Shape],
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None,
+    limits: Limits,
+) -> tuple[Graph, Variables]:
+    """The representative's graph, and its operators with their candidates on all shapes of a family."""
+    axes, kind = len(members[0].mesh), members[0].round
+    batch, other = SAMPLES[axes, kind], SAMPLES[axes, Round.ONE if kind is Round.WHOLE else Round.WHOLE]
+    graph = graph_at(batch)
+    pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
+    powers = batch_powers(graph, graph_at(other))
+    return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
+
+
+def stands_for(mesh: Mesh, sizes: Sequence[int], member: Mesh, own: Sequence[int]) -> bool:
+    """Whether the dims of `sizes` are divided by the products of axes of `mesh` by which those of `own` are by `member`'s.
+
+    Dims that differ go with the batch: how far samples go round is known of a family.
+    """
+    axes = range(len(mesh))
+    same = {size for size, mine in zip(sizes, own, strict=True) if size == mine}
+    for chosen in (c for k in range(1, len(mesh) + 1) for c in combinations(axes, k)):
+        there, here = math.prod(mesh[a] for a in chosen), math.prod(member[a] for a in chosen)
+        if any((size % there == 0) != (size % here == 0) for size in same):
+            return False
+    return True
+
+
+def dims_of(graph_at: Callable[[int], Graph], rules: Mapping[str, Rule] | None) -> Callable[[int], tuple[int, ...]]:
+    """The sizes of the dims that may be cut, product by product, at any batch: they decide what a cut saves."""
+
+    @cache
+    def dims(batch: int) -> tuple[int, ...]:
+        graph = graph_at(batch)
+        signatures = [signature(view(graph, members[0]), rules) for members in fold(graph).members]
+        products = [sig for sig in signatures if sig.unit is Unit.CUBE and sig.reduced]
+        return tuple(sig.sizes[dim] for sig in products for dim in sig.cuttable)
+
+    return dims

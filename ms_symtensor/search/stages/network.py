@@ -1,0 +1,59 @@
+"""A network whose depth and batch can be chosen: what a search over pipeline stages and micro-batches needs to know."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from ms_symtensor.search.folded.folding import fold, shorten
+from ms_symtensor.search.folded.places import places
+from ms_symtensor.search.folded.rebatched import rebatched
+from ms_symtensor.search.stages.outer import SHORT
+from ms_symtensor.search.tables.problem import sample_num
+from ms_symtensor.tensor.graph import Graph
+
+
+@dataclass(frozen=True)
+class Network:
+    """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind.
+
+    `class_of`: the classes of the whole network's operators (`Fold.class_of`).
+    """
+
+    graph_at: Callable[[int], Graph]
+    short_at: Callable[[int, int], Graph]
+    depths: tuple[int, ...]
+    class_of: Mapping[str, int]
+    _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
+
+    def short(self, batch: int, count: int = SHORT) -> Graph:
+        """`short_at(batch, count)`, made once."""
+        if (batch, count) not in self._known:
+            self._known[batch, count] = self.short_at(batch, count)
+        return self._known[batch, count]
+
+
+def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Network:
+    """The network of `graph`; `graph_at(batch, layers)` makes it anew for any batch, with so many of its first blocks or all.
+
+    The first blocks are those of the first kind, then of the next. The batch is the first dim of the first input.
+    """
+    folded = fold(graph)
+    depths = places(graph, folded).depths
+
+    @cache
+    def whole_at(batch: int) -> Graph:
+        if batch == sample_num(graph):
+            return graph
+        return rebatched(graph, folded, of.short(batch)) or graph_at(batch, None)
+
+    def short_at(batch: int, count: int) -> Graph:
+        if count > SHORT:
+            longer = shorten(graph, folded, count)
+            if (found := rebatched(longer, fold(longer), of.short(batch))) is not None:
+                return found
+        first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 else None
+        few = graph_at(batch, first)
+        return shorten(few, fold(few), count)
+
+    of = Network(whole_at, short_at, depths, folded.class_of)
+    return of

@@ -1,0 +1,213 @@
+"""The whole outer space at once: the best layouts of the blocks for every shape, and what the step then takes.
+
+For every shape (stages, micro-batches, mesh) and every setting of the optimizer, the operators' layouts that minimise
+
+    T = (M + P - 1) / P · Σ_places n_place t_place + Σ_parameters
+
+are found exactly for all shapes of one family together (`elimination`); T is a lower bound of the step, in which all stages
+are equally slow. Then the chain is divided into stages that fit (`stage_layers`), shape by shape in the order of the bounds,
+until no bound is below the best step found.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.places import occurrences, places
+from ms_symtensor.search.one_stage.solve import settings_of
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.average_stage import average_weights
+from ms_symtensor.search.stages.borders import with_borders
+from ms_symtensor.search.stages.estimate import parts_of
+from ms_symtensor.search.stages.families import families, variables_of
+from ms_symtensor.search.stages.rows import Row, Setting
+from ms_symtensor.search.stages.stage_cases import Case, cases, layout
+from ms_symtensor.search.stages.tried import Outcome, Surveyed, Tried
+from ms_symtensor.search.tables.parameters import stage_terms
+from ms_symtensor.search.tables.problem import Problem, problem_of
+from ms_symtensor.search.tables.tables import Tables
+from ms_symtensor.search.tables.variables import Variables
+from ms_symtensor.tensor.graph import Graph
+
+Array = NDArray[np.float64]
+
+SHORT = 3
+"""Blocks of every kind in the network whose tables are written down: a first, a last and one between them."""
+
+WORTH = 1e-3
+"""A level of optimizer sharding is not searched where it could save no more than this share of a step (empirical)."""
+
+CLOSE = 1.05
+"""Shapes are looked at closely whose bound is below so many times the best step: what lives for a moment, which is counted
+only in the end, can make a plan slower by that (empirical)."""
+
+BEYOND = 1.02
+"""Bounds of stages are sought up to so many times the best step, or, first, half way from there to the best step of their shape:
+more is of no use, and asking for more than can be shown shows less (empirical)."""
+
+CASE_ROUNDS = 6
+"""So often cases are made of what is known, each time with the layouts that were the best in the last ones."""
+
+STEADY = 1e-3
+"""A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""
+
+
+def survey(
+    graph_at: Callable[[int], Graph],
+    depths: tuple[int, ...],
+    space: Sequence[Shape],
+    cluster: Cluster,
+    limit_B: float,
+    rules: Mapping[str, Rule] | None = None,
+    keep: int = 10,
+    known_s: float = math.inf,
+    limits: Limits = FREE,
+) -> Outcome:
+    """Price all of `space` within `limits`; what cannot beat a step of `known_s` is not looked at closely.
+
+    `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
+    kind it really has, with 1 before and after.
+    """
+    settings: list[Setting] = []
+    fast: list[list[Row]] = []
+    ruled_out_s: dict[Shape, float] = {}
+    candidates, again = 0, None
+    for members, alike in families(graph_at, space, rules):
+        graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
+        if math.isfinite(known_s):
+            least_s = _least_work_s(graph, known, depths, members)
+            if min(least_s) >= known_s:
+                ruled_out_s.update(zip(members, least_s, strict=True))
+                continue
+        of = problem_of(graph, known, again=again)
+        again = of.again
+        candidates += of.candidates * len(members)
+        for setting, rows in _fastest(_settings(of, depths, members)):
+            settings.append(setting)
+            fast.append(rows)
+    tried = Tried(depths, limit_B, keep, known_s)
+    tried.look_at(row for rows in fast for row in rows)
+    worth_s = min(tried.worst_s, CLOSE * tried.best_s)
+    near = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
+    tried.look_at(row for of_setting in near for row in of_setting)
+    near = [_in_cases(of, known, tried, depths, limit_B) for of, known in zip(settings, near, strict=True)]
+    tried.look_at(row for of_setting in near for row in of_setting)
+    rows = [with_borders(row) for of_setting in near for row in of_setting]
+    surveyed = [Surveyed(of, tuple(first), tuple(known)) for of, first, known in zip(settings, fast, near, strict=True)]
+    return tried.outcome(rows, ruled_out_s, candidates, len(space), surveyed)
+
+
+def _looked_at(
+    of: Setting, first: Sequence[Row], worth_s: float, limit_B: float, known_s: float = math.inf
+) -> list[Row]:
+    """The rows `first` of a setting, those looked at closely whose bound is below `worth_s`."""
+    worth = [row for row in first if row.bound_s < worth_s]
+    return of.slim(worth, limit_B, known_s) + [row for row in first if row.bound_s >= worth_s]
+
+
+def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int, ...], limit_B: float) -> list[Row]:
+    """The rows of a setting; those in stages that may still be the best with bounds that know how uneven stages are."""
+    by_shape: dict[Shape, list[Row]] = {}
+    for row in rows:
+        by_shape.setdefault(row.shape, []).append(row)
+    left = [shape for shape in by_shape if shape.stages > 1 == shape.interleave]
+    shown: dict[Shape, dict[Case, float]] = {shape: {} for shape in left}
+    for round_ in range(1, CASE_ROUNDS + 1):
+        left = [shape for shape in left if by_shape[shape][0].bound_s < tried.best_s]
+        if not left:
+            break
+        chosen, nowhere = [], set()
+        for known in map(by_shape.__getitem__, left):
+            found_s = min((one.step_time_s for row in known if (one := tried.divided(row))), default=2 * tried.best_s)
+            if found_s >= 2 * tried.best_s:
+                nowhere.add(known[0].shape)
+            least_s = tried.best_s * BEYOND
+            asked_s = least_s + max(0.0, found_s - least_s) / 2**round_
+            chosen.append((known, asked_s, _cases(of, known, depths, limit_B, asked_s, shown[known[0].shape])))
+        higher = set()
+        for shape, (by_case, best) in zip(left, of.by_cases(chosen, limit_B), strict=True):
+            shown[shape] |= {case: max(bound_s, shown[shape].get(case, bound_s)) for case, bound_s in by_case.items()}
+            known_s = by_shape[shape][0].bound_s
+            for new in best:
+                if new.bound_s > (1 + STEADY) * known_s or shape in nowhere or round_ < CASE_ROUNDS / 2:
+                    higher.add(shape)
+                every = *by_shape[shape], new
+                by_shape[shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
+        left = [shape for shape in left if shape in higher]
+    return [row for known in by_shape.values() for row in known]
+
+
+def _cases(
+    of: Setting,
+    known: Sequence[Row],
+    depths: tuple[int, ...],
+    limit_B: float,
+    asked_s: float,
+    shown: Mapping[Case, float],
+) -> tuple[Case, ...]:
+    """The cases for the layouts `known` of one shape, where cases have `shown` so much."""
+    counts = np.array(of.occurrences)
+    layouts = [layout(parts_of(row, depths), np.repeat(row.costs.once_s, counts).tolist()) for row in known]
+    return cases(layouts, of.occurrences, known[0].shape, limit_B, known[0].bound_s, asked_s, shown)
+
+
+def short_depths(graph: Graph) -> tuple[int, ...]:
+    """The depths of every place of `graph`."""
+    return places(graph, fold(graph)).depths
+
+
+def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
+    """Seconds that no step is faster than: every operator by itself at its best, nothing moved."""
+    where = places(graph, fold(graph))
+    each = average_weights(occurrences(depths), members, np.zeros(len(members)), math.inf).each_s
+    total = np.zeros(len(members))
+    for variable in known.items:
+        counts = np.array(where.counts(dict.fromkeys(variable.members, 1)))
+        total += (counts @ each) * (variable.forward_s + variable.backward_s).min(axis=1)
+    found: list[float] = total.tolist()
+    return found
+
+
+def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Setting]:
+    """Shapes that make a family, under every setting of the optimizer that MindSpore allows for some of them."""
+    found = []
+    for settings in settings_of(of.settings, of.shares_blocks, of.limits):
+        level = settings.optimizer_level
+        # MindSpore does not combine level 3 with pipeline stages, nor do we with gradients that add up.
+        allowed = [i for i, m in enumerate(members) if not m.accumulates or level is not OptimizerLevel.LEVEL3]
+        if not allowed:
+            continue
+        terms = stage_terms(of.known, of.parameters, settings, [m.accumulates for m in members])
+        which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
+        found.append(Setting(of, tuple(members), depths, level, Tables(of, terms), which, none))
+    return found
+
+
+def _fastest(settings: Sequence[Setting]) -> Iterator[tuple[Setting, list[Row]]]:
+    """The settings of one family, first the one that is searched for all shapes, each with its rows where memory is free.
+
+    A shape is left out of the others where these could save no more than WORTH of its step; the first one allows for that.
+    """
+    if not settings:
+        return
+    first, *others = settings
+    rows = first.fastest()
+    least_s = np.full(len(first.members), -1.0)  # where it has no layout at all, the others are looked at
+    for row in rows:
+        least_s[row.member] = row.bound_s
+    slack_s = np.zeros(len(first.members))
+    for setting in others:
+        saves_s = setting.saves_s(first)
+        idle = saves_s <= WORTH * least_s
+        slack_s = np.maximum(slack_s, np.where(idle, saves_s, 0.0))
+        left = replace(setting, which=np.array([m for m in setting.which if not idle[m]], dtype=np.intp))
+        yield left, left.fastest()
+    yield replace(first, slack_s=slack_s), [replace(r, bound_s=r.bound_s - slack_s[r.member]) for r in rows]

@@ -1,0 +1,191 @@
+"""The best layouts of every shape of a family under one setting of the optimizer, and how fast no layout is.
+
+A first look is quick: the layouts that are best where memory is free. The second one is for shapes that are still worth it:
+layouts that keep little, and better bounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.folded.places import occurrences
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.average_stage import average_weights
+from ms_symtensor.search.stages.case_bounds import corners
+from ms_symtensor.search.stages.stage_cases import Case
+from ms_symtensor.search.tables.elimination import Minimum, minimise
+from ms_symtensor.search.tables.parameters import stage_terms
+from ms_symtensor.search.tables.problem import Problem
+from ms_symtensor.search.tables.tables import Tables
+from ms_symtensor.search.tables.terms import Costs, Weights, occurring
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One shape, member number `member` of the family of `problem`, under one setting: `costs` [places] of the candidates
+    `choice` of the problem's variables.
+    """
+
+    shape: Shape
+    level: OptimizerLevel
+    bound_s: float
+    costs: Costs
+    member: int
+    problem: Problem
+    choice: Numbers
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One optimizer level, the tables under it, and the shapes for which MindSpore allows it: those with the
+    numbers `which` of `members`, the family of `problem`.
+
+    `slack_s` [members]: so much faster may be steps under levels that are left out; all bounds allow for it.
+    """
+
+    problem: Problem
+    members: tuple[Shape, ...]
+    depths: tuple[int, ...]
+    level: OptimizerLevel
+    tables: Tables
+    which: Numbers
+    slack_s: Array
+
+    @property
+    def occurrences(self) -> tuple[int, ...]:
+        """How often every place is there."""
+        return occurrences(self.depths)
+
+    def fastest(self) -> list[Row]:
+        """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike."""
+        if not len(self.which):
+            return []
+        least = self._least(self.which, self._weights(self.which), self._shares[0])
+        possible = np.isfinite(least.value)
+        bound_s = least.value - self.slack_s[self.which]
+        return self.rows_of(self.which[possible], least.assignment[possible], bound_s[possible])
+
+    def saves_s(self, than: "Setting") -> Array:
+        """Seconds [members] that a step takes less at most than with the same layouts under the level of `than`; inf where it
+        may need less memory.
+        """
+        weights = self._weights(np.arange(len(self.members)))
+        parameters = self.tables.parameters
+        (once,) = occurring(parameters, [weights.once_s])
+        total = np.zeros(len(self.members))
+        for occurs, mine, other in zip(once, parameters, than.tables.parameters, strict=True):
+            more_B = [
+                mine.at_rest_B + kept - other.at_rest_B - other_kept
+                for kept, other_kept in (
+                    (mine.kept_B, other.kept_B), (mine.kept_recomputed_B, other.kept_recomputed_B)
+                )
+            ]  # fmt: skip
+            never = np.minimum(*more_B) < 0
+            never |= mine.backward_s < other.backward_s
+            with np.errstate(invalid="ignore"):  # what MindSpore would not train rightly is so under every level
+                saved = np.nan_to_num(other.once_s - mine.once_s, nan=0.0)
+            axes = tuple(range(1, never.ndim))
+            total += occurs * np.maximum(saved.max(axis=axes), 0.0)
+            total[never.any(axis=axes)] = np.inf
+        return total
+
+    def slim(self, among: Sequence[Row], limit_B: float, known_s: float) -> list[Row]:
+        """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
+
+        The bound is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of T + λ (M - limit),
+        M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. Steps slower than `known_s`
+        need not be bounded.
+        """
+        if not among:
+            return []
+        which = np.array([row.member for row in among], dtype=np.intp)
+        fast = Costs(*(np.stack([getattr(row.costs, f.name) for row in among], axis=1) for f in fields(Costs)))
+        bound = np.array([row.bound_s for row in among])
+        there = [n > 0 for n in self.occurrences[1:-1]]
+        weights = self._weights(which, fast.each_s[1:-1][there].min(axis=0, initial=np.inf), known_s)
+        saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
+        again = (weights.again_s * fast.again_s)[1:-1].sum(axis=0)
+        price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
+        shares = np.repeat(self._shares, len(which))
+        twice = np.tile(np.arange(len(which)), 2)
+        least = self._least(which[twice], weights.of(twice), shares, price[twice])
+        values = least.value.reshape(2, -1).min(axis=0)
+        bound = np.maximum(bound, values - price * limit_B - self.slack_s[which])
+        first = [replace(row, bound_s=float(least_s)) for row, least_s in zip(among, bound, strict=True)]
+        return first + self.rows_of(which[twice], least.assignment, bound[twice])
+
+    @property
+    def _shares(self) -> tuple[float, float]:
+        """The least and the most of the blocks that may be recomputed; of several kinds, all might be of any."""
+        blocks = sum(self.depths[1:-1])
+        least, most = self.problem.limits.recomputed(blocks)
+        if len(self.depths) != 3:
+            return float(0 < blocks <= least), float(most > 0)
+        return least / max(blocks, 1), most / max(blocks, 1)
+
+    def by_cases(
+        self, of: Sequence[tuple[Sequence[Row], float, Sequence[Case]]], limit_B: float
+    ) -> list[tuple[dict[Case, float], list[Row]]]:
+        """For shapes that lie in stages, all rows that are known of each, the bound that is asked for and its cases: what is
+        shown in each case, and the row that is best in the worst one, with a bound that holds in all (none: no layout at all).
+        """
+        each = [
+            corners(cases, self.occurrences, known[0].shape, [row.costs for row in known], limit_B, asked_s)
+            for known, asked_s, cases in of
+        ]
+        every = [corner for mine in each for corner in mine]
+        which = np.repeat([known[0].member for known, _, _ in of], [len(mine) for mine in each])
+        price = np.array([corner.price_s_per_B for corner in every])
+        weights = Weights(*np.array([corner.weights for corner in every]).transpose(1, 2, 0))
+        least = self._least(which, weights, 1.0, price)
+        value = least.value - price * limit_B - self.slack_s[which]
+        shown: list[dict[Case, float]] = []
+        worst: list[int] = []
+        start = 0
+        for mine in each:
+            here = value[start : start + len(mine)]
+            by_case: dict[Case, float] = {}
+            for corner, bound_s in zip(mine, here.tolist(), strict=True):
+                by_case[corner.case] = min(bound_s, by_case.get(corner.case, np.inf))
+            shown.append(by_case)
+            worst.append(start + int(np.argmin(here)))
+            start += len(mine)
+        best: dict[Shape, list[Row]] = {}
+        for row in self.rows_of(which[worst], least.assignment[worst], value[worst]):
+            best[row.shape] = [row]
+        return [(by_case, best.get(known[0].shape, [])) for by_case, (known, _, _) in zip(shown, of, strict=True)]
+
+    def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
+        shapes = [self.members[i] for i in which]
+        return average_weights(self.occurrences, shapes, np.zeros(len(which)) if block_s is None else block_s, known_s)
+
+    def _least(
+        self, which: Numbers, weights: Weights, recomputed: float | Array = 0.0, price: float | Array = 0.0
+    ) -> Minimum:
+        summed = self.tables.factors(recomputed, price, weights, which)
+        return minimise(self.problem.sizes, summed, self.problem.order)
+
+    def rows_of(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
+        """The rows of those of the members `which` that `assignment` [which, variables] can be laid out on."""
+        costs = self.tables.by_place(assignment, which)
+        finite = np.isfinite(costs.each_s).all(axis=0)
+        return [
+            Row(self.members[m], self.level, float(bound_s[i]), costs.of(i), int(m), self.problem, assignment[i])
+            for i, m in enumerate(which)
+            if finite[i]
+        ]
+
+
+def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
+    """The row of `of`, whose variables have one candidate each."""
+    settings = replace(of.settings, optimizer_level=level)
+    parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates])
+    choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
+    costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
+    return Row(shape, level, 0.0, costs.of(0), 0, of, choice[0])

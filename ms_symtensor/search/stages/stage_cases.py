@@ -1,0 +1,225 @@
+"""Cases of which one is true however the blocks are divided into stages: each bounds the step by what one stage holds.
+
+Let b_0 = 0 <= b_1 <= … <= b_P = L be any numbers of blocks, and e_s how many blocks stand before stage s. At the last s with
+e_s <= b_s, stage s < P - 1 holds the blocks b_s to b_(s+1) at least, both included, since e_(s+1) > b_(s+1); the last stage,
+all blocks from b_(P-1). So one of P runs of blocks lies on one stage, and `case_bounds` knows how long a step then takes. The b
+are runs that no layout known so far can hold on one stage in a step as fast as is asked for.
+
+The end of a step takes as long as on its slowest stage, which often is the first one, where the embedding is. Where that
+decides, there are two lots of cases: for at most c blocks on the first stage (e_1 <= c, so that b_1 = c has no case), and for
+more, where the end of a step takes at least what it takes with c + 1 blocks there.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.search.folded.chain import Chain, Part
+from ms_symtensor.search.space.shapes import Shape
+
+HALVINGS = 6
+"""So often the interval is halved in which the slowest step is sought that cases can show."""
+
+DECIDES = 1e-3
+"""That the end of a step takes longer on one stage than on average counts if it is so much of the step (empirical)."""
+
+Held = tuple[int, ...]
+"""How often every place of the network lies in a run."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stage, which keeps `flight` micro-batches, holds a run: so often every place. One more holds `also` (nothing: None),
+    the first blocks with what stands before them.
+    """
+
+    held: Held
+    flight: int
+    also: Held | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A choice of layouts: its parts one by one, seconds of all of them, and of the end of a step, summed up part by part."""
+
+    chain: Chain
+    each_s: float
+    once_s: Sequence[float]
+
+
+def layout(parts: Sequence[Part], once_s: Sequence[float]) -> Layout:
+    """The layout that costs `parts`, each of which takes `once_s` at the end of a step."""
+    return Layout(Chain(parts), math.fsum(part.each_s for part in parts), list(accumulate(once_s, initial=0.0)))
+
+
+@dataclass(frozen=True)
+class _Space:
+    """All that cases are made of: layouts `known`, and `shown`, the bound that was found for every case that was tried."""
+
+    known: Sequence[Layout]
+    shown: Mapping[Case, float]
+    place_of: Sequence[int]
+    places: int
+    shape: Shape
+    limit_B: float
+
+    @property
+    def blocks(self) -> int:
+        return int(self.known[0].chain.blocks[-1])
+
+    def part(self, blocks: int) -> int:
+        """The number of the part that is block number `blocks`."""
+        return bisect_right(self.known[0].chain.blocks, blocks) - 1
+
+    def run(self, stage: int, start: int, end: int) -> tuple[int, int]:
+        """The parts of a stage with the blocks from `start` to before `end`."""
+        return self.part(start) if stage else 0, len(self.place_of) if stage == self.shape.stages - 1 else self.part(
+            end
+        )
+
+    def held(self, run: tuple[int, int]) -> Held:
+        held = [0] * self.places
+        for part in range(*run):
+            held[self.place_of[part]] += 1
+        return tuple(held)
+
+
+@dataclass(frozen=True)
+class _Lot:
+    """Cases for at least `least` and at most `most` blocks on the first stage: how many blocks stand before every stage."""
+
+    starts: Sequence[int]
+    least: int
+    most: int
+
+
+def cases(
+    known: Sequence[Layout],
+    occurrences: Sequence[int],
+    shape: Shape,
+    limit_B: float,
+    bound_s: float,
+    asked_s: float,
+    shown: Mapping[Case, float],
+) -> tuple[Case, ...]:
+    """The cases that may show that no step on `shape` is faster than `asked_s`, or else, than as long a time above `bound_s` as
+    can be shown, since the layouts `known` are slower and `shown` knows of no case that has shown less.
+
+    Equal runs are one case, with the fewest micro-batches that any of their stages keeps.
+    """
+    place_of = [place for place, n in enumerate(occurrences) for _ in range(n)]
+    space = _Space(known, shown, place_of, len(occurrences), shape, limit_B)
+    least: dict[tuple[Held, Held | None], int] = {}
+    for lot in _slowest(space, bound_s, asked_s):
+        also = _also(space, lot.least)
+        for stage, held in _held(space, lot):
+            flight = in_flight(stage, shape.stages, shape.micro_batch_num)
+            least[held, also] = min(flight, least.get((held, also), flight))
+    return tuple(Case(held, flight, also) for (held, also), flight in least.items())
+
+
+def _held(space: _Space, lot: _Lot) -> Iterator[tuple[int, Held]]:
+    """The runs of the cases of `lot`, each with its stage."""
+    ends = [*lot.starts[1:], space.blocks]
+    for stage, (start, end) in enumerate(zip(lot.starts, ends, strict=True)):
+        later = space.shape.stages - stage - 1
+        last = end + (1 if later else 0)
+        # Every later stage holds a block; and the first one no more than it may.
+        if last <= space.blocks - later and (stage or last <= lot.most):
+            yield stage, space.held(space.run(stage, start, last))
+
+
+def _also(space: _Space, least: int) -> Held | None:
+    return space.held((0, space.part(least))) if least > 1 else None
+
+
+def _slowest(space: _Space, bound_s: float, asked_s: float) -> list[_Lot]:
+    """Lots of cases such that no layout can hold what follows in a step as fast as can be."""
+    found = _lots(space, asked_s)
+    low_s, high_s = bound_s, asked_s
+    for _ in range(0 if found else HALVINGS):
+        middle_s = (low_s + high_s) / 2
+        if (slower := _lots(space, middle_s)) is None:
+            high_s = middle_s
+        else:
+            low_s, found = middle_s, slower
+    stages, blocks = space.shape.stages, space.blocks
+    return found or [_Lot([stage * blocks // stages for stage in range(stages)], 1, blocks)]
+
+
+def _lots(space: _Space, step_s: float) -> list[_Lot] | None:
+    """Lots of cases that hold too much for a step of `step_s`; None if all blocks can be held in it."""
+    most = space.blocks - space.shape.stages + 1
+    if (starts := _starts(space, step_s, 1, most)) is not None:
+        return [_Lot(starts, 1, most)]
+    even, known = space.part(space.blocks // space.shape.stages), space.known[0]
+    if known.once_s[even] - known.once_s[-1] / space.shape.stages < DECIDES * step_s:
+        return None
+    low, high, first = 0, most, None
+    while low < high:
+        middle = (low + high + 1) // 2
+        if (starts := _starts(space, step_s, 1, middle)) is None:
+            high = middle - 1
+        else:
+            low, first = middle, _Lot(starts, 1, middle)
+    if first is None or (starts := _starts(space, step_s, low + 1, most)) is None:
+        return None
+    return [first, _Lot(starts, low + 1, most)]
+
+
+def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> list[int] | None:
+    """How many blocks stand before every stage if each takes as many as may be held in a step of `step_s`, or one block, and
+    the first one as many as it may; None if the last stage holds the rest.
+    """
+    start, found, also = 0, [], _also(space, first_least)
+    first = space.part(first_least)
+    for stage in range(space.shape.stages):
+        found.append(start)
+        later = space.shape.stages - stage - 1
+        flight = in_flight(stage, space.shape.stages, space.shape.micro_batch_num)
+        most = min(space.blocks - later, first_most) if stage == 0 else space.blocks - later
+        end = start if later else space.blocks - 1
+        for one in space.known:
+            end = max(end, _end(space, one, stage, start, end, most, step_s, first))
+        if later:
+            end = max(end, stage + 1)
+        while end < most and _is_shown_less(
+            space, Case(space.held(space.run(stage, start, end + 1)), flight, also), step_s
+        ):
+            end += 1
+        start = end
+    return None if start == space.blocks else found
+
+
+def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
+    """Whether a step of `step_s` could not be excluded in this case, or one that keeps more."""
+    return any(
+        shown_s < step_s and one.held == case.held and one.flight >= case.flight and one.also == case.also
+        for one, shown_s in space.shown.items()
+    )
+
+
+def _end(space: _Space, one: Layout, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
+    """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `least`."""
+    shape, chain = space.shape, one.chain
+    flight = in_flight(stage, shape.stages, shape.micro_batch_num)
+    once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
+
+    def holds(end: int) -> bool:
+        begin, part = space.run(stage, start, end)
+        ending_s = max(once_s, one.once_s[part] - one.once_s[begin])
+        pace_s = (step_s - one.each_s - ending_s) / (shape.micro_batch_num - 1)
+        fitting = chain.fitting(begin, part, flight, space.limit_B)
+        return fitting is not None and fitting[0] <= pace_s
+
+    low, high = least, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

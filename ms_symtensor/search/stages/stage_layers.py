@@ -1,0 +1,154 @@
+"""How many blocks each pipeline stage holds, and how many of them are computed again in the backward pass.
+
+The blocks of a network stand in a chain, the embedding before and the head after them. A stage is a run of the chain. Its
+time is the sum of its parts', and the slowest stage sets the pace of the pipeline, so the largest sum is made as small as
+memory allows; but for what a slower pace gains at the end of the step, where the stage that sums the most gradients is the last.
+On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from ms_symtensor.search.folded.chain import Chain, Part, Stage, Turns
+
+Held = tuple[int, int, float, float, int]
+"""The parts of a stage, from and to, and what `Chain.fitting` tells of them."""
+
+PACE_TOLERANCE = 1e-7
+"""The pace is found to this fraction of itself."""
+
+
+def laid_out(
+    parts: Sequence[Part], layers: Sequence[int], recomputed: Sequence[int], turns: Turns
+) -> tuple[Stage, ...]:
+    """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
+    chain, found, start = Chain(parts), [], 0
+    for number, (count, again) in enumerate(zip(layers, recomputed, strict=True)):
+        last = number == len(layers) - 1
+        end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
+        found.append(chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), again))
+        start = end
+    return tuple(found)
+
+
+def divide(
+    parts: Sequence[Part],
+    stages: int,
+    micro_batch_num: int,
+    limit_B: float | Sequence[float],
+    recomputed: tuple[int, int] | None = None,
+    interleave: int = 1,
+) -> tuple[Stage, ...] | None:
+    """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits.
+
+    `interleave`: runs of blocks of every stage, each with one block at least; what stages hold is priced as one run.
+    `recomputed`: the least and the most of the blocks that are recomputed (default: as needed). Of few that may be, no stage has
+    more than a share; further ones are put where the pace is slowest: such a division need not be the best.
+    """
+    limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
+    blocks, turns = sum(part.is_block for part in parts), Turns(micro_batch_num, interleave)
+    least, most = recomputed or (0, blocks)
+    if 0 < blocks <= least:
+        found = _divided(Chain([part.computed_again for part in parts]), limits_B, turns)
+        return None if found is None else tuple(replace(stage, recomputed=stage.blocks) for stage in found)
+    chain = Chain(parts)
+    share = most
+    found = _divided(chain, limits_B, turns, share)
+    while found is not None and sum(stage.recomputed for stage in found) > most:
+        share = max(share // 2, most // stages) if share * stages > 2 * most else share - 1
+        found = _divided(chain, limits_B, turns, share)
+    return None if found is None else _with_more(chain, found, turns, least)
+
+
+def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int) -> tuple[Stage, ...]:
+    """`found` with at least so many recomputed blocks, each on the stage that is the fastest then."""
+    counts = [stage.recomputed for stage in found]
+    layers = [stage.blocks for stage in found]
+    while sum(counts) < least:
+        _, fastest = min((stage.each_s, i) for i, stage in enumerate(found) if counts[i] < layers[i])
+        counts[fastest] += 1
+        found = laid_out(chain.parts, layers, counts, turns)
+    return found
+
+
+def _divided(chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf) -> tuple[Stage, ...] | None:
+    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks.
+
+    First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
+    """
+    best = found = _fastest(chain, limits_B, turns, most)
+    if best is None or len(limits_B) == 1:
+        return best
+    least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
+    while found is not None and (end_s := max(s.once_s for s in found)) > (1 + PACE_TOLERANCE) * least_s:
+        pace_s = (_step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
+        found = _fastest(chain, limits_B, turns, most, pace_s, (1 - PACE_TOLERANCE) * end_s)
+        if found is not None and _step_s(found, turns) < _step_s(best, turns):
+            best = found
+    return best
+
+
+def _step_s(stages: Sequence[Stage], turns: Turns) -> float:
+    """Seconds of a step."""
+    return turns.step_s([stage.each_s for stage in stages], max(stage.once_s for stage in stages))
+
+
+def _fastest(
+    chain: Chain, limits_B: Sequence[float], turns: Turns, most: float, pace_s: float = inf, once_s: float = inf
+) -> tuple[Stage, ...] | None:
+    """The stages with the smallest pace, `pace_s` at most, that fit, each with at most so many recomputed blocks and seconds at
+    the end of a step.
+
+    The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
+    """
+    stages = len(limits_B)
+    best, high = _filled(chain, limits_B, turns, pace_s, most, once_s)
+    low = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages)
+    while best is not None and stages > 1 and high - low > PACE_TOLERANCE * high:
+        middle = (low + high) / 2
+        found, slowest_s = _filled(chain, limits_B, turns, middle, most, once_s)
+        if found is None:
+            low = max(middle, slowest_s)
+        else:
+            best, high = found, slowest_s
+    return None if best is None else tuple(chain.stage(*held) for held in best)
+
+
+def _filled(
+    chain: Chain, limits_B: Sequence[float], turns: Turns, pace_s: float, most_again: float, once_s: float
+) -> tuple[list[Held] | None, float]:
+    """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every run of every
+    later one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage
+    would take more.
+    """
+    found: list[Held] = []
+    stages, longer_s = len(limits_B), inf
+    start, whole = 0, len(chain.parts)
+    for number, limit_B in enumerate(limits_B):
+        flight, later = turns.in_flight(number, stages), stages - number - 1
+        # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
+        high = bisect_right(chain.blocks, chain.blocks[-1] - later * turns.interleave) - 1 if later else whole
+        least = bisect_left(chain.blocks, chain.blocks[start] + (turns.interleave if stages > 1 else 0))
+        low = max(least, start + 1) - 1 if later else whole - 1
+        one = None
+        # What lasts as long without recomputation is tried first.
+        quick = middle = bisect_right(chain.each_s, chain.each_s[start] + pace_s) - 1
+        while low < high:
+            middle = min(max(middle, low + 1), high)
+            more = None
+            if chain.once_s[middle] - chain.once_s[start] <= once_s:
+                more = chain.fitting(start, middle, flight, limit_B, most_again)
+            if more is None or more[0] > pace_s:
+                longer_s = longer_s if more is None else min(longer_s, more[0])
+                high = middle - 1
+                middle = (low + high + 1) // 2
+            else:
+                one, low = more, middle
+                middle = middle + 1 if middle == quick else (low + high + 1) // 2
+        if one is None:
+            return None, longer_s
+        found.append((start, low, *one))
+        start = low
+    return found, max(each_s for _, _, each_s, _, _ in found)

@@ -1,0 +1,268 @@
+"""The whole plan: the survey's best shapes, each with the true peak of its stages.
+
+The survey leaves out what lives only for a moment, and prices many meshes by one. So for its best shapes the programs of their
+stages are written down and priced on their own mesh, and the blocks are divided again with what the peaks leave for them,
+until all stages fit. The answer is the best of these; its gap is the distance to the survey's bound.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.settings import Settings
+from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.search.folded.chain import Turns
+from ms_symtensor.search.folded.depth import at_depth
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.mix import Mix
+from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
+from ms_symtensor.search.space.family import Family
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.borders import sent_B
+from ms_symtensor.search.stages.estimate import Estimate, divided, estimated, parts_of
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.outer import survey
+from ms_symtensor.search.stages.own_mesh import priced
+from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.stage_layers import laid_out
+from ms_symtensor.search.stages.tried import Outcome
+from ms_symtensor.search.tables.problem import sample_num
+
+REFINED = 3
+"""At most so many of the survey's best shapes are settled, those whose survey is below the best that was settled; at most four
+times as many are looked at if some do not fit."""
+
+MISPRICED = 0.01
+"""Shapes that take so much longer by the costs of their own mesh than by the survey's are not counted among them."""
+
+FEW_DIVISIONS = 20
+"""So many ways to divide blocks are all tried where memory is short (empirical: a network of few blocks has no more)."""
+
+ROUNDS = 6
+"""So often the blocks of a shape are divided at most, each time with what the last division's true peaks leave for them."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The best plan: its shape and stages, the strategies in the network of SHORT blocks, and the memory of every stage.
+
+    `mixes`: what the blocks of every stage compute again that are recomputed, and the others; empty: everything, nothing.
+    """
+
+    estimate: Estimate
+    row: Row
+    strategies: Mapping[str, OpStrategy]
+    memory_B: tuple[Mapping[str, int], ...]
+    mixes: tuple[Mix, ...] = ()
+
+    @property
+    def settings(self) -> Settings:
+        """Those of a stage, nothing recomputed."""
+        return settings_of(self.row)
+
+
+def whole_plan(
+    network: Network,
+    cluster: Cluster,
+    space: Sequence[Shape],
+    limit_B: float,
+    rules: Mapping[str, Rule] | None = None,
+    keep: int = 10,
+    known_s: float = math.inf,
+    limits: Limits = FREE,
+) -> tuple[Outcome, Whole | None]:
+    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`; None if none does
+    and beats `known_s`.
+    """
+    outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits)
+    best: Whole | None = None
+    left = REFINED
+    met: set[tuple] = set()
+    for estimate in [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]:
+        if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
+            break
+        of_shape = [row for row in outcome.rows if row.shape == estimate.shape]
+        found = settled(network, of_shape, limit_B, rules, met)
+        left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
+        if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
+            best = found
+    return outcome, best
+
+
+def settled(
+    network: Network,
+    rows: Sequence[Row],
+    limit_B: float,
+    rules: Mapping[str, Rule] | None = None,
+    met: set[tuple] | None = None,
+) -> Whole | None:
+    """The best of `rows`, choices for one shape, with the true peaks of its stages; None if nothing fits.
+
+    Left out are those `met` on another mesh of as many devices, which are noted there.
+    """
+    met = set() if met is None else met
+    different = {(row.level, row.choice.tobytes()): row for row in rows}.values()
+    every = [(guess, row) for row in different if (guess := divided(row, network.depths, limit_B)) is not None]
+    guesses = {
+        (row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every
+    }.values()  # alike in all: one
+    best: Whole | None = None
+    for guess, row in sorted(guesses, key=lambda pair: pair[0].step_time_s):
+        if best is not None and guess.step_time_s >= best.estimate.step_time_s:
+            break
+        strategies = strategies_of(row)
+        key = (
+            row.level,
+            guess.shape.stages,
+            guess.shape.micro_batch_num,
+            guess.shape.interleave,
+            frozenset(strategies.items()),
+        )
+        if key in met:
+            continue
+        met.add(key)
+        try:
+            if row.problem.known.pricer.family.members > 1 or sample_num(row.problem.graph) != row.shape.batch:
+                row = priced(network, row, strategies, rules)
+            found = _fitting(network, row, limit_B, rules)
+        except InvalidStrategyError:
+            continue  # a mesh like the family's other ones in all but this
+        if found is not None and (best is None or found.estimate.step_time_s < best.estimate.step_time_s):
+            best = found
+    return best
+
+
+def _fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+    """`row` on stages whose true peaks fit."""
+    strategies = strategies_of(row)
+    peaks = peaks_of(network, row, strategies, rules)
+    beyond_B = [0.0] * row.shape.stages
+    for _ in range(ROUNDS):
+        found = divided(row, network.depths, [limit_B - more for more in beyond_B])
+        if found is None:
+            break
+        memory_B = peaks.of(found.stages)
+        if all(sum(one.values()) <= limit_B for one in memory_B):
+            return with_memory(found, row, strategies, memory_B)
+        known = zip(beyond_B, found.stages, memory_B, strict=True)
+        beyond_B = [max(more, sum(one.values()) - stage.peak_B) for more, stage, one in known]
+    return _with_fewest_fitting(network, row, limit_B, rules)
+
+
+def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+    """`row` with as few recomputed blocks on every stage as fit, on the division that is best where memory is free; on any, where
+    there are few. None if none fits, or if it is pinned how many are recomputed.
+    """
+    found = smallest_of(network, row, limit_B, rules)
+    return found if found is not None and found.estimate.peak_memory_B <= limit_B else None
+
+
+def smallest_of(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+    """The fastest of these that fit; if none does, the smallest one."""
+    blocks, stages = sum(network.depths[1:-1]), row.shape.stages
+    free = divided(row, network.depths, math.inf)
+    if free is None or row.problem.limits.recomputed(blocks) != (0, blocks):
+        return None
+    layers = [tuple(stage.blocks for stage in free.stages)]
+    if math.comb(blocks - 1, stages - 1) <= FEW_DIVISIONS:
+        cuts = combinations(range(1, blocks), stages - 1)
+        every = [tuple(b - a for a, b in pairwise((0, *cut, blocks))) for cut in cuts]
+        layers = [held for held in every if min(held) >= row.shape.interleave]
+
+    def fewest(held: tuple[int, ...]) -> Whole:
+        return with_fewest(lambda again: as_given(network, row, held, again, rules), held, limit_B)
+
+    def order(one: Whole) -> tuple[float, float]:
+        return max(limit_B, one.estimate.peak_memory_B), one.estimate.step_time_s
+
+    return min(map(fewest, layers), key=order, default=None)
+
+
+def with_fewest(laid: Callable[[Sequence[int]], Whole], layers: Sequence[int], limit_B: float) -> Whole:
+    """On every stage as few recomputed blocks as fit, all where even those do not."""
+    low, high = [0] * len(layers), list(layers)
+    middle = low
+    while low != high:
+        sizes = [stage.peak_B for stage in laid(middle).estimate.stages]
+        for i, size in enumerate(sizes):
+            if size <= limit_B:
+                high[i] = min(high[i], middle[i])
+            else:
+                low[i] = min(middle[i] + 1, high[i])
+        middle = [(least + most) // 2 for least, most in zip(low, high, strict=True)]
+    return laid(high)
+
+
+def as_given(
+    network: Network,
+    row: Row,
+    layers: Sequence[int],
+    recomputed: Sequence[int],
+    rules: Mapping[str, Rule] | None = None,
+) -> Whole:
+    """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not."""
+    strategies, parts = strategies_of(row), parts_of(row, network.depths)
+    stages = laid_out(parts, layers, recomputed, Turns(row.shape.micro_batch_num, row.shape.interleave))
+    memory_B = peaks_of(network, row, strategies, rules).of(stages)
+    return with_memory(estimated(row, network.depths, parts, stages), row, strategies, memory_B)
+
+
+def with_memory(
+    found: Estimate, row: Row, strategies: Mapping[str, OpStrategy], memory_B: tuple[Mapping[str, int], ...]
+) -> Whole:
+    """`found` with the true peaks in the place of the survey's."""
+    sizes = [float(sum(one.values())) for one in memory_B]
+    stages = tuple(replace(stage, peak_B=size) for stage, size in zip(found.stages, sizes, strict=True))
+    return Whole(replace(found, stages=stages, peak_memory_B=max(sizes)), row, strategies, memory_B)
+
+
+def peaks_of(
+    network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
+) -> StagePeaks:
+    batch = row.shape.batch
+    few = network.short(batch, FEW)
+    named = at_depth(fold(few).class_of, network.short(batch), strategies)
+    turns = Turns(row.shape.micro_batch_num, row.shape.interleave)
+    between_B = int(sent_B(row)) * (turns.interleave - 1) if turns.interleave > 1 else 0
+    return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, between_B)
+
+
+def host_memory_B(network: Network, found: Whole, rules: Mapping[str, Rule] | None) -> int:
+    """Bytes of optimizer states that stay on the host, of a device of the fullest stage: what they would take on the device."""
+    if not found.settings.swap_optimizer:
+        return 0
+    peaks = peaks_of(network, found.row, found.strategies, rules)
+    peaks = replace(peaks, settings=replace(found.settings, swap_optimizer=False), _known={})
+    return max(one["optimizer_states"] for one in peaks.of(found.estimate.stages, found.mixes))
+
+
+def settings_of(row: Row) -> Settings:
+    """The settings of a stage on the mesh of `row`, nothing recomputed."""
+    return replace(row.problem.settings, device_num=math.prod(row.shape.mesh), optimizer_level=row.level)
+
+
+def strategies_of(row: Row) -> dict[str, OpStrategy]:
+    """The strategies of `row` on its own mesh, by the operators' names in the network with SHORT blocks."""
+    of = row.problem
+    family = of.known.pricer.family
+
+    def own(degrees: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(_degree(family, n, row.member) for n in dims) for dims in degrees)
+
+    found = {}
+    for name, number in of.known.index.items():
+        strategy = of.known.items[number].strategies[row.choice[number]]
+        outputs = None if strategy.outputs is None else own(strategy.outputs)
+        found[name] = OpStrategy(own(strategy.inputs), outputs)
+    return found
+
+
+def _degree(family: Family, n: int, member: int) -> int:
+    degrees = family.degree(n)
+    assert degrees is not None, f"{n} slices are no product of axes"
+    return int(degrees[member])

@@ -1,0 +1,169 @@
+"""Carrying tensors between lists of layouts: what every way costs, and what two ways have in common."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.ways import Ways, plain_layout
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.layout import Layout
+from ms_symtensor.tensor.redistribution import COLLECTIVES, SCATTERED
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class PairCost:
+    """Carrying a tensor from every layout of its maker (rows) to every layout of a reader (columns).
+
+    Seconds and bytes are [members, rows, columns]. `forward_s` is inf where MindSpore finds no way; `backward_s` leaves out
+    the way back of a first AllGather, which `gather_s` holds, with the bytes of what it gathers in `gathered_B`; `gather`
+    [rows, columns] numbers the different first AllGathers (-1: none). `prefix` [rows, columns, steps] numbers the beginnings
+    of the ways, step by step: two ways share those steps whose numbers are equal; `prefix_s` [members, rows, columns, steps + 1]
+    is the time of the first so many.
+    """
+
+    forward_s: Array
+    backward_s: Array
+    gather: Numbers
+    gather_s: Array
+    gathered_B: Array
+    prefix: Numbers
+    prefix_s: Array
+
+    @property
+    def moves(self) -> NDArray[np.bool_]:
+        """Whether anything is moved."""
+        found: NDArray[np.bool_] = self.prefix[:, :, 0] >= 0
+        return found
+
+
+NONE = 0
+"""The row of prices that stands for no node."""
+
+
+class Pairs:
+    """Move costs between lists of layouts, computed once per pair of distinct layouts."""
+
+    def __init__(self, pricer: Pricer, enable_alltoall: bool) -> None:
+        self._pricer, self._ways = pricer, Ways(pricer.family, enable_alltoall)
+        self._cache: dict[tuple, PairCost] = {}
+        self._row: dict[tuple[int, float, int], int] = {}
+        self._prices = np.zeros((3, 1, pricer.family.members))
+
+    def prepare(self, wanted: Iterable[tuple[tuple[Layout, ...], tuple[Layout, ...], str, int]]) -> None:
+        """Price all that `cost` will be asked for at once, which takes less time than one after the other."""
+        nodes: dict[tuple[int, float, int], None] = {}
+        for makers, readers, dtype, power in wanted:
+            whole_B = _whole_B(makers, size_B(dtype))
+            for way in self._ways.between(makers, readers, dtype in SCATTERED):
+                nodes.update(dict.fromkeys((node, whole_B, power) for node in way.nodes))
+        self._price(nodes)
+
+    def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
+        """The costs for every pair of different layouts, of a tensor whose size goes with the batch to the `power` 0 or 1."""
+        key = (makers, readers, size_B(dtype), dtype in SCATTERED, power)
+        if key not in self._cache:
+            self._cache[key] = self._compute(*key)
+        return self._cache[key]
+
+    def _compute(
+        self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, gathered: bool, power: int
+    ) -> PairCost:
+        whole_B = _whole_B(makers, element_B)
+        ways = self._ways.between(makers, readers, gathered)
+        longest = max(1, max(len(way.prefix) for way in ways))
+
+        # Every different node has a row of prices; that of zeros stands for none.
+        self._price((node, whole_B, power) for way in ways for node in way.nodes)
+        numbers = np.full((len(ways), longest), NONE)
+        for i, way in enumerate(ways):
+            if way.nodes:
+                numbers[i, : len(way.nodes)] = [self._row[node, whole_B, power] for node in way.nodes]
+        there_s, back_s, after_B = self._prices
+
+        prefix_s = np.zeros((len(ways), longest + 1, self._prices.shape[-1]))
+        np.cumsum(there_s[numbers], axis=1, out=prefix_s[:, 1:])
+        missing = np.array([not way.exists for way in ways])
+        forward = np.where(missing[:, None], np.inf, prefix_s[:, -1])
+        first = np.array([numbers[i, way.first] if way.first >= 0 else NONE for i, way in enumerate(ways)])
+        gather_s = back_s[first]
+        backward = back_s[numbers].sum(axis=1) - gather_s
+
+        def table(values: NDArray) -> NDArray:
+            """[ways, …, members] as [members, rows, columns, …]."""
+            return np.moveaxis(values.reshape(len(makers), len(readers), *values.shape[1:]), -1, 0)
+
+        def numbered(values: Sequence[object]) -> Numbers:
+            return np.array(values, dtype=np.intp).reshape(len(makers), len(readers), -1)
+
+        return PairCost(
+            table(forward), table(backward), numbered([w.gather for w in ways])[..., 0], table(gather_s),
+            table(after_B[first]),
+            numbered([(*w.prefix, *(-1,) * (longest - len(w.prefix))) for w in ways]),
+            table(prefix_s),
+        )  # fmt: skip
+
+    def _price(self, wanted: Iterable[tuple[int, float, int]]) -> None:
+        """Note the prices of the nodes `wanted`, each of a tensor of so many bytes that go with the batch to the power 0 or 1:
+        seconds forward and back, and bytes of the output, [3, rows, members].
+        """
+        missing = [one for one in dict.fromkeys(wanted) if one not in self._row]
+        if not missing:
+            return
+        pricer, nodes = self._pricer, [self._ways.nodes[number] for number, _, _ in missing]
+        grown = np.array([whole_B * pricer.family.grown(power) for _, whole_B, power in missing])
+        before_B, after_B = (
+            grown / pricer.degrees(n.before for n in nodes),
+            grown / pricer.degrees(n.after for n in nodes),
+        )
+        there = pricer.nodes_s([pricer.number(n.kind, n.group) for n in nodes], before_B, after_B)
+        back = pricer.nodes_s([pricer.number(n.opposite, n.group) for n in nodes], after_B, before_B)
+        # What is cut in one part on a member is nothing there.
+        idle = [n.kind not in COLLECTIVES and n.kind != "Reshape" for n in nodes]
+        nothing = np.array(idle)[:, None] & (pricer.degrees(n.parts for n in nodes) == 1)
+        new = np.stack([np.where(nothing, 0.0, there), np.where(nothing, 0.0, back), after_B])
+        rows = self._prices.shape[1]
+        self._row.update((one, rows + i) for i, one in enumerate(missing))
+        self._prices = np.concatenate([self._prices, new], axis=1)
+
+
+def _whole_B(layouts: tuple[Layout, ...], element_B: int) -> float:
+    """Bytes of the whole tensor that lies in one of `layouts`."""
+    return float(math.prod(layouts[0].shape)) * element_B
+
+
+def common_s(first: PairCost, second: PairCost) -> Array:
+    """Seconds of the steps that the ways to reader i and to reader j begin with alike, over (member, maker, i, j)."""
+    steps = min(first.prefix.shape[-1], second.prefix.shape[-1])
+    left, right = first.prefix[:, :, None, :steps], second.prefix[:, None, :, :steps]
+    common = ((left == right) & (left >= 0)).sum(axis=-1)
+    makers, readers = np.ogrid[: common.shape[0], : common.shape[1]]
+    found: Array = first.prefix_s[:, makers[..., None], readers[..., None], common]
+    return found
+
+
+def distinct(layouts: Sequence[Layout]) -> tuple[tuple[Layout, ...], Numbers]:
+    """The different layouts of a row of candidates, and which one each candidate has."""
+    number: dict[Layout, int] = {}
+    first: list[Layout] = []
+    which = []
+    for layout in layouts:
+        which.append(number.setdefault(plain_layout(layout), len(first)))
+        if which[-1] == len(first):
+            first.append(layout)
+    return tuple(first), np.array(which, dtype=np.intp)
+
+
+def same_layout(first: tuple[Layout, ...], second: tuple[Layout, ...]) -> NDArray[np.bool_]:
+    """Whether candidate i of one end and candidate j of another hold the tensor alike."""
+    number: dict[Layout, int] = {}
+    code: Callable[[Layout], int] = lambda layout: number.setdefault(plain_layout(layout), len(number))  # noqa: E731 # one use
+    left, right = np.array([code(x) for x in first]), np.array([code(x) for x in second])
+    same: NDArray[np.bool_] = left[:, None] == right[None, :]
+    return same

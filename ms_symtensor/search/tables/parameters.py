@@ -1,0 +1,256 @@
+"""The parameters in the search: who reads them in which layout, and what their gradients, gathers and update cost.
+
+On a family of meshes whether the optimizer can share a parameter differs from member to member: it does where all copies
+divide its first dim. So both cases are priced, and every member takes its own.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cost.parameter import price_slice
+from ms_symtensor.program.gradients import is_kept, sends_gradient
+from ms_symtensor.program.parameters import is_summed, is_synchronised, may_be_shared, place_parameter, share_over_all
+from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.search.folded.places import Counts, Places
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.terms import Terms, terms
+from ms_symtensor.search.tables.variables import Variables
+from ms_symtensor.search.tables.ways import plain_layout
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.redistribution_groups import is_feasible
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A parameter in one element type, through `casts` Cast operators, as `users` operators that send a gradient read it.
+
+    `in_gradient`: the gradient of one of them reads it too.
+    """
+
+    dtype: str
+    casts: int
+    users: int
+    in_gradient: bool
+
+
+@dataclass(frozen=True)
+class ParameterUse:
+    """Parameters that the operators of variable `number` read as input `position`: all like `parameter`, so many at every place.
+
+    `layouts` are those of the candidates; `reads` has more than one entry where several operators share the parameter in
+    different element types.
+    """
+
+    number: int
+    position: int
+    parameter: Parameter
+    layouts: tuple[Layout, ...]
+    reads: tuple[Read, ...]
+    counts: Counts
+
+
+def parameter_uses(graph: Graph, known: Variables, where: Places) -> Iterator[tuple[Source, ParameterUse]]:
+    """Every use of a parameter by an operator with a strategy, with the source that the operator reads."""
+    for op in graph.ops:
+        if op.name not in known.index:
+            continue
+        number = known.index[op.name]
+        for position, source in enumerate(graph.tensor_inputs(op)):
+            casts = 0
+            root: Source = source
+            while (
+                isinstance(root, OpOutput)
+                and root.op not in known.index
+                and graph.op_by_name[root.op].type != "Reshape"
+            ):
+                casts += 1
+                root = graph.tensor_inputs(graph.op_by_name[root.op])[0]
+            kind = graph.type_of(source)
+            if isinstance(root, ParameterRef) and kind is not None:
+                layouts = tuple(p.inputs[position] for p in known.items[number].placements)
+                sends = sends_gradient(known.signatures, known.gradients, op, position)
+                in_gradient = is_kept(graph, known.signatures[op.name], known.gradients, op, position)
+                read = Read(kind.dtype, casts, int(sends), in_gradient)
+                yield (
+                    source,
+                    ParameterUse(
+                        number, position, graph.parameter_by_name[root.name], layouts, (read,), where.counts({op: 1})
+                    ),
+                )
+
+
+def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]:
+    """The first use of every parameter, where its layout and cost are counted, with all its reads; equal ones joined."""
+    first: dict[str, ParameterUse] = {}
+    reads: dict[str, dict[Source, Read]] = {}
+    for source, use in uses:
+        name, (new,) = use.parameter.name, use.reads
+        first.setdefault(name, use)
+        known = reads.setdefault(name, {}).setdefault(source, replace(new, users=0))
+        reads[name][source] = replace(
+            known, users=known.users + new.users, in_gradient=known.in_gradient or new.in_gradient
+        )
+    joined: dict[tuple, ParameterUse] = {}
+    for name, use in first.items():
+        use = replace(use, reads=tuple(reads[name].values()))
+        key = (use.number, use.position, replace(use.parameter, name=""), use.reads)
+        joined[key] = replace(joined[key], counts=_sum(joined[key].counts, use.counts)) if key in joined else use
+    return tuple(joined.values())
+
+
+def _sum(first: Counts, second: Counts) -> Counts:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
+    """Two operators that read one parameter must cut it alike: tables that forbid everything else."""
+    first: dict[str, ParameterUse] = {}
+    found = []
+    for use in uses:
+        other = first.setdefault(use.parameter.name, use)
+        if other.number == use.number:
+            continue
+        a, b = sorted((other, use), key=lambda u: u.number)
+        agree = np.array(
+            [
+                [x.slice_shape == y.slice_shape and x.copies.ranks() == y.copies.ranks() for y in b.layouts]
+                for x in a.layouts
+            ]
+        )
+        table = np.where(agree, 0.0, np.inf)[None]
+        members = known.pricer.family.members
+        found.append(terms((a.number, b.number), use.counts, (members, *agree.shape), forward_s=table))
+    return found
+
+
+def stage_terms(
+    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, in_stages: Sequence[bool]
+) -> list[Terms]:
+    """`parameter_terms` on members of which some lie in pipeline stages: copies in use are there once for all micro-batches."""
+    found = parameter_terms(known, uses, settings, np.array(in_stages, dtype=float))
+    nothing = np.zeros(())
+    return [
+        replace(
+            t,
+            at_rest_B=t.at_rest_B + t.kept_B,
+            kept_B=np.broadcast_to(nothing, t.kept_B.shape),
+            kept_recomputed_B=np.broadcast_to(nothing, t.kept_B.shape),
+        )
+        for t in found
+    ]
+
+
+def parameter_terms(
+    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, accumulates: Array | None = None
+) -> list[Terms]:
+    """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use.
+
+    `accumulates` [members]: 1 where gradients add up over micro-batches, whole ones whatever the optimizer shards.
+    """
+    found = []
+    members = known.pricer.family.members
+    adds_up = np.zeros(members) if accumulates is None else accumulates
+    alike: dict[tuple, dict[Layout, Priced]] = {}
+    for use in uses:
+        summed = is_summed(known.items[use.number].op.type, use.position)
+        priced = alike.setdefault((replace(use.parameter, name=""), use.reads, summed), {})
+        plain = [plain_layout(layout) for layout in use.layouts]
+        for layout in dict.fromkeys(plain):
+            if layout not in priced:
+                priced[layout] = _priced(known.pricer, use, layout, settings, summed, adds_up)
+        each_s, once_s, used_B, rest_B = (
+            np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in plain), strict=True)
+        )
+        found.append(
+            terms(
+                (use.number,), use.counts, each_s.shape, backward_s=each_s, once_s=once_s, kept_B=used_B,
+                kept_recomputed_B=used_B, at_rest_B=rest_B,
+            )
+        )  # fmt: skip
+    return found
+
+
+Priced = tuple[Array, Array, Array, Array]
+"""Seconds per micro-batch and per step, bytes of the copies in use and at rest; each [members]."""
+
+
+def _priced(
+    pricer: Pricer, use: ParameterUse, layout: Layout, settings: Settings, summed: bool, adds_up: Array
+) -> Priced:
+    """One parameter in `layout`; infinite where MindSpore would not train it rightly."""
+    parameter, family = use.parameter, pricer.family
+    plain = place_parameter(
+        parameter, layout, replace(settings, optimizer_level=OptimizerLevel.NONE), summed, unsummed=not summed
+    )
+    divides = np.zeros(family.members, bool)
+    if layout.copies.size > 1 and may_be_shared(parameter, settings):
+        copies = family.device_nums / pricer.degree(math.prod(layout.cuts))
+        rows = layout.shape[0] / pricer.degree(layout.cut(0))
+        divides = (copies > 1) & (rows % copies == 0)
+        if divides.any():
+            shared = _placed(pricer, use, share_over_all(plain), copies, settings, adds_up)
+            if divides.all():
+                return shared
+    whole = _placed(pricer, use, plain, np.ones(family.members), settings, adds_up)
+    if not divides.any():
+        return whole
+    each_s, once_s, used_B, rest_B = (np.where(divides, a, b) for a, b in zip(shared, whole, strict=True))
+    return each_s, once_s, used_B, rest_B
+
+
+def _placed(
+    pricer: Pricer, use: ParameterUse, placement: ParameterPlacement, shard: Array, settings: Settings, adds_up: Array
+) -> Priced:
+    layout, family = placement.layout, pricer.family
+    elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts))
+    nothing = np.zeros(family.members)
+    if use.parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
+        return np.full(family.members, np.inf), nothing, nothing, nothing
+
+    def seconds(kind: str, group: DeviceGroup | None, size_B: Array) -> Array:
+        return pricer.node_s(kind, group, size_B, nothing)
+
+    tied = len(use.reads) > 1 or use.parameter.in_shared_block
+    first = use.reads[0]
+    dtype, in_gradient = (placement.dtype, False) if tied else (first.dtype, first.in_gradient)
+    cost = price_slice(seconds, placement, shard, elements, settings, dtype, in_gradient)
+    # Weights are cast and gathered once for all micro-batches; their gradients are cast and added at each.
+    use_s, grad_s, kept_B = cost.gather_s + nothing, nothing, cost.used_B + nothing
+    is_shared = placement.gather is not None
+    share, stored = elements / shard, size_B(placement.dtype)
+    trains = use.parameter.requires_grad
+    if tied:
+        # In several element types, or in a shared block: gathered, and its gradients summed, as it is stored.
+        kept_B = nothing
+        for read in use.reads:
+            used = size_B(read.dtype)
+            if read.casts:
+                cast_s = pricer.local_s("Cast", elements * (stored + used))
+                use_s = use_s + cast_s
+                if trains and read.users > 0:
+                    grad_s = grad_s + cast_s
+            if read.in_gradient and (read.casts or is_shared):
+                kept_B = kept_B + elements * used
+        users, used = sum(read.users for read in use.reads), stored
+    else:
+        users, used = first.users, size_B(first.dtype)
+        if first.casts:
+            again = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
+            use_s = use_s + (1 + again) * pricer.local_s("Cast", share * (stored + used))
+            if trains:
+                grad_s = grad_s + pricer.local_s("Cast", elements * (used + stored))
+    if trains and users > 1:
+        grad_s = grad_s + pricer.local_s("AddN", (users + 1) * elements * used)
+    rest_B = cost.at_rest_B + nothing
+    if trains:
+        rest_B = rest_B + adds_up * (elements * stored - cost.gradient_B)
+    return grad_s, use_s + cost.synchronisation_s + cost.update_s, kept_B, rest_B

@@ -1,0 +1,154 @@
+"""Seconds and bytes on every member of a family of meshes: arrays whose last axis runs over the members."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cluster.collective_time import collective_time_of_sizes
+from ms_symtensor.cluster.hccl import Collective
+from ms_symtensor.cluster.topology import Cluster, lattice_sizes
+from ms_symtensor.cost.move import SWAP, VIEWS, local_time_s, priced_as
+from ms_symtensor.search.space.family import Family
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+
+Array = NDArray[np.float64]
+
+COMMUNICATING = frozenset({"AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "AlltoAllV"})
+
+
+class Pricer:
+    """Prices on `cluster` for the members of `family`; `cost.move` for arrays."""
+
+    def __init__(self, cluster: Cluster, family: Family) -> None:
+        self.cluster, self.family = cluster, family
+        device = cluster.device
+        self._per_B = 1.0 / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
+        self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
+        self._lines = _Lines(family.members)
+        self._lattices: dict[DeviceGroup, _Lattices] = {}
+
+    def slices_B(self, layouts: Sequence[Layout], element_B: float, power: int) -> Array:
+        """Bytes of one device's slice of regular layouts: [members, layouts]."""
+        whole_B = np.array([math.prod(layout.shape) * element_B for layout in layouts], dtype=float)
+        cut = self.degrees(math.prod(layout.cuts) for layout in layouts)
+        found: Array = whole_B * self.family.grown(power)[:, None] / cut.T
+        return found
+
+    def degree(self, n: int) -> Array:
+        """`n` slices of the representative on every member; 1 where they are no product of axes (then nothing is priced)."""
+        found = self.family.degree(n)
+        return np.ones(self.family.members) if found is None else found
+
+    def degrees(self, ns: Iterable[int]) -> Array:
+        """`degree` of each: [numbers, members]."""
+        found: Array = np.array([self.degree(n) for n in ns])
+        return found
+
+    def local_s(self, kind: str, traffic_B: Array) -> Array:
+        """Seconds of a node that only moves bytes, as `cost.move.local_time_s`."""
+        if kind in VIEWS:
+            return np.zeros(np.shape(traffic_B))
+        if kind == SWAP:
+            found: Array = local_time_s(self.cluster, kind, traffic_B)
+            return found
+        found = traffic_B * self._per_B + self.cluster.device.op_overhead_s
+        return found
+
+    def node_s(self, kind: str, group: DeviceGroup | None, input_B: Array, output_B: Array) -> Array:
+        """Seconds [members] of one node of a move, a partial sum or a gradient's synchronisation, 0 for a group of one rank; inf
+        for a group that is not regular. Bytes are [members].
+        """
+        if group is None or kind not in COMMUNICATING:
+            return self.local_s(kind, input_B + output_B)
+        found: Array = self.nodes_s([self.number(kind, group)], input_B[None], output_B[None])[0]
+        return found
+
+    def number(self, kind: str, group: DeviceGroup | None) -> int:
+        """The number by which `nodes_s` knows nodes of `kind` on `group`."""
+        key = (kind, group if kind in COMMUNICATING else None)
+        if key not in self._numbers:
+            self._numbers[key] = self._lines.add(self._lines_of(*key), adds=key[1] is None)
+        return self._numbers[key]
+
+    def nodes_s(self, numbers: Sequence[int], input_B: Array, output_B: Array) -> Array:
+        """`node_s` of many nodes with these `numbers`: [nodes, members], like the bytes."""
+        lines = self._lines
+        size_B = np.where(lines.adds[numbers, None], input_B + output_B, np.maximum(input_B, output_B))
+        starts_B, alpha_s, per_B = lines.columns[:, numbers]
+        piece = (size_B[..., None] >= starts_B).sum(axis=-1, keepdims=True) - 1
+        found: Array = (
+            np.take_along_axis(alpha_s, piece, axis=-1)[..., 0]
+            + np.take_along_axis(per_B, piece, axis=-1)[..., 0] * size_B
+        )
+        return found
+
+    def _lines_of(self, kind: str, group: DeviceGroup | None) -> Array:
+        """[columns, members, pieces], as `_Lines` has them."""
+        members = self.family.members
+        if group is None:
+            alpha_s, per_B = (0.0, 0.0) if kind in VIEWS else (self.cluster.device.op_overhead_s, self._per_B)
+            return np.tile(np.array([0.0, alpha_s, per_B])[:, None, None], (1, members, 1))
+        if group not in self._lattices:
+            self._lattices[group] = self._lattices_of(group)
+        lattices, which = self._lattices[group]
+        if not lattices:
+            return np.tile(np.array([0.0, np.inf, 0.0])[:, None, None], (1, members, 1))
+        collective, overhead_s = Collective(priced_as(kind)), self.cluster.device.op_overhead_s
+        pieces = [
+            [(start_B, alpha_s + (overhead_s if ranks > 1 else 0.0), per_B) for start_B, alpha_s, per_B in time.pieces]
+            for ranks, sizes in lattices
+            for time in (collective_time_of_sizes(self.cluster, collective, sizes),)
+        ]
+        width = max(map(len, pieces))
+        padded = np.array([[*one, *[NOWHERE] * (width - len(one))] for one in pieces])
+        return np.moveaxis(padded[which], -1, 0)
+
+    def _lattices_of(self, group: DeviceGroup) -> "_Lattices":
+        """What `group` is on the members; none where it is not regular."""
+        shape = self.family.shape_of(group)
+        if shape is None:
+            return (), np.zeros(self.family.members, dtype=np.intp)
+        columns = np.array([axis for pair in shape for axis in pair], dtype=int).reshape(-1, self.family.members)
+        numbers: dict[tuple[int, ...], int] = {}
+        which = [numbers.setdefault(tuple(column), len(numbers)) for column in columns.T.tolist()]
+        lattices = [tuple(zip(column[::2], column[1::2], strict=True)) for column in numbers]
+        return tuple((math.prod(n for n, _ in axes), lattice_sizes(self.cluster, axes)) for axes in lattices), np.array(
+            which
+        )
+
+
+_Lattices = tuple[tuple[tuple[int, tuple[int, ...]], ...], NDArray[np.intp]]
+"""The different ranks and sizes per level (`group_sizes`) of a group on a family's members, and which each member has."""
+
+NOWHERE = (np.inf, 0.0, 0.0)
+"""A piece that no message is large enough for."""
+
+
+class _Lines:
+    """Piecewise linear times of many nodes, one per member.
+
+    `columns` are [columns, nodes, members, pieces]: from so many bytes on, so many seconds, and seconds per byte. `adds` [nodes]:
+    of the sum of the bytes that go in and out, else of the larger number.
+    """
+
+    def __init__(self, members: int) -> None:
+        self._used = 0
+        self.columns, self.adds = self._room(1, members, 1)
+
+    def add(self, lines: Array, adds: bool) -> int:
+        """Note the lines [columns, members, pieces] of another node; its number."""
+        _, room, members, width = self.columns.shape
+        pieces = lines.shape[-1]
+        if self._used == room or pieces > width:
+            before, adds_before = self.columns, self.adds
+            self.columns, self.adds = self._room(2 * room, members, max(pieces, width))
+            self.columns[:, :room, :, :width], self.adds[:room] = before, adds_before
+        self.columns[:, self._used, :, :pieces], self.adds[self._used] = lines, adds
+        self._used += 1
+        return self._used - 1
+
+    def _room(self, nodes: int, members: int, pieces: int) -> tuple[Array, NDArray[np.bool_]]:
+        nothing = np.array(NOWHERE)[:, None, None, None]
+        return np.tile(nothing, (1, nodes, members, pieces)), np.zeros(nodes, bool)

@@ -1,0 +1,265 @@
+"""The optimisation problem of one stage, written as tables.
+
+    min over strategies x  T(x) + λ (M(x) - M_max)
+
+    T(x) = Σ_v n_v [ (1 + r ρ_v) F_v(x_v) + B_v(x_v) ] + Σ_p P_p(x) + Σ_t n_t [ (1 + r ρ_t) F_t(x) + B_t(x) ]
+    M(x) = Σ_p W_p(x) + Σ_t n_t [ (1 - r) K_t(x) + r R_t(x) ]
+
+over classes of operators v (own work and partial sums, forward F and backward B), parameters p (synchronisation, update,
+memory W) and tensors t between operators (moves F and B, bytes alive at the `turn`: K without, R with recomputation).
+r is the fraction of the repeated blocks that is recomputed; ρ tells whether something is computed again there. T is exactly
+what `cost.step` charges for the partitioned program, but for gradients that meet after different moves; M is what is alive
+at one moment, so that it never exceeds the true peak. Tables hold the costs on every member of a family of meshes (`family`).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.ops.placement import OpStrategy, strategy_of
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.ops.routing import routes_tokens
+from ms_symtensor.program.gradients import gradient_users
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.search.folded.folding import Fold, fold, kinds_of_blocks
+from ms_symtensor.search.folded.memory import ShortGraphs, few_blocks, short_graphs
+from ms_symtensor.search.folded.places import Counts, Places, first_blocks, places
+from ms_symtensor.search.space.family import Family, Single
+from ms_symtensor.search.tables.elimination import elimination_order
+from ms_symtensor.search.tables.moves import Pairs
+from ms_symtensor.search.tables.parameters import ParameterUse, counted, parameter_uses, tied
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.tensor_terms import TensorTables, slices_B
+from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
+from ms_symtensor.search.tables.terms import Terms, terms
+from ms_symtensor.search.tables.turn import turn
+from ms_symtensor.search.tables.variables import Variables, transparent_s, variables
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`.
+
+    `graph` has few blocks and may stand for a deeper network (`places.depths`). `again`: operators whose work is done again where
+    blocks are recomputed, one of every class. `between`: the tensors of `tables`, and how often every place has them.
+    """
+
+    graph: Graph
+    known: Variables
+    shorts: ShortGraphs
+    places: Places
+    terms: tuple[Terms, ...]
+    order: tuple[int, ...]
+    parameters: tuple[ParameterUse, ...]
+    again: frozenset[str]
+    between: Mapping[Tensor, Counts]
+    tables: TensorTables
+
+    @property
+    def device_num(self) -> int:
+        """Devices of the mesh (of a family: of its representative)."""
+        return self.known.pricer.family.device_num
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of every plan."""
+        swap = self.limits.swaps == (True,)
+        return replace(plain_settings(self.graph, self.device_num), swap_optimizer=swap)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether MindSpore compiles blocks once for all their calls."""
+        return any(p.in_shared_block for p in self.graph.parameters)
+
+    @property
+    def limits(self) -> Limits:
+        """What candidates, settings and recomputation may be."""
+        return self.known.limits
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The repeated blocks, which may be recomputed."""
+        return self.shorts.blocks
+
+    def repeated(self, recomputed: int) -> tuple[int, ...]:
+        """How often every place is computed again where the first `recomputed` blocks are: behind them, what is moved there from
+        the last one.
+        """
+        found = first_blocks(self.places.occurrences, recomputed)
+        found[-1] = int(0 < recomputed == len(self.blocks))
+        return tuple(found)
+
+    def strategies(self, choice: Sequence[int]) -> dict[str, OpStrategy]:
+        """The operators' strategies where every variable has this one of its candidates."""
+        return {name: self.known.items[number].strategies[choice[number]] for name, number in self.known.index.items()}
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(v.strategies) for v in self.known.items)
+
+    @property
+    def candidates(self) -> int:
+        """How many operator strategies are priced, over all classes."""
+        return sum(self.sizes)
+
+
+def plain_settings(graph: Graph, device_num: int) -> Settings:
+    """The settings that all plans for `graph` on so many devices start from.
+
+    MindSpore may exchange tensors by AlltoAll (its default, AllGather and Split, sends as many times more as there are ranks)
+    where tokens go to experts; and where the samples do not go round, so that sequences or
+    weights are cut. Tokens outside attention and heads inside (Ulysses) are two layouts like others then.
+    """
+    return Settings(device_num, enable_alltoall=routes_tokens(graph) or sample_num(graph) % device_num != 0)
+
+
+def sample_num(graph: Graph) -> int:
+    """The samples of a step: the first dim of the first input; 0 where there is none."""
+    shape = graph.inputs[0][1].shape if graph.inputs else ()
+    return shape[0] if shape else 0
+
+
+def problem(
+    graph: Graph,
+    cluster: Cluster,
+    mesh: tuple[int, ...],
+    rules: Mapping[str, Rule] | None = None,
+    limits: Limits = FREE,
+) -> Problem:
+    """Write down the problem of `graph` on the devices of `mesh`: of a network with few of its blocks, which stands for it.
+
+    Errors: UnknownOperatorError.
+    """
+    few, kinds = shortened(graph)
+    return problem_of_family(few, cluster, Single(mesh), rules, of=kinds, limits=limits)
+
+
+def shortened(graph: Graph) -> tuple[Graph, tuple[tuple[str, ...], ...]]:
+    """`graph` with few of its blocks, and the names of those that these stand for, kind by kind."""
+    folded = fold(graph)
+    return few_blocks(graph, folded), kinds_of_blocks(graph, folded)
+
+
+def problem_of_family(
+    graph: Graph,
+    cluster: Cluster,
+    meshes: Family,
+    rules: Mapping[str, Rule] | None = None,
+    powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
+    of: tuple[tuple[str, ...], ...] | None = None,
+    given: Mapping[str, OpStrategy] | None = None,
+    limits: Limits = FREE,
+    again: frozenset[str] | None = None,
+) -> Problem:
+    """Write down the problem of `graph` on all meshes of a family; `powers`, `given` and `limits` as in `variables`.
+
+    `graph` may be short for a network with the blocks `of`, kind by kind. `again`: the
+    `Problem.again` of the same graph on other meshes, where it is known.
+    """
+    known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given, limits)
+    return problem_of(graph, known, of, again)
+
+
+def problem_of(
+    graph: Graph,
+    known: Variables,
+    of: tuple[tuple[str, ...], ...] | None = None,
+    again: frozenset[str] | None = None,
+) -> Problem:
+    """Write down the problem of `graph`, whose variables are `known`; `of` and `again` as in `problem_of_family`."""
+    folded, pricer = fold(graph), known.pricer
+    shorts = short_graphs(graph, folded, known.meanings, of)
+    where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
+    again = _computed_again(known, shorts, pricer.family.device_num) if again is None else again
+    repeated = frozenset(known.index[name] for name in again if name in known.index)
+    found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
+    found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in again), where)
+    uses = list(parameter_uses(graph, known, where))
+    between = tensors(graph, known)
+    pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
+    fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
+    tables = TensorTables(known, pairs, repeated, fullest)
+    placed = {tensor: where.counts(occurrences) for tensor, occurrences in between.items()}
+    tables.prepare(placed)
+    for tensor, counts in placed.items():
+        found += tables.terms(tensor, counts)
+    found += tables.passing(where.behind)
+    found += tied(known, [use for _, use in uses])
+    sizes = tuple(len(v.strategies) for v in known.items)
+    order = elimination_order(sizes, [t.scope for t in found])
+    return Problem(graph, known, shorts, where, tuple(found), order, counted(uses), again, placed, tables)
+
+
+# -- operators -------------------------------------------------------------------------------------------------------------
+
+
+def _computed_again(known: Variables, shorts: ShortGraphs, device_num: int) -> frozenset[str]:
+    """The operators whose work is done again in a recomputed block, casts included.
+
+    Read off a small program, partitioned with no cuts.
+    """
+    if not shorts.blocks:
+        return frozenset()
+    small = shorts.of(shorts.short_runs(shorts.runs(len(shorts.blocks))))
+    strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
+    settings = Settings(device_num, recompute=dict.fromkeys(shorts.blocks, Recompute()))
+    program = partition(small, StagePlan(strategies, settings), known=shorts.known)
+    return frozenset(n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
+
+
+def _own_terms(known: Variables, number: int, again: frozenset[int], where: Places) -> Terms:
+    v = known.items[number]
+    counts = where.counts(dict.fromkeys(v.members, 1))
+    repeated = np.where(np.isinf(v.forward_s), 0.0, v.forward_s) if number in again else None
+    return terms((number,), counts, v.forward_s.shape, v.forward_s, repeated, v.backward_s)
+
+
+def _transparent_terms(
+    graph: Graph, known: Variables, folded: Fold, again: frozenset[int], where: Places
+) -> list[Terms]:
+    """Casts of activations, in the layout of the tensor they cast; and the additions where gradients of several users meet."""
+    pricer = known.pricer
+    casts: dict[tuple, Counter[Op | None]] = {}
+    for op in graph.ops:
+        if op.name in known.index or op.type in ("Reshape", "StopGradient"):
+            continue
+        source = graph.tensor_inputs(op)[0]
+        end = maker_of(graph, known, source)
+        kind = graph.type_of(source)
+        if end is not None and end[0] >= 0 and kind is not None:
+            trains, repeats = OpOutput(op.name) in known.gradients, folded.class_of[op.name] in again
+            key = (end, kind.shape, kind.dtype, op.outputs[0].dtype, trains, repeats, known.power_of(source))
+            casts.setdefault(key, Counter())[op] += 1
+    found = []
+    for (end, shape, source_type, target_type, trains, repeats, power), occurrences in casts.items():
+        layouts = layouts_at(known, end, shape)
+        one = transparent_s(pricer, layouts, source_type, target_type, power)
+        again_s, back = one if repeats else None, one if trains else None
+        found.append(terms((end[0],), where.counts(occurrences), one.shape, one, again_s, back))
+    for source in (source for op in graph.ops for source in op.results):
+        if source not in known.gradients or is_moved(graph, known, source):
+            continue  # of a tensor that is moved to its readers, the moves' table knows where gradients meet
+        users = gradient_users(graph, known.signatures, known.gradients, source)
+        if users < 2:
+            continue
+        end = maker_of(graph, known, source)
+        kind = graph.type_of(source)
+        if end is None or end[0] < 0 or kind is None:
+            continue
+        power = known.power_of(source)
+        bytes_ = slices_B(known, layouts_at(known, end, kind.shape), kind.dtype, power)
+        counts = where.counts({place_of(graph, source, [user for user, _ in graph.users[source]]): 1})
+        add = pricer.local_s("AddN", (users + 1) * bytes_)
+        found.append(terms((end[0],), counts, bytes_.shape, backward_s=add))
+    return found

@@ -1,0 +1,309 @@
+"""The tables of the tensors between operators: what carrying them costs, and the bytes that are kept of them.
+
+Tensors between operators of the same kinds have the same tables (those of q, k and v in every kind of block): each is written
+down once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.folded.places import Counts
+from ms_symtensor.search.tables.fan_out import FanOut
+from ms_symtensor.search.tables.moves import Pairs, distinct, same_layout
+from ms_symtensor.search.tables.tensors import End, Origin, Reader, Tensor, layouts_at
+from ms_symtensor.search.tables.terms import Terms, terms
+from ms_symtensor.search.tables.turn import Turn
+from ms_symtensor.search.tables.variables import Variables, transparent_s
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.layout import Layout
+
+Array = NDArray[np.float64]
+
+JOINT_READERS = 3
+"""Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """What it takes to bring a tensor once more to the variable `reader`, whose gradient does not read it: moves of `moves_s`, or
+    `kept_B` that are kept until then; tables over `scope`. Nothing where a gradient reads what it reads.
+    """
+
+    reader: int
+    scope: tuple[int, ...]
+    kept_B: Array
+    moves_s: Array
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What gradients keep of a tensor in a block, and what it takes to make that again: tables over `scope` as in `Terms`.
+
+    `unmoved_B`: bytes of what an operator leaves as it is; `moved_B`: of what a Cast or moves make of that in `moves_s`.
+    `fetches`: for the readers whose gradients do not read it. `dtype`: the element type of what the Cast or the moves read.
+    """
+
+    origin: Origin
+    dtype: str
+    scope: tuple[int, ...]
+    counts: Counts
+    unmoved_B: Array | None
+    moved_B: Array | None
+    moves_s: Array
+    fetches: tuple[Fetch, ...]
+
+
+class TensorTables:
+    """Writes down the tables of tensors between the variables `known`; `again`: those whose work a recomputed block repeats.
+
+    Bytes are those that are there at the `turn`.
+    """
+
+    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn) -> None:
+        self._known, self._pairs, self._again, self._turn = known, pairs, again, turn
+        self._ways: dict[tuple, _Ways] = {}
+        self._tables: dict[tuple, Array] = {}
+        self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
+
+    def prepare(self, every: Iterable[Tensor]) -> None:
+        """Price the ways of all tensors at once."""
+        self._pairs.prepare(
+            (self._layouts_at(t.maker, t.shape)[0], self._layouts_at(r.end, t.reader_shape)[0], t.dtype, t.power)
+            for t in every
+            for r in t.readers
+        )
+
+    def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
+        """All tables of `tensor`, which occurs so often at every place."""
+        found = []
+        for start in range(0, len(tensor.readers), JOINT_READERS):
+            readers = tensor.readers[start : start + JOINT_READERS]
+            others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
+            if any(self._keeps(r) for r in tensor.readers[:start]):
+                # They may keep the same copy, and memory must not be overstated.
+                readers = tuple(replace(r, kept=False) for r in readers)
+            found.append(self._group(tensor, readers, others, counts))
+        keeps = tensor.maker_keeps and self._turn.keeps(tensor.maker)
+        if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (keeps or tensor.crosses):
+            size = slices_B(
+                self._known, layouts_at(self._known, tensor.maker, tensor.shape), tensor.dtype, tensor.power
+            )
+            kept = size if keeps else None
+            crossing = size if tensor.crosses else None
+            inside = self._known.items[tensor.maker[0]].op.block is not None
+            recomputed = crossing if inside else kept
+            found.append(terms((tensor.maker[0],), counts, size.shape, kept_B=kept, kept_recomputed_B=recomputed))
+        return found
+
+    def copies(self, tensor: Tensor, counts: Counts, share: int) -> list[Copies]:
+        """What may be made again of `tensor`, which occurs so often at every place: of few readers after the other, as in
+        `terms`. So many tensors `share` the Cast that makes them.
+        """
+        found = []
+        for start in range(0, len(tensor.readers), JOINT_READERS):
+            readers = tensor.readers[start : start + JOINT_READERS]
+            if any(self._keeps(r) for r in tensor.readers[:start]):
+                readers = tuple(replace(r, kept=False) for r in readers)
+            found.append(self._copies(tensor, readers, counts, share))
+        return found
+
+    def _cast_s(self, tensor: Tensor, ways: FanOut, made: str) -> Array:
+        """Seconds of the Cast that makes `tensor` of what its maker leaves in element type `made`, for all ways."""
+        makers, _ = self._layouts_at(tensor.maker, tensor.shape)
+        seconds = transparent_s(self._known.pricer, makers, made, tensor.dtype, tensor.power)
+        return np.broadcast_to(ways.spread(seconds, 0), ways.shape)
+
+    def _copies(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts, share: int) -> Copies:
+        scope, table, ways = self._written(tensor, readers)
+        cast_of = tensor.origin.cast_of
+        keeps = tuple(self._keeps(r) for r in readers)
+        unmoved_B = moved_B = None
+        moves_s: Array = np.zeros(())
+        if any(keeps) and self._again and (tensor.in_block or self._in_block(readers)):
+            again = tuple(
+                keeps and (tensor.in_block or r.moved_inside) for keeps, r in zip(keeps, readers, strict=True)
+            )
+            moves_s = table("again", again, written=lambda: _possible(ways.forward_s(again)))
+            unmoved_B, moved_B = (
+                table(
+                    "kept",
+                    keeps,
+                    tensor.maker_keeps,
+                    moved,
+                    written=partial(self._kept_B, tensor, readers, ways, moved),
+                )
+                for moved in (False, True)
+            )
+            if cast_of is not None and tensor.in_block:
+                moved_B, unmoved_B = moved_B + unmoved_B, None
+                moves_s = moves_s + table("cast", cast_of, written=lambda: self._cast_s(tensor, ways, cast_of)) / share
+            elif not tensor.in_block or tensor.origin.root[0] not in self._again:
+                unmoved_B = None
+        unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
+        fetches = tuple(self._fetch(tensor, readers, r) for r in readers if self._is_needy(r))
+        return Copies(tensor.origin, cast_of or tensor.dtype, scope, counts, unmoved_B, moved_B, moves_s, fetches)
+
+    def _is_needy(self, reader: Reader) -> bool:
+        """Whether `reader` is made again in the block that makes the tensor, and its gradient does not read it."""
+        return not reader.kept and reader.inside and reader.end[0] in self._again
+
+    def _fetch(self, tensor: Tensor, readers: tuple[Reader, ...], reader: Reader) -> Fetch:
+        """For one of `readers`. Readers that read the same copy share it: of what each would take alone, each has its part."""
+        kept = tuple(r for r in tensor.readers if r.kept)
+        share = sum(self._is_needy(r) for r in tensor.readers)
+        among = (*(r for r in readers if r.kept), reader)
+        scope, table, ways = self._written(tensor, among)
+        only = tuple(r is reader for r in among)
+        if len(kept) > len(among) - 1:
+            # Some gradient of other readers may read the same copy.
+            nothing = np.zeros_like(table("fetched", only, written=lambda: _possible(ways.forward_s(only))))
+            return Fetch(reader.end[0], scope, nothing, nothing)
+        moves_s = table("fetched", only, written=lambda: _possible(ways.forward_s(only)))
+        kept_B = table("held", only, written=lambda: self._held_B(tensor, among, ways))
+        return Fetch(reader.end[0], scope, kept_B / share, moves_s / share)
+
+    def _held_B(self, tensor: Tensor, among: tuple[Reader, ...], ways: FanOut) -> Array:
+        """Bytes of what the last one of `among` reads, nothing where it is what the gradient of another one reads."""
+        wanted = [self._layouts_at(r.end, tensor.reader_shape)[0] for r in among]
+        last = len(among) - 1
+        bytes_ = ways.spread(slices_B(self._known, wanted[last], tensor.dtype, tensor.power), last + 1)
+        new = np.ones((), bool)
+        for place in range(last):
+            new = new & ~ways.spread(same_layout(wanted[place], wanted[last]), place + 1, last + 1)
+        return np.where(new, bytes_, 0.0) * np.ones(ways.shape)
+
+    def _group(self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, counts: Counts) -> Terms:
+        """The table of one tensor and some of its readers: what their ways have in common is paid once.
+
+        `others` more users send a gradient back (None: where these meet is counted elsewhere).
+        """
+        # What a recomputed operator reads, and what a gradient reads of what a block makes or moves, is moved again.
+        repeats = bool(self._again)
+        made_again = tuple(
+            (tensor.in_block or r.moved_inside) and (r.end[0] in self._again or (repeats and r.kept)) for r in readers
+        )
+        numbers, table, ways = self._written(tensor, readers)
+        every, keeps = (True,) * len(readers), tuple(self._keeps(r) for r in readers)
+        forward = table("forward", every, written=lambda: ways.forward_s(every))
+        again = kept = backward = None
+        if any(made_again):
+            again = table("again", made_again, written=lambda: _possible(ways.forward_s(made_again)))
+        if tensor.has_gradient:
+            sends = tuple(r.sends for r in readers)
+            backward = table("backward", sends, others, written=lambda: self._backward_s(tensor, ways, sends, others))
+        if any(keeps):
+            kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self._kept_B(tensor, readers, ways))
+        recomputed = None if (tensor.in_block and repeats) or self._in_block(readers) else kept
+        shape = forward.shape
+        return terms(numbers, counts, shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed)
+
+    def _written(
+        self, tensor: Tensor, readers: tuple[Reader, ...]
+    ) -> tuple[tuple[int, ...], Callable[..., Array], FanOut]:
+        """The variables of the ways of `tensor` to `readers`, in order; how tables over them are written; and the ways."""
+        scope = [tensor.maker[0], *(r.end[0] for r in readers)]
+        numbers = sorted({v for v in scope if v >= 0})
+        axes = tuple(numbers.index(v) if v >= 0 else -1 for v in scope)
+        move = (
+            self._kind(tensor.maker), tuple(self._kind(r.end) for r in readers),
+            tensor.shape, tensor.reader_shape, tensor.dtype, tensor.power,
+        )  # fmt: skip
+        if move not in self._ways:
+            self._ways[move] = self._ways_of(tensor, readers)
+        ways, which = self._ways[move]
+
+        def table(*what: object, written: Callable[[], Array]) -> Array:
+            """[members, values of every variable of the scope]: for the candidates, what is `written` for different layouts."""
+            key = (axes, move, what)
+            if key not in self._tables:
+                self._tables[key] = _distinct_axes(axes, written()[which])
+            return self._tables[key]
+
+        return tuple(numbers), table, ways
+
+    def passing(self, behind: Counts) -> list[Terms]:
+        """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""
+        found = []
+        for one in self._turn.passing:
+            size = slices_B(self._known, layouts_at(self._known, one.end, one.kind.shape), one.kind.dtype, one.power)
+            found.append(terms((one.end[0],), behind, size.shape, kept_B=size, kept_recomputed_B=size))
+        return found
+
+    def _keeps(self, reader: Reader) -> bool:
+        """Whether what the reader's gradient reads is there at the turn."""
+        return reader.kept and self._turn.keeps(reader.end)
+
+    def _kind(self, end: End) -> tuple[int, str, int]:
+        """What decides the layouts at `end`."""
+        number, side, position = end
+        return (-1 if number < 0 else self._known.items[number].kind, side, position)
+
+    def _in_block(self, readers: tuple[Reader, ...]) -> bool:
+        return all(r.end[0] >= 0 and self._known.items[r.end[0]].op.block is not None for r in readers)
+
+    def _layouts_at(self, end: End, shape: tuple[int, ...]) -> tuple[tuple[Layout, ...], NDArray[np.intp]]:
+        """The different layouts at `end` of a tensor of `shape`, and which one each candidate has."""
+        key = (self._kind(end), shape)
+        if key not in self._layouts:
+            self._layouts[key] = distinct(layouts_at(self._known, end, shape))
+        return self._layouts[key]
+
+    def _ways_of(self, tensor: Tensor, readers: tuple[Reader, ...]) -> "_Ways":
+        """The ways of `tensor` to `readers` for the different layouts of every end, of which there are fewer than candidates; and
+        the index of all candidates in tables of these ways.
+        """
+        (makers, *wanted), which = zip(
+            self._layouts_at(tensor.maker, tensor.shape),
+            *(self._layouts_at(r.end, tensor.reader_shape) for r in readers),
+            strict=True,
+        )
+        pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted)
+        return FanOut(pairs, self._known.pricer), (slice(None), *np.ix_(*which))
+
+    def _backward_s(self, tensor: Tensor, ways: FanOut, sends: tuple[bool, ...], others: int | None) -> Array:
+        makers, _ = self._layouts_at(tensor.maker, tensor.shape)
+        return ways.backward_s(sends, others, slices_B(self._known, makers, tensor.dtype, tensor.power))
+
+    def _kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut, moved: bool | None = None) -> Array:
+        """Bytes kept: of every layout that readers keep once, unless the maker keeps the same; of what is `moved`, or not."""
+        kept = ways.nothing
+        wanted = [self._layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
+        for i, reader in enumerate(readers):
+            if self._keeps(reader):
+                bytes_ = ways.spread(slices_B(self._known, wanted[i], tensor.dtype, tensor.power), i + 1)
+                new = np.ones((), bool)
+                for j in range(i):
+                    if self._keeps(readers[j]):
+                        new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
+                if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
+                    new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
+                if moved is not None:
+                    new = new & (ways.spread(ways.pairs[i].forward_s > 0, 0, i + 1) == moved)
+                kept += np.where(new, bytes_, 0.0)
+        return kept
+
+
+_Ways = tuple[FanOut, tuple[Any, ...]]
+
+
+def _possible(seconds: Array) -> Array:
+    """`seconds`, nothing where there is no way: what is done again was done before."""
+    return np.where(np.isinf(seconds), 0.0, seconds)
+
+
+def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int) -> Array:
+    """Bytes of one device's slice in each layout: [members, layouts]."""
+    return known.pricer.slices_B(layouts, size_B(dtype), power)
+
+
+def _distinct_axes(axes: tuple[int, ...], table: Array) -> Array:
+    """Drop the axes of the network's ends (-1), join axes of the same variable (a diagonal), and sort axes by variable."""
+    ends = tuple(place + 1 for place, v in enumerate(axes) if v < 0)
+    source = "".join(chr(ord("a") + v) for v in axes if v >= 0)
+    target = "".join(sorted(set(source)))
+    return np.ascontiguousarray(np.einsum(f"...{source}->...{target}", table.squeeze(ends)))

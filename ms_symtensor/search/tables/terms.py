@@ -1,0 +1,165 @@
+"""Tables of the search: what a choice of candidates costs, over the variables that it depends on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.folded.places import Counts
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Tables over one scope, for one occurrence: [members of the family, candidates of scope[0], …].
+
+    `counts`: how often it occurs at every place (`Places`). Seconds of one micro-batch: `forward_s`, `again_s` (where the
+    blocks are recomputed), `backward_s`; seconds once per step `once_s`; bytes kept for the backward pass, without and with
+    recomputation, and bytes at rest.
+    """
+
+    scope: tuple[int, ...]
+    counts: Counts
+    forward_s: Array
+    again_s: Array
+    backward_s: Array
+    once_s: Array
+    kept_B: Array
+    kept_recomputed_B: Array
+    at_rest_B: Array
+
+    @cached_property
+    def each_s(self) -> Array:
+        """Seconds of one micro-batch, forward and backward."""
+        if is_nothing(self.forward_s):
+            return self.backward_s
+        if is_nothing(self.backward_s):
+            return self.forward_s
+        return self.forward_s + self.backward_s
+
+    @cached_property
+    def saved_B(self) -> Array:
+        """Bytes that recomputation saves."""
+        if is_nothing(self.kept_B) and is_nothing(self.kept_recomputed_B):
+            return self.kept_B
+        saved: Array = self.kept_B - self.kept_recomputed_B
+        return saved if saved.any() else np.broadcast_to(0.0, saved.shape)
+
+    @cached_property
+    def weighted(self) -> tuple[tuple[int, Array], ...]:
+        """The tables that are minimised, numbered: seconds of a micro-batch, once, and again; bytes kept, at rest, and saved.
+
+        None that is zero everywhere.
+        """
+        tables = (self.each_s, self.once_s, self.again_s, self.kept_B, self.at_rest_B, self.saved_B)
+        return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
+
+    @cached_property
+    def given(self) -> tuple[tuple[int, Array], ...]:
+        """The tables of which `Costs` speaks, each with the number of its field there, but those that are zero everywhere."""
+        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
+        return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
+
+
+def terms(
+    scope: tuple[int, ...],
+    counts: Counts,
+    shape: tuple[int, ...],
+    forward_s: Array | None = None,
+    again_s: Array | None = None,
+    backward_s: Array | None = None,
+    once_s: Array | None = None,
+    kept_B: Array | None = None,
+    kept_recomputed_B: Array | None = None,
+    at_rest_B: Array | None = None,
+) -> Terms:
+    """Tables of `shape`; those that are not given are zero."""
+    given = (forward_s, again_s, backward_s, once_s, kept_B, kept_recomputed_B, at_rest_B)
+    nothing = np.broadcast_to(0.0, shape)
+    tables = (nothing if t is None else t if t.shape == shape else np.broadcast_to(t, shape) for t in given)
+    return Terms(scope, counts, *tables)
+
+
+def merged(found: Iterable[Terms]) -> tuple[Terms, ...]:
+    """`found`, of which those over the same scope that occur equally often are one: its `forward_s` has all of `each_s`."""
+    alike: dict[tuple[tuple[int, ...], Counts], list[Terms]] = {}
+    for one in found:
+        alike.setdefault((one.scope, one.counts), []).append(one)
+    return tuple(map(_added, alike.values()))
+
+
+def _added(some: Sequence[Terms]) -> Terms:
+    first = some[0]
+    if len(some) == 1:
+        return first
+
+    def added(name: str) -> Array | None:
+        tables = [table for one in some if not is_nothing(table := getattr(one, name))]
+        return reduce(np.add, tables) if tables else None
+
+    # What a micro-batch takes is not asked for apart.
+    names = ("each_s", "again_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
+    each_s, again_s, *others = map(added, names)
+    return terms(first.scope, first.counts, first.forward_s.shape, each_s, again_s, None, *others)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a micro-batch (forward and backward; again), seconds once per step, and bytes of one occurrence of every
+    place: [places], or [places, shapes].
+    """
+
+    each_s: Array
+    again_s: Array
+    once_s: Array
+    kept_B: Array
+    kept_recomputed_B: Array
+    at_rest_B: Array
+
+    def of(self, number: int) -> "Costs":
+        """Those of one shape."""
+        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
+        return Costs(*(table[:, number] for table in tables))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much every place counts, [places, members]: in the seconds of a micro-batch, in those of its recomputation, in those
+    once per step, in bytes kept, in those that recomputation of all blocks saves, and in bytes at rest.
+    """
+
+    each_s: Array
+    again_s: Array
+    once_s: Array
+    kept_B: Array
+    saved_B: Array
+    at_rest_B: Array
+
+    def of(self, which: NDArray[np.intp]) -> "Weights":
+        """Those of some members."""
+        return Weights(*(getattr(self, field.name)[:, which] for field in fields(self)))
+
+    @staticmethod
+    def plain(occurrences: tuple[int, ...]) -> "Weights":
+        """Of one micro-batch on one stage: every place as often as it is there."""
+        column = np.array(occurrences, dtype=float)[:, None]
+        return Weights(column, column, column, column, column, column)
+
+
+def is_nothing(table: Array) -> bool:
+    """Whether a table was not given: zero everywhere, written down once."""
+    return not any(table.strides) and not table.flat[0]
+
+
+def occurring(found: Sequence[Terms], weights: Sequence[Array]) -> list[Array]:
+    """How often each of the tables occurs under each of `weights` [places, members]: [tables, members]."""
+    counts = np.array([one.counts for one in found], dtype=float).reshape(len(found), len(weights[0]))
+    return [counts @ one for one in weights]
+
+
+def spread(values: Array, table: Array) -> Array:
+    """`values` [members], shaped to multiply `table`."""
+    return values.reshape(-1, *(1,) * (table.ndim - 1))

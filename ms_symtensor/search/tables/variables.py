@@ -1,0 +1,220 @@
+"""The unknowns of the search: one per class of operators, with what each choice costs by itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cost.inner import inner_seconds
+from ms_symtensor.cost.operator import work
+from ms_symtensor.errors import InputError
+from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of, place
+from ms_symtensor.ops.registry import Rule, signature
+from ms_symtensor.ops.signature import Dims, OpView, Signature, view
+from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs
+from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.search.folded.folding import Fold
+from ms_symtensor.search.space.domain import candidates
+from ms_symtensor.search.space.restriction import Restriction
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.graph import Graph, Op, Source, TensorType
+from ms_symtensor.tensor.layout import Layout
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A class of operators that takes one strategy; arrays are [members of the family, candidates].
+
+    `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums; forward is infinite
+    where a mesh does not divide the operator's dims, or limits forbid it. `members` are the operators, `op` the first of
+    them. Variables of one `kind` have the same candidates.
+    """
+
+    op: Op
+    members: tuple[Op, ...]
+    seen: OpView
+    signature: Signature
+    strategies: tuple[OpStrategy, ...]
+    placements: tuple[Placement, ...]
+    forward_s: Array
+    backward_s: Array
+    kind: int
+
+
+@dataclass(frozen=True)
+class Variables:
+    """All unknowns, in the graph's order; `index` maps operator names to them (operators without strategy are absent).
+
+    Of their candidates `limits` allow those whose costs are finite.
+    """
+
+    items: tuple[Variable, ...]
+    index: Mapping[str, int]
+    meanings: Mapping[str, tuple[OpView, Signature]]
+    gradients: frozenset[Source]
+    pricer: Pricer
+    powers: Mapping[Source, tuple[int, ...]]
+    limits: Limits
+
+    def power_of(self, source: Source) -> int:
+        """1 if the tensor grows with the batch, else 0."""
+        return max(self.powers.get(source, ()), default=0)
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The signature of every operator, by name."""
+        return {name: sig for name, (_, sig) in self.meanings.items()}
+
+
+def variables(
+    graph: Graph,
+    folded: Fold,
+    pricer: Pricer,
+    rules: Mapping[str, Rule] | None = None,
+    powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
+    given: Mapping[str, OpStrategy] | None = None,
+    limits: Limits = FREE,
+) -> Variables:
+    """The variables of `graph`, each with all its candidates, priced on every member of the pricer's family.
+
+    `powers`: per tensor, which dims grow with the batch (`graph_growth`). `given`: strategies by operator, each the only
+    candidate of its class; operators without one take MindSpore's default. `limits`: what other
+    candidates may be.
+    """
+    meanings: dict[str, tuple[OpView, Signature]] = {}
+    views: dict[int, tuple[OpView, Signature]] = {}
+    for number, members in enumerate(folded.members):
+        seen = view(graph, members[0])
+        views[number] = (seen, signature(seen, rules))
+        meanings.update((op.name, views[number]) for op in members)
+    signatures = {name: sig for name, (_, sig) in meanings.items()}
+    gradients = differentiable_sources(graph, signatures)
+    restriction = Restriction(graph, meanings, limits if given is None else FREE, pricer.family)
+    items: list[Variable] = []
+    index: dict[str, int] = {}
+    same: dict[tuple, tuple] = {}
+    kinds: dict[tuple, int] = {}
+    in_blocks = {
+        _form(views[number][0]) for number, members in enumerate(folded.members) if members[0].block is not None
+    }
+    for number, members in enumerate(folded.members):
+        seen, sig = views[number]
+        if not sig.shardable:
+            continue
+        products = gradient_inputs(graph, signatures, gradients, members[0].name)
+        growing = _growing(graph, members[0], powers)
+        only = None
+        if given is not None:
+            only = given.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
+        # A block that has no twin has the choices of those that have.
+        regular = _form(seen) in in_blocks
+        idle = restriction.needs_idle(seen, sig, regular)
+        key = (only, idle, *_form(seen), products, growing)
+        if key not in same:
+            # Many blocks alike decide little by little: there, fewer candidates make the search fast.
+            if only is None:
+                chosen = candidates(seen, sig, pricer.family, regular, idle)
+            else:
+                chosen = ((only, place(seen, sig, only, pricer.family.device_num)),)
+            if sig.body is None:
+                same[key] = (chosen, _own_costs(seen, sig, chosen, products, pricer, growing))
+            else:
+                trains = [s in gradients for s in graph.tensor_inputs(members[0])]
+                try:
+                    seconds = inner_seconds(members[0], sig, trains, pricer.cluster, pricer.family.device_num)
+                except InputError as error:
+                    raise InputError(f"{members[0].name}: {error}") from error
+                same[key] = (chosen, tuple(np.full((pricer.family.members, 1), t) for t in seconds))
+        chosen, (forward, backward) = same[key]
+        index.update((op.name, len(items)) for op in members)
+        strategies, placements = zip(*chosen, strict=True)
+        if (allowed := restriction.allowed(seen, sig, strategies)) is not None:
+            forward = np.where(allowed, forward, np.inf)
+        kind = kinds.setdefault(key, len(kinds))
+        items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
+    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits)
+
+
+def _form(op: OpView) -> tuple:
+    """What operators with the same choices have in common."""
+    return (op.type, op.inputs, op.outputs, op.arguments, tuple(op.attributes.items()), op.body)
+
+
+Growing = tuple[tuple[int, ...], ...]
+"""Per tensor of an operator, inputs first: which of its dims grow with the batch."""
+
+
+def _growing(graph: Graph, op: Op, powers: Mapping[Source, tuple[int, ...]]) -> Growing:
+    if not powers:
+        return ()
+    sources = (*graph.tensor_inputs(op), *op.results)
+    return tuple(powers.get(s, ()) for s in sources)
+
+
+def _own_costs(
+    op: OpView,
+    sig: Signature,
+    chosen: tuple[tuple[OpStrategy, Placement], ...],
+    products: int,
+    pricer: Pricer,
+    growing: Growing,
+) -> tuple[Array, Array]:
+    cuts = [cuts_of(op, sig, strategy, pricer.family.device_num) for strategy, _ in chosen]
+    degrees = {d: pricer.degrees(c.get(d, 1) for c in cuts).T for d in sig.mesh}
+    grows = _growing_dims(op, sig, growing)
+    sizes = {d: sig.sizes[d] * pricer.family.grown(int(d in grows))[:, None] for d in sig.mesh}
+    shape = pricer.family.members, len(chosen)
+    divides = np.ones(shape, bool)
+    for d in sig.mesh:
+        divides &= sizes[d] % degrees[d] == 0
+    local = {d: sizes[d] / degrees[d] for d in sig.mesh}
+
+    def bytes_of(number: int, tensor: TensorType, dims: Dims) -> Array:
+        power = max(growing[number], default=0) if growing else 0
+        size: Array = np.full(shape, float(tensor.size_B)) * pricer.family.grown(power)[:, None]
+        for d in dims:
+            if d is not None:
+                size = size / degrees[d]
+        return size
+
+    inputs = [bytes_of(i, t, d) for i, (t, d) in enumerate(zip(op.inputs, sig.inputs, strict=True))]
+    outputs = [
+        bytes_of(len(op.inputs) + i, t, d) for i, (t, d) in enumerate(zip(op.outputs, sig.outputs, strict=False))
+    ]
+    own = work(op, sig, products, local, inputs, outputs, shape, pricer.cluster)
+    combine = _combine_s(chosen, pricer, outputs)
+    forward = np.where(divides, own.forward_s + combine, np.inf)
+    return forward, (own.backward_s + combine if products else np.zeros(shape))
+
+
+def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:
+    """The dims of `sig` whose size goes with the batch."""
+    found: set[str] = set()
+    for powers, dims in zip(
+        growing, (*sig.inputs, *(() for _ in op.inputs[len(sig.inputs) :]), *sig.outputs), strict=False
+    ):
+        found.update(d for d, power in zip(dims, powers, strict=False) if d is not None and power)
+    return frozenset(found)
+
+
+def _combine_s(chosen: Sequence[tuple[OpStrategy, Placement]], pricer: Pricer, outputs_B: Sequence[Array]) -> Array:
+    """Seconds of combining partial sums [members, candidates]; the gradient's collective moves as many bytes the other way."""
+    seconds = np.zeros((pricer.family.members, len(chosen)))
+    partials = [(i, placement.partial) for i, (_, placement) in enumerate(chosen) if placement.partial is not None]
+    if partials:
+        numbers = [pricer.number("AllReduce" if p.dim is None else "ReduceScatter", p.group) for _, p in partials]
+        whole_B = np.array([outputs_B[p.output][:, i] for i, p in partials])
+        seconds[:, [i for i, _ in partials]] = pricer.nodes_s(numbers, whole_B, whole_B).T
+    return seconds
+
+
+def transparent_s(pricer: Pricer, layouts: Sequence[Layout], source: str, target: str, power: int) -> Array:
+    """Seconds [members, layouts] of a Cast from element type `source` to `target` on one device's slice."""
+    return pricer.local_s("Cast", pricer.slices_B(layouts, size_B(source) + size_B(target), power))

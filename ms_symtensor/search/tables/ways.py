@@ -1,0 +1,164 @@
+"""The ways of tensors between layouts: which steps MindSpore takes, numbered, so that equal ones are found and priced once."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, NamedTuple, TypeVar
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.search.space.family import Family
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.redistribution import GRADIENT_KIND, redistribute
+
+_Item = TypeVar("_Item", bound=Hashable)
+
+
+class _Numbers(Generic[_Item]):
+    """Numbers for things, in the order in which they are met; what is looked up often is looked up by its number."""
+
+    def __init__(self) -> None:
+        self.items: list[_Item] = []
+        self._number: dict[_Item, int] = {}
+
+    def of(self, item: _Item) -> int:
+        number = self._number.setdefault(item, len(self.items))
+        if number == len(self.items):
+            self.items.append(item)
+        return number
+
+
+class Node(NamedTuple):
+    """A step as far as its price goes: of a tensor in so many slices before and after it, among the ranks of a group or in so
+    many parts.
+    """
+
+    kind: str
+    opposite: str
+    group: DeviceGroup | None
+    before: int
+    after: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class Way:
+    """One redistribution of a small tensor: the numbers of its nodes, of their beginnings and of a first AllGather.
+
+    `first` is the position of that AllGather; `exists` is False where MindSpore finds no way.
+    """
+
+    nodes: tuple[int, ...] = ()
+    prefix: tuple[int, ...] = ()
+    gather: int = -1
+    first: int = -1
+    exists: bool = True
+
+
+NO_WAY = Way(exists=False)
+
+
+class Ways:
+    """The ways between layouts on the meshes of `family`; `nodes` are their steps, by number."""
+
+    def __init__(self, family: Family, enable_alltoall: bool) -> None:
+        self._family, self._enable_alltoall = family, enable_alltoall
+        self._layouts = _Numbers[Layout]()
+        self._nodes = _Numbers[Node]()
+        self._possible: list[bool] = []
+        self._forms = _Numbers[tuple]()
+        self._prefixes = _Numbers[tuple]()
+        self._gathers = _Numbers[tuple]()
+        self._ways: dict[tuple[int, int], Way] = {}
+        self._between: dict[tuple[tuple[Layout, ...], tuple[Layout, ...], bool], list[Way]] = {}
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes.items
+
+    def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> list[Way]:
+        """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not."""
+        key = (makers, readers, gathered)
+        if key not in self._between:
+            # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the
+            # same kind, shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
+            small = _shrunk if makers[0].shape == readers[0].shape else plain_layout
+            starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (makers, readers))
+            ways = [self._way(start, end) for start in starts for end in ends]
+            if not gathered:
+                ways = [
+                    NO_WAY if any(self._nodes.items[n].kind == "AllGather" for n in way.nodes) else way for way in ways
+                ]
+            self._between[key] = ways
+        return self._between[key]
+
+    def _way(self, source: int, target: int) -> Way:
+        """The way from layout number `source` to layout number `target`."""
+        key = (source, target)
+        if key not in self._ways:
+            self._ways[key] = self._found(self._layouts.items[source], self._layouts.items[target])
+        return self._ways[key]
+
+    def _found(self, source: Layout, target: Layout) -> Way:
+        try:
+            steps = redistribute(source, target, self._enable_alltoall)
+        except InvalidStrategyError:
+            return NO_WAY
+        elements = math.prod(source.shape)
+        nodes: list[int] = []
+        prefix: list[int] = []
+        gather = first = -1
+        reshaped: tuple[int, ...] | None = None
+        before = elements // math.prod(source.slice_shape)
+        for place, step in enumerate(steps):
+            group = step.group
+            after = elements // math.prod(step.output_shape)
+            parts = step.pieces if group is None else group.size
+            nodes.append(self._node(Node(step.kind, GRADIENT_KIND[step.kind], group, before, after, parts)))
+            if not self._possible[nodes[-1]]:
+                return NO_WAY
+            before = after
+            ranks = group.ranks() if group is not None else None
+            form = (step.kind, step.input_shape, step.output_shape, ranks, step.dim, step.concat_dim, step.pieces)
+            parent = prefix[-1] if prefix else -1
+            prefix.append(self._prefixes.of((parent, self._forms.of(form))))
+            only_views = place == 0 or (place == 1 and reshaped is not None)
+            if step.kind == "AllGather" and only_views:
+                gather = self._gathers.of((ranks, reshaped))
+                first = place
+            if step.kind == "Reshape" and place == 0:
+                reshaped = step.output_shape
+        return Way(tuple(nodes), tuple(prefix), gather, first)
+
+    def _node(self, node: Node) -> int:
+        """The number of `node`; whether it cuts a tensor alike on every mesh of the family is noted beside it."""
+        number = self._nodes.of(node)
+        if number == len(self._possible):
+            family, parts = self._family, (node.before, node.after, node.parts)
+            of_group = node.group is None or family.shape_of(node.group) is not None
+            self._possible.append(of_group and all(family.degree(n) is not None for n in parts))
+        return number
+
+
+@lru_cache(maxsize=1 << 16)
+def _shrunk(layout: Layout) -> Layout:
+    """`layout` of a small tensor whose dims can be cut in the same ways, without device axes of one device."""
+    plain = plain_layout(layout)
+    device_num = plain.device_num
+    return Layout(plain.device_matrix, plain.tensor_map, tuple(_small(n, device_num) for n in plain.shape))
+
+
+def _small(size: int, device_num: int) -> int:
+    """The smallest size that `device_num`, twice over, divides like `size`, and that leaves a rest where `size` does."""
+    common = math.gcd(size, device_num * device_num)
+    return common if common == size else 2 * common
+
+
+@lru_cache(maxsize=1 << 16)
+def plain_layout(layout: Layout) -> Layout:
+    """The same layout without device axes of one device: what decides which rank holds what."""
+    axes = [i for i, n in enumerate(layout.device_matrix) if n > 1]
+    matrix = tuple(layout.device_matrix[i] for i in axes)
+    last = len(layout.device_matrix) - 1
+    place: Mapping[int, int] = {last - i: len(axes) - 1 - k for k, i in enumerate(axes)}
+    return Layout(matrix, tuple(place.get(a, -1) for a in layout.tensor_map), layout.shape)

@@ -1,0 +1,51 @@
+"""Closures of least weight against all subsets."""
+
+import random
+from itertools import combinations
+
+import pytest
+
+from ms_symtensor.search.selections.closure import least_closure, prices_of_implications
+
+
+def _best(weights, implies, wanted):
+    items = list(weights)
+    subsets = [set(c) for n in range(len(items) + 1) for c in combinations(items, n)]
+    closed = [s for s in subsets if wanted <= s and all(b in s for a, b in implies if a in s)]
+    return min(sum(weights[i] for i in s) for s in closed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_subset_is_lighter(seed):
+    rng = random.Random(seed)
+    items = range(rng.randint(1, 9))
+    weights = {i: rng.randint(-9, 9) for i in items}
+    implies = [(a, b) for a in items for b in items if a != b and rng.random() < 0.2]
+    wanted = {i for i in items if rng.random() < 0.2}
+    found = least_closure(weights, implies, wanted)
+    assert wanted <= found and all(b in found for a, b in implies if a in found)
+    assert sum(weights[i] for i in found) == _best(weights, implies, wanted)
+
+
+def test_of_equal_ones_the_smallest_is_found():
+    assert least_closure({"a": 0, "b": 0}, [("b", "a")], ["a"]) == {"a"}
+    assert least_closure({"a": 3, "b": -3}, [("b", "a")], []) == set()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_subset_that_pays_for_broken_implications_is_lighter(seed):
+    rng = random.Random(seed)
+    items = range(rng.randint(2, 8))
+    weights = {i: rng.randint(-9, 9) for i in items}
+    implies = [(a, b) for a in items for b in items if a != b and rng.random() < 0.2]
+    priced = [pair for pair in implies if rng.random() < 0.6]
+    kept = [pair for pair in implies if pair not in priced]
+    found, prices = prices_of_implications(weights, kept, priced)
+    assert all(b in found for a, b in implies if a in found) and min(prices, default=0) >= 0
+    subsets = [set(c) for n in range(len(items) + 1) for c in combinations(items, n)]
+
+    def paid(some):
+        return sum(p * ((a in some) - (b in some)) for (a, b), p in zip(priced, prices, strict=True))
+
+    relaxed = min(sum(weights[i] for i in s) + paid(s) for s in subsets if all(b in s for a, b in kept if a in s))
+    assert relaxed == sum(weights[i] for i in found) == _best(weights, implies, set())

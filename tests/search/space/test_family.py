@@ -1,0 +1,107 @@
+"""Many meshes at once cost what each of them costs alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.step import price
+from ms_symtensor.errors import InputError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.settings import OptimizerLevel, StagePlan
+from ms_symtensor.search.folded.growth import batch_powers
+from ms_symtensor.search.space.family import Family, Single, family
+from ms_symtensor.search.tables.elimination import minimise
+from ms_symtensor.search.tables.parameters import parameter_terms
+from ms_symtensor.search.tables.problem import plain_settings, problem, problem_of_family
+from ms_symtensor.search.tables.tables import factors, totals
+from ms_symtensor.tensor.layout import DeviceGroup, Layout
+
+A2 = load("atlas_800t_a2")
+MESHES = ((4, 2), (8, 4), (16, 2), (64, 8))
+
+
+def network(batch, model="llama2_7b"):
+    config = dimensions_of(model, batch_size=batch, seq_length=1024)
+    return build_graph(replace(config, num_layers=3))
+
+
+def enlarged(strategy, of, member):
+    """A strategy of the representative on a member: every number of slices is the product of the axes it stands for."""
+
+    def number(n):
+        return int(of.degree(n)[member])
+
+    def cuts(rows):
+        return None if rows is None else tuple(tuple(map(number, row)) for row in rows)
+
+    return OpStrategy(cuts(strategy.inputs), cuts(strategy.outputs))
+
+
+@pytest.mark.parametrize("model", ("llama2_7b", "gpt2_xl"))
+@pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
+def test_members_cost_what_their_partitioned_programs_cost(model, level):
+    """One sample per position of the major axis, and no more slices than heads: then moves are alike on all meshes."""
+    graph = network(4, model)
+    of = family(MESHES, [mesh[0] / 4 for mesh in MESHES])
+    tables = problem_of_family(graph, A2, of, powers=batch_powers(graph, network(8, model)))
+    parameters = parameter_terms(tables.known, tables.parameters, replace(tables.settings, optimizer_level=level))
+    least = minimise(tables.sizes, factors(tables, parameters, 0.0, 0.0), tables.order)
+    for member, mesh in enumerate(MESHES):
+        chosen = {
+            name: enlarged(tables.known.items[v].strategies[least.assignment[member, v]], of, member)
+            for name, v in tables.known.index.items()
+        }
+        whole = network(mesh[0], model)
+        plan = StagePlan(chosen, replace(plain_settings(whole, int(np.prod(mesh))), optimizer_level=level))
+        found = price(whole, plan, partition(whole, plan), A2).step_time_s
+        assert least.value[member] == pytest.approx(found, rel=4e-3), mesh
+
+
+def test_the_representative_is_a_member_like_any_other():
+    graph = network(4)
+    of = family([(4, 2)], [1.0])
+    tables, alone = problem_of_family(graph, A2, of, powers=batch_powers(graph, network(8))), problem(graph, A2, (4, 2))
+    settings = tables.settings
+    one, two = (parameter_terms(p.known, p.parameters, settings) for p in (tables, alone))
+    choice = minimise(tables.sizes, factors(tables, one, 0.0, 0.0), tables.order).assignment[0]
+    named = {n: tables.known.items[v].strategies[choice[v]] for n, v in tables.known.index.items()}
+    same = [
+        alone.known.items[v].strategies.index(named[n])
+        for n, v in sorted(alone.known.index.items(), key=lambda i: i[1])
+    ]
+    numbers = dict(zip((v for _, v in sorted(alone.known.index.items(), key=lambda i: i[1])), same))
+    assert totals(tables, one, choice).recomputing(tables.repeated(0)) == pytest.approx(
+        totals(alone, two, [numbers[v] for v in sorted(numbers)]).recomputing(alone.repeated(0))
+    )
+
+
+def test_numbers_stand_for_products_of_axes():
+    of = family([(32, 8), (6, 5)], [1.0, 2.0])
+    assert [of.degree(n).tolist() for n in (1, 2, 4, 8)] == [[1, 1], [8, 5], [32, 6], [256, 30]]
+    assert of.degree(3) is None
+    (pair,) = of.shape_of(DeviceGroup((4, 2), (0,)))
+    assert [x.tolist() for x in pair] == [[32, 6], [8, 5]]
+    assert of.grown(1).tolist() == [1, 2] and of.grown(0).tolist() == [1, 1]
+
+
+def test_swapped_axes_are_not_regular():
+    of = family([(32, 8)], [1.0])
+    assert of.is_regular(Layout((4, 2), (1, 0), (8, 8)))
+    assert of.is_regular(Layout((8,), (0, -1), (8, 8)))
+    assert not of.is_regular(Layout((2, 4), (1, 0), (8, 8)))
+
+
+def test_a_single_mesh_stands_for_itself():
+    of = Single((6, 4))
+    assert of.device_num == 24 and of.degree(3).tolist() == [3]
+    assert of.is_regular(Layout((4, 6), (1, 0), (24, 24)))
+
+
+def test_axes_that_cannot_be_told_apart_are_refused():
+    with pytest.raises(InputError, match="do not tell apart"):
+        Family((2, 2), np.ones((2, 1)), np.ones(1))

@@ -1,0 +1,50 @@
+"""Pins that no plan can obey are told before anything is searched."""
+
+import pytest
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InputError
+from ms_symtensor.search.asked.limits import limits_of
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.space.pinnable import require_pinnable
+from tests.strategy.plans import small_graph
+
+A2 = load("atlas_800t_a2")
+GRAPH = small_graph("llama2_7b", num_layers=3)
+
+
+def check(*pairs):
+    require_pinnable(GRAPH, Request(A2, 8, 8, 128, 1 << 60, limits=limits_of(pairs)))
+
+
+@pytest.mark.parametrize(
+    "pair",
+    (
+        ("*.query.matmul", "(8,1)(1,1)"), ("*.query.matmul", "(1,8)(1,8)->(8,1)"), ("query.matmul", "m/4,k/2"),
+        ("*/attention/*", "dp,tp"), ("*.matmul", "m/2,*"), ("*.flash_attention", "b/2,n/4"), ("*.query.matmul", "whole"),
+    ),
+)  # fmt: skip
+def test_what_can_be(pair):
+    check(pair)
+
+
+@pytest.mark.parametrize(
+    "pair, message",
+    (
+        (("*/atention/*", "dp,tp"), r"no operator is called so; near are .*attention\.query\.matmul"),
+        (("layers.0.*", "whole"), r"one strategy in all blocks that are alike.* \*\.attention_norm\.norm"),
+        (("*.flash_attention", "m/8"), r"its dims are b \(\d+\), n \(\d+\), s \(\d+\), its layouts b/8 or"),
+        (("*.query.matmul", "(8,1)"), "no layout of attention.query.matmul on 8 devices is so"),
+        (("*.query.matmul", "n/3"), "no layout of attention.query.matmul on 8 devices"),
+        (("*.Reshape-op*", "whole"), "takes no strategy for these"),
+        (("expert_parallel", 2), "expert_parallel = 2: the network has no experts"),
+    ),
+)
+def test_what_cannot_be(pair, message):
+    with pytest.raises(InputError, match=message):
+        check(pair)
+
+
+def test_pins_that_contradict_each_other():
+    with pytest.raises(InputError, match=r"\*\.matmul = m/8; \*\.query\.matmul = n/8: no layout of attention\.query"):
+        check(("*.matmul", "m/8"), ("*.query.matmul", "n/8"))

@@ -1,0 +1,102 @@
+"""No step is faster than its cases show, however its blocks are divided and recomputed."""
+
+import random
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.search.folded.chain import Chain, Part
+from ms_symtensor.search.folded.places import occurrences
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.case_bounds import best_price, corners
+from ms_symtensor.search.stages.stage_cases import Case, cases, layout
+from ms_symtensor.search.tables.terms import Costs
+
+MICRO_BATCHES = 6
+
+
+def random_costs(draw, places):
+    """Costs of every place; blocks that are recomputed keep less, the ends of the network cannot be."""
+    kept = np.array([draw.choice((0.5, 1.0, 3.0)) for _ in range(places)])
+    again = np.array([0.0, *(draw.uniform(0.2, 1.0) for _ in range(places - 2)), 0.0])
+    left = np.where(again > 0, kept * draw.choice((0.0, 0.3)), kept)
+    each, once, rest = (
+        np.array([draw.uniform(low, high) for _ in range(places)]) for low, high in ((1, 3), (0, 4), (0, 3))
+    )
+    once[0] *= draw.choice((1, 10))
+    return Costs(each, again, once, kept, left, rest)
+
+
+def parts_of(costs, depths):
+    chain = []
+    for place, n in enumerate(occurrences(depths)):
+        c = [v[place] for v in (costs.each_s, costs.again_s, costs.kept_B, costs.kept_recomputed_B, costs.at_rest_B)]
+        chain += [Part(*c, 0 < place < len(costs.each_s) - 1)] * n
+    return chain
+
+
+def fastest_step(costs, depths, shape, limit_B):
+    """The best of all divisions and all numbers of recomputed blocks."""
+    parts, blocks = parts_of(costs, depths), sum(depths[1:-1])
+    chain, once = Chain(parts), np.repeat(costs.once_s, occurrences(depths))
+    best = np.inf
+    for ends in combinations(range(1, blocks), shape.stages - 1):
+        starts, stages = [0, *(end + 1 for end in ends), len(parts)], []
+        for number, (a, b) in enumerate(pairwise(starts)):
+            flight = in_flight(number, shape.stages, shape.micro_batch_num)
+            some = [chain.with_recomputed(a, b, flight, k) for k in range(int(chain.blocks[b] - chain.blocks[a]) + 1)]
+            stages.append([one.each_s for one in some if one.peak_B <= limit_B])
+        if all(stages):
+            each = [min(one) for one in stages]
+            once_s = max(once[a:b].sum() for a, b in pairwise(starts))
+            best = min(best, (shape.micro_batch_num - 1) * max(each) + sum(each) + once_s)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_step_is_faster_than_its_cases_show(seed):
+    """The layouts are these and no others, so that the duals are the least of their lines."""
+    draw = random.Random(seed)
+    depths = draw.choice(((1, 7, 1), (1, 3, 5, 1)))
+    shape = Shape(draw.choice((2, 3)), MICRO_BATCHES, (1,), 1)
+    every = [random_costs(draw, len(occurrences(depths))) for _ in range(3)]
+    limit_B = draw.uniform(15, 60)
+    best_s = min(fastest_step(one, depths, shape, limit_B) for one in every)
+    known = every[: draw.choice((1, 3))]
+    shown, asked_s = {}, min(best_s, 200.0) * draw.uniform(0.8, 1.1)
+    for _ in range(3):
+        layouts = [layout(parts_of(one, depths), np.repeat(one.once_s, occurrences(depths)).tolist()) for one in known]
+        found = cases(layouts, occurrences(depths), shape, limit_B, 0.0, asked_s, shown)
+        values = {}
+        for corner in corners(found, occurrences(depths), shape, known, limit_B, asked_s):
+            for one in every:
+                least_s = value(one, corner, limit_B)
+                values[corner.case] = min(least_s, values.get(corner.case, np.inf))
+        assert min(values.values()) <= best_s * (1 + 1e-9)
+        shown |= values
+
+
+def value(costs, corner, limit_B):
+    each, again, once, kept, saved, rest = np.array(corner.weights)
+    memory = costs.kept_B @ kept - (costs.kept_B - costs.kept_recomputed_B) @ saved + costs.at_rest_B @ rest
+    step = costs.each_s @ each + costs.again_s @ again + costs.once_s @ once
+    return step + corner.price_s_per_B * (memory - limit_B)
+
+
+def test_the_price_makes_the_best_of_the_layouts_as_slow_as_can_be():
+    """A fast one that does not fit, and a slow one that does: at the price where both take the same."""
+    price = best_price(np.array([1.0, 3.0]), np.array([5.0, -5.0]), 100.0)
+    assert price == pytest.approx(0.2)
+
+
+def test_the_number_of_recomputed_blocks_is_whole():
+    """Four blocks of two micro-batches each, for room of three: two and a half would have to be recomputed, three are."""
+    costs = Costs(*(np.array(row, dtype=float) for row in (
+        (0, 1, 1, 1, 0), (0, 1, 1, 1, 0), (0, 0, 0, 0, 0), (0, 1, 1, 1, 0), (0, 0, 0, 0, 0), (0, 0, 0, 0, 0)
+    )))  # fmt: skip
+    case, shape, limit_B = Case((0, 0, 4, 0, 0), 2), Shape(2, MICRO_BATCHES, (1,), 1), 3.0
+    step_s = (MICRO_BATCHES - 1) * (4 + 3) + 8 + 3
+    every = corners([case], occurrences((1, 8, 1)), shape, [costs], limit_B, 2 * step_s)
+    assert min(value(costs, corner, limit_B) for corner in every) == pytest.approx(step_s)

@@ -1,0 +1,117 @@
+"""The whole outer space at once, against its points one by one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from ms_symtensor.cluster.load import load
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.asked.limits import FREE
+from ms_symtensor.search.space.shapes import Shape, shapes
+from ms_symtensor.search.stages import outer
+from ms_symtensor.search.stages.families import variables_of
+from ms_symtensor.search.stages.outer import SHORT, short_depths, survey
+from ms_symtensor.search.stages.rows import Setting
+from ms_symtensor.search.tables.elimination import minimise
+from ms_symtensor.search.tables.parameters import parameter_terms
+from ms_symtensor.search.tables.problem import problem, problem_of
+from ms_symtensor.search.tables.tables import Tables, factors
+
+A2 = load("atlas_800t_a2")
+GIB = 1024**3
+
+
+def network(batch, model="llama2_7b", layers=SHORT):
+    return build_graph(replace(dimensions_of(model, batch_size=batch, seq_length=1024), num_layers=layers))
+
+
+def surveyed(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
+    space = list(shapes(device_num, global_batch_size, layers))
+    return survey(network, (1, layers, 1), space, A2, limit_GiB * GIB, **more)
+
+
+def test_depths_of_a_network():
+    assert short_depths(network(4)) == (1, SHORT, 1)
+
+
+@pytest.mark.parametrize("layers", (3, 7))
+def test_one_stage_costs_what_its_mesh_alone_costs(layers):
+    """At full depth, from the tables of three blocks."""
+    found = {e.shape: e for e in surveyed(64, 64, layers, limit_GiB=1e6, keep=100).estimates if e.shape.stages == 1}
+    for mesh in ((64,), (8, 8)):
+        shape = Shape(1, 1, mesh, 64)
+        if shape.samples > 1 and len(mesh) > 1:
+            continue
+        alone = problem(network(64, layers=layers), A2, mesh)
+        least = min(
+            minimise(
+                alone.sizes,
+                factors(
+                    alone,
+                    parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level)),
+                    0,
+                    0,
+                ),
+                alone.order,
+            ).value[0]
+            for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1)
+        )
+        assert found[shape].step_time_s == pytest.approx(least, rel=2e-3)
+
+
+def test_no_estimate_is_below_the_bound():
+    for limit_GiB in (58.0, 20.0):
+        found = surveyed(128, 256, 12, limit_GiB, keep=20)
+        assert found.estimates and found.estimates[0].step_time_s >= found.bound_s * (1 - 1e-9)
+        assert all(e.step_time_s >= e.bound_s * (1 - 1e-9) for e in found.estimates)
+        assert all(e.peak_memory_B <= limit_GiB * GIB for e in found.estimates)
+
+
+def test_stages_hold_all_blocks():
+    for estimate in surveyed(32, 64, 10).estimates:
+        assert len(estimate.stages) == estimate.shape.stages
+        assert sum(stage.blocks for stage in estimate.stages) == 10
+
+
+def test_a_mesh_alone_has_all_that_its_family_has():
+    """And more: its axes may change places."""
+    shape = Shape(4, 16, (8, 4), 8)
+    (one,) = (e for e in surveyed(128, 128, 12, keep=1000).estimates if e.shape == shape)
+    alone = problem(network(8), A2, shape.mesh)
+    fastest = []
+    for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1):
+        terms = parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level))
+        fastest += Setting(
+            alone, (shape,), (1, 12, 1), level, Tables(alone, terms), np.arange(1), np.zeros(1)
+        ).fastest()
+    assert min(r.bound_s for r in fastest) <= one.bound_s * (1 + 2e-3)
+
+
+def test_the_space():
+    found = list(shapes(16, 32, 8))
+    assert all(s.stages * (s.mesh[0] * (s.mesh[1] if len(s.mesh) > 1 else 1)) == 16 for s in found)
+    assert all(s.micro_batch_num * s.batch == 32 and (s.stages == 1 or s.micro_batch_num >= s.stages) for s in found)
+    assert Shape(2, 4, (4, 2), 8) in found and len(set(found)) == len(found)
+    assert not any(s.stages > 8 for s in found)
+    assert Shape(2, 16, (2, 4), 2) in found and Shape(2, 16, (8,), 2) not in found  # an axis for the two samples
+    assert Shape(2, 32, (8,), 1) in found
+
+
+def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():
+    members = [s for s in shapes(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
+    graph, known = variables_of(network, members, True, A2, None, FREE)
+    first, none, _ = outer._settings(problem_of(graph, known), (1, 12, 1), members)
+    saves_s = none.saves_s(first)
+    least_s = {row.member: row.bound_s for row in first.fastest()}
+    rows = none.fastest()
+    assert rows and any(saves_s[row.member] < least_s[row.member] for row in rows)
+    assert all(row.bound_s >= least_s[row.member] - saves_s[row.member] * (1 + 1e-9) for row in rows)
+
+
+def test_gradients_accumulate_on_one_stage_of_several_devices():
+    """MindSpore accumulates in its parallel modes only."""
+    assert any(s.stages == 1 and s.micro_batch_num == 8 for s in shapes(8, 64, 4))
+    assert {s.micro_batch_num for s in shapes(1, 64, 4)} == {1}

@@ -1,0 +1,71 @@
+"""The exact minimum of a sum of tables, against trying everything."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.search.tables.elimination import Factor, elimination_order, minimise
+
+FEW = st.sampled_from([0.0, 1.0, 2.0, 3.5, -1.0, math.inf])
+"""Few values, so that ties and impossible choices are common."""
+
+PROBLEMS = 2
+"""How many problems are solved at once."""
+
+
+@st.composite
+def problems(draw):
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=8))
+    factors = []
+    for _ in range(draw(st.integers(0, 10))):
+        scope = tuple(sorted(draw(st.sets(st.integers(0, len(sizes) - 1), max_size=3))))
+        shape = (PROBLEMS, *(sizes[v] for v in scope))
+        values = draw(st.lists(FEW, min_size=math.prod(shape), max_size=math.prod(shape)))
+        factors.append(Factor(scope, np.array(values, dtype=float).reshape(shape)))
+    return sizes, factors
+
+
+def total(factors, problem, assignment):
+    return sum(float(f.table[(problem, *(assignment[v] for v in f.scope))]) for f in factors)
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems())
+def test_the_minimum_is_that_of_brute_force(problem):
+    sizes, factors = problem
+    found = minimise(sizes, factors)
+    for number, (value, assignment) in enumerate(zip(found.value, found.assignment)):
+        best = min(total(factors, number, x) for x in itertools.product(*map(range, sizes)))
+        assert value == pytest.approx(best)
+        assert total(factors, number, assignment) == pytest.approx(best)
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems(), st.randoms())
+def test_every_order_finds_the_same_value(problem, random):
+    sizes, factors = problem
+    order = list(range(len(sizes)))
+    random.shuffle(order)
+    assert minimise(sizes, factors, order).value == pytest.approx(minimise(sizes, factors).value)
+
+
+def test_of_equals_the_first_is_taken():
+    assert minimise([3, 2], [Factor((0, 1), np.zeros((1, 3, 2)))]).assignment.tolist() == [[0, 0]]
+
+
+def test_an_order_along_a_chain_keeps_tables_small():
+    sizes = [9, 2, 9, 2, 9]
+    order = elimination_order(sizes, [(i, i + 1) for i in range(4)])
+    assert sorted(order) == [0, 1, 2, 3, 4]
+    assert order[0] in (0, 4)  # an end: its neighbour has two values, inner ones leave larger tables
+
+
+def test_a_table_that_would_be_too_large_is_refused():
+    sizes = [40] * 7
+    with pytest.raises(InputError, match="joins too many operators"):
+        minimise(sizes, [Factor((0, i), np.zeros((1, 40, 40))) for i in range(1, 7)], order=range(7))

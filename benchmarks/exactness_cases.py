@@ -163,7 +163,7 @@ def _selecting(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
     """`stage` with some blocks recomputed but for some of their operators."""
     names: dict[str, list[str]] = {}
     for op in graph.ops:
-        if op.block is not None and is_selectable(op) and op.type != "Reshape":
+        if op.block is not None and is_selectable(op):
             names.setdefault(op.block, []).append(name_in_block(op))
     again = {}
     for block, inside in names.items():

@@ -19,7 +19,7 @@ from ms_symtensor.tensor.graph import (
     TupleInput,
 )
 
-_TAKE_NO_STRATEGY = ("Cast", "Reshape", "StopGradient")
+_UNOWNED = ("Cast", "StopGradient")
 """MindSpore may merge equal ones, so a captured graph does not tell whose primitive they are; nobody needs to know."""
 
 
@@ -107,7 +107,7 @@ class Emitter:
     ) -> tuple[Value, ...]:
         """Emit an operator of the current cell, whose primitive stands there under the attribute `primitive`."""
         draft = str(len(self._drafts))
-        is_owned = op_type not in _TAKE_NO_STRATEGY
+        is_owned = op_type not in _UNOWNED
         op = Op(
             name=draft,
             type=op_type,

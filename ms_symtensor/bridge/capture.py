@@ -21,8 +21,6 @@ _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
 # MindSpore merges equal operators on equal inputs, and a tag would keep it from that: these take no strategy anyway.
 _UNTAGGED = {"Cast", STAND_IN}
-# Equal Reshapes are merged only after MindSpore has laid them out: tagged they stay apart, though they take no strategy.
-_UNOWNED = {"Reshape"}
 
 Owner = tuple[tuple[str, ...], str]  # path of the cell, attribute of the primitive
 
@@ -49,7 +47,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         model, _ = front_end(cell, inputs, "capture")
     graph = read_graph(model)
     types = dict(graph.parameters)
-    by_node = {node.name: ((), "") if node.type in _UNOWNED else _owner(node, owners) for node in graph.nodes}
+    by_node = {node.name: _owner(node, owners) for node in graph.nodes}
     custom = {path for path, owner in _cells(cell) if hasattr(owner, "bprop")}
     blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
     with visible([c for _, c in _cells(cell)]):

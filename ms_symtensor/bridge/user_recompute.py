@@ -16,8 +16,8 @@ def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None
     """The blocks of `graph`, captured from `cell`, of which something is computed again, and what is not.
 
     MindSpore computes again what stands in a cell with `recompute()`, but for what that cell returns, or whose primitive has it;
-    a mark on the primitive comes first. The same for collectives with `recompute_comm_op`; before an operator without a mark
-    that of the operator which it reads counts.
+    a mark on the primitive comes first. The same for collectives with `recompute_comm_op`; before an operator without a mark,
+    but for a Reshape, that of the operator which it reads counts.
     """
     cells = {tuple(path.split(".")) if path else (): found for path, found in cell.cells_and_names()}
     primitives = primitives_of(cell, graph)
@@ -64,7 +64,7 @@ def _works_again(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str, ..
 def _sends_again(
     graph: Graph, op: Op, primitives: Mapping[str, Any], marked: set[tuple[str, ...]], rules: Mapping[str, Rule] | None
 ) -> bool:
-    for one in (op, *_read_by(graph, op, rules)):
+    for one in (op, *(() if op.type == "Reshape" else _read_by(graph, op, rules))):
         mark = primitives[one.name].attrs.get("recompute_comm_op") if one.name in primitives else None
         if mark is not None:
             return bool(mark)

@@ -28,8 +28,9 @@ class Again:
 
     The operators of a recomputed block have, except the one that delivers the block's result and those it keeps; a gradient
     reads the copy wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape included)
-    has where the block recomputes communication. A move belongs to its consumer, or, where that is not recomputed, to its
-    producer. `results` are further operators whose output leaves their block: those that another pipeline stage reads.
+    has where the block recomputes communication, or where it belongs to an operator made on the fly, which carries no mark. A
+    move belongs to its consumer, or, where that carries none and is no Reshape, to its producer. `results` are further operators
+    whose output leaves their block: those that another pipeline stage reads.
     """
 
     graph: Graph
@@ -46,20 +47,20 @@ class Again:
     def communication(self, op: Op) -> bool:
         """Whether partial results of `op` are combined again."""
         found = self._of(op)
-        if found is None or not found.communication:
+        if found is None or (found.kept_communication and name_in_block(op) in found.kept_communication):
             return False
-        return not found.kept_communication or name_in_block(op) not in found.kept_communication
+        return found.communication or not is_selectable(op)
 
     def move(self, consumer: Op, producer: Op | None) -> bool:
         """Whether a tensor that `producer` laid out is moved again for `consumer`.
 
         On one device nothing is moved: a Reshape is work like any other.
         """
-        recomputed = self._of(consumer) is not None
-        if self.settings.device_num == 1:
-            return recomputed
-        decides = consumer if recomputed else producer
-        return decides is not None and self.communication(decides)
+        if self.settings.device_num > 1:
+            for op in (consumer, None if consumer.type == "Reshape" else producer):
+                if op is not None and self._of(op) is not None and is_selectable(op):
+                    return self.communication(op)
+        return self._of(consumer) is not None
 
     def gather(self, op: Op, placement: ParameterPlacement, is_cast: bool) -> bool:
         """Whether the weight of `placement`, which `op` reads sharded by the optimizer, is gathered again.

@@ -1,11 +1,18 @@
 """Which operators of a recomputed block are computed again."""
 
+from dataclasses import replace
+
 import pytest
 
+from benchmarks.exactness_cases import small_config_of
+from model_zoo.megatron import megatron_strategy
+from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
-from ms_symtensor.program.settings import Recompute
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.tensor.graph import Graph
 from tests.program.zoo import collectives, program, small_graph
 
 ALL = Recompute()
@@ -56,6 +63,36 @@ def test_the_sum_behind_an_operator_can_be_kept(kept, sums):
         if sums
         else not collectives(found, phase=Phase.RECOMPUTE)
     )
+
+
+def _moved_before_a_reshape(again, graph):
+    """Kinds of what is done again before the Reshape that merges heads: these are cut before it, and tokens behind it."""
+    cuts = megatron_strategy(graph, small_config_of("llama2_7b"), 1, 2, False)
+    output = next(op.name for op in graph.ops if op.block == "layers.1" and op.cell[-1:] == ("output",))
+    strategies = {name: OpStrategy(*pair) for name, pair in cuts.items()} | {output: OpStrategy(((2, 1), (1, 1)))}
+    found = partition(graph, StagePlan(strategies, Settings(2, enable_alltoall=True, recompute={"layers.1": again})))
+    return {n.kind for n in found.nodes if _is_copy(n) and n.role is Role.MOVE and n.op.endswith("Reshape-op3")}
+
+
+@pytest.mark.parametrize(
+    ("again", "moves"),
+    [
+        (ALL, {"AlltoAll", "Reshape"}),
+        (Recompute(kept_communication=("attention.merge_heads",)), set()),
+        (Recompute(kept_communication=("attention.output.matmul",)), {"AlltoAll", "Reshape"}),
+        (Recompute(communication=False), set()),
+    ],
+)
+def test_what_is_moved_before_a_reshape_goes_by_its_mark(again, moves):
+    assert _moved_before_a_reshape(again, small_graph("llama2_7b")) == moves
+
+
+def test_a_reshape_made_on_the_fly_has_no_mark():
+    graph = small_graph("llama2_7b")
+    plain = [replace(op, cell=(), primitive="") if op.type == "Reshape" else op for op in graph.ops]
+    functional = Graph(graph.name, graph.inputs, graph.parameters, tuple(plain), graph.output)
+    for again in (ALL, Recompute(communication=False)):
+        assert _moved_before_a_reshape(again, functional) == {"AlltoAll", "Reshape"}
 
 
 def test_equal_selections_make_equal_blocks():

@@ -9,7 +9,8 @@ over the nodes v (seconds c) and tensors t (bytes b) of the forward program. Eve
 another, so this is a closure of least weight, solved exactly by a minimum cut (`closure`). The corners of the lower hull of
 the front are found by solving at the slope between two known ones, until no new one is found (Eisner and Severance 1976)
 or those on both sides are close (FINEST).
-What MindSpore marks together (the collectives around one operator) is computed again together, if any part of it is.
+What MindSpore marks together (the collectives around one operator) is computed again together, if any part of it is. What is
+moved before a Reshape carries the mark of the Reshape; one made on the fly (`x.reshape`) has none.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -138,7 +139,7 @@ class _Block:
     def _is_chosen(self, node: Node) -> bool:
         """Whether a plan may keep what `node` makes: what has no primitive of its own has no mark, either."""
         op = self.graph.op_by_name.get(node.op)
-        return op is not None and is_selectable(op) and not self._is_view(node) and op.type != "Reshape"
+        return op is not None and is_selectable(op) and not self._is_view(node)
 
     # -- one price -----------------------------------------------------------------------------------------------------
 
@@ -213,5 +214,5 @@ class _Block:
             names |= {other.op: None for other in self.nodes if not {*node.outputs}.isdisjoint(other.inputs)}
         for name in names:
             op = self.graph.op_by_name.get(name)
-            if op is not None and is_selectable(op) and op.type != "Reshape":
+            if op is not None and is_selectable(op):
                 yield name_in_block(op)

@@ -3,9 +3,9 @@
     python -m benchmarks.baselines [--models llama2_7b …] [--device-num 8] [--layers 4] [--batch-per-device 2]
 
 Every row is a program that MindSpore's compiler wrote for one rank, read back and priced by the same formulas
-(`bridge.compiled_price`): our plan, pure data parallelism, Megatron's tensor parallelism over all devices with and without
-sequence parallelism, and MindSpore's own searches (recursive_programming, sharding_propagation). Exit code 1 if our plan is
-predicted slower than any of them.
+(`bridge.compiled.compiled_price`): our plan, pure data parallelism, Megatron's tensor parallelism over all devices with and
+without sequence parallelism, and MindSpore's own searches (recursive_programming, sharding_propagation). Exit code 1 if our
+plan is predicted slower than any of them.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
 from model_zoo.config import TransformerConfig
 from model_zoo.megatron import megatron_strategy
-from ms_symtensor.bridge.apply import apply, parallel_config
-from ms_symtensor.bridge.compile import CompiledProgram, compile_rank
-from ms_symtensor.bridge.compiled_price import compiled_time_s
-from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.parallel_context import ParallelConfig
-from ms_symtensor.bridge.training import training_cell
+from ms_symtensor.bridge.apply.apply import apply, parallel_config
+from ms_symtensor.bridge.apply.training import training_cell
+from ms_symtensor.bridge.compiled.compiled_price import compiled_time_s
+from ms_symtensor.bridge.compiler.compile import CompiledProgram, compile_rank
+from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.placement import OpStrategy

@@ -53,13 +53,13 @@ def compile_case(cell: Any, inputs: Sequence[Any], graph: Graph, one: Case) -> A
     """The program that MindSpore compiles for `one`; CompilerError where it rejects it."""
     import numpy
 
-    from ms_symtensor.bridge.apply import remove
-    from ms_symtensor.bridge.capture import primitive_of
-    from ms_symtensor.bridge.compile import compile_rank
-    from ms_symtensor.bridge.host import import_mindspore
-    from ms_symtensor.bridge.parallel_context import ParallelConfig
-    from ms_symtensor.bridge.recompute import set_recompute, unset_recompute
-    from ms_symtensor.bridge.training import training_cell
+    from ms_symtensor.bridge.apply.apply import remove
+    from ms_symtensor.bridge.apply.recompute import set_recompute, unset_recompute
+    from ms_symtensor.bridge.apply.training import training_cell
+    from ms_symtensor.bridge.capture.capture import primitive_of
+    from ms_symtensor.bridge.compiler.compile import compile_rank
+    from ms_symtensor.bridge.compiler.host import import_mindspore
+    from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
     from ms_symtensor.strategy.primitives import context_settings, strategies_by_primitive
 
     settings = context_settings(one.stage.settings)
@@ -86,7 +86,7 @@ def compile_case(cell: Any, inputs: Sequence[Any], graph: Graph, one: Case) -> A
 
 def run(cell: Any, inputs: Sequence[Any], graph: Graph, one: Case) -> Result:
     """Predict, compile and compare one case."""
-    from ms_symtensor.bridge.comparison import compare
+    from ms_symtensor.bridge.judge.comparison import compare
 
     start = time.perf_counter()
     predicted = partition(graph, one.stage)
@@ -165,7 +165,7 @@ def passed(results: Sequence[Result]) -> bool:
 def run_model(model: str, config: TransformerConfig, numbers: Iterable[int]) -> Iterator[Result]:
     """The results of the cases `numbers` of the network `config`, called `model`, one after the other."""
     from model_zoo.network import build
-    from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.capture.capture import capture
 
     cell, inputs = build(config)
     graph = capture(cell, *inputs)

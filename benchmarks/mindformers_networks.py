@@ -81,7 +81,7 @@ PLANNED = ("llama-planned",)
 def check(name: str, layers: int, device_num: int, rank: int) -> bool:
     """Whether the audit of one network finds nothing; its table is printed."""
     import ms_symtensor
-    from ms_symtensor.bridge.host import import_mindspore
+    from ms_symtensor.bridge.compiler.host import import_mindspore
     from ms_symtensor.report.verdict_report import audit_text
 
     mindspore = import_mindspore()
@@ -103,9 +103,9 @@ def check(name: str, layers: int, device_num: int, rank: int) -> bool:
 def check_plan(name: str, layers: int, device_num: int, rank: int) -> bool:
     """Whether MindSpore agrees with the plan that is found for one network; its table is printed."""
     import ms_symtensor
-    from ms_symtensor.bridge.apply import apply, parallel_config, remove
-    from ms_symtensor.bridge.host import import_mindspore
-    from ms_symtensor.bridge.verify import judge
+    from ms_symtensor.bridge.apply.apply import apply, parallel_config, remove
+    from ms_symtensor.bridge.compiler.host import import_mindspore
+    from ms_symtensor.bridge.judge.verify import judge
     from ms_symtensor.report.verdict_report import verdict_text
 
     import_mindspore()

@@ -26,9 +26,9 @@ def main() -> int:
     chosen = parser.parse_args()
     print("                 wall      CPU")
     _timed("import", _import)
-    from ms_symtensor.bridge.capture import capture
-    from ms_symtensor.bridge.load_network import load_network
-    from ms_symtensor.bridge.verify import verify
+    from ms_symtensor.bridge.apply.load_network import load_network
+    from ms_symtensor.bridge.capture.capture import capture
+    from ms_symtensor.bridge.judge.verify import verify
     from ms_symtensor.cluster.load import load
     from ms_symtensor.models import planned, resolve
     from ms_symtensor.search.asked.request import Request
@@ -54,8 +54,8 @@ def main() -> int:
 
 
 def _import() -> None:
-    from ms_symtensor.bridge import verify
-    from ms_symtensor.bridge.host import import_mindspore
+    from ms_symtensor.bridge.compiler.host import import_mindspore
+    from ms_symtensor.bridge.judge import verify
 
     assert import_mindspore() and verify
 

@@ -29,9 +29,9 @@ from typing import Any
 os.environ.setdefault("GLOG_v", "4")  # a rejected strategy is not an incident here
 
 from benchmarks.operator_cases import CASES, Case
-from ms_symtensor.bridge.capture import capture
-from ms_symtensor.bridge.collectives import CompiledCollective, collectives
-from ms_symtensor.bridge.compile import CompiledProgram, compile_rank
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.compiled.collectives import CompiledCollective, collectives
+from ms_symtensor.bridge.compiler.compile import CompiledProgram, compile_rank
 from ms_symtensor.errors import CompilerError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.registry import signature

@@ -48,8 +48,8 @@ def plan_of(one: PipelineCase, graph: Graph) -> Plan:
 
 def run(cell: Any, inputs: Sequence[Any], graph: Graph, one: PipelineCase) -> Result:
     """Predict, compile and compare one rank of every stage; `inputs` are those of a micro-batch."""
-    from ms_symtensor.bridge.apply import apply
-    from ms_symtensor.bridge.verify_stages import judge_rank
+    from ms_symtensor.bridge.apply.apply import apply
+    from ms_symtensor.bridge.judge.verify_stages import judge_rank
 
     plan = plan_of(one, graph)
     apply(cell, graph, plan)
@@ -122,7 +122,7 @@ def run_sample(model: str) -> Iterator[Result]:
 def run_model(model: str, numbers: Sequence[int], config: TransformerConfig) -> Iterator[Result]:
     """The results of the cases `numbers` of one network."""
     from model_zoo.network import build
-    from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.capture.capture import capture
 
     cell, inputs = build(config)
     graph = capture(cell, *inputs)

@@ -22,7 +22,7 @@ from typing import Any
 os.environ["MS_DEV_PRECOMPILE_ONLY"] = "1"  # stop cleanly after the last front-end pass; read once by MindSpore
 os.environ.setdefault("GLOG_v", "4")
 
-from ms_symtensor.bridge.host import ascend_compiler, cell_graph_executor
+from ms_symtensor.bridge.compiler.host import ascend_compiler, cell_graph_executor
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 from ms_symtensor.tensor.redistribution import COLLECTIVES, Step, fan_out, redistribute

@@ -1,8 +1,8 @@
 """What MindSpore's compiler says of a plan of the zoo, with few of its blocks."""
 
-from ms_symtensor.bridge.fewer_blocks import fewer_blocks
-from ms_symtensor.bridge.verify import Verdict, verify
-from ms_symtensor.bridge.verify_stages import verify_stages
+from ms_symtensor.bridge.judge.fewer_blocks import fewer_blocks
+from ms_symtensor.bridge.judge.verify import Verdict, verify
+from ms_symtensor.bridge.judge.verify_stages import verify_stages
 from ms_symtensor.strategy.plan import Plan
 
 BLOCKS = 2

@@ -19,8 +19,8 @@ from mindspore.communication import get_group_size, get_rank, init
 
 import ms_symtensor
 from model_zoo.network import optimizer
-from ms_symtensor.bridge.load_network import load_network
-from ms_symtensor.bridge.pipeline_network import whole_batch, wrapped
+from ms_symtensor.bridge.apply.load_network import load_network
+from ms_symtensor.bridge.apply.pipeline_network import whole_batch, wrapped
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.strategy.file import load
 from ms_symtensor.strategy.plan import Plan

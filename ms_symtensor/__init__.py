@@ -7,14 +7,14 @@ is not imported by that. Names below are loaded when they are first used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ms_symtensor.bridge.hook import install
+from ms_symtensor.bridge.plugin.hook import install
 
 if TYPE_CHECKING:
-    from ms_symtensor.bridge.audit import audit
-    from ms_symtensor.bridge.capture import capture
-    from ms_symtensor.bridge.host import described_cluster
-    from ms_symtensor.bridge.planning import configure, load_plan, plan_network
-    from ms_symtensor.bridge.verify import verify
+    from ms_symtensor.bridge.capture.capture import capture
+    from ms_symtensor.bridge.compiler.host import described_cluster
+    from ms_symtensor.bridge.judge.audit import audit
+    from ms_symtensor.bridge.judge.verify import verify
+    from ms_symtensor.bridge.plugin.planning import configure, load_plan, plan_network
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.ops.registry import register
     from ms_symtensor.search.plan import plan
@@ -42,20 +42,20 @@ __all__ = [
 ]
 
 _HOME = {
-    "audit": "bridge.audit:audit",
-    "capture": "bridge.capture:capture",
-    "configure": "bridge.planning:configure",
+    "audit": "bridge.judge.audit:audit",
+    "capture": "bridge.capture.capture:capture",
+    "configure": "bridge.plugin.planning:configure",
     "context_settings": "strategy.primitives:context_settings",
-    "described_cluster": "bridge.host:described_cluster",
+    "described_cluster": "bridge.compiler.host:described_cluster",
     "load_cluster": "cluster.load:load",
     "load_graph": "tensor.graph_file:load",
-    "load_plan": "bridge.planning:load_plan",
+    "load_plan": "bridge.plugin.planning:load_plan",
     "plan": "search.plan:plan",
-    "plan_network": "bridge.planning:plan_network",
+    "plan_network": "bridge.plugin.planning:plan_network",
     "register": "ops.registry:register",
     "save_graph": "tensor.graph_file:save",
     "save_plan": "strategy.file:save",
-    "verify": "bridge.verify:verify",
+    "verify": "bridge.judge.verify:verify",
 }
 
 install()

@@ -90,9 +90,9 @@ def _plan(chosen: argparse.Namespace) -> int:
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    from ms_symtensor.bridge.fewer_blocks import fewer_blocks
-    from ms_symtensor.bridge.verify import verify
-    from ms_symtensor.bridge.verify_stages import verify_stages
+    from ms_symtensor.bridge.judge.fewer_blocks import fewer_blocks
+    from ms_symtensor.bridge.judge.verify import verify
+    from ms_symtensor.bridge.judge.verify_stages import verify_stages
     from ms_symtensor.report.blocks_note import blocks_note, fewer_blocks_json, fewer_blocks_note
     from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
@@ -116,7 +116,7 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 
 def _prove(chosen: argparse.Namespace) -> int:
-    from ms_symtensor.bridge.load_network import load_factory
+    from ms_symtensor.bridge.apply.load_network import load_factory
     from ms_symtensor.bridge.proof.launch import end_on_sigterm
     from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_plan
     from ms_symtensor.report.proof_report import proof_json, proof_text
@@ -154,8 +154,8 @@ def _prove(chosen: argparse.Namespace) -> int:
 
 
 def _audit(chosen: argparse.Namespace) -> int:
-    from ms_symtensor.bridge.audit import audit
-    from ms_symtensor.bridge.load_network import load_factory
+    from ms_symtensor.bridge.apply.load_network import load_factory
+    from ms_symtensor.bridge.judge.audit import audit
     from ms_symtensor.report.verdict_report import audit_json, audit_text
 
     load_cluster(chosen.cluster)

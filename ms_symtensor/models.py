@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ms_symtensor.bridge.load_network import zoo_options
+from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
@@ -171,10 +171,10 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
 
 
 def _factory(source: Mapping[str, str]) -> Graph:
-    from ms_symtensor.bridge.apply import require_unsharded
-    from ms_symtensor.bridge.capture import capture
-    from ms_symtensor.bridge.load_network import load_network
-    from ms_symtensor.bridge.scopes import fresh_scopes
+    from ms_symtensor.bridge.apply.apply import require_unsharded
+    from ms_symtensor.bridge.apply.load_network import load_network
+    from ms_symtensor.bridge.capture.capture import capture
+    from ms_symtensor.bridge.capture.scopes import fresh_scopes
 
     cell, inputs = load_network(source)
     require_unsharded(cell)

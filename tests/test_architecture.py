@@ -14,7 +14,10 @@ ROOMS = (
     "errors", "garbage_collection", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search",
     "validation", "bridge", "report", "models", "arguments", "command_line", "cli",
 )  # fmt: skip
-SEARCH_ROOMS = ("asked", "folded", "space", "tables", "one_stage", "stages", "selections", "bounds")
+SUB_ROOMS = {
+    "search": ("asked", "folded", "space", "tables", "one_stage", "stages", "selections", "bounds"),
+    "bridge": ("compiler", "compiled", "capture", "apply", "judge", "plugin", "proof"),
+}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -50,12 +53,17 @@ def test_rooms_import_only_rooms_above(file: Path) -> None:
             assert module.split(".")[1] in allowed, f"{room} must not import {module}"
 
 
-@pytest.mark.parametrize("file", sorted((PACKAGE / "search").glob("*/*.py")), ids=lambda f: f"{f.parent.name}/{f.name}")
-def test_rooms_of_the_search_import_only_rooms_above(file: Path) -> None:
-    allowed = SEARCH_ROOMS[: SEARCH_ROOMS.index(file.parent.name) + 1]
-    for module in imported(file):
-        if module.startswith("ms_symtensor.search."):
-            assert module.split(".")[2] in allowed, f"{file.parent.name} must not import {module}"
+@pytest.mark.parametrize("room", SUB_ROOMS)
+def test_rooms_inside_a_room_import_only_rooms_above(room: str) -> None:
+    order = SUB_ROOMS[room]
+    files = [(f, f.relative_to(PACKAGE / room).parts[0]) for f in FILES if f.is_relative_to(PACKAGE / room)]
+    inside = [(f, sub_room) for f, sub_room in files if f.parent != PACKAGE / room]
+    assert {sub_room for _, sub_room in inside} == set(order)
+    for file, sub_room in inside:
+        for module in imported(file):
+            if module.startswith(f"ms_symtensor.{room}."):
+                allowed = order[: order.index(sub_room) + 1]
+                assert module.split(".")[2] in allowed, f"{file}: {sub_room} must not import {module}"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))

@@ -2,7 +2,7 @@
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
-from ms_symtensor.bridge.load_network import zoo_options
+from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.models import resolve
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ms_symtensor.bridge.fewer_blocks import FewerBlocks
+from ms_symtensor.bridge.judge.fewer_blocks import FewerBlocks
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ms_symtensor.bridge.verify import Verdict
+from ms_symtensor.bridge.judge.verify import Verdict
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.program.stage_memory import stage_activation_peak_B, stage_in_flight

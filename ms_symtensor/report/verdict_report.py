@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ms_symtensor.bridge.audit import Audit
-from ms_symtensor.bridge.comparison import Comparison
-from ms_symtensor.bridge.verify import Verdict
+from ms_symtensor.bridge.judge.audit import Audit
+from ms_symtensor.bridge.judge.comparison import Comparison
+from ms_symtensor.bridge.judge.verify import Verdict
 from ms_symtensor.program.program import UNKNOWN_B
 from ms_symtensor.report.text import seconds, share, size, table
 

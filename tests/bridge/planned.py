@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
 from plans import data_times_tensor, plan_of, small
 
 from model_zoo.network import build
-from ms_symtensor.bridge.capture import capture
-from ms_symtensor.bridge.collectives import collectives
-from ms_symtensor.bridge.training_step import GradientStep
+from ms_symtensor.bridge.apply.training_step import GradientStep
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.compiled.collectives import collectives
 
 SENS = ms.Tensor(np.float32(1))
 

@@ -40,7 +40,7 @@ def test_parameter_counts_are_the_published_ones(name: str) -> None:
 def test_graph_is_the_captured_one(name: str, attention: Attention) -> None:
     pytest.importorskip("mindspore")
     from model_zoo.network import build
-    from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.capture.capture import capture
 
     config = dimensions_of(name, num_layers=PUBLISHED[name].dense_layers + 2, attention=attention)
     built, captured = build_graph(config), capture(*flat(build(config)))
@@ -52,7 +52,7 @@ def test_graph_is_the_captured_one(name: str, attention: Attention) -> None:
 def test_dropless_experts_capture_to_the_same_graph() -> None:
     pytest.importorskip("mindspore")
     from model_zoo.network import build
-    from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.capture.capture import capture
 
     config = dimensions_of("mixtral_8x7b", num_layers=1, seq_length=512, experts="dropless")
     assert capture(*flat(build(config))) == build_graph(config)
@@ -62,7 +62,7 @@ def test_dropless_experts_capture_to_the_same_graph() -> None:
 def test_shared_blocks_capture_to_the_same_graph(name: str, num_layers: int) -> None:
     pytest.importorskip("mindspore")
     from model_zoo.network import build
-    from ms_symtensor.bridge.capture import capture
+    from ms_symtensor.bridge.capture.capture import capture
 
     config = dimensions_of(name, num_layers=num_layers, lazy_inline=True)
     assert capture(*flat(build(config))) == build_graph(config)

@@ -45,10 +45,10 @@ def test_compiler_inserts_the_collectives_of_the_paper(name: str, attention: Att
     import numpy as np
 
     from model_zoo.network import build
-    from ms_symtensor.bridge.capture import primitive_of
-    from ms_symtensor.bridge.collectives import collectives
-    from ms_symtensor.bridge.compile import compile_rank
-    from ms_symtensor.bridge.training import training_cell
+    from ms_symtensor.bridge.apply.training import training_cell
+    from ms_symtensor.bridge.capture.capture import primitive_of
+    from ms_symtensor.bridge.compiled.collectives import collectives
+    from ms_symtensor.bridge.compiler.compile import compile_rank
 
     config = dimensions_of(name, num_layers=2, attention=attention)
     graph, (cell, inputs) = build_graph(config), build(config)

@@ -1,4 +1,4 @@
-"""Predicted programs of pipeline stages. That MindSpore writes the same is tested in tests/bridge/test_pipeline.py."""
+"""Predicted programs of pipeline stages. Of MindSpore's own: tests/bridge/judge/test_pipeline_exactness.py."""
 
 from collections import Counter
 

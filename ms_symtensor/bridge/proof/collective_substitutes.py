@@ -1,6 +1,6 @@
 """Collectives that MindSpore's CPU lacks, defined by sums over ranks."""
 
-from ms_symtensor.bridge.described_ranks import WORLD_GROUP
+from ms_symtensor.bridge.compiler.described_ranks import WORLD_GROUP
 from ms_symtensor.bridge.proof.definition import Definition, Function, Group, GroupOf, Substitute
 from ms_symtensor.bridge.proof.splice import SUM, Call
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ms_symtensor.bridge.mindir_values import ValueReader
+from ms_symtensor.bridge.compiler.mindir_values import ValueReader
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import Constant
 

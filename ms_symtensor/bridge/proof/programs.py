@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy
 
-from ms_symtensor.bridge.compile import CompiledModel, ParameterLayout, compile_model
-from ms_symtensor.bridge.described_ranks import WORLD_GROUP
-from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.mindir_values import ValueReader
-from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.compiler.compile import CompiledModel, ParameterLayout, compile_model
+from ms_symtensor.bridge.compiler.described_ranks import WORLD_GROUP
+from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.bridge.compiler.mindir_values import ValueReader
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.definition import Group
 from ms_symtensor.bridge.proof.float32 import to_float32
 from ms_symtensor.bridge.proof.inlining import inline_functions

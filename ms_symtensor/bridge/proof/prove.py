@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ms_symtensor.bridge.apply import apply, parallel_config
-from ms_symtensor.bridge.capture import capture
-from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.load_network import load_with_graph
-from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.apply.apply import apply, parallel_config
+from ms_symtensor.bridge.apply.load_network import load_with_graph
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.capture.scopes import fresh_scopes
+from ms_symtensor.bridge.capture.user_settings import settings_of_user
+from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof import trial
 from ms_symtensor.bridge.proof.comparison import Difference
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
@@ -23,8 +25,6 @@ from ms_symtensor.bridge.proof.subject import Micro, Subject, alike_samples
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.bridge.proof.values import input_values
 from ms_symtensor.bridge.proof.workspace import begin
-from ms_symtensor.bridge.scopes import fresh_scopes
-from ms_symtensor.bridge.user_settings import settings_of_user
 from ms_symtensor.errors import ExecutionError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.strategy.file import check

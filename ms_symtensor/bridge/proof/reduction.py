@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ms_symtensor.bridge.fewer_blocks import carried, with_layers
-from ms_symtensor.bridge.load_network import zoo_options
+from ms_symtensor.bridge.apply.load_network import zoo_options
+from ms_symtensor.bridge.judge.fewer_blocks import carried, with_layers
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.program.parameters import KIB, may_be_shared

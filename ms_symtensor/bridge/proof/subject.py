@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy
 
-from ms_symtensor.bridge.gradient_sums import ACCUMULATED
-from ms_symtensor.bridge.parallel_context import ParallelConfig
-from ms_symtensor.bridge.pipeline_network import pipeline_training_cell
+from ms_symtensor.bridge.apply.pipeline_network import pipeline_training_cell
+from ms_symtensor.bridge.apply.training import training_cell
+from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.programs import Executable
-from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.program.pipeline import Pipeline
 
 

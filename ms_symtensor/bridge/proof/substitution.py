@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ms_symtensor.bridge.executor import front_end
-from ms_symtensor.bridge.host import import_mindspore
-from ms_symtensor.bridge.mindir_values import ValueReader
-from ms_symtensor.bridge.parallel_context import stand_alone_context
+from ms_symtensor.bridge.compiler.executor import front_end
+from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.bridge.compiler.mindir_values import ValueReader
+from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.bridge.proof.collective_substitutes import COLLECTIVES
 from ms_symtensor.bridge.proof.definition import Definition, Function, GroupOf, Substitute
 from ms_symtensor.bridge.proof.splice import SUM, Call, Replacement, Step, replace_calls

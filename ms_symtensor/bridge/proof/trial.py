@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 
+from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.bridge.proof.comparison import Difference, difference, scale_of
 from ms_symtensor.bridge.proof.launch import REFERENCE
 from ms_symtensor.bridge.proof.ordering import require_meetings
@@ -15,7 +16,6 @@ from ms_symtensor.bridge.proof.subject import Subject, initial_gradient
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.bridge.proof.values import parameter_value, slice_of
 from ms_symtensor.bridge.proof.workspace import Results, read_results, write_program
-from ms_symtensor.bridge.training import training_cell
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import TensorType
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from ms_symtensor.bridge.compile import ParameterLayout
+from ms_symtensor.bridge.compiler.compile import ParameterLayout
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, OpOutput, Source, TensorType
 
 SEED = 5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy
 
-from ms_symtensor.bridge.gradient_sums import ACCUMULATED
+from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.proof.programs import Executable
 from ms_symtensor.bridge.proof.values import slice_of
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ms_symtensor.bridge.host import import_mindspore
+from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.proof.ordering import Meeting, order_collectives, require_meetings
 from ms_symtensor.errors import ExecutionError
 

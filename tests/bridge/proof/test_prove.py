@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.proof_cases import CASES, plan_of
-from ms_symtensor.bridge.capture import capture
-from ms_symtensor.bridge.load_network import load_factory
-from ms_symtensor.bridge.parallel_context import ParallelConfig
+from ms_symtensor.bridge.apply.load_network import load_factory
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.capture.scopes import fresh_scopes
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.launch import Processes, started
 from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_network, prove_plan
-from ms_symtensor.bridge.scopes import fresh_scopes
 from ms_symtensor.cli import main
 from ms_symtensor.cluster.load import load
 from ms_symtensor.search.plan import plan

@@ -1,0 +1,1 @@
+"""From a plan to a network: strategies, recomputation, stages, the training step around it."""

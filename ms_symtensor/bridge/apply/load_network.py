@@ -1,0 +1,131 @@
+"""Networks by name: one of the model zoo, or a factory in the user's own file. What `Plan.source` says is built here."""
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.bridge.apply.apply import remove
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.capture.scopes import fresh_scopes
+from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.errors import InputError, SymTensorError
+from ms_symtensor.tensor.graph import Graph
+
+Network = tuple[Any, tuple[Any, ...]]
+"""A forward cell with its loss, and its inputs, of global shape; they may be without values."""
+
+
+def load_network(source: Mapping[str, str]) -> Network:
+    """The network that `source` describes: `{"factory": "file.py:function"}`, or `{"model": name}` with options of the zoo.
+
+    With `"replace_shard": "True"` it is given without the strategies that its factory wrote.
+
+    InputError if there is no such network; CompilerError if MindSpore is not installed.
+    """
+    if "factory" in source:
+        network = load_factory(source["factory"])
+        if source.get("replace_shard") == "True":
+            remove(network[0], by_hand=True)
+        return network
+    if "model" not in source:
+        raise InputError(
+            "the plan was made from a saved graph and does not say how its network is built: apply it in your own program"
+            " (ms_symtensor.load_plan(dir).apply(cell, *inputs)), or plan file.py:factory"
+        )
+    import_mindspore()
+    from model_zoo import dimensions_of
+    from model_zoo.network import build
+
+    return build(dimensions_of(source["model"], **zoo_options(source)))
+
+
+def load_with_graph(source: Mapping[str, str]) -> tuple[Any, tuple[Any, ...], Graph]:
+    """The network that `source` describes, as `load_network`, and its graph.
+
+    A network of the zoo has its graph from the builder, which makes the one that would be captured, in a fraction of the time.
+    """
+    cell, inputs = load_network(source)
+    if "model" in source:
+        from model_zoo import dimensions_of
+        from model_zoo.builder import build_graph
+
+        return cell, inputs, build_graph(dimensions_of(source["model"], **zoo_options(source)))
+    with fresh_scopes(cell):
+        return cell, inputs, capture(cell, *inputs)
+
+
+def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
+    """The options of `model_zoo.dimensions_of` that `source` holds as texts."""
+    options: dict[str, Any] = {
+        name: source[name] for name in ("attention", "compute_dtype", "experts") if name in source
+    }
+    try:
+        numbers = ("num_layers", "dense_layers", "seq_length", "batch_size")
+        options |= {name: int(source[name]) for name in numbers if name in source}
+        options |= {name: float(source[name]) for name in ("load_imbalance",) if name in source}
+    except ValueError as error:
+        raise InputError(f"the plan's source {dict(source)} holds a number that is none: plan again") from error
+    if "lazy_inline" in source:
+        options["lazy_inline"] = source["lazy_inline"] == "True"
+    return options
+
+
+def load_factory(place: str) -> Network:
+    """What the function `name` of the file in `place`, `"file.py:name"`, returns: `(cell, inputs)`.
+
+    The file's folder is importable meanwhile and afterwards, as it is for `python file.py`. InputError with what is wrong.
+    """
+    import_mindspore()
+    path, _, name = place.rpartition(":")
+    function = _function(Path(path), name, place)
+    try:
+        made = function()
+    except SymTensorError:
+        raise
+    except Exception as error:  # anything that the user's own code can raise
+        raise InputError(
+            f"{place}, called without arguments, failed ({type(error).__name__}: {_first_line(error)})"
+        ) from error
+    return _network(made, place)
+
+
+def _function(path: Path, name: str, place: str) -> Any:
+    if not path.is_file():
+        raise InputError(f"there is no file {path}: give file.py:factory, a function that returns (cell, inputs)")
+    module_name = path.stem
+    spec = importlib.util.spec_from_file_location(module_name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file: give file.py:factory")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    before = sys.modules.get(module_name)
+    sys.modules[module_name] = module  # MindSpore looks up the source of a cell's class there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # anything that the user's own code can raise
+        if before is not None:
+            sys.modules[module_name] = before
+        else:
+            del sys.modules[module_name]
+        raise InputError(f"{path} cannot be imported ({type(error).__name__}: {_first_line(error)})") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise InputError(f"{path} has no function {name!r}: {place} must name one that returns (cell, inputs)")
+    return function
+
+
+def _network(made: Any, place: str) -> Network:
+    from mindspore.nn import Cell
+
+    if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[0], Cell):
+        raise InputError(f"{place} returned a {type(made).__name__}: it must return (cell, inputs)")
+    cell, inputs = made
+    return cell, tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,115 @@
+"""Pipeline stages onto a network and off again, its micro-batches, and the training step around it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.errors import InputError
+from ms_symtensor.program.pipeline import Pipeline
+from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stage_cells
+from ms_symtensor.tensor.graph import Graph
+
+_UNDO = "_symtensor_before_stages"  # on a network whose stages were set here
+_LAZY_INLINE = "_cell_init_args"  # what the decorator @lazy_inline sets
+_STATE = ("_pipeline_stage", "_pipeline_segment", _LAZY_INLINE)
+
+
+def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
+    """Give the cells of `cell`, from which `graph` was captured, their `pipeline_stage`.
+
+    InputError if cells have stages that were written by hand.
+    """
+    cells = dict(cell.cells_and_names())
+    by_hand = [name for name, owner in cells.items() if owner.__dict__.get("_pipeline_stage", -1) != -1]
+    if by_hand:
+        raise InputError(
+            f"{by_hand[0]} already has a pipeline_stage written by hand: remove it, the plan lays out the stages"
+        )
+    before = [
+        (owner, {name: owner.__dict__[name] for name in _STATE if name in owner.__dict__}) for owner in cells.values()
+    ]
+    flags = [(p, p.parallel_optimizer) for p in cell.get_parameters()]
+    cell.__dict__[_UNDO] = before, flags
+    for path, place in stage_cells(graph, pipeline).items():
+        owner = cells[".".join(path)]
+        owner.pipeline_stage = place.stage
+        if pipeline.interleave > 1:
+            owner.pipeline_segment = place.segment
+    if pipeline.interleave > 1 and _LAZY_INLINE not in cell.__dict__:
+        cell.cell_init_args = (
+            f"lazy_inline_{type(cell).__name__}"  # MindSpore interleaves networks with @lazy_inline only
+        )
+    several = parameters_of_several_stages(graph, pipeline)
+    for parameter in cell.get_parameters():
+        if parameter.name in several:
+            parameter.parallel_optimizer = False
+
+
+def unset_stages(cell: Any) -> None:
+    """Take back what `set_stages` did."""
+    before, flags = cell.__dict__.pop(_UNDO, ((), ()))
+    for owner, state in before:
+        for name in _STATE:
+            owner.__dict__.pop(name, None)
+        owner.__dict__.update(state)
+    for parameter, sharded in flags:
+        parameter.parallel_optimizer = sharded
+
+
+def micro_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
+    """The inputs of one micro-batch, without values: as MindSpore's PipelineCell cuts them, along their first dim.
+
+    InputError if an input cannot be cut into so many.
+    """
+    import_mindspore()
+    from mindspore import Tensor
+    from mindspore.common.initializer import Zero
+
+    found = []
+    for number, whole in enumerate(inputs):
+        if not whole.shape or whole.shape[0] % micro_batch_num:
+            raise InputError(
+                f"input {number} of shape {list(whole.shape)} cannot be cut into {micro_batch_num} micro-batches along its"
+                " first dim: give a batch that they divide"
+            )
+        shape = (whole.shape[0] // micro_batch_num, *whole.shape[1:])
+        found.append(Tensor(shape=shape, dtype=whole.dtype, init=Zero()))
+    return tuple(found)
+
+
+def whole_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
+    """The inputs of a step, without values, from those of one of its micro-batches."""
+    import_mindspore()
+    from mindspore import Tensor
+    from mindspore.common.initializer import Zero
+
+    return tuple(
+        Tensor(shape=(micro_batch_num * one.shape[0], *one.shape[1:]), dtype=one.dtype, init=Zero()) for one in inputs
+    )
+
+
+def wrapped(network: Any, pipeline: Pipeline) -> Any:
+    """`network` in the cell of MindSpore that runs it on one micro-batch after the other."""
+    import_mindspore()
+    from mindspore import nn
+
+    return getattr(nn, pipeline.wrapper)(network, pipeline.micro_batch_num)
+
+
+def pipeline_training_cell(network: Any, pipeline: Pipeline, optimizer: Any = None, sharded: bool = False) -> Any:
+    """A training step of `network` over the micro-batches of `pipeline`, as MindSpore's own: gradients add up in parameters.
+
+    It takes the inputs of the whole batch and then the initial gradient, and returns the loss, the gradients of the trainable
+    parameters, and what they add up in; or, with an `optimizer` of the parameters of `network`, which the context may have
+    MindSpore `sharded`, the loss after the update.
+    """
+    import_mindspore()
+    from mindspore.nn.utils import no_init_parameters
+
+    from ms_symtensor.bridge.apply.training_step import AccumulationOptimizerStep, AccumulationStep
+
+    with no_init_parameters():
+        micro = wrapped(network, pipeline)
+        cell = AccumulationStep(micro) if optimizer is None else AccumulationOptimizerStep(micro, optimizer, sharded)
+    cell.set_train()
+    return cell

@@ -1,0 +1,1 @@
+"""From a network in memory to an operator graph, and to what its user has set by hand."""

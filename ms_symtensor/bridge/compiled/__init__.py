@@ -1,0 +1,1 @@
+"""What a compiled program says: collectives, gradient sums, live activations, its price."""

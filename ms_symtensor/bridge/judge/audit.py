@@ -1,0 +1,66 @@
+"""Audit: what the `shard()` calls that a user wrote cost, and whether MindSpore trains with them what was meant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ms_symtensor.bridge.apply.apply import strategies_of
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.capture.scopes import fresh_scopes
+from ms_symtensor.bridge.capture.user_settings import settings_of_user
+from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
+from ms_symtensor.bridge.judge.verify import Verdict, judge, require_compiler, require_rank
+from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.strategy.primitives import context_settings
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The verdict on hand-written strategies, and their predicted collectives, the most expensive first.
+
+    `without_strategy`: operators that communicate and were given no strategy, so that MindSpore cuts the leading dim of
+    their inputs by all devices.
+    """
+
+    verdict: Verdict
+    cluster: str
+    device_num: int
+    costs: tuple[CollectiveCost, ...]
+    without_strategy: tuple[str, ...]
+
+
+def audit(
+    cell: Any,
+    *inputs: Any,
+    device_num: int,
+    cluster: str = "atlas_800t_a2",
+    rank: int = 0,
+    rules: Mapping[str, Rule] | None = None,
+) -> Audit:
+    """Compile `cell(*inputs)`, a forward network with its loss and its own `shard()` calls, and tell what these cost.
+
+    `inputs` have global shapes ("full_batch"); they may be without values. The optimizer's sharding, enable_alltoall and
+    gradient_fp32_sync are those of MindSpore's parallel context. Times are predicted for `cluster`. `rules` are signatures of
+    further operators, by primitive name; they come before our own.
+    Errors: InputError; UnknownOperatorError; CompilerError if MindSpore cannot be driven here at all.
+    """
+    require_rank(rank, device_num)
+    described = load_cluster(cluster)
+    import_mindspore()
+    with fresh_scopes(cell):
+        graph = capture(cell, *inputs)
+    stage = StagePlan(strategies_of(cell, graph), settings_of_user(cell, graph, device_num, rules))
+    require_compiler(device_num, rank)
+    settings = context_settings(stage.settings)
+    parallel = ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings)
+    verdict, predicted = judge(cell, inputs, graph, stage, parallel, rank, rules)
+    costs = collective_costs(predicted, described, rank) if predicted is not None else ()
+    communicating = {c.operator for c in costs}
+    unasked = (
+        op for op in graph.ops if op.name in communicating and op.name not in stage.strategies and op.body is None
+    )
+    return Audit(verdict, described.name, device_num, costs, tuple(op.name for op in unasked))

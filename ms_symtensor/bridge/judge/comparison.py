@@ -1,0 +1,148 @@
+"""Compare a predicted program with the compiled one: collectives, parameters, gradient sums, live activations."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ms_symtensor.bridge.compiled.collectives import CompiledCollective, collectives
+from ms_symtensor.bridge.compiled.compiled_memory import compiled_activation_peak_B
+from ms_symtensor.bridge.compiled.compiled_stage_memory import compiled_stage_peak_B
+from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED, accumulated_sums, gradient_sums
+from ms_symtensor.bridge.compiler.compile import CompiledProgram
+from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
+from ms_symtensor.program.stage_memory import stage_activation_peak_B
+from ms_symtensor.program.stage_program import StageProgram
+from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.graph import Graph
+
+Key = tuple[str, str, tuple[int, ...], int]
+"""Phase, kind, ranks, bytes: what makes two collectives the same."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was predicted beside what MindSpore compiled, for one rank.
+
+    `differences` are sentences; empty if every collective (kind, ranks, bytes, phase) and every parameter slice agrees.
+    `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. Peaks of
+    activations are UNKNOWN_B where some tensor's size is known at run time only.
+    """
+
+    rank: int
+    predicted_collectives: int
+    compiled_collectives: int
+    differences: tuple[str, ...]
+    predicted_parameters_B: int
+    compiled_parameters_B: int
+    predicted_activations_B: int
+    compiled_activations_B: int
+    unsynchronised: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledProgram) -> Comparison:
+    """Compare both programs of `graph` for rank `compiled.rank`; `predicted` is that of its stage, if there are several."""
+    rank = compiled.rank
+    ours = predicted.collectives(rank)
+    theirs = collectives(compiled)
+    # In a network with @lazy_inline, which interleaved stages need, not all that is computed again has a mark.
+    marked = not isinstance(predicted, StageProgram) or predicted.pipeline.interleave == 1
+    first = Counter((_phase(c.phase, marked), c.kind, c.ranks, c.size_B) for c in ours)
+    second = Counter((_compiled_phase(c, marked), c.kind, c.ranks, _size_B(c)) for c in theirs)
+    parameters = [*_parameter_differences(predicted, compiled), *_missing_parameters(predicted, compiled)]
+    count = compiled_stage_peak_B if isinstance(predicted, StageProgram) else compiled_activation_peak_B
+    return Comparison(
+        rank,
+        len(ours),
+        len(theirs),
+        tuple([*_collective_differences(first, second), *parameters]),
+        sum(_stored_B(p.slice_shape, p.dtype) for p in predicted.parameters.values()),
+        sum(p.slice_type.size_B for p in compiled.layouts if p.name in predicted.parameters),
+        _activations_B(predicted),
+        count(compiled) if predicted.is_known else UNKNOWN_B,
+        unsynchronised_of_stage(predicted, compiled)
+        if isinstance(predicted, StageProgram)
+        else unsynchronised(graph, compiled),
+    )
+
+
+def unsynchronised(graph: Graph, compiled: CompiledProgram) -> tuple[str, ...]:
+    """Trainable parameters whose gradient the compiled program does not sum over exactly the ranks with the same slice.
+
+    Read off the compiled graph: for every gradient among the results, the collectives that parameter's gradient went
+    through last. A missing one is what MindSpore leaves out silently.
+    """
+    layouts = compiled.layout_by_name
+    trainable = [p.name for p in graph.parameters if p.requires_grad]
+    wrong = []
+    for name, reached in gradient_sums(compiled, trainable).items():
+        if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank)):
+            wrong.append(name)
+    return tuple(wrong)
+
+
+def unsynchronised_of_stage(predicted: StageProgram, compiled: CompiledProgram) -> tuple[str, ...]:
+    """The same for the parameters that a pipeline stage owns."""
+    layouts = compiled.layout_by_name
+    owned = [name for name, p in predicted.parameters.items() if p.requires_grad and p.owner is None]
+    return tuple(
+        name
+        for name, reached in accumulated_sums(compiled, owned).items()
+        if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank))
+    )
+
+
+def _activations_B(predicted: Program | StageProgram) -> int:
+    if not predicted.is_known:
+        return UNKNOWN_B
+    return stage_activation_peak_B(predicted) if isinstance(predicted, StageProgram) else activation_peak_B(predicted)
+
+
+def _size_B(collective: CompiledCollective) -> int:
+    sizes = collective.input_B, collective.output_B
+    return UNKNOWN_B if UNKNOWN_B in sizes else max(sizes)
+
+
+def _phase(phase: Phase, marked: bool) -> str:
+    return Phase.FORWARD.value if phase is Phase.RECOMPUTE and not marked else phase.value
+
+
+def _compiled_phase(collective: CompiledCollective, marked: bool) -> str:
+    if collective.recomputed:
+        return _phase(Phase.RECOMPUTE, marked)
+    return "backward" if collective.backward else "forward"
+
+
+def _stored_B(shape: tuple[int, ...], dtype: str) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count * size_B(dtype)
+
+
+def _collective_differences(first: Counter[Key], second: Counter[Key]) -> Iterable[str]:
+    for key in sorted((first | second).keys()):
+        if first[key] != second[key]:
+            phase, kind, ranks, size = key
+            of = "unknown size" if size == UNKNOWN_B else f"{size} B"
+            yield f"{phase} {kind} of {of} over ranks {list(ranks)}: predicted {first[key]}, compiled {second[key]}"
+
+
+def _missing_parameters(predicted: Program | StageProgram, compiled: CompiledProgram) -> Iterable[str]:
+    """A pipeline stage has exactly the parameters that were predicted for it."""
+    if isinstance(predicted, StageProgram):
+        there = {name for name in compiled.layout_by_name if not name.startswith(f"{ACCUMULATED}.")}
+        for name in sorted(there ^ set(predicted.parameters)):
+            on = "compiled" if name in there else "predicted"
+            yield f"parameter {name}: only {on} on stage {predicted.stage}"
+
+
+def _parameter_differences(predicted: Program | StageProgram, compiled: CompiledProgram) -> Iterable[str]:
+    for name, layout in compiled.layout_by_name.items():
+        ours = predicted.parameters.get(name)
+        if ours is not None and ours.slice_shape != layout.slice_type.shape:
+            yield f"parameter {name}: predicted slice {ours.slice_shape}, compiled {layout.slice_type.shape}"

@@ -1,0 +1,1 @@
+"""The search mode `symtensor` inside MindSpore."""

@@ -1,0 +1,185 @@
+"""From a network in memory to a planned one: capture it, search (or read) a plan, apply it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.bridge.apply.apply import apply, remove
+from ms_symtensor.bridge.apply.pipeline_network import micro_batch
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.errors import InputError
+from ms_symtensor.strategy.file import load, load_graph, save
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
+
+GIB = 1 << 30
+_PLAN = "_symtensor_plan"  # on a network that carries a plan
+
+
+@dataclass(frozen=True)
+class Options:
+    """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the
+    plan; `fix` and `at_most`: as of `ms_symtensor.plan`.
+    """
+
+    cluster: str = "atlas_800t_a2"
+    memory_limit_B: int | None = None
+    strategy: str | os.PathLike[str] | None = None
+    save: str | os.PathLike[str] | None = None
+    fix: Mapping[str, object] = field(default_factory=dict)
+    at_most: Mapping[str, object] = field(default_factory=dict)
+
+
+_configured: dict[str, Any] = {}
+
+
+def configure(**options: Any) -> None:
+    """Set `Options` for this process, before the environment: ms_symtensor.configure(cluster="atlas_800t_a3")."""
+    unknown = set(options) - set(Options.__dataclass_fields__)
+    if unknown:
+        raise InputError(f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(Options.__dataclass_fields__)}")
+    _configured.update(options)
+
+
+def current_options() -> Options:
+    """The options of `configure`, then of the environment: SYMTENSOR_CLUSTER, SYMTENSOR_STRATEGY, SYMTENSOR_SAVE
+    (paths) and SYMTENSOR_MEMORY_LIMIT_GIB.
+    """
+    found = Options()
+    for name in ("cluster", "strategy", "save"):
+        if value := os.environ.get(f"SYMTENSOR_{name.upper()}"):
+            given: dict[str, Any] = {name: value}
+            found = replace(found, **given)
+    if text := os.environ.get("SYMTENSOR_MEMORY_LIMIT_GIB"):
+        try:
+            limit = float(text)
+        except ValueError:
+            limit = 0.0
+        if not 0 < limit < float("inf"):
+            raise InputError(f"SYMTENSOR_MEMORY_LIMIT_GIB is {text!r}: give a number of GiB, e.g. 56")
+        found = replace(found, memory_limit_B=int(limit * GIB))
+    return replace(found, **_configured)
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """A plan read from a directory, and the graph that was saved with it, if any."""
+
+    plan: Plan
+    graph: Graph | None = None
+
+    def apply(self, cell: Any, *inputs: Any, replace_shard: bool = False) -> None:
+        """Give the strategies to `cell`, the forward network with its loss; `inputs` have global shapes, those of all
+        micro-batches together. With `replace_shard` strategies written by hand give way.
+
+        InputError if the plan is for another network.
+        """
+        if replace_shard:
+            remove(cell, by_hand=True)
+        if self.plan.pipeline is not None:
+            inputs = micro_batch(inputs, self.plan.micro_batch_num)
+        put(cell, capture(cell, *inputs), self.plan, self.graph)
+
+
+def load_plan(path: str | os.PathLike[str]) -> StoredPlan:
+    """The plan in a directory (or in its plan.json); InputError if there is none, or it is damaged."""
+    return StoredPlan(load(path), load_graph(path))
+
+
+def plan_network(
+    cell: Any,
+    *inputs: Any,
+    device_num: int | None = None,
+    pipeline_stages: int = 1,
+    micro_batch_num: int = 1,
+    **options: Any,
+) -> Plan:
+    """Plan `cell`, a forward network with its loss, for `inputs` of global shape, and set the strategies on it.
+
+    `device_num` defaults to that of MindSpore's parallel context; `options` are fields of `Options`. The inputs
+    are cut into `micro_batch_num` micro-batches, and the blocks laid out over `pipeline_stages`. Afterwards
+    `search_mode="symtensor"` uses this plan; without it, compile with `context_settings(plan.settings, plan.pipeline)`.
+    """
+    from mindspore.parallel._utils import _get_device_num
+
+    chosen = replace(current_options(), **options)
+    number = _get_device_num() if device_num is None else device_num
+    stored = None if chosen.strategy is None else load_plan(chosen.strategy)
+    if stored is not None:
+        pipeline_stages, micro_batch_num = _as_stored(stored.plan, pipeline_stages, micro_batch_num)
+    if max(pipeline_stages, micro_batch_num) > 1:
+        inputs = micro_batch(inputs, micro_batch_num)
+    graph = capture(cell, *inputs)
+    if stored is not None:
+        if stored.plan.device_num != number:
+            raise InputError(
+                f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}:"
+                f" plan again for {number}"
+            )
+        found, planned = stored.plan, stored.graph
+    else:
+        found, planned = _searched(graph, number, chosen, pipeline_stages, micro_batch_num), graph
+    put(cell, graph, found, planned)
+    if chosen.save is not None:
+        save(found, Path(chosen.save), graph)
+    return found
+
+
+def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None) -> None:
+    """Apply `plan` to `cell` and note it there."""
+    apply(cell, graph, plan, planned)
+    cell.__dict__[_PLAN] = plan
+
+
+def plan_on(cell: Any) -> Plan | None:
+    """The plan that `cell`, or a network in it, carries."""
+    return next((c.__dict__[_PLAN] for _, c in cell.cells_and_names() if _PLAN in c.__dict__), None)
+
+
+def forget(cell: Any) -> None:
+    """Take the plan off `cell` again."""
+    for _, owner in cell.cells_and_names():
+        owner.__dict__.pop(_PLAN, None)
+    remove(cell)
+
+
+def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[int, int]:
+    """The stages and micro-batches of a saved plan; InputError if the user asks for others."""
+    if max(pipeline_stages, micro_batch_num) > 1 and (pipeline_stages, micro_batch_num) != (
+        plan.pipeline_stages,
+        plan.micro_batch_num,
+    ):
+        raise InputError(
+            f"the saved plan has {plan.pipeline_stages} pipeline stages and {plan.micro_batch_num} micro-batches, the network"
+            f" {pipeline_stages} and {micro_batch_num}: plan again, or set it up so"
+        )
+    return plan.pipeline_stages, plan.micro_batch_num
+
+
+def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: int, micro_batch_num: int) -> Plan:
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.search.asked.limits import limits_of
+    from ms_symtensor.search.asked.request import Request
+    from ms_symtensor.search.fixed_pipeline import fixed_pipeline
+    from ms_symtensor.search.plan import plan
+
+    shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
+    batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1
+    cluster = load_cluster(options.cluster)
+    if max(pipeline_stages, micro_batch_num) > 1:
+        limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
+        limits = limits_of(options.fix.items(), options.at_most.items())
+        request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
+        return fixed_pipeline(graph, request, pipeline_stages, micro_batch_num)
+    return plan(
+        graph,
+        cluster,
+        device_num=device_num,
+        global_batch_size=batch,
+        seq_length=sequence,
+        memory_limit_B=options.memory_limit_B,
+        fix=options.fix,
+        at_most=options.at_most,
+    )

@@ -1,0 +1,56 @@
+"""recompute() as users write it by hand, on primitives and cells inside a block, as it is read and as it is compiled."""
+
+from dataclasses import replace
+
+import pytest
+from planned import SENS, planned
+
+from ms_symtensor.bridge.apply.apply import apply, parallel_config
+from ms_symtensor.bridge.apply.training import training_cell
+from ms_symtensor.bridge.capture.user_recompute import recomputed_by_user
+from ms_symtensor.bridge.compiler.compile import compile_rank
+from ms_symtensor.bridge.judge.comparison import compare
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.settings import Recompute, StagePlan
+
+
+@pytest.fixture(scope="module")
+def network():
+    return planned("llama2_7b", 2, 4, sequence=True)
+
+
+def test_whole_blocks_are_read_as_such(network):
+    cell, _, graph, _ = planned("llama2_7b", 2, 4)
+    assert recomputed_by_user(cell, graph) == {}
+    cell.layers[0].recompute()
+    cell.layers[1].recompute(mp_comm_recompute=False)
+    assert recomputed_by_user(cell, graph) == {"layers.0": Recompute(), "layers.1": Recompute(False)}
+
+
+def test_operators_left_out_of_a_block_are_kept():
+    cell, _, graph, _ = planned("llama2_7b", 2, 4)
+    cell.layers[0].recompute(mp_comm_recompute=True)
+    cell.layers[0].attention.query.matmul.recompute(False)
+    cell.layers[0].attention.output.matmul.add_prim_attr("recompute_comm_op", False)
+    expected = Recompute(True, ("attention.query.matmul",), ("attention.output.matmul",))
+    assert recomputed_by_user(cell, graph) == {"layers.0": expected}
+
+
+def test_selections_as_mindformers_writes_them_are_compiled_as_predicted(network):
+    """select_recompute: [feed_forward.mul, feed_forward.silu, the norms]; select_comm_recompute: the norms."""
+    cell, inputs, graph, plan = network
+    apply(cell, graph, plan)
+    block = cell.layers[1]
+    block.feed_forward.mul.recompute()
+    block.feed_forward.silu.recompute()
+    for norm in (block.attention_norm, block.feed_forward_norm):
+        norm.recompute()
+        norm.norm.add_prim_attr("recompute_comm_op", True)
+    found = recomputed_by_user(cell, graph)
+    assert list(found) == ["layers.1"] and "feed_forward.up.matmul" in found["layers.1"].kept
+    assert not {"feed_forward.mul", "feed_forward.silu"} & {*found["layers.1"].kept}
+    settings = replace(plan.settings, recompute=found)
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
+    compared = compare(graph, partition(graph, StagePlan(plan.stage.strategies, settings)), program)
+    assert compared.differences == ()
+    assert compared.predicted_activations_B == pytest.approx(compared.compiled_activations_B, rel=0.05)

@@ -1,0 +1,69 @@
+"""The order of a compiled stage, and what is alive in it, on programs small enough to count by hand."""
+
+from ms_symtensor.bridge.compiled.compiled_stage_memory import compiled_stage_peak_B, execution_order
+from ms_symtensor.bridge.compiler.compile import CompiledProgram
+from ms_symtensor.bridge.compiler.node_graph import Node, NodeGraph
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
+from ms_symtensor.tensor.graph import Constant, OpOutput, ParameterRef, TensorType
+
+HUNDRED_B = TensorType((25,), "float32")
+
+
+def node(name, kind, *reads, after=(), micro=None, again=False):
+    inputs = tuple(ParameterRef(r) if r.startswith("accu_grads") else OpOutput(r) for r in reads)
+    marks = (*((("micro", micro),) if micro is not None else ()), *((("duplicated", True),) if again else ()))
+    return Node(name, kind, "", inputs, (HUNDRED_B,), (), marks, after)
+
+
+def program(*nodes):
+    graph = NodeGraph(nodes, (), (), Constant())
+    return CompiledProgram(graph, 2, 0, ParallelConfig(), (), {}, 0.0, "")
+
+
+def passes(number, *, after):
+    """The forward and the backward pass of one micro-batch: an activation, its gradient, and a weight's."""
+    return (
+        node(f"forward{number}", "SiLU", micro=number, after=after[0]),
+        node(f"Gradients/back{number}", "SiLUGrad", f"forward{number}", micro=number, after=after[1]),
+    )
+
+
+def sums(number):
+    return (
+        node(f"Gradients/weight{number}", "MatMul", f"forward{number}", micro=number),
+        node(f"Gradients/add{number}", "AssignAdd", "accu_grads.w", f"Gradients/weight{number}"),
+    )
+
+
+def names(found):
+    return [one.name.removeprefix("Gradients/") for one in execution_order(found)]
+
+
+def test_control_edges_order_the_passes_and_weight_gradients_are_not_put_off():
+    first, back_first = passes(0, after=((), ("forward1",)))
+    second, back_second = passes(1, after=((), ("Gradients/back0",)))
+    found = program(first, second, back_first, back_second, *sums(0), *sums(1))
+    order = names(found)
+    assert order.index("forward1") < order.index("back0") < order.index("back1")
+    assert order.index("add0") < order.index("back1")
+
+
+def test_what_is_in_flight_counts():
+    def peak_B(waits):
+        first, back_first = passes(0, after=((), ("forward1",) if not waits else ()))
+        second, back_second = passes(1, after=(("Gradients/back0",) if waits else (), ()))
+        listed = (first, back_first, second, back_second) if waits else (first, second, back_first, back_second)
+        return compiled_stage_peak_B(program(*listed, *sums(0), *sums(1)))
+
+    assert peak_B(waits=True) == 200  # one activation and a gradient
+    assert peak_B(waits=False) == 300
+
+
+def test_copies_come_right_before_their_reader_and_wait_with_it():
+    found = program(
+        node("forward", "SiLU", micro=0),
+        node("Gradients/arrives", "Receive", micro=0, after=("forward",)),
+        node("again", "SiLU", micro=0, again=True, after=("Gradients/arrives",)),
+        node("Gradients/back", "SiLUGrad", "again", micro=0),
+    )
+    assert names(found) == ["forward", "arrives", "again", "back"]

@@ -1,0 +1,35 @@
+"""MindSpore's errors in one line."""
+
+from ms_symtensor.bridge.compiler.executor import explain, has_lazy_inline, without_lazy_inline
+from tests.bridge.networks import Net
+
+MESSAGE = """Failure:operator MatMul init failed
+
+----------------------------------------------------
+- The Traceback of Net Construct Code:
+----------------------------------------------------
+# 0 In file /venv/lib/mindspore/ops/grad.py:5, 1~2
+# 1 In file /home/me/net.py:17, 53~72
+        y = self.matmul(x, w)
+"""
+
+
+def test_the_users_line_comes_before_mindspores_own():
+    assert explain(RuntimeError(MESSAGE)) == "Failure:operator MatMul init failed (at /home/me/net.py:17)"
+
+
+def test_the_reason_may_stand_in_the_log_only():
+    text = explain(RuntimeError(MESSAGE), ["MatMulInfo0: 64 cannot be divisible by 3"])
+    assert text.startswith("Failure:operator MatMul init failed: MatMulInfo0: 64 cannot be divisible by 3 (at")
+
+
+def test_an_error_without_text_is_named():
+    assert explain(KeyError()) == "KeyError"
+
+
+def test_lazy_inline_is_off_for_a_while():
+    net = Net()
+    assert has_lazy_inline(net)
+    with without_lazy_inline(net):
+        assert not has_lazy_inline(net)
+    assert has_lazy_inline(net)

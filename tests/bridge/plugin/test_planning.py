@@ -1,0 +1,62 @@
+import pytest
+from planned import network, planned
+
+from ms_symtensor.bridge.apply.apply import strategies_of
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.plugin import planning
+from ms_symtensor.errors import InputError
+from ms_symtensor.strategy.file import save
+
+
+@pytest.fixture
+def directory(tmp_path):
+    _, _, graph, plan = planned("llama2_7b", 2, 4)
+    save(plan, tmp_path, graph)
+    return tmp_path
+
+
+def test_a_stored_plan_applies_to_a_network(directory):
+    cell, inputs = network()
+    stored = planning.load_plan(directory)
+    stored.apply(cell, *inputs)
+    assert strategies_of(cell, capture(cell, *inputs)) == stored.plan.stage.strategies
+
+
+def test_a_stored_plan_names_the_operator_that_differs(directory):
+    cell, inputs = network(hidden_size=512)
+    with pytest.raises(InputError, match="first difference: .*Gather-op0 gave"):
+        planning.load_plan(directory).apply(cell, *inputs)
+
+
+def test_a_network_is_planned_from_a_file_and_the_plan_is_written(directory, tmp_path):
+    cell, inputs = network()
+    plan = planning.plan_network(cell, *inputs, device_num=8, strategy=directory, save=tmp_path / "copy")
+    assert planning.plan_on(cell) == plan
+    assert planning.load_plan(tmp_path / "copy") == planning.load_plan(directory)
+    planning.forget(cell)
+    assert planning.plan_on(cell) is None and strategies_of(cell, capture(cell, *inputs)) == {}
+
+
+def test_options_come_from_the_environment_and_then_from_configure(monkeypatch):
+    monkeypatch.setattr(planning, "_configured", {})
+    monkeypatch.setenv("SYMTENSOR_CLUSTER", "ascend910a")
+    monkeypatch.setenv("SYMTENSOR_MEMORY_LIMIT_GIB", "1.5")
+    assert planning.current_options() == planning.Options("ascend910a", memory_limit_B=3 << 29)
+    planning.configure(cluster="atlas_800t_a3", strategy="/a/plan")
+    assert planning.current_options().cluster == "atlas_800t_a3"
+    with pytest.raises(InputError, match="unknown option 'clustre'; known: cluster"):
+        planning.configure(clustre="x")
+
+
+@pytest.mark.parametrize("limit", ["much", "-1", "nan", "inf", "0"])
+def test_a_memory_limit_must_be_a_number(limit, monkeypatch):
+    monkeypatch.setenv("SYMTENSOR_MEMORY_LIMIT_GIB", limit)
+    with pytest.raises(InputError, match="SYMTENSOR_MEMORY_LIMIT_GIB"):
+        planning.current_options()
+
+
+def test_stages_without_micro_batches_are_refused():
+    cell, inputs = network()
+    with pytest.raises(InputError, match="2 pipeline stages for 8 devices, 2 repeated blocks and 1 micro-batches"):
+        planning.plan_network(cell, *inputs, device_num=8, pipeline_stages=2)
+    assert planning.plan_on(cell) is None

@@ -20,5 +20,5 @@ setup(
         "plots": ["matplotlib"],  # benchmarks/validation.py --plots
         "test": ["hypothesis", "mypy", "pytest", "ruff", "types-PyYAML", "types-tqdm"],
     },
-    entry_points={"console_scripts": ["symtensor=ms_symtensor.cli:main"]},
+    entry_points={"console_scripts": ["symtensor=ms_symtensor.__main__:command"]},
 )

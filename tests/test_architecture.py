@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
-    "errors", "garbage_collection", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search",
+    "errors", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy", "search",
     "validation", "bridge", "report", "models", "arguments", "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {

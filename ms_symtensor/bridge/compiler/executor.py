@@ -1,5 +1,6 @@
 """One run of MindSpore's front end over a cell: the optimised graph as a protobuf, the cell left as it was."""
 
+import inspect
 import os
 import re
 import sys
@@ -7,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from types import CodeType
 from typing import Any
 
 from ms_symtensor.bridge.compiler.constants import shared_slices
@@ -52,6 +54,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
         stack.enter_context(shared_slices())
         stack.enter_context(_cell_state(cell))
         stack.enter_context(_fresh_scopes(cell))
+        stack.enter_context(sources_read_once())
         stack.enter_context(no_garbage_collection())
         log = stack.enter_context(_Log(scratch))
         full_phase = None
@@ -180,6 +183,24 @@ def _parameter_flags(cell: Any) -> Iterator[None]:
     finally:
         for parameter, sharded in before:
             parameter.parallel_optimizer = sharded
+
+
+@contextmanager
+def sources_read_once() -> Iterator[None]:
+    """MindSpore asks for a function's source at every call of it in the network, and Python looks for its end each time."""
+    sources: dict[CodeType, tuple[list[str], int]] = {}
+    read = inspect.getsourcelines
+
+    def read_once(function: Any) -> tuple[list[str], int]:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is None:
+            return read(function)
+        if code not in sources:
+            sources[code] = read(function)
+        return sources[code]
+
+    with _replaced(vars(inspect), "getsourcelines", read_once):
+        yield
 
 
 @contextmanager

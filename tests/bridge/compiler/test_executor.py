@@ -1,6 +1,10 @@
-"""MindSpore's errors in one line."""
+"""MindSpore's errors in one line, and what is otherwise for the time of a run."""
 
-from ms_symtensor.bridge.compiler.executor import explain, has_lazy_inline, without_lazy_inline
+import inspect
+
+import pytest
+
+from ms_symtensor.bridge.compiler.executor import explain, has_lazy_inline, sources_read_once, without_lazy_inline
 from tests.bridge.networks import Net
 
 MESSAGE = """Failure:operator MatMul init failed
@@ -33,3 +37,15 @@ def test_lazy_inline_is_off_for_a_while():
     with without_lazy_inline(net):
         assert not has_lazy_inline(net)
     assert has_lazy_inline(net)
+
+
+def test_a_functions_source_is_read_once():
+    before = inspect.getsourcelines
+    with sources_read_once():
+        lines = inspect.getsourcelines(Net().construct)
+        assert lines == before(Net.construct)
+        assert inspect.getsourcelines(Net().construct) is lines
+        assert inspect.getsourcelines(explain) == before(explain)
+        with pytest.raises(TypeError):
+            inspect.getsourcelines(3)
+    assert inspect.getsourcelines is before

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.bounds.remaking import Given, Remade
+from ms_symtensor.search.bounds.given_layouts import Given, Remade
 from ms_symtensor.search.bounds.selection_bound import EVERYTHING
 from ms_symtensor.search.folded.chain import Chain, Part
 

@@ -9,22 +9,24 @@ their results that gradients read, and the tensors that no gradient reads but wh
 with seconds c of an operator and a of moves and Casts, bytes b, and μ seconds per byte. What an operator reads, and no gradient
 does, is fetched: kept as it reads it, or brought there once more. An operator and each table of moves would be a problem of its
 own but for the implications between them. So these are relaxed: a multiplier f >= 0 is paid by what implies and received by what
-is implied, and every table takes its own minimum. Whatever the multipliers, the sum is no larger than the closure of any
-layouts; with those of the maximum flow at some layouts it is equal to the closure of these. Readers of one tensor may share a
-copy, so that each pays its part of what it would take alone; whatever a gradient reads somewhere is taken as there, unmoved.
+is implied, and every table takes its own minimum. Where both tables know the layout of one operator, each of its candidates has a
+multiplier. Whatever these are, the sum is no larger than the closure of any layouts; with those of the maximum flow at some
+layouts it is equal to the closure of these. Readers of one tensor may share a copy, so that each pays its part of what it would
+take alone. What a gradient reads somewhere is taken as there, unmoved, but where one table says that in these layouts none reads
+it so: then it is needed as well.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.search.bounds.given_layouts import Given, Item
+from ms_symtensor.search.bounds.multipliers import Multipliers
 from ms_symtensor.search.folded.places import Counts
-from ms_symtensor.search.selections.closure import PICOSECONDS, prices_of_implications
 from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS, Copies, Fetch, slices_B
@@ -33,26 +35,24 @@ from ms_symtensor.search.tables.terms import spread
 from ms_symtensor.tensor.graph import OpOutput
 
 Array = NDArray[np.float64]
-Item = tuple[str, int]
-"""A variable of the closure: what it says, and the number of an operator, a tensor or a table of copies."""
-
-
-class Remade(NamedTuple):
-    """What is made again at one price: its seconds and the bytes that it saves [places], and the multipliers."""
-
-    again_s: Array
-    saved_B: Array
-    multipliers: Array
 
 
 @dataclass(frozen=True)
 class _Needed:
-    """A tensor of variable `number` that no gradient reads: bytes [members, candidates]; whether its block may make it again."""
+    """A tensor of variable `number` that no gradient reads: its bytes, a table over `scope`, nothing in layouts in which one
+    does; whether its block may make it again.
+    """
 
     number: int
+    scope: tuple[int, ...]
     size_B: Array
     counts: Counts
     is_made: bool
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether implications join it to the operator that makes it, whose table it is no part of."""
+        return self.is_made and self.scope != (self.number,)
 
 
 @dataclass
@@ -88,19 +88,53 @@ class Remaking:
                     users.append(("brought", len(self._fetches)))
                     self._fetches.append((fetch, one.counts))
             key = (root, one.dtype, one.counts)
-            is_known = root[0] >= 0 and one.origin.is_near and key[:2] not in self._read
+            is_read = key[:2] in self._read and (one.unread_B is None or key[:2] in self._kept_elsewhere)
+            is_known = root[0] >= 0 and one.origin.is_near and not is_read
             if not is_known or self._made.get(root[0], one.counts) != one.counts:
                 continue
             if users and key not in numbers:
                 numbers[key] = len(self._needed)
-                self._needed.append(_Needed(root[0], self._size_B(root, one.dtype), one.counts, root[0] in self._made))
+                self._needed.append(self._needed_of(one))
             self._crossing += [(user, ("needed", numbers[key])) for user in users]
+        self._crossing += [
+            (("saved", place), ("made", one.number)) for place, one in enumerate(self._needed) if one.is_apart
+        ]
         self._crossing = list(dict.fromkeys(self._crossing))
 
-    @property
-    def implications(self) -> int:
-        """How many implications have multipliers."""
-        return len(self._crossing)
+    def _needed_of(self, one: Copies) -> _Needed:
+        """What `one` is made of."""
+        root = one.origin.root
+        number, is_made = root[0], root[0] in self._made
+        if (root, one.dtype) in self._read and one.unread_B is not None:
+            return _Needed(number, one.scope, one.unread_B, one.counts, is_made)
+        return _Needed(number, (number,), self._size_B(root, one.dtype), one.counts, is_made)
+
+    @cached_property
+    def _knows(self) -> list[int]:
+        """A variable that both tables of an implication depend on, for every implication; -1 where there is none."""
+
+        def scope(item: Item) -> tuple[int, ...]:
+            kind, number = item
+            if kind == "made":
+                return (number,)
+            if kind in ("needed", "saved"):
+                return self._needed[number].scope
+            if kind in ("fetched", "brought"):
+                return self._fetches[number][0].scope
+            return self._copies[number].scope
+
+        found = []
+        for item, other in self._crossing:
+            both = [v for v in scope(item) if v in scope(other)]
+            maker = self._needed[other[1]].number if other[0] == "needed" else -1
+            found.append(maker if maker in both else both[0] if both else -1)
+        return found
+
+    @cached_property
+    def of_implications(self) -> Multipliers:
+        """What is paid and received for implications."""
+        sizes = [self.of.sizes[v] if v >= 0 else 1 for v in self._knows]
+        return Multipliers(self._crossing, np.array(self._knows, dtype=np.intp), np.cumsum([0, *sizes]))
 
     @cached_property
     def _copies(self) -> list[Copies]:
@@ -123,6 +157,24 @@ class Remaking:
             for tensor in self.of.between
             if tensor.maker_keeps or any(reader.kept for reader in tensor.readers)
         }
+
+    @cached_property
+    def _kept_elsewhere(self) -> set[tuple[End, str]]:
+        """Those of which a gradient may read the same tensor, unmoved, in layouts of which no single table knows.
+
+        What is read where a Reshape left it is the output itself only where the reader that decides its layout reads that, too.
+        """
+        tables: Counter[tuple[End, str]] = Counter()
+        found = set()
+        for tensor in self.of.between:
+            origin = tensor.origin
+            if origin.cast_of is None and tensor.maker == origin.root and not tensor.maker_keeps:
+                tables[origin.root, tensor.dtype] += any(reader.kept for reader in tensor.readers)
+            elif tensor.maker_keeps and origin.cast_of is None and tensor.maker != origin.root:
+                continue
+            elif tensor.maker_keeps or any(reader.kept for reader in tensor.readers):
+                found.add((origin.root, tensor.dtype))
+        return found | {key for key, number in tables.items() if number > 1}
 
     @cached_property
     def _own_B(self) -> dict[int, Array]:
@@ -149,7 +201,7 @@ class Remaking:
 
     # -- given layouts -------------------------------------------------------------------------------------------------
 
-    def given(self, choice: Sequence[int], member: int = 0) -> "Given":
+    def given(self, choice: Sequence[int], member: int = 0) -> Given:
         """The closure where every variable has the candidate of `choice`, on one member of the family."""
 
         def value(table: Array, *scope: int) -> float:
@@ -170,11 +222,12 @@ class Remaking:
                 add(("own", number), of, 0.0, -value(self._own_B[number], number))
                 inside.append((("own", number), ("made", number)))
         for place, one in enumerate(self._needed):
-            needed_B = value(one.size_B, one.number)
+            needed_B = value(one.size_B, *one.scope)
             add(("needed", place), one.counts, 0.0, needed_B)
             if one.is_made:
                 add(("saved", place), one.counts, 0.0, -needed_B)
-                inside += [(("saved", place), ("needed", place)), (("saved", place), ("made", one.number))]
+                inside.append((("saved", place), ("needed", place)))
+                inside += [] if one.is_apart else [(("saved", place), ("made", one.number))]
         for place, (fetch, of) in enumerate(self._fetches):
             held_B = value(fetch.kept_B, *fetch.scope)
             add(("fetched", place), of, 0.0, held_B)
@@ -195,16 +248,9 @@ class Remaking:
     ) -> Iterator[Factor]:
         """Tables of seconds, at most 0, whose sum is no more than what any blocks gain by making parts again: on the members
         `which` of the family, where every place counts `again` [places, which] times, at a price [which] for each of these, with
-        `multipliers` [implications, which].
+        `multipliers` [number, which] (`of_implications`).
         """
-        paid: dict[Item, Array] = {}
-        none = np.zeros(len(which))
-        for (item, other), multiplier in zip(self._crossing, multipliers, strict=True):
-            paid[item] = paid.get(item, none) + multiplier
-            paid[other] = paid.get(other, none) - multiplier
-
-        def pays(item: Item, table: Array) -> Array:
-            return spread(paid.get(item, none), table)
+        pays = self.of_implications.paid(multipliers)
 
         def worth(size_B: Array) -> Array:
             return spread(price_s_per_B, size_B) * size_B
@@ -212,53 +258,33 @@ class Remaking:
         found: list[tuple[tuple[int, ...], Counts, Array]] = []
         for number, counts in self._made.items():
             made = self._seconds(number)[which]
-            made = made + pays(("made", number), made)
+            made = made + pays(("made", number), number)
             if number in self._own_B:
                 made = made - worth(self._own_B[number][which])
             kept = np.zeros(made.shape)
             for place, one in enumerate(self._needed):
-                if one.is_made and one.number == number:
-                    received = pays(("needed", place), made)
+                if one.is_made and one.number == number and not one.is_apart:
+                    received = pays(("needed", place), number)
                     kept, made = kept + np.minimum(0.0, worth(one.size_B[which]) + received), made + received
             found.append(((number,), counts, np.minimum(kept, made)))
         for place, one in enumerate(self._needed):
-            if not one.is_made:
+            if one.is_apart or not one.is_made:
                 size_B = one.size_B[which]
-                found.append(((one.number,), one.counts, worth(size_B) + pays(("needed", place), size_B)))
+                saved = worth(size_B)
+                if one.is_apart:
+                    saved = np.minimum(saved, pays(("saved", place), *one.scope))
+                found.append((one.scope, one.counts, saved + pays(("needed", place), *one.scope)))
         for place, (fetch, counts) in enumerate(self._fetches):
             size_B, moves_s = fetch.kept_B[which], fetch.moves_s[which]
-            brought = np.minimum(worth(size_B), moves_s + pays(("brought", place), moves_s))
-            found.append((fetch.scope, counts, brought + pays(("fetched", place), moves_s)))
+            brought = np.minimum(worth(size_B), moves_s + pays(("brought", place), *fetch.scope))
+            found.append((fetch.scope, counts, brought + pays(("fetched", place), *fetch.scope)))
         for place, copy in enumerate(self._copies):
             if copy.unmoved_B is not None:
                 size_B = copy.unmoved_B[which]
-                found.append((copy.scope, copy.counts, pays(("unmoved", place), size_B) - worth(size_B)))
+                found.append((copy.scope, copy.counts, pays(("unmoved", place), *copy.scope) - worth(size_B)))
             if copy.moved_B is not None:
                 size_B, moves_s = copy.moved_B[which], copy.moves_s[which]
-                found.append((copy.scope, copy.counts, moves_s + pays(("moved", place), size_B) - worth(size_B)))
+                found.append((copy.scope, copy.counts, moves_s + pays(("moved", place), *copy.scope) - worth(size_B)))
         for scope, counts, table in found:
             if (table < 0).any():
                 yield Factor(scope, spread(np.array(counts) @ again, table) * np.minimum(0.0, table))
-
-
-@dataclass(frozen=True)
-class Given:
-    """The closure for given layouts: seconds, bytes (less than nothing: saved) and places of its items, and its implications."""
-
-    seconds: Mapping[Item, float]
-    size_B: Mapping[Item, float]
-    counts: Mapping[Item, Counts]
-    inside: Sequence[tuple[Item, Item]]
-    crossing: Sequence[tuple[Item, Item]]
-    places: int
-
-    def at(self, price_s_per_B: float) -> Remade:
-        """What is made again at this price."""
-        weights = {
-            item: round(PICOSECONDS * (self.seconds[item] + price_s_per_B * self.size_B[item])) for item in self.seconds
-        }
-        chosen, flows = prices_of_implications(weights, self.inside, self.crossing)
-        places = np.array([self.counts[item] for item in chosen]).reshape(len(chosen), self.places).T
-        again_s = places @ np.array([self.seconds[item] for item in chosen])
-        saved_B = -(places @ np.array([self.size_B[item] for item in chosen]))
-        return Remade(again_s, saved_B, np.array(flows) / PICOSECONDS)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ms_symtensor.search.bounds.remaking import Given, Remade, Remaking
+from ms_symtensor.search.bounds.given_layouts import Given, Remade
+from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.one_stage.dual import Choice
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.problem import Problem
@@ -105,7 +106,7 @@ class SelectionDual:
             least_s, found = self._at(choice, STEEP**round_)
             met[choice] = least_s
             before_s = self.bound_s
-            bound_s, choice = self._minimum(found)
+            bound_s, choice = self._minimum(choice, found)
             self.bound_s = max(before_s, bound_s)
             is_higher = bound_s >= (1 + RISES) * before_s or math.isinf(least_s)
             if self.bound_s >= enough_s or choice in met or not is_higher:
@@ -121,11 +122,12 @@ class SelectionDual:
         )
         return plain.plain_s + found.more_s, found
 
-    def _minimum(self, found: Dearest) -> tuple[float, Choice]:
-        """The dual's value at a price, with the multipliers found there, and its layouts."""
+    def _minimum(self, choice: Choice, found: Dearest) -> tuple[float, Choice]:
+        """The dual's value at a price, with the multipliers found there for `choice`, and its layouts."""
         price, only = np.array([found.price_s_per_B]), np.zeros(1, dtype=np.intp)
         again = Weights.plain(self.of.places.occurrences).again_s
-        gains = self.remaking.gains(price, found.remade.multipliers[:, None], again, only)
+        multipliers = self.remaking.of_implications.of([(choice, found.remade.prices)])
+        gains = self.remaking.gains(price, multipliers[:, None], again, only)
         tables = [*factors(self.of, list(self.parameters), 0.0, price), *gains]
         least = minimise(self.of.sizes, tables, self.of.order)
         self.solved += 1

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.search.bounds.fronts import Fronts, SelectedChain
+from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.prices import slowest
-from ms_symtensor.search.bounds.remaking import Given, Remaking
+from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.estimate import parts_of
@@ -197,7 +198,7 @@ class Bounds:
             most_s = float(more_s @ shares + more_B @ prices)
             if most_s >= at[least] - STEADY * abs(at[least]):
                 break
-        groups = [(where, rate, self._mean([row, *met], rate)) for where, rate, _ in groups] if met else groups
+        groups = [(where, rate, self._multipliers([row, *met], rate)) for where, rate, _ in groups] if met else groups
         each, again, once = np.tensordot(shares, views.seconds, 1)
         kept, saved, rest = np.tensordot(prices, views.size_B, 1)
         weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
@@ -210,14 +211,15 @@ class Bounds:
         for rate in sorted({float(rate) for rate in rates if rate > 0}):
             where = (rates == rate).astype(float)
             found = self.fronts.at(self._given_of(row), rate)
-            groups.append((where, rate, found.multipliers))
+            groups.append((where, rate, self._multipliers([row], rate)))
             remade += where * np.array([found.again_s, found.saved_B])
         return groups, remade
 
-    def _mean(self, rows: Sequence[Row], rate: float) -> Array:
-        """The mean of the multipliers of these layouts: a dual is concave in them."""
-        mean: Array = np.mean([self.fronts.at(self._given_of(row), rate).multipliers for row in rows], axis=0)
-        return mean
+    def _multipliers(self, rows: Sequence[Row], rate: float) -> Array:
+        """Those of these layouts."""
+        return self.remaking.of_implications.of(
+            [(row.choice, self.fronts.at(self._given_of(row), rate).prices) for row in rows]
+        )
 
     def _least(self, asked: Sequence[_Asked]) -> list[tuple[float, Callable[[], list[Row]]]]:
         """The values of the duals, and the layouts of their minima, if there are any."""
@@ -238,7 +240,7 @@ class Bounds:
 
     def _gains(self, asked: Sequence[_Asked], number: int, again: Array, which: NDArray[np.intp]) -> Iterator[Factor]:
         """The tables of what the groups with this number gain."""
-        none = np.zeros(len(again)), 0.0, np.zeros(self.remaking.implications)
+        none = np.zeros(len(again)), 0.0, np.zeros(self.remaking.of_implications.number)
         mine = [one.groups[number] if number < len(one.groups) else none for one in asked]
         where, rates, multipliers = zip(*mine, strict=True)
         return self.remaking.gains(np.array(rates), np.array(multipliers).T, again * np.array(where).T, which)

@@ -46,6 +46,7 @@ class Copies:
 
     `unmoved_B`: bytes of what an operator leaves as it is; `moved_B`: of what a Cast or moves make of that in `moves_s`.
     `fetches`: for the readers whose gradients do not read it. `dtype`: the element type of what the Cast or the moves read.
+    `unread_B`: bytes of what the maker leaves where no gradient reads it as it is, 0 elsewhere; None where others may read it so.
     """
 
     origin: Origin
@@ -56,6 +57,7 @@ class Copies:
     moved_B: Array | None
     moves_s: Array
     fetches: tuple[Fetch, ...]
+    unread_B: Array | None
 
 
 class TensorTables:
@@ -122,7 +124,7 @@ class TensorTables:
         scope, table, ways = self._written(tensor, readers)
         cast_of = tensor.origin.cast_of
         keeps = tuple(self._keeps(r) for r in readers)
-        unmoved_B = moved_B = None
+        unmoved_B = moved_B = unread_B = None
         moves_s: Array = np.zeros(())
         if any(keeps) and self._again and (tensor.in_block or self._in_block(readers)):
             again = tuple(
@@ -139,6 +141,8 @@ class TensorTables:
                 )
                 for moved in (False, True)
             )
+            if tensor.maker == tensor.origin.root and cast_of is None and self._is_read_here_alone(tensor):
+                unread_B = table("unread", keeps, written=lambda: self._unread_B(tensor, readers, ways))
             if cast_of is not None and tensor.in_block:
                 moved_B, unmoved_B = moved_B + unmoved_B, None
                 moves_s = moves_s + table("cast", cast_of, written=lambda: self._cast_s(tensor, ways, cast_of)) / share
@@ -146,7 +150,18 @@ class TensorTables:
                 unmoved_B = None
         unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
         fetches = tuple(self._fetch(tensor, readers, r) for r in readers if self._is_needy(r))
-        return Copies(tensor.origin, cast_of or tensor.dtype, scope, counts, unmoved_B, moved_B, moves_s, fetches)
+        dtype = cast_of or tensor.dtype
+        return Copies(tensor.origin, dtype, scope, counts, unmoved_B, moved_B, moves_s, fetches, unread_B)
+
+    def _is_read_here_alone(self, tensor: Tensor) -> bool:
+        """Whether one table says in which layouts gradients read `tensor` where it was made."""
+        kept = [r for r in tensor.readers if r.kept]
+        return not tensor.maker_keeps and len(tensor.readers) <= JOINT_READERS and all(map(self._keeps, kept))
+
+    def _unread_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut) -> Array:
+        makers, _ = self._layouts_at(tensor.maker, tensor.shape)
+        bytes_ = ways.spread(slices_B(self._known, makers, tensor.dtype, tensor.power), 0)
+        return np.where(self._kept_B(tensor, readers, ways, moved=False) > 0, 0.0, bytes_)
 
     def _is_needy(self, reader: Reader) -> bool:
         """Whether `reader` is made again in the block that makes the tensor, and its gradient does not read it."""

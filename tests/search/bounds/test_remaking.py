@@ -41,7 +41,8 @@ def test_tables_bound_what_any_layouts_gain_and_are_exact_where_their_multiplier
     draw, again = random.Random(0), np.array(of.places.occurrences, dtype=float)[:, None]
     others = [tuple(draw.randrange(n) for n in of.sizes) for _ in range(20)]
     for price in PRICES:
-        multipliers = remaking.given(fastest).at(price).multipliers[:, None]
+        prices = remaking.given(fastest).at(price).prices
+        multipliers = remaking.of_implications.of([(fastest, prices)])[:, None]
         tables = list(remaking.gains(np.array([price]), multipliers, again, ONLY))
 
         def bound_s(choice, tables=tables):

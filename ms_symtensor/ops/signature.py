@@ -19,7 +19,7 @@ from enum import Enum
 from functools import cached_property
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, Source, TensorType, TupleInput
+from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, TensorType, flat
 from ms_symtensor.tensor.layout import Layout
 
 Dims = tuple[str | None, ...]
@@ -72,7 +72,7 @@ class OpView:
 def view(graph: Graph, op: Op) -> OpView:
     """The view of `op` that rules are given."""
     tensors = [
-        (i, t) for i, source in enumerate(op.inputs) for s in opened(source) if (t := graph.type_of(s)) is not None
+        (i, t) for i, source in enumerate(op.inputs) for s in flat((source,)) if (t := graph.type_of(s)) is not None
     ]
     arguments = tuple(s.value for s in op.inputs if isinstance(s, Constant) and s.tensor is None)
     return OpView(
@@ -84,13 +84,6 @@ def view(graph: Graph, op: Op) -> OpView:
         dict(op.attributes),
         tuple(i for i, _ in tensors),
         op.body,
-    )
-
-
-def opened(source: Source) -> tuple[Source, ...]:
-    """`source`, or its parts if it is a tuple of sources."""
-    return (
-        tuple(part for item in source.items for part in opened(item)) if isinstance(source, TupleInput) else (source,)
     )
 
 

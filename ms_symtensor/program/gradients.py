@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ms_symtensor.ops.signature import Signature, opened
-from ms_symtensor.tensor.graph import Graph, Op, ParameterRef, Source
+from ms_symtensor.ops.signature import Signature
+from ms_symtensor.tensor.graph import Graph, Op, ParameterRef, Source, flat
 
 
 def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
@@ -15,7 +15,7 @@ def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) ->
         wanted = inputs if chosen is None else tuple(inputs[i] for i in chosen)
         if any(s in found for s in wanted) and not op.attribute("stop_gradient", False):
             found.update(s for s, t in zip(op.results, op.outputs, strict=True) if "float" in t.dtype)
-    reached: set[Source] = set(opened(graph.output))
+    reached: set[Source] = set(flat((graph.output,)))
     for op in reversed(graph.ops):
         if any(s in reached and s in found for s in op.results):
             chosen = signatures[op.name].differentiable

@@ -8,7 +8,7 @@ TupleGetItem, UpdateState) do not appear: an input of an operator names its real
 import hashlib
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -184,7 +184,7 @@ class Graph:
 
     @cached_property
     def _tensor_inputs(self) -> dict[str, tuple[Source, ...]]:
-        return {op.name: tuple(s for s in _flat(op.inputs) if self.type_of(s) is not None) for op in self.ops}
+        return {op.name: tuple(s for s in flat(op.inputs) if self.type_of(s) is not None) for op in self.ops}
 
     @cached_property
     def users(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
@@ -243,7 +243,7 @@ class Graph:
 
 def sources_of(op: Op) -> Iterator[Source]:
     """What `op` reads, tuples opened."""
-    return _flat(op.inputs)
+    return flat(op.inputs)
 
 
 def makers_of(op: Op) -> list[str]:
@@ -251,9 +251,10 @@ def makers_of(op: Op) -> list[str]:
     return [source.op for source in sources_of(op) if isinstance(source, OpOutput)]
 
 
-def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:
+def flat(sources: Iterable[Source]) -> Iterator[Source]:
+    """`sources`, tuples opened."""
     for source in sources:
         if isinstance(source, TupleInput):
-            yield from _flat(source.items)
+            yield from flat(source.items)
         else:
             yield source

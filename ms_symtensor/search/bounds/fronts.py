@@ -41,11 +41,11 @@ class Fronts:
     """What layouts may make again: at some prices, each found once for all layouts of equal costs."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple, dict[float, Remade]] = {}
+        self._known: dict[tuple[bytes, bytes], dict[float, Remade]] = {}
 
     def of(self, given: Given) -> dict[float, Remade]:
         """What is known of these layouts, by the prices."""
-        return self._known.setdefault((*given.seconds.values(), *given.size_B.values()), {})
+        return self._known.setdefault((given.seconds.tobytes(), given.size_B.tobytes()), {})
 
     def at(self, given: Given, price_s_per_B: float) -> Remade:
         known = self.of(given)

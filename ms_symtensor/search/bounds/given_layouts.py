@@ -1,14 +1,13 @@
 """What is made again where layouts are given: a closure of least weight, and the prices of its implications."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.folded.places import Counts
-from ms_symtensor.search.selections.closure import PICOSECONDS, prices_of_implications
+from ms_symtensor.search.selections.closure import PICOSECONDS, Closures
 
 Array = NDArray[np.float64]
 Item = tuple[str, int]
@@ -24,23 +23,45 @@ class Remade(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Given:
-    """The closure for given layouts: seconds, bytes (less than nothing: saved) and places of its items, and its implications."""
+class Table:
+    """A table [members, candidates of every variable of `scope`], or one number for all."""
 
-    seconds: Mapping[Item, float]
-    size_B: Mapping[Item, float]
-    counts: Mapping[Item, Counts]
-    inside: Sequence[tuple[Item, Item]]
-    crossing: Sequence[tuple[Item, Item]]
-    places: int
+    table: Array
+    scope: tuple[int, ...]
+
+    def value(self, choice: Sequence[int], member: int) -> float:
+        at = (member, *(choice[v] for v in self.scope))
+        return float(self.table[at] if self.table.ndim else self.table)
+
+
+@dataclass(frozen=True)
+class Closure:
+    """The items of the closure, of which every layout has other seconds and bytes (None: none; less than nothing: saved), how
+    often each is there [items, places], and what they imply.
+    """
+
+    seconds: Sequence[Table | None]
+    size_B: Sequence[Table | None]
+    counts: NDArray[np.int_]
+    closures: Closures
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The closure for given layouts: seconds and bytes of its items."""
+
+    closure: Closure
+    seconds: Array
+    size_B: Array
+
+    @property
+    def places(self) -> int:
+        return self.closure.counts.shape[1]
 
     def at(self, price_s_per_B: float) -> Remade:
         """What is made again at this price."""
-        weights = {
-            item: round(PICOSECONDS * (self.seconds[item] + price_s_per_B * self.size_B[item])) for item in self.seconds
-        }
-        chosen, flows = prices_of_implications(weights, self.inside, self.crossing)
-        places = np.array([self.counts[item] for item in chosen]).reshape(len(chosen), self.places).T
-        again_s = places @ np.array([self.seconds[item] for item in chosen])
-        saved_B = -(places @ np.array([self.size_B[item] for item in chosen]))
+        weights = np.rint(PICOSECONDS * (self.seconds + price_s_per_B * self.size_B))
+        chosen, flows = self.closure.closures.least(list(map(int, weights.tolist())))
+        places = self.closure.counts[chosen].T
+        again_s, saved_B = places @ self.seconds[chosen], -(places @ self.size_B[chosen])
         return Remade(again_s, saved_B, np.array(flows) / PICOSECONDS)

@@ -24,9 +24,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.bounds.given_layouts import Given, Item
+from ms_symtensor.search.bounds.given_layouts import Closure, Given, Item, Table
 from ms_symtensor.search.bounds.multipliers import Multipliers
 from ms_symtensor.search.folded.places import Counts
+from ms_symtensor.search.selections.closure import Closures
 from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS, Copies, Fetch, slices_B
@@ -195,51 +196,62 @@ class Remaking:
         layouts = layouts_at(known, root, op.outputs[index].shape)
         return slices_B(known, layouts, dtype, known.power_of(OpOutput(op.name, index)))
 
-    def _seconds(self, number: int) -> Array:
-        forward_s = self.of.known.items[number].forward_s
-        return np.where(np.isinf(forward_s), 0.0, forward_s)
+    @cached_property
+    def _made_s(self) -> dict[int, Array]:
+        """Seconds of the operators that may be made again, [members, candidates]; 0 where they cannot be."""
+        forward_s = {number: self.of.known.items[number].forward_s for number in self._made}
+        return {number: np.where(np.isinf(table), 0.0, table) for number, table in forward_s.items()}
 
     # -- given layouts -------------------------------------------------------------------------------------------------
 
     def given(self, choice: Sequence[int], member: int = 0) -> Given:
         """The closure where every variable has the candidate of `choice`, on one member of the family."""
+        seconds, size_B = (
+            np.array([0.0 if one is None else one.value(choice, member) for one in tables])
+            for tables in (self._closure.seconds, self._closure.size_B)
+        )
+        return Given(self._closure, seconds, size_B)
 
-        def value(table: Array, *scope: int) -> float:
-            at = (member, *(choice[v] for v in scope))
-            return float(table[at]) if table.ndim else float(table)
-
-        seconds: dict[Item, float] = {}
-        size_B: dict[Item, float] = {}
-        counts: dict[Item, Counts] = {}
+    @cached_property
+    def _closure(self) -> Closure:
+        seconds: list[Table | None] = []
+        size_B: list[Table | None] = []
+        counts: list[Counts] = []
+        numbers: dict[Item, int] = {}
         inside: list[tuple[Item, Item]] = []
 
-        def add(item: Item, of: Counts, time_s: float, kept_B: float) -> None:
-            seconds[item], size_B[item], counts[item] = time_s, kept_B, of
+        def add(item: Item, of: Counts, time_s: Table | None, kept_B: Table | None) -> None:
+            numbers[item] = len(numbers)
+            seconds.append(time_s)
+            size_B.append(kept_B)
+            counts.append(of)
 
         for number, of in self._made.items():
-            add(("made", number), of, value(self._seconds(number), number), 0.0)
+            add(("made", number), of, Table(self._made_s[number], (number,)), None)
             if number in self._own_B:
-                add(("own", number), of, 0.0, -value(self._own_B[number], number))
+                add(("own", number), of, None, Table(-self._own_B[number], (number,)))
                 inside.append((("own", number), ("made", number)))
         for place, one in enumerate(self._needed):
-            needed_B = value(one.size_B, *one.scope)
-            add(("needed", place), one.counts, 0.0, needed_B)
+            add(("needed", place), one.counts, None, Table(one.size_B, one.scope))
             if one.is_made:
-                add(("saved", place), one.counts, 0.0, -needed_B)
+                add(("saved", place), one.counts, None, Table(-one.size_B, one.scope))
                 inside.append((("saved", place), ("needed", place)))
                 inside += [] if one.is_apart else [(("saved", place), ("made", one.number))]
         for place, (fetch, of) in enumerate(self._fetches):
-            held_B = value(fetch.kept_B, *fetch.scope)
-            add(("fetched", place), of, 0.0, held_B)
-            add(("brought", place), of, value(fetch.moves_s, *fetch.scope), -held_B)
+            add(("fetched", place), of, None, Table(fetch.kept_B, fetch.scope))
+            add(("brought", place), of, Table(fetch.moves_s, fetch.scope), Table(-fetch.kept_B, fetch.scope))
             inside.append((("brought", place), ("fetched", place)))
         for place, copy in enumerate(self._copies):
             if copy.unmoved_B is not None:
-                add(("unmoved", place), copy.counts, 0.0, -value(copy.unmoved_B, *copy.scope))
+                add(("unmoved", place), copy.counts, None, Table(-copy.unmoved_B, copy.scope))
             if copy.moved_B is not None:
-                moves_s = value(copy.moves_s, *copy.scope)
-                add(("moved", place), copy.counts, moves_s, -value(copy.moved_B, *copy.scope))
-        return Given(seconds, size_B, counts, inside, self._crossing, self.of.places.number)
+                moves_s = Table(copy.moves_s, copy.scope)
+                add(("moved", place), copy.counts, moves_s, Table(-copy.moved_B, copy.scope))
+        kept, priced = (
+            [(numbers[item], numbers[other]) for item, other in pairs] for pairs in (inside, self._crossing)
+        )
+        placed = np.array(counts).reshape(len(counts), self.of.places.number)
+        return Closure(seconds, size_B, placed, Closures(len(counts), kept, priced))
 
     # -- all layouts ---------------------------------------------------------------------------------------------------
 
@@ -257,7 +269,7 @@ class Remaking:
 
         found: list[tuple[tuple[int, ...], Counts, Array]] = []
         for number, counts in self._made.items():
-            made = self._seconds(number)[which]
+            made = self._made_s[number][which]
             made = made + pays(("made", number), number)
             if number in self._own_B:
                 made = made - worth(self._own_B[number][which])

@@ -4,12 +4,14 @@ Written out because scipy's `maximum_flow` has capacities of 32 bits, too few fo
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TypeVar
 
 PICOSECONDS = 10**12
 """Of a second: weights that are seconds are counted in whole ones."""
 
 Item = TypeVar("Item", bound=Hashable)
+Pair = tuple[int, int]
 _SOURCE, _SINK = 0, 1
 
 
@@ -20,57 +22,61 @@ def least_closure(
 
     `weights` in whole numbers, so that sums are exact; an item of negative weight is a gain.
     """
-    number, flow = _network(weights, implies, wanted)
-    reached = flow.cut()
-    return frozenset(item for item, place in number.items() if reached[place])
+    number = {item: place for place, item in enumerate(weights)}
+    pairs = [(number[item], number[other]) for item, other in implies]
+    closures = Closures(len(number), pairs, wanted=[number[item] for item in wanted])
+    chosen, _ = closures.least(list(weights.values()))
+    items = list(weights)
+    return frozenset(items[place] for place in chosen)
 
 
-def prices_of_implications(
-    weights: Mapping[Item, int], implies: Iterable[tuple[Item, Item]], priced: Sequence[tuple[Item, Item]]
-) -> tuple[list[Item], list[int]]:
-    """The closure of least weight under `implies` and `priced`; and prices at which no set of items that keeps `implies` alone
-    weighs less, where one that breaks an implication of `priced` pays its price: what flows there (linear duality).
+class Closures:
+    """Closures of least weight of so many items, known by their numbers, under `implies` and `priced`, with all of `wanted`:
+    the network of which the least cut is one is laid out once for all weights.
     """
-    number, flow = _network(weights, [*implies, *priced], ())
-    reached = flow.cut()
-    first = len(flow.left) - 2 * len(priced)
-    flows = [flow.left[first + 2 * place + 1] for place in range(len(priced))]
-    return [item for item, place in number.items() if reached[place]], flows
+
+    def __init__(
+        self, items: int, implies: Iterable[Pair], priced: Sequence[Pair] = (), wanted: Iterable[int] = ()
+    ) -> None:
+        self._items, self._priced = items, len(priced)
+        self._ends: list[int] = []
+        self._of: list[list[int]] = [[] for _ in range(2 + items)]
+        for item in range(items):
+            self._edge(_SOURCE, 2 + item)
+            self._edge(2 + item, _SINK)
+        for item, other in (*implies, *priced):
+            self._edge(2 + item, 2 + other)
+        self._first_wanted = len(self._ends)
+        for item in wanted:
+            self._edge(_SOURCE, 2 + item)
+
+    def _edge(self, start: int, end: int) -> None:
+        """An edge, whose number is even, and the one back, with the number after it."""
+        self._of[start].append(len(self._ends))
+        self._of[end].append(len(self._ends) + 1)
+        self._ends += (end, start)
+
+    def least(self, weights: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The smallest closure of the least weight; and prices at which no set of items that keeps `implies` alone weighs less,
+        where one that breaks an implication of `priced` pays its price: what flows there (linear duality).
+        """
+        left = [room for weight in weights for room in (max(-weight, 0), 0, max(weight, 0), 0)]
+        left += [1 + sum(map(abs, weights)), 0] * ((len(self._ends) - len(left)) // 2)
+        flow = _Flow(self._ends, self._of, left)
+        reached = flow.cut()
+        first = self._first_wanted - 2 * self._priced
+        return [n for n in range(self._items) if reached[2 + n]], left[first + 1 : self._first_wanted : 2]
 
 
-def _network(
-    weights: Mapping[Item, int], implies: Iterable[tuple[Item, Item]], wanted: Iterable[Item]
-) -> tuple[Mapping[Item, int], "_Flow"]:
-    """The number of every item in the network of capacities of which the least cut is the closure; and that network."""
-    number = {item: 2 + place for place, item in enumerate(weights)}
-    without_limit = 1 + sum(map(abs, weights.values()))
-    flow = _Flow(2 + len(number))
-    for item, weight in weights.items():
-        if weight > 0:
-            flow.edge(number[item], _SINK, weight)
-        elif weight < 0:
-            flow.edge(_SOURCE, number[item], -weight)
-    for item, other in implies:
-        flow.edge(number[item], number[other], without_limit)
-    for item in wanted:
-        flow.edge(_SOURCE, number[item], without_limit)
-    return number, flow
-
-
+@dataclass(frozen=True)
 class _Flow:
-    """A network of capacities; `cut` finds its maximum flow (Dinic 1970)."""
+    """A network: where every edge ends, the edges `of` every node, and what is `left` of their capacities; `cut` finds its
+    maximum flow (Dinic 1970).
+    """
 
-    def __init__(self, nodes: int) -> None:
-        self.ends: list[int] = []
-        self.left: list[int] = []
-        self.of: list[list[int]] = [[] for _ in range(nodes)]
-
-    def edge(self, start: int, end: int, capacity: int) -> None:
-        number = len(self.ends)
-        self.of[start].append(number)
-        self.of[end].append(number + 1)
-        self.ends += (end, start)
-        self.left += (capacity, 0)
+    ends: Sequence[int]
+    of: Sequence[Sequence[int]]
+    left: list[int]
 
     def cut(self) -> list[bool]:
         """Which nodes the source still reaches once no more flows: those before the least cut."""

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from ms_symtensor.search.selections.closure import least_closure, prices_of_implications
+from ms_symtensor.search.selections.closure import Closures, least_closure
 
 
 def _best(weights, implies, wanted):
@@ -40,7 +40,7 @@ def test_no_subset_that_pays_for_broken_implications_is_lighter(seed):
     implies = [(a, b) for a in items for b in items if a != b and rng.random() < 0.2]
     priced = [pair for pair in implies if rng.random() < 0.6]
     kept = [pair for pair in implies if pair not in priced]
-    found, prices = prices_of_implications(weights, kept, priced)
+    found, prices = Closures(len(items), kept, priced).least(list(weights.values()))
     assert all(b in found for a, b in implies if a in found) and min(prices, default=0) >= 0
     subsets = [set(c) for n in range(len(items) + 1) for c in combinations(items, n)]
 

@@ -6,7 +6,7 @@ differs can be run again alone.
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -172,8 +172,23 @@ def _selecting(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
             tuple(n for n in dict.fromkeys(inside) if rng.random() < part) for part in (share, share * communication)
         )
         if rng.random() < 0.8:
-            again[block] = Recompute(communication, kept, still)
+            again[block] = Recompute(communication, kept, _marked_alike(graph, block, still))
     return StagePlan(stage.strategies, replace(stage.settings, recompute=again))
+
+
+def _marked_alike(graph: Graph, block: str, still: Sequence[str]) -> tuple[str, ...]:
+    """Those of `still` that share no tensor they read with others: MindSpore merges their moves and takes one's mark (as plans
+    do, `search.selections.selection`, whose marks of such operators are alike).
+    """
+    readers: dict[Source, set[str]] = {}
+    for op in graph.ops:
+        if op.block == block:
+            for source in graph.tensor_inputs(op):
+                readers.setdefault(source, set()).add(name_in_block(op))
+    left = set(still)
+    while unlike := [names for names in readers.values() if names & left and not names <= left]:
+        left.difference_update(*unlike)
+    return tuple(name for name in still if name in left)
 
 
 # -- random strategies -----------------------------------------------------------------------------------------------------

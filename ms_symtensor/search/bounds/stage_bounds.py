@@ -31,8 +31,14 @@ from ms_symtensor.search.tables.terms import Weights
 
 Array = NDArray[np.float64]
 
-ROUNDS = 4
+ROUNDS = 8
 """So often cases are made of what is known, each time with the layouts that were the best in the last ones (empirical)."""
+
+STALLS = 2
+"""So many rounds of cases in a row that raise a bound by nothing are its last ones (empirical)."""
+
+AVERAGES = 4
+"""So often the bound of a shape on stages is asked for before there are cases (empirical)."""
 
 ALONE = 10
 """So often the bound of a shape of one stage is asked for, which has no cases (empirical)."""
@@ -43,7 +49,7 @@ PRICES = 6
 TOGETHER = 8
 """So many shapes of one family take their first step together: that costs twice as much as one (empirical)."""
 
-AGAIN = 4
+AGAIN = 2
 """So often the case that shows least is asked for again with what it has met (empirical)."""
 
 STEADY = 1e-3
@@ -102,7 +108,7 @@ class Bounds:
         if shape.interleave > 1:
             return
         known, met = self._known[shape], list[Row]()
-        for round_ in range(ROUNDS if shape.stages > 1 else ALONE):
+        for round_ in range(AVERAGES if shape.stages > 1 else ALONE):
             value_s, rows, most_s = self._first_step(shape) if round_ == 0 else self._average(shape, met)
             rises = value_s > (1 + STEADY) * bound_s
             bound_s = max(bound_s, value_s)
@@ -145,6 +151,7 @@ class Bounds:
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
+        stalled = 0
         for round_ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
             every = cases(layouts, self.setting.occurrences, shape, self._room_B(shape), bound_s, self.enough_s, shown)
@@ -152,7 +159,9 @@ class Bounds:
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
             before_s, bound_s = bound_s, max(bound_s, min(values.values()))
             yield bound_s
-            if round_ and bound_s < (1 + STEADY) * before_s:  # the first cases are made of what was known without any
+            # The first cases are made of what was known without any.
+            stalled = stalled + 1 if round_ and bound_s < (1 + STEADY) * before_s else 0
+            if stalled == STALLS:
                 break
 
     def _of_cases(self, known: list[Row], every: Sequence[Case]) -> dict[Case, float]:

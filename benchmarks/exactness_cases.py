@@ -177,8 +177,10 @@ def _selecting(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
 
 
 def _marked_alike(graph: Graph, block: str, still: Sequence[str]) -> tuple[str, ...]:
-    """Those of `still` that share no tensor they read with others: MindSpore merges their moves and takes one's mark (as plans
-    do, `search.selections.selection`, whose marks of such operators are alike).
+    """Those of `still` that share the tensors they read with others of them alone.
+
+    MindSpore merges the moves of one tensor and takes the mark of one reader, so plans mark its readers alike too
+    (`search.selections.selection`).
     """
     readers: dict[Source, set[str]] = {}
     for op in graph.ops:

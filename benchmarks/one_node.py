@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from model_zoo import PUBLISHED
-from ms_symtensor.allocator import restart_with_large_caches
+from ms_symtensor.allocator import restart_tuned
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--capture", action="store_true", help="have MindSpore write the graph")
     chosen = parser.parse_args()
-    restart_with_large_caches()  # as `symtensor verify` does
+    restart_tuned()  # as `symtensor verify` does
     print("                 wall      CPU")
     _timed("import", _import)
     from ms_symtensor.bridge.apply.load_network import load_network

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from ms_symtensor.allocator import restart_with_large_caches
+from ms_symtensor.allocator import restart_tuned
 
 COMPILING = ("audit", "verify")  # most of their time is MindSpore's compiler
 
@@ -11,7 +11,7 @@ COMPILING = ("audit", "verify")  # most of their time is MindSpore's compiler
 def command() -> int:
     """Run the command that this process was started for, and return its exit code."""
     if sys.argv[1:2] and sys.argv[1] in COMPILING:
-        restart_with_large_caches()
+        restart_tuned()
     from ms_symtensor.cli import main
 
     code = main()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ms_symtensor.allocator import LARGE_CACHES, TUNABLES
+from ms_symtensor.allocator import TUNABLES, tuned
 
 SCRIPT = f"""
 import os, sys
-from ms_symtensor.allocator import restart_with_large_caches
+from ms_symtensor.allocator import restart_tuned
 print("begun", flush=True)
-restart_with_large_caches()
+restart_tuned()
 print(os.environ.get({TUNABLES!r}), sys.argv[1:], sys.flags.utf8_mode)
 """
 
@@ -28,7 +28,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are glibc's")
 def test_a_process_begins_anew_once_as_it_was_started() -> None:
     done = run("-X", "utf8", "-c", SCRIPT, "a", "b c")
-    assert done.stdout == f"begun\nbegun\n{LARGE_CACHES} ['a', 'b c'] 1\n", done.stderr
+    assert done.stdout == f"begun\nbegun\n{tuned()} ['a', 'b c'] 1\n", done.stderr
 
 
 def test_settings_of_the_user_stay() -> None:

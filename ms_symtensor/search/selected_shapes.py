@@ -1,26 +1,28 @@
-"""Shapes in micro-batches whose blocks are recomputed in part: the plan that was found made faster, bounds that hold for such
-plans too, and other shapes where these promise more.
+"""Plans in micro-batches whose blocks are recomputed in part: the plan that was found made faster, bounds that hold for such
+plans too, and other layouts that were met on the way to these and promise more.
 """
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.bounds.least_bounds import selection_bounds
+from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
 from ms_symtensor.search.pipelined import Pipelined, bounded, plan_of, shorts_of
 from ms_symtensor.search.selecting import selects
 from ms_symtensor.search.selections.selected_stages import selecting
 from ms_symtensor.search.smallest import smallest
-from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.whole import Whole, settled
 
-PROMISING = 0.01
-"""A further shape, of other stages or micro-batches, is worked out if its bound is below the best step by this share (empirical:
-that takes half a second, and seldom finds anything below that).
-"""
+TRIED = 2
+"""So many further layouts are worked out at most (empirical)."""
+
+WORTH = 2e-3
+"""They are if they promise steps that are shorter by this share (empirical)."""
 
 
 def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
@@ -58,8 +60,8 @@ def _with(network: Network, request: Request, searched: Pipelined, found: Whole,
 
 
 def improved(network: Network, request: Request, searched: Pipelined, known_s: float) -> Pipelined:
-    """`searched` with bounds for plans that recompute blocks in part, and with the best plan of the shapes that promise more than
-    its own and `known_s`.
+    """`searched` with bounds for plans that recompute blocks in part, and with the best plan of the layouts that these met and
+    that promise more than its own and `known_s`.
     """
     outcome = searched.outcome
     enough_s = min(known_s, searched.time_s)
@@ -67,14 +69,14 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
         return searched
     if not selects(outcome.surveyed[0].setting.problem, request):
         return searched
-    plan = None if searched.whole is None else searched.whole.estimate.shape
-    worth_s = (1 - PROMISING) * enough_s
-    found_s = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s, plan, worth_s)
-    bounds_s = {**outcome.bounds_s, **{shape: s for shape, s in found_s.items() if shape.interleave == 1}}
-    searched = bounded(request, searched, bounds_s)
-    if (shape := _promising(bounds_s, searched, enough_s)) is not None:
+    raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s)
+    bounds_s = {shape: bound_s for shape, bound_s in raised.bounds_s.items() if shape.interleave == 1}
+    searched = bounded(request, searched, {**outcome.bounds_s, **bounds_s})
+    for step_s, row in _promising(raised, searched.whole, enough_s):
+        if step_s >= (1 - WORTH) * enough_s:
+            break
         start = time.perf_counter()
-        whole = settled(network, [row for row in outcome.rows if row.shape == shape], request.limit_B, request.rules)
+        whole = settled(network, [row], request.limit_B, request.rules)
         better = None if whole is None else _selected(network, request, whole)
         if better is not None and better.estimate.step_time_s < enough_s:
             enough_s = better.estimate.step_time_s
@@ -82,13 +84,23 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     return searched
 
 
-def _promising(bounds_s: Mapping[Shape, float], searched: Pipelined, enough_s: float) -> Shape | None:
-    """The shape of other stages or micro-batches than the plan's that promises most, if it promises enough."""
-    mine = None if searched.whole is None else searched.whole.estimate.shape
-    others = [
-        shape
-        for shape, bound_s in bounds_s.items()
-        if shape.accumulates and shape.interleave == 1 and bound_s < (1 - PROMISING) * enough_s
-        if mine is None or (shape.stages, shape.micro_batch_num) != (mine.stages, mine.micro_batch_num)
-    ]
-    return min(others, key=lambda shape: (bounds_s[shape], shape.stages, shape.mesh), default=None)
+def _promising(raised: Raised, mine: Whole | None, enough_s: float) -> list[tuple[float, Row]]:
+    """Layouts that promise more than those of the plan `mine`, with the seconds that they promise, the fewest first."""
+    found: list[tuple[float, Row]] = []
+    mine_s = enough_s
+    for step_s, row in raised.steps(enough_s):
+        if mine is not None and _alike(row, mine):
+            mine_s = step_s
+            break
+        found.append((step_s, row))
+    return [(step_s, row) for step_s, row in found if step_s < (1 - WORTH) * mine_s][:TRIED]
+
+
+def _alike(row: Row, mine: Whole) -> bool:
+    """Whether the layouts of `row` cost what those of `mine` do: other ones of as many seconds and bytes promise no more."""
+    one, other = row.shape, mine.estimate.shape
+    if (one.stages, one.micro_batch_num, row.level) != (other.stages, other.micro_batch_num, mine.row.level):
+        return False
+    mine_costs = mine.row.costs
+    pairs = ((row.costs.each_s, mine_costs.each_s), (row.costs.kept_B, mine_costs.kept_B))
+    return all(np.allclose(a, b, rtol=WORTH, atol=0.0) for a, b in pairs)

@@ -1,40 +1,12 @@
-"""What given layouts may make again: at a few prices of a byte, and on stages that make again what they must."""
-
-import math
-from collections.abc import Sequence
+"""What given layouts may make again, at a few prices of a byte."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.bounds.given_layouts import Given, Remade
 from ms_symtensor.search.bounds.selection_bound import EVERYTHING
-from ms_symtensor.search.folded.chain import Chain, Part
 
 Array = NDArray[np.float64]
-
-
-class SelectedChain(Chain):
-    """A chain whose blocks make parts again, as little as makes a run of them fit: `levels` [levels, parts, (seconds, bytes)]."""
-
-    def __init__(self, parts: Sequence[Part], levels: Array) -> None:
-        super().__init__(parts)
-        sums = np.cumsum(levels, axis=1)
-        self._sums = np.concatenate([np.zeros((len(levels), 1, 2)), sums], axis=1)
-
-    def fitting(
-        self, start: int, end: int, flight: int, limit_B: float, most: float = math.inf
-    ) -> tuple[float, float, int] | None:
-        """As of `Chain`, but for how many blocks are recomputed."""
-        each_s = self.each_s[end] - self.each_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
-        if peak_B > limit_B:
-            again_s, saved_B = (self._sums[:, end] - self._sums[:, start]).T
-            missing_B = (peak_B - limit_B) / flight
-            if missing_B > saved_B[-1]:
-                return None
-            each_s += float(np.interp(missing_B, saved_B, again_s))
-            peak_B = limit_B
-        return each_s, peak_B, 0
 
 
 class Fronts:

@@ -2,40 +2,46 @@
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.stage_bounds import Bounds
 from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.tried import Surveyed
 
 
-def selection_bounds(
-    surveyed: Iterable[Surveyed],
-    depths: tuple[int, ...],
-    limit_B: float,
-    enough_s: float,
-    plan: Shape | None = None,
-    worth_s: float = math.inf,
-) -> dict[Shape, float]:
-    """Of every shape, seconds that no step takes less than, up to `enough_s`, if blocks may make parts again.
+@dataclass(frozen=True)
+class Raised:
+    """Of every shape, seconds that no step takes less than if blocks may make parts again; and all that was met on the way."""
 
-    `plan`: the shape of a plan. Of shapes in micro-batches nobody asks but for the least bound of all, and for the least of those
-    of other stages or micro-batches than `plan`, up to `worth_s`: each is raised as far as that depends on it.
+    bounds_s: Mapping[Shape, float]
+    met: tuple[Bounds, ...]
+
+    def steps(self, below_s: float) -> list[tuple[float, Row]]:
+        """Layouts in micro-batches with seconds of a step of each, as `Bounds.steps` knows them, by rising seconds."""
+        return sorted((step for one in self.met for step in one.steps(below_s)), key=lambda step: step[0])
+
+
+def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float) -> Raised:
+    """The bounds up to `enough_s`.
+
+    Of shapes in micro-batches nobody asks but for the least bound of all: each is raised as far as that depends on it.
     """
-    every = _every_climb(surveyed, depths, limit_B, enough_s)
-    several = [one for one in every if one.shape.accumulates]
-    least_s = _raised(several, enough_s)
-    _raised([one for one in several if not _same_way(one.shape, plan)], min(worth_s, enough_s))
+    fronts, remaking = Fronts(), dict[int, Remaking]()
+    bounds = tuple(Bounds(one, remaking, fronts, depths, limit_B, enough_s) for one in surveyed)
+    climbs = [_Climb(row.shape, row.bound_s, of.rising(row)) for of in bounds for row in of.free]
+    every = sorted(climbs, key=lambda climb: climb.bound_s)
+    least_s = _raised((one for one in every if one.shape.accumulates), enough_s)
     for one in every:
         if not one.shape.accumulates:
             _raised([one], least_s)
     found: dict[Shape, float] = {}
     for one in every:
         found[one.shape] = min(one.bound_s, found.get(one.shape, math.inf))
-    return found
+    return Raised(found, bounds)
 
 
 @dataclass
@@ -46,19 +52,6 @@ class _Climb:
     bound_s: float
     steps: Iterator[float]
     is_done: bool = False
-
-
-def _every_climb(
-    surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float
-) -> list[_Climb]:
-    """All shapes, by rising bounds."""
-    fronts = Fronts()
-    remaking: dict[int, Remaking] = {}
-    found = []
-    for one in surveyed:
-        bounds = Bounds(one, remaking, fronts, depths, limit_B, enough_s)
-        found += [_Climb(row.shape, row.bound_s, bounds.rising(row)) for row in one.free]
-    return sorted(found, key=lambda climb: climb.bound_s)
 
 
 def _raised(climbs: Iterable[_Climb], enough_s: float) -> float:
@@ -74,10 +67,3 @@ def _raised(climbs: Iterable[_Climb], enough_s: float) -> float:
             climb.bound_s, climb.is_done = bound_s, True
         heapq.heapreplace(queue, (climb.bound_s, number, climb))
     return enough_s
-
-
-def _same_way(shape: Shape, plan: Shape | None) -> bool:
-    """Whether `shape` has the stages and micro-batches of `plan`, or is not in micro-batches as plans here are."""
-    if not shape.accumulates or shape.interleave > 1:
-        return True
-    return plan is not None and (shape.stages, shape.micro_batch_num) == (plan.stages, plan.micro_batch_num)

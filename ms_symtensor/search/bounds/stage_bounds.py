@@ -16,15 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
-from ms_symtensor.search.bounds.fronts import Fronts, SelectedChain
+from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.prices import slowest
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
+from ms_symtensor.search.folded.chain import SelectedChain, Turns
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.estimate import parts_of
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.stage_cases import Case, Layout, cases, layout
+from ms_symtensor.search.stages.stage_layers import divided_chain, step_s
 from ms_symtensor.search.stages.tried import Surveyed
 from ms_symtensor.search.tables.elimination import Factor, minimise
 from ms_symtensor.search.tables.terms import Weights
@@ -82,7 +84,7 @@ class Bounds:
         limit_B: float,
         enough_s: float,
     ) -> None:
-        self.setting, self.fronts, self.depths = of.setting, fronts, depths
+        self.setting, self.free, self.fronts, self.depths = of.setting, of.free, fronts, depths
         self.limit_B, self.enough_s = limit_B, enough_s
         self._remaking = remaking
         self._known: dict[Shape, list[Row]] = {row.shape: [row] for row in of.free}
@@ -120,6 +122,22 @@ class Bounds:
                 break
         if shape.stages > 1:
             yield from self._in_cases(shape, bound_s)
+
+    def steps(self, below_s: float) -> Iterator[tuple[float, Row]]:
+        """All layouts in micro-batches that are known and as fast as `below_s`, with seconds of a step of each: on the best
+        stages, if these made again just what lets them fit, but for what lives for a moment only.
+        """
+        for shape, rows in self._known.items():
+            if not shape.accumulates or shape.interleave > 1:
+                continue
+            turns, limits_B = Turns(shape.micro_batch_num), [self._room_B(shape)] * shape.stages
+            for row in rows:
+                counts, c = np.array(self.setting.occurrences), row.costs
+                even_s = [float(counts @ c.each_s) / shape.stages] * shape.stages
+                if turns.step_s(even_s, float(counts @ c.once_s) / shape.stages) < below_s:
+                    stages = divided_chain(self._layout(row).chain, limits_B, turns)
+                    if stages is not None and (found_s := step_s(stages, turns)) < below_s:
+                        yield found_s, row
 
     def _first_step(self, shape: Shape) -> tuple[float, list[Row], float]:
         """The first value of the dual without cases; others that wait for theirs take it too."""

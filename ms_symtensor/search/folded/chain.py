@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ms_symtensor.program.pipeline import in_flight
 
 
@@ -130,6 +133,32 @@ class Chain:
         """Parts `start` to `end` with what `fitting` tells of them."""
         blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
+
+
+class SelectedChain(Chain):
+    """A chain whose blocks make parts again, as little as makes a run of them fit: anything between two levels;
+    `levels` [levels, parts, (seconds, bytes saved)] go from nothing to everything.
+    """
+
+    def __init__(self, parts: Sequence[Part], levels: NDArray[np.float64]) -> None:
+        super().__init__(parts)
+        sums = np.cumsum(levels, axis=1)
+        self._sums = np.concatenate([np.zeros((len(levels), 1, 2)), sums], axis=1)
+
+    def fitting(
+        self, start: int, end: int, flight: int, limit_B: float, most: float = inf
+    ) -> tuple[float, float, int] | None:
+        """As of `Chain`, but for how many blocks are recomputed."""
+        each_s = self.each_s[end] - self.each_s[start]
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
+        if peak_B > limit_B:
+            again_s, saved_B = (self._sums[:, end] - self._sums[:, start]).T
+            missing_B = (peak_B - limit_B) / flight
+            if missing_B > saved_B[-1]:
+                return None
+            each_s += float(np.interp(missing_B, saved_B, again_s))
+            peak_B = limit_B
+        return each_s, peak_B, 0
 
 
 def _sums(values: Iterable[float]) -> list[float]:

@@ -1,24 +1,27 @@
 """Plans in micro-batches that recompute operators inside blocks: whole-block plans made faster, their layouts as they are.
 
 Every stage has its own mixture of two neighbouring levels (`selected`): the first one, in the order in which they save more and
-more, whose true peak fits. Blocks may be divided anew: among the divisions are that of the plan, that of free memory, and
-the best one for every pair of levels, as if all stages had it; the two that promise most are worked out.
+more, whose true peak fits. Blocks may be divided anew: there are the division of the plan, that of free memory, and the best one
+if stages could have anything between two levels; the two that promise most are worked out.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.search.folded.chain import Part, Stage, Turns
+from ms_symtensor.search.folded.chain import SelectedChain, Stage, Turns
 from ms_symtensor.search.folded.memory import ShortGraphs
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.search.selections.selected import Level, levels, mix_of
 from ms_symtensor.search.stages.estimate import divided, estimated, parts_of
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.stage_layers import divide, laid_out
+from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out
 from ms_symtensor.search.stages.whole import Whole, peaks_of, with_memory
 
 WORKED_OUT = 2
@@ -103,32 +106,25 @@ class _Selecting:
     def _divisions(self) -> set[tuple[int, ...]]:
         row = self.found.row
         free = divided(row, self.network.depths, float("inf"))
-        wholes = [self.found.estimate.stages] + ([] if free is None else [free.stages])
         limits_B = [self.limit_B - more for more in self.beyond_B]
-        for less, more in zip(self.every, self.every[1:], strict=False):
-            parts = self._on(less, more)
-            stages = divide(parts, row.shape.stages, row.shape.micro_batch_num, limits_B)
-            wholes += [] if stages is None else [stages]
-        return {tuple(stage.blocks for stage in stages) for stages in wholes}
+        every = [
+            self.found.estimate.stages,
+            None if free is None else free.stages,
+            divided_chain(SelectedChain(self.parts, self._levels()), limits_B, self.turns),
+        ]
+        return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
 
-    def _on(self, less: Level, more: Level) -> list[Part]:
-        """The chain with blocks on level `less`, of which those that are recomputed are on level `more`."""
-        kinds, found = iter(self.kinds), []
-        for part in self.parts:
-            if not part.is_block:
-                found.append(part)
-                continue
-            kind = next(kinds)
-            plain, one, other = (level.corners[kind] for level in (self.every[0], less, more))
-            found.append(
-                replace(
-                    part,
-                    each_s=part.each_s + one.again_s,
-                    again_s=other.again_s - one.again_s,
-                    kept_B=part.kept_B - (plain.kept_B - one.kept_B),
-                    kept_recomputed_B=part.kept_B - (plain.kept_B - other.kept_B),
-                )
-            )
+    def _levels(self) -> NDArray[np.float64]:
+        """What the parts of the chain recompute on every level and what that saves, [levels, parts, (seconds, bytes)]."""
+        kinds = iter(self.kinds)
+        found = np.zeros((len(self.every), len(self.parts), 2))
+        for number, part in enumerate(self.parts):
+            if part.is_block:
+                kind = next(kinds)
+                plain = self.every[0].corners[kind]
+                found[:, number] = [
+                    (c.again_s, plain.kept_B - c.kept_B) for c in (one.corners[kind] for one in self.every)
+                ]
         return found
 
     # -- one division --------------------------------------------------------------------------------------------------

@@ -51,14 +51,14 @@ def divide(
     blocks, turns = sum(part.is_block for part in parts), Turns(micro_batch_num, interleave)
     least, most = recomputed or (0, blocks)
     if 0 < blocks <= least:
-        found = _divided(Chain([part.computed_again for part in parts]), limits_B, turns)
+        found = divided_chain(Chain([part.computed_again for part in parts]), limits_B, turns)
         return None if found is None else tuple(replace(stage, recomputed=stage.blocks) for stage in found)
     chain = Chain(parts)
     share = most
-    found = _divided(chain, limits_B, turns, share)
+    found = divided_chain(chain, limits_B, turns, share)
     while found is not None and sum(stage.recomputed for stage in found) > most:
         share = max(share // 2, most // stages) if share * stages > 2 * most else share - 1
-        found = _divided(chain, limits_B, turns, share)
+        found = divided_chain(chain, limits_B, turns, share)
     return None if found is None else _with_more(chain, found, turns, least)
 
 
@@ -73,7 +73,7 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int)
     return found
 
 
-def _divided(chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf) -> tuple[Stage, ...] | None:
+def divided_chain(chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf) -> tuple[Stage, ...] | None:
     """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks.
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
@@ -83,15 +83,15 @@ def _divided(chain: Chain, limits_B: Sequence[float], turns: Turns, most: float 
         return best
     least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
     while found is not None and (end_s := max(s.once_s for s in found)) > (1 + PACE_TOLERANCE) * least_s:
-        pace_s = (_step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
+        pace_s = (step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
         found = _fastest(chain, limits_B, turns, most, pace_s, (1 - PACE_TOLERANCE) * end_s)
-        if found is not None and _step_s(found, turns) < _step_s(best, turns):
+        if found is not None and step_s(found, turns) < step_s(best, turns):
             best = found
     return best
 
 
-def _step_s(stages: Sequence[Stage], turns: Turns) -> float:
-    """Seconds of a step."""
+def step_s(stages: Sequence[Stage], turns: Turns) -> float:
+    """Seconds of a step on `stages`."""
     return turns.step_s([stage.each_s for stage in stages], max(stage.once_s for stage in stages))
 
 

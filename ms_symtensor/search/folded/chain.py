@@ -3,9 +3,10 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,20 +71,20 @@ class Stage:
     once_s: float = 0.0
 
 
+_FIELDS = attrgetter(*(field.name for field in fields(Part)))
+
+
 class Chain:
     """The parts of a network in order, with sums over any run of them."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
-        self.each_s = _sums(p.each_s for p in parts)
-        self.again_s = _sums(p.again_s for p in parts)
-        self.once_s = _sums(p.once_s for p in parts)
-        self.kept_B = _sums(p.kept_B for p in parts)
-        self.at_rest_B = _sums(p.at_rest_B for p in parts)
-        saved_B = [p.kept_B - p.kept_recomputed_B if p.is_block else 0.0 for p in parts]
-        self.saved_B = _sums(saved_B)
-        self._block_B = [saved if p.is_block else -inf for saved, p in zip(saved_B, parts, strict=True)]
-        self.blocks = _sums(int(p.is_block) for p in parts)
+        each_s, again_s, kept_B, kept_recomputed_B, at_rest_B, is_block, once_s = zip(*map(_FIELDS, parts), strict=True)
+        saved_B = [b * (kept - less) for b, kept, less in zip(is_block, kept_B, kept_recomputed_B, strict=True)]
+        self.each_s, self.again_s, self.once_s = _sums(each_s), _sums(again_s), _sums(once_s)
+        self.kept_B, self.at_rest_B, self.saved_B = _sums(kept_B), _sums(at_rest_B), _sums(saved_B)
+        self._block_B = [saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)]
+        self.blocks = _sums(is_block)
 
     def with_recomputed(self, start: int, end: int, flight: int, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""

@@ -125,7 +125,7 @@ def _filled(
     """
     found: list[Held] = []
     stages, longer_s = len(limits_B), inf
-    start, whole = 0, len(chain.parts)
+    start, before, whole = 0, 0, len(chain.parts)
     for number, limit_B in enumerate(limits_B):
         flight, later = turns.in_flight(number, stages), stages - number - 1
         # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
@@ -133,8 +133,9 @@ def _filled(
         least = bisect_left(chain.blocks, chain.blocks[start] + (turns.interleave if stages > 1 else 0))
         low = max(least, start + 1) - 1 if later else whole - 1
         one = None
-        # What lasts as long without recomputation is tried first.
+        # What lasts as long without recomputation is tried first, then as many parts as the stage before has.
         quick = middle = bisect_right(chain.each_s, chain.each_s[start] + pace_s) - 1
+        near = start + before
         while low < high:
             middle = min(max(middle, low + 1), high)
             more = None
@@ -143,12 +144,12 @@ def _filled(
             if more is None or more[0] > pace_s:
                 longer_s = longer_s if more is None else min(longer_s, more[0])
                 high = middle - 1
-                middle = (low + high + 1) // 2
+                middle = near if low < near < middle else (low + high + 1) // 2
             else:
                 one, low = more, middle
-                middle = middle + 1 if middle == quick else (low + high + 1) // 2
+                middle = middle + 1 if middle in (quick, near) else (low + high + 1) // 2
         if one is None:
             return None, longer_s
         found.append((start, low, *one))
-        start = low
+        start, before = low, low - start
     return found, max(each_s for _, _, each_s, _, _ in found)

@@ -24,6 +24,9 @@ TRIED = 2
 WORTH = 2e-3
 """They are if they promise steps that are shorter by this share (empirical)."""
 
+SAME = 1e-6
+"""Of layouts that promise the same but for so much, as on another mesh of as many devices, one is enough (empirical)."""
+
 
 def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
     """`searched` with blocks of its plan recomputed in part, where that is faster and it is not pinned how many are.
@@ -92,7 +95,8 @@ def _promising(raised: Raised, mine: Whole | None, enough_s: float) -> list[tupl
         if mine is not None and _alike(row, mine):
             mine_s = step_s
             break
-        found.append((step_s, row))
+        if not found or step_s > (1 + SAME) * found[-1][0]:
+            found.append((step_s, row))
     return [(step_s, row) for step_s, row in found if step_s < (1 - WORTH) * mine_s][:TRIED]
 
 

@@ -210,11 +210,11 @@ class Bounds:
         room_B = self._room_B(known[0].shape)
         lines = _Lines(views, room_B)
         for row in known:
-            lines.add(row, np.zeros((2, 2, len(self.setting.occurrences))))
-            for one in self.fronts.of(self._given_of(row)).values():
-                same = np.array([one.again_s, one.saved_B])
-                lines.add(row, np.array([same, same]))
-                lines.add(row, np.array([same, np.zeros_like(same)]))
+            nothing = np.zeros((1, 2, len(self.setting.occurrences)))
+            same = [(one.again_s, one.saved_B) for one in self.fronts.of(self._given_of(row)).values()]
+            remade = np.concatenate([nothing, np.array(same).reshape(-1, *nothing.shape[1:])])
+            lines.add(row, np.stack([remade, remade], axis=1))
+            lines.add(row, np.stack([remade[1:], np.zeros_like(remade[1:])], axis=1))
         for _ in range(PRICES):
             seconds, over = lines.arrays()
             shares, prices = slowest(seconds, over, self.enough_s)
@@ -223,7 +223,7 @@ class Bounds:
             row = lines.rows[least]
             of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:3], views.size_B.transpose(1, 0, 2)[1:3]
             groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
-            lines.add(row, remade)
+            lines.add(row, remade[None])
             more_s, more_B = lines.last()
             most_s = float(more_s @ shares + more_B @ prices)
             if most_s >= at[least] - STEADY * abs(at[least]):
@@ -303,22 +303,23 @@ class _Lines:
     def __init__(self, views: Views, limit_B: float) -> None:
         self.views, self.limit_B = views, limit_B
         self.rows: list[Row] = []
-        self._found: list[tuple[Array, Array]] = []
+        self._seconds: list[Array] = []
+        self._over: list[Array] = []
 
     def add(self, row: Row, remade: Array) -> None:
-        """`remade`: seconds and bytes, in the run and elsewhere [2, (seconds, bytes), places]."""
+        """A line for each of `remade`: seconds and bytes, in the run and elsewhere [lines, 2, (seconds, bytes), places]."""
         each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 0, 2)
         kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 0, 2)
-        (run_s, run_B), (other_s, other_B) = remade
-        costs = row.costs
-        seconds = each @ costs.each_s + here_s @ run_s + elsewhere_s @ other_s + once @ costs.once_s
-        size_B = kept @ costs.kept_B - here_B @ run_B - elsewhere_B @ other_B + rest @ costs.at_rest_B
-        self._found.append((seconds, size_B - self.limit_B))
-        self.rows.append(row)
+        run, other, costs = remade[:, 0], remade[:, 1], row.costs
+        again_s = run[:, 0] @ here_s.T + other[:, 0] @ elsewhere_s.T
+        saved_B = run[:, 1] @ here_B.T + other[:, 1] @ elsewhere_B.T
+        self._seconds.append(each @ costs.each_s + once @ costs.once_s + again_s)
+        self._over.append(kept @ costs.kept_B + rest @ costs.at_rest_B - self.limit_B - saved_B)
+        self.rows += [row] * len(remade)
 
     def last(self) -> tuple[Array, Array]:
-        return self._found[-1]
+        return self._seconds[-1][-1], self._over[-1][-1]
 
     def arrays(self) -> tuple[Array, Array]:
         """[lines, views of seconds], [lines, views of bytes]."""
-        return np.array([one for one, _ in self._found]), np.array([one for _, one in self._found])
+        return np.concatenate(self._seconds), np.concatenate(self._over)

@@ -10,24 +10,29 @@ from ms_symtensor.tensor.graph import TensorType
 def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType], result: int) -> list[Node]:
     """The forward nodes after MindSpore's pass that merges AllGathers, which runs before differentiation.
 
-    All AllGathers of one tensor, seen through Reshapes, become one if all of them are alike: the same ranks, and the same
-    Reshape (or none) right before. One that differs keeps all of them apart, and so does each its own gradient. `result` is
-    the tensor that the network returns. The first one decides whether it is computed again.
+    All AllGathers of what one operator makes, seen through Reshapes and Casts, become one if all of them are alike: of the same
+    output and element type, with the same ranks, and the same Reshape (or none) right before. One that differs keeps all of
+    them apart, and so does each its own gradient. `result` is the tensor that the network returns. The first one decides
+    whether it is computed again.
     """
     producer = {t: n for n in nodes for t in n.outputs}
 
     def root(tensor: int) -> int:
         node = producer.get(tensor)
-        return root(node.inputs[0]) if node is not None and node.kind == "Reshape" else tensor
+        return root(node.inputs[0]) if node is not None and node.kind in ("Reshape", "Cast") else tensor
+
+    def form(gather: Node) -> tuple:
+        (read,) = gather.inputs
+        ranks = gather.group and gather.group.ranks()
+        return root(read), tensors[read].dtype, ranks, _reshaped(producer.get(read), tensors)
 
     gathers: dict[int, list[Node]] = {}
     for node in nodes:
-        if node.kind == "AllGather" and node.role is Role.MOVE and root(node.inputs[0]) in producer:
-            gathers.setdefault(root(node.inputs[0]), []).append(node)
+        if node.kind == "AllGather" and node.role is Role.MOVE and (made := root(node.inputs[0])) in producer:
+            gathers.setdefault(producer[made].outputs[0], []).append(node)
     same: dict[int, int] = {}
     for alike in gathers.values():
-        keys = {(n.group and n.group.ranks(), _reshaped(producer.get(n.inputs[0]), tensors)) for n in alike}
-        if len(keys) == 1:
+        if len(set(map(form, alike))) == 1:
             same.update((n.outputs[0], alike[0].outputs[0]) for n in alike[1:] if n.outputs[0] != result)
     merged = [_renamed(n, same) for n in nodes if not (n.outputs and n.outputs[0] in same)]
     return _without_idle_reshapes(merged, result)

@@ -98,3 +98,24 @@ class Undividable(nn.Cell):
 
     def construct(self, x):
         return self.relu(x)
+
+
+class TwoReaders(nn.Cell):
+    """x [64, 8] -> mean []: two operators read the first half of the columns, and a third one reads what `also` says."""
+
+    def __init__(self, also: str):
+        super().__init__()
+        self.also = also
+        self.weight = Parameter(initializer("ones", (64, 8), ms.float32), name="weight")
+        self.w, self.split, self.sum = ops.Mul(), ops.Split(1, 2), ops.ReduceSum(keep_dims=True)
+        self.div, self.cast, self.square = ops.RealDiv(), ops.Cast(), ops.Square()
+        self.add, self.mean = ops.Add(), ops.ReduceMean()
+
+    def construct(self, x):
+        half, other = self.split(self.w(x, self.weight))
+        y = self.div(half, self.sum(half, -1))
+        if self.also == "other half":
+            y = self.add(y, self.square(other))
+        elif self.also == "cast":
+            y = self.add(y, self.square(self.cast(half, ms.float16)))
+        return self.mean(y)

@@ -25,6 +25,9 @@ PASSED_ON = {
 }
 """Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
 
+SUMMED = frozenset({"Mul", "Muls"})
+"""Operators whose gradient for an input that was broadcast is as large as their output before it is summed up."""
+
 
 def backward(half: Forward, settings: Settings, in_pipeline: bool = False) -> None:
     """Append the gradient program of `half` to its builder; `in_pipeline`: it is that of one of several micro-batches."""
@@ -130,9 +133,12 @@ class _Differentiator:
     def _gradient_of(self, node: Node, wanted: tuple[int, ...], gradients: tuple[int, ...], kept: list[int]) -> None:
         reads = tuple(self._again(t) for t in kept)
         kinds = tuple(self.builder.tensors[t] for t in wanted)
+        whole = self.builder.tensors[node.outputs[0]]
+        summed = node.kind in SUMMED and any(kind.element_num < whole.element_num for kind in kinds)
         found = self.builder.node(
-            f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block
-        )
+            f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block,
+            scratch=whole if summed else None,
+        )  # fmt: skip
         for tensor, gradient in zip(wanted, found, strict=True):
             self.incoming.setdefault(tensor, []).append(gradient)
 

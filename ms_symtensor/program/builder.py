@@ -38,6 +38,7 @@ class Builder:
         once: bool = False,
         again: bool = False,
         peer: int | None = None,
+        scratch: TensorType | None = None,
     ) -> tuple[int, ...]:
         """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
 
@@ -49,7 +50,10 @@ class Builder:
                 self.computed_again.update(self._known[key])
             return self._known[key]
         numbers = tuple(self.tensor(o) for o in outputs)
-        self.nodes.append(Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute, peer))
+        during = None if scratch is None else self.tensor(scratch)
+        self.nodes.append(
+            Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute, peer, during)
+        )
         if again:
             self.computed_again.update(numbers)
         if once:

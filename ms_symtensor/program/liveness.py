@@ -14,7 +14,8 @@ VIEWS = frozenset(
 
 
 class Step(NamedTuple):
-    """A node as far as memory is concerned: tensors by number, and in which part of the program it stands.
+    """A node as far as memory is concerned: tensors by number, and in which part of the program it stands. `scratch` is there
+    only while it runs.
 
     Steps of the backward pass with a lower `rank` go first where there is a choice.
     """
@@ -25,6 +26,7 @@ class Step(NamedTuple):
     is_view: bool = False
     is_recomputed: bool = False
     rank: float = 0.0
+    scratch: int | None = None
 
 
 Lives = Mapping[int, tuple[int, int]]
@@ -39,7 +41,14 @@ def program_steps(program: Program) -> list[Step]:
 def node_steps(nodes: Sequence[Node]) -> list[Step]:
     """`nodes` as steps, in their order."""
     return [
-        Step(n.inputs, n.outputs, n.phase is not Phase.FORWARD, n.kind in VIEWS, n.phase is Phase.RECOMPUTE)
+        Step(
+            n.inputs,
+            n.outputs,
+            n.phase is not Phase.FORWARD,
+            n.kind in VIEWS,
+            n.phase is Phase.RECOMPUTE,
+            scratch=n.scratch,
+        )
         for n in nodes
     ]
 
@@ -63,6 +72,8 @@ def lives(steps: Sequence[Step], kept: Collection[int]) -> Lives:
             root.update((o, root.get(step.inputs[0], step.inputs[0])) for o in step.outputs)
     found: dict[int, tuple[int, int]] = {}
     for index, step in enumerate(steps):
+        if step.scratch is not None:
+            found[step.scratch] = index, index
         for tensor in step.outputs:
             owner = root.get(tensor, tensor)
             if owner not in kept:

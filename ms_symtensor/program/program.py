@@ -39,7 +39,8 @@ class Node:
 
     `inputs` and `outputs` are numbers of local tensors (`Program.tensors`); `op` is the operator of the graph that caused
     it, `group` the ranks of a collective, `peer` the other pipeline stage of a Send or Receive, `parameter` the parameter
-    whose weight or gradient it moves, `block` the repeated block it belongs to.
+    whose weight or gradient it moves, `block` the repeated block it belongs to, `scratch` a tensor that is there only while
+    it runs.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Node:
     block: str | None = None
     attribute: tuple[int, ...] = ()
     peer: int | None = None
+    scratch: int | None = None
 
 
 @dataclass(frozen=True)

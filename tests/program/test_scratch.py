@@ -1,0 +1,32 @@
+"""What is there only while an operator's gradient is computed."""
+
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.liveness import lives, program_steps
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Phase, Program
+from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
+
+
+def product_with(shape: tuple[int, ...]) -> Program:
+    """The program of mean(x · w) on one device, x [8, 4] and w of `shape`."""
+    x, w = TensorType((8, 4), "float32"), TensorType(shape, "float32")
+    ops = (
+        Op("mul", "Mul", (InputRef("x"), ParameterRef("w")), (x,), primitive="mul"),
+        Op("mean", "ReduceMean", (OpOutput("mul"),), (TensorType((), "float32"),), primitive="mean"),
+    )
+    graph = Graph("net", (("x", x),), (Parameter("w", w),), ops, OpOutput("mean"))
+    strategies = {"mul": OpStrategy(((1, 1), (1,) * len(shape))), "mean": OpStrategy(((1, 1),))}
+    return partition(graph, StagePlan(strategies, Settings(1)))
+
+
+def test_the_gradient_of_what_was_broadcast_is_summed_from_a_whole_product():
+    program = product_with((4,))
+    (place,) = (i for i, n in enumerate(program.nodes) if n.op == "mul" and n.phase is Phase.BACKWARD)
+    scratch = program.nodes[place].scratch
+    assert program.tensors[scratch].shape == (8, 4)
+    assert lives(program_steps(program), program.kept)[scratch] == (place, place)
+
+
+def test_a_product_of_equal_shapes_needs_none():
+    assert all(node.scratch is None for node in product_with((8, 4)).nodes)

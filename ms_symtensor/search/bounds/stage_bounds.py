@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
+from ms_symtensor.search.bounds.lines import Lines
 from ms_symtensor.search.bounds.prices import slowest
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
@@ -208,7 +209,7 @@ class Bounds:
     def _asked(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> _Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
         room_B = self._room_B(known[0].shape)
-        lines = _Lines(views, room_B)
+        lines = Lines(views, room_B)
         for row in known:
             nothing = np.zeros((1, 2, len(self.setting.occurrences)))
             same = [(one.again_s, one.saved_B) for one in self.fronts.of(self._given_of(row)).values()]
@@ -295,31 +296,3 @@ class Bounds:
 
 def _is_among(row: Row, known: Sequence[Row]) -> bool:
     return any(np.array_equal(row.choice, other.choice) for other in known)
-
-
-class _Lines:
-    """Layouts, each with what it makes again: seconds by every view, and bytes beyond the limit."""
-
-    def __init__(self, views: Views, limit_B: float) -> None:
-        self.views, self.limit_B = views, limit_B
-        self.rows: list[Row] = []
-        self._seconds: list[Array] = []
-        self._over: list[Array] = []
-
-    def add(self, row: Row, remade: Array) -> None:
-        """A line for each of `remade`: seconds and bytes, in the run and elsewhere [lines, 2, (seconds, bytes), places]."""
-        each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 0, 2)
-        kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 0, 2)
-        run, other, costs = remade[:, 0], remade[:, 1], row.costs
-        again_s = run[:, 0] @ here_s.T + other[:, 0] @ elsewhere_s.T
-        saved_B = run[:, 1] @ here_B.T + other[:, 1] @ elsewhere_B.T
-        self._seconds.append(each @ costs.each_s + once @ costs.once_s + again_s)
-        self._over.append(kept @ costs.kept_B + rest @ costs.at_rest_B - self.limit_B - saved_B)
-        self.rows += [row] * len(remade)
-
-    def last(self) -> tuple[Array, Array]:
-        return self._seconds[-1][-1], self._over[-1][-1]
-
-    def arrays(self) -> tuple[Array, Array]:
-        """[lines, views of seconds], [lines, views of bytes]."""
-        return np.concatenate(self._seconds), np.concatenate(self._over)

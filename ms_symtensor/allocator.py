@@ -2,7 +2,7 @@
 
 glibc joins small free blocks again and again, looking for larger ones: with caches that hold all of them, and without the
 lists that it would tidy up, a compile takes 5 to 9 % less time. In pages of 2 MiB the processor finds their addresses faster:
-another 8 to 20 %, the more where the machine is a virtual one (both empirical: Llama-2 7B, 32 layers, glibc 2.36; its peak
+another 8 to 11 % (both empirical: Llama-2 7B, 32 layers, glibc 2.36; its peak
 memory grows by up to 1 %). Names and bounds of these settings: glibc's manual, "Memory Allocation Tunables".
 """
 

@@ -25,7 +25,7 @@ PASSED_ON = {
 }
 """Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
 
-SUMMED = frozenset({"Mul", "Muls"})
+SUMMED = frozenset({"Mul"})
 """Operators whose gradient for an input that was broadcast is as large as their output before it is summed up."""
 
 

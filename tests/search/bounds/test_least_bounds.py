@@ -42,9 +42,9 @@ def test_the_least_bound_is_that_of_every_shape_by_itself(of: Network, found: Pi
             (bound_s,) = selection_bounds(by_itself, of.depths, LIMIT_B, enough_s).bounds_s.values()
             alone[row.shape] = min(bound_s, alone.get(row.shape, math.inf))
     bounds_s = selection_bounds(surveyed, of.depths, LIMIT_B, enough_s).bounds_s
-    # What was met on another shape can raise a bound by a little more, or less.
-    assert min(bounds_s.values()) == pytest.approx(min(alone.values()), rel=2 * STEADY)
-    assert all(bound_s <= (1 + 2 * STEADY) * alone[shape] for shape, bound_s in bounds_s.items())
+    assert min(bounds_s.values()) == min(alone.values())
+    # A shape by itself stops within STEADY of what it could show; what others have met can take it there.
+    assert all(bound_s <= (1 + STEADY) * alone[shape] for shape, bound_s in bounds_s.items())
     assert any(bound_s < alone[shape] for shape, bound_s in bounds_s.items())
 
 

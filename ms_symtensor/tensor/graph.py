@@ -7,7 +7,6 @@ TupleGetItem, UpdateState) do not appear: an input of an operator names its real
 
 import hashlib
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -202,35 +201,11 @@ class Graph:
 
     @cached_property
     def users_from_result(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
-        """`users`, the nearest to the network's result first: as MindSpore's graph manager lists them.
+        """`users`, in the order in which MindSpore's graph manager lists them."""
+        # How MindSpore lists them follows from the graph, not the other way round.
+        from ms_symtensor.tensor.users import users_from_result
 
-        It walks breadth first from the result to the inputs; tuples, and reading one of several outputs, are steps of their own.
-        """
-        found: dict[Source, dict[tuple[str, int], tuple[Op, int]]] = {}
-        sinks = [OpOutput(op.name) for op in reversed(self.ops) if not any(s in self.users for s in op.results)]
-        queue: deque[Source | Op] = deque([self.output, *sinks])
-        seen: set[Source | str] = set()
-        while queue:
-            node = queue.popleft()
-            key = node.name if isinstance(node, Op) else node
-            if key in seen:
-                continue
-            seen.add(key)
-            if isinstance(node, Op):
-                for position, source in enumerate(self.tensor_inputs(node)):
-                    found.setdefault(source, {})[node.name, position] = (node, position)
-                queue.extend(self._step(source) for source in node.inputs)
-            elif isinstance(node, TupleInput):
-                queue.extend(self._step(source) for source in node.items)
-            elif isinstance(node, OpOutput):
-                queue.append(self.op_by_name[node.op])
-        return {source: tuple(users.values()) for source, users in found.items()}
-
-    def _step(self, source: Source) -> Source | Op:
-        """The node that is met at `source`: its operator, if that has no other output."""
-        if isinstance(source, OpOutput) and len(self.op_by_name[source.op].outputs) == 1:
-            return self.op_by_name[source.op]
-        return source
+        return users_from_result(self)
 
     @cached_property
     def hash(self) -> str:

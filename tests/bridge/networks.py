@@ -119,3 +119,33 @@ class TwoReaders(nn.Cell):
         elif self.also == "cast":
             y = self.add(y, self.square(self.cast(half, ms.float16)))
         return self.mean(y)
+
+
+class _Far(nn.Cell):
+    """exp(-x)."""
+
+    def __init__(self):
+        super().__init__()
+        self.far, self.further = ops.Neg(), ops.Exp()
+
+    def construct(self, x):
+        return self.further(self.far(x))
+
+
+class ReshapeUsers(nn.Cell):
+    """x [128, 64] -> sum(|y| + exp(-y)) [], y [8, 16, 8, 32] by a Reshape: one user near the result, one further from it."""
+
+    def __init__(self, near_first: bool, nested: bool):
+        super().__init__()
+        self.near_first, self.nested = near_first, nested
+        self.weight = Parameter(initializer("ones", (64, 256), ms.float32), name="weight")
+        self.matmul, self.reshape = ops.MatMul(), ops.Reshape()
+        self.near, self.far, self.further = ops.Abs(), ops.Neg(), ops.Exp()
+        self.inner = _Far()
+        self.add, self.sum = ops.Add(), ops.ReduceSum()
+
+    def construct(self, x):
+        y = self.reshape(self.matmul(x, self.weight), (8, 16, 8, 32))
+        near = self.near(y)
+        far = self.inner(y) if self.nested else self.further(self.far(y))
+        return self.sum(self.add(near, far) if self.near_first else self.add(far, near))

@@ -52,30 +52,6 @@ def test_users_tell_operator_and_position(graph):
     assert [(op.name, position) for op, position in graph.users[ParameterRef("w")]] == [("matmul", 1)]
 
 
-def test_the_user_nearest_to_the_result_comes_first():
-    """`abs(x)` is one step from the result, `neg(x)` two: whichever is written first, and on whichever side of the Add."""
-    near = Op("near", "Abs", (InputRef("x"),), (X,))
-    far = Op("far", "Neg", (InputRef("x"),), (X,))
-    further = Op("further", "Neg", (OpOutput("far"),), (X,))
-    for ops in ((near, far, further), (far, further, near)):
-        for sides in (("near", "further"), ("further", "near")):
-            add = Op("add", "Add", tuple(map(OpOutput, sides)), (X,))
-            graph = Graph("net", (("x", X),), (), (*ops, add), OpOutput("add"))
-            assert [op.name for op, _ in graph.users_from_result[InputRef("x")]] == ["near", "far"]
-
-
-def test_of_equally_near_users_that_of_the_first_input_comes_first():
-    left, right = (Op(name, "Neg", (InputRef("x"),), (X,)) for name in ("left", "right"))
-    add = Op("add", "Add", (OpOutput("right"), OpOutput("left")), (X,))
-    graph = Graph("net", (("x", X),), (), (left, right, add), OpOutput("add"))
-    assert [op.name for op, _ in graph.users_from_result[InputRef("x")]] == ["right", "left"]
-
-
-def test_reading_one_of_several_outputs_is_a_step(graph):
-    assert [(op.name, position) for op, position in graph.users_from_result[OpOutput("split", 1)]] == [("concat", 0)]
-    assert set(graph.users_from_result) == set(graph.users)
-
-
 def test_hash_names_the_graph(graph):
     other = Graph("net", graph.inputs, (Parameter("w", W, requires_grad=False),), graph.ops, graph.output)
     same = Graph("net", graph.inputs, graph.parameters, graph.ops, graph.output)

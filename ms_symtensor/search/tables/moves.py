@@ -38,8 +38,8 @@ class PairCost:
 
     @property
     def moves(self) -> NDArray[np.bool_]:
-        """Whether anything is moved."""
-        found: NDArray[np.bool_] = self.prefix[:, :, 0] >= 0
+        """Whether the reader has a copy [members, rows, columns]: a Reshape is a view, and a slice of what is in one part."""
+        found: NDArray[np.bool_] = self.forward_s > 0
         return found
 
 

@@ -298,7 +298,7 @@ class TensorTables:
                 if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
                     new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
                 if moved is not None:
-                    new = new & (ways.spread(ways.pairs[i].forward_s > 0, 0, i + 1) == moved)
+                    new = new & (ways.spread(ways.pairs[i].moves, 0, i + 1) == moved)
                 kept += np.where(new, bytes_, 0.0)
         return kept
 

@@ -80,7 +80,7 @@ def _plan(chosen: argparse.Namespace) -> int:
         if chosen.top:
             text = f"{text}\n\n{considered_text(found, chosen.top)}"
         if chosen.pareto:
-            plans = list(front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0]))
+            plans = front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0])
             text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
         step("write")
         written = write_plan(found, graph, programs, text, chosen.out)

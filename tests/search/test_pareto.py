@@ -19,11 +19,11 @@ def within(limit_B):
 
 
 def test_every_plan_is_smaller_and_slower_than_the_one_before():
-    plans = list(front(within(58 * GIB), within))
+    plans = front(within(58 * GIB), within)
     assert len(plans) > 2
     for before, after in itertools.pairwise(plans):
         assert after.prediction.peak_memory_B <= SHRINK * before.prediction.peak_memory_B
-        assert after.prediction.step_time_s >= before.prediction.step_time_s
+        assert after.prediction.step_time_s > before.prediction.step_time_s
 
 
 def test_it_ends_where_nothing_fits():
@@ -31,4 +31,23 @@ def test_it_ends_where_nothing_fits():
         raise InfeasibleError("nothing fits")
 
     fastest = within(58 * GIB)
-    assert list(front(fastest, nothing)) == [fastest]
+    assert front(fastest, nothing) == [fastest]
+
+
+def test_a_smaller_plan_that_is_faster_takes_the_place_of_larger_ones():
+    of = within(58 * GIB)
+
+    def plan(step_s, peak_B):
+        return replace(
+            of, prediction=replace(of.prediction, time_s={"compute": step_s}, memory_B={"parameters": peak_B})
+        )
+
+    smaller = {int(SHRINK * 1000): plan(2.0, 800), int(SHRINK * 800): plan(1.5, 600), int(SHRINK * 600): plan(3.0, 100)}
+
+    def plan_within(limit_B):
+        if limit_B not in smaller:
+            raise InfeasibleError("nothing fits")
+        return smaller[limit_B]
+
+    found = front(plan(1.0, 1000), plan_within)
+    assert [one.prediction.step_time_s for one in found] == [1.0, 1.5, 3.0]

@@ -11,10 +11,9 @@ def latent_attention(b: Layers, x: Value) -> Value:
     tokens, plain, bias = x.shape[0], c.head_dim - latent.rotary_head_dim, c.linear_bias
 
     def heads_of(name: str, source: Value, heads: int, size: int) -> Value:
-        """[batch, heads, seq, size] of the projection `name` of `source`."""
+        """[batch, seq, heads, size] of the projection `name` of `source`."""
         y = b.linear(name, source, heads * size, bias)
-        y = b.reshape(f"split_{name}", y, (tokens // c.seq_length, c.seq_length, heads, size))
-        return b.swap_heads_and_sequence(f"transpose_{name}", y)
+        return b.reshape(f"split_{name}", y, (tokens // c.seq_length, c.seq_length, heads, size))
 
     with b.emit.cell("attention", "LatentAttention"):
         narrow = b.norm("query_norm", b.linear("query_down", x, latent.query_rank, bias))
@@ -23,10 +22,10 @@ def latent_attention(b: Layers, x: Value) -> Value:
         query = b.concat("join_query", [heads_of("query", narrow, c.num_heads, plain), rotary], -1)
         narrow = b.norm("key_value_norm", b.linear("key_value_down", x, latent.key_value_rank, bias))
         rotary = b.rotary_embedding("rotate_key", heads_of("key_rotary", x, 1, latent.rotary_head_dim))
-        repeated = TensorType((rotary.shape[0], c.num_heads, *rotary.shape[2:]), rotary.dtype)
-        rotary = b.emit.op("Tile", "repeat_key", (rotary, Constant((1, c.num_heads, 1, 1))), repeated)[0]
+        repeated = TensorType((*rotary.shape[:2], c.num_heads, rotary.shape[3]), rotary.dtype)
+        rotary = b.emit.op("Tile", "repeat_key", (rotary, Constant((1, 1, c.num_heads, 1))), repeated)[0]
         key = b.concat("join_key", [heads_of("key", narrow, c.num_heads, plain), rotary], -1)
         value = heads_of("value", narrow, c.num_heads, latent.value_head_dim)
-        out = b.swap_heads_and_sequence("transpose_out", b.core(query, key, value))
+        out = b.core(query, key, value)
         out = b.reshape("merge_heads", out, (tokens, c.num_heads * latent.value_head_dim))
         return b.linear("output", out, c.hidden_size, bias)

@@ -7,7 +7,7 @@ from model_zoo.config import COMPRESSED_MASK_SIZE
 from model_zoo.emitter import Argument, Value
 from ms_symtensor.tensor.graph import Constant, TensorType
 
-_BNSD = 1  # FlashAttentionScore's number of this input layout
+_BSND = 3  # FlashAttentionScore's number of this input layout
 _CAUSAL_SPARSE_MODE = 2
 _UNLIMITED_TOKENS = 2147483647
 _SOFTMAX_STATISTICS_SIZE = 8  # FlashAttentionScore keeps each row's maximum and sum eight times
@@ -54,19 +54,12 @@ class Layers(Operators):
             return self.cast("cast_out", x, c.compute_dtype)
 
     def rotary_embedding(self, attribute: str, x: Value) -> Value:
-        batch, heads, seq, head_dim = x.shape
-        half = head_dim // 2
-        cos = sin = self.table((seq, head_dim), x.dtype)
-        masks = (Constant(0),) * 5  # StridedSlice's begin, end, ellipsis, new-axis and shrink-axis masks
-
-        def slice_of(primitive: str, begin: int, end: int) -> Value:
-            bounds = Constant((0, 0, 0, begin)), Constant((batch, heads, seq, end)), Constant((1, 1, 1, 1))
-            result = TensorType((batch, heads, seq, end - begin), x.dtype)
-            return self.emit.op("StridedSlice", primitive, (x, *bounds, *masks), result)[0]
-
+        _, seq, _, head_dim = x.shape
+        cos = sin = self.table((seq, 1, head_dim), x.dtype)
+        swap = self.table((head_dim, head_dim), x.dtype)
         with self.emit.cell(attribute, "RotaryEmbedding"):
-            halves = [slice_of("upper_half", half, head_dim), slice_of("lower_half", 0, half)]
-            swapped = self.concat("concat", halves, -1)
+            arguments = (x, swap, Constant(False), Constant(False))
+            swapped = self.emit.op("BatchMatMul", "swap_halves", arguments, x.type)[0]
             along = self.binary("Mul", "mul_cos", x, cos)
             across = self.binary("Mul", "mul_sin", swapped, sin)
             return self.binary("Add", "add", along, across)
@@ -79,21 +72,29 @@ class Layers(Operators):
         c, none = self.config, Constant(None)
         mask: Argument = self.table((COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE), "uint8") if c.causal else none
         options = (
-            c.num_heads, 1.0, float32(1.0 / math.sqrt(c.head_dim)), _UNLIMITED_TOKENS, _UNLIMITED_TOKENS, 0, _BNSD,
+            c.num_heads, 1.0, float32(1.0 / math.sqrt(c.head_dim)), _UNLIMITED_TOKENS, _UNLIMITED_TOKENS, 0, _BSND,
             _CAUSAL_SPARSE_MODE if c.causal else 0,
         )  # fmt: skip
         arguments = (query, key, value, none, none, none, mask, none, none, none, *map(Constant, options))
-        statistic = TensorType((*query.shape[:3], _SOFTMAX_STATISTICS_SIZE), "float32")
+        batch, seq, heads, _ = query.shape
+        statistic = TensorType((batch, heads, seq, _SOFTMAX_STATISTICS_SIZE), "float32")
         softmax = TensorType((1,), query.dtype)  # stays empty in training
         with self.emit.cell("core", "FlashAttention"):
-            result = TensorType((*query.shape[:3], value.shape[3]), query.dtype)
+            result = TensorType((batch, seq, heads, value.shape[3]), query.dtype)
             outputs = statistic, statistic, softmax, result
             return self.emit.op("FlashAttentionScore", "flash_attention", arguments, *outputs)[3]
 
     def core_attention(self, query: Value, key: Value, value: Value) -> Value:
         c = self.config
-        batch, heads, seq, _ = query.shape
+        batch, seq, heads, _ = query.shape
         with self.emit.cell("core", "CoreAttention"):
+            query = self.swap_heads_and_sequence("transpose_query", query)
+            key = self.swap_heads_and_sequence("transpose_key", key)
+            value = self.swap_heads_and_sequence("transpose_value", value)
+            if c.n_kv_heads < c.num_heads:
+                times = c.num_heads // c.n_kv_heads
+                key = self.repeat_heads("repeat_key", key, times)
+                value = self.repeat_heads("repeat_value", value, times)
             scores = TensorType((batch, heads, seq, seq), query.dtype)
             score = self.emit.op("BatchMatMul", "score", (query, key, Constant(False), Constant(True)), scores)[0]
             score = self.binary("Mul", "mul_scale", score, self.table((), c.compute_dtype))
@@ -104,7 +105,8 @@ class Layers(Operators):
             probability = self.cast("cast_probability", probability, c.compute_dtype)
             arguments = (probability, value, Constant(False), Constant(False))
             result = TensorType((*query.shape[:3], value.shape[3]), query.dtype)
-            return self.emit.op("BatchMatMul", "weighted_sum", arguments, result)[0]
+            out = self.emit.op("BatchMatMul", "weighted_sum", arguments, result)[0]
+            return self.swap_heads_and_sequence("transpose_out", out)
 
     def repeat_heads(self, attribute: str, x: Value, times: int) -> Value:
         batch, heads, seq, head_dim = x.shape
@@ -124,17 +126,12 @@ class Layers(Operators):
                 y = self.reshape(f"split_{attribute}", y, (tokens // c.seq_length, c.seq_length, heads, c.head_dim))
                 if c.qk_norm and attribute != "value":
                     y = self.norm(f"{attribute}_norm", y)
-                projected.append(self.swap_heads_and_sequence(f"transpose_{attribute}", y))
+                projected.append(y)
             query, key, value = projected
             if c.position == "rotary":
                 query = self.rotary_embedding("rotary_query", query)
                 key = self.rotary_embedding("rotary_key", key)
-            if c.attention == "self" and c.n_kv_heads < c.num_heads:
-                times = c.num_heads // c.n_kv_heads
-                key = self.repeat_heads("repeat_key", key, times)
-                value = self.repeat_heads("repeat_value", value, times)
-            out = self.swap_heads_and_sequence("transpose_out", self.core(query, key, value))
-            out = self.reshape("merge_heads", out, (tokens, c.query_size))
+            out = self.reshape("merge_heads", self.core(query, key, value), (tokens, c.query_size))
             return self.linear("output", out, c.hidden_size, c.linear_bias)
 
     def feed_forward(self, attribute: str, x: Value, width: int) -> Value:

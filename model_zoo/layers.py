@@ -2,7 +2,7 @@
 
 Every occurrence of an operator is a primitive object of its own, an attribute of its cell. Between operators,
 activations are 2-D, [tokens, hidden] with tokens = batch * sequence, so that a strategy can cut tokens by any degree
-(sequence parallelism); only attention looks at [batch, heads, sequence, head_dim]. Weights are kept in `param_dtype`
+(sequence parallelism); only attention looks at [batch, sequence, heads, head_dim]. Weights are kept in `param_dtype`
 and cast to `compute_dtype` where they are used; norms, softmax and loss compute in float32.
 """
 
@@ -103,39 +103,45 @@ class Norm(nn.Cell):
 
 
 def rotary_tables(config: TransformerConfig) -> tuple[Tensor, Tensor]:
-    """cos and sin of the rotary angles, each [seq_length, rotary_size]; the first half of sin is negated.
+    """cos and sin of the rotary angles, each [seq_length, 1, rotary_size]; the first half of sin is negated.
 
     With the sign in the table, x * cos + swap_halves(x) * sin is the rotation, one operator fewer for every use.
     """
     half = config.rotary_size // 2
     frequency = config.rotary_base ** -(np.arange(half, dtype=np.float32) / half)
-    angle = np.outer(np.arange(config.seq_length, dtype=np.float32), frequency)
+    angle = np.outer(np.arange(config.seq_length, dtype=np.float32), frequency)[:, None]
     cos = np.concatenate([np.cos(angle), np.cos(angle)], axis=-1).astype(np.float32)
     sin = np.concatenate([-np.sin(angle), np.sin(angle)], axis=-1).astype(np.float32)
     return Tensor(cos, dtype_of(config.compute_dtype)), Tensor(sin, dtype_of(config.compute_dtype))
 
 
+def halves_swapped(config: TransformerConfig) -> Tensor:
+    """The permutation [rotary_size, rotary_size] that swaps the halves of what it is multiplied with, exactly."""
+    swapped = np.roll(np.eye(config.rotary_size, dtype=np.float32), config.rotary_size // 2, axis=0)
+    return Tensor(swapped, dtype_of(config.compute_dtype))
+
+
 class RotaryEmbedding(nn.Cell):
-    """Rotates x [batch, heads, seq, head_dim] by its positions; head_dim stays whole, the other dims can be cut."""
+    """Rotates x [batch, seq, heads, head_dim] by its positions; head_dim stays whole, the other dims can be cut.
+
+    Halves are swapped by the cube unit, as MindFormers does by default: two slices and a Concat are three operators, each with
+    a gradient of its own, and read and write x four times.
+    """
 
     def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor]) -> None:
         super().__init__()
-        self.half, self.head_dim = config.rotary_size // 2, config.rotary_size
         self.cos, self.sin = tables
-        self.lower_half, self.upper_half = ops.StridedSlice(), ops.StridedSlice()
-        self.concat = ops.Concat(axis=-1)
+        self.swap = halves_swapped(config)
+        self.swap_halves = ops.BatchMatMul()
         self.mul_cos, self.mul_sin, self.add = ops.Mul(), ops.Mul(), ops.Add()
 
     def construct(self, x: Tensor) -> Tensor:
-        batch, heads, seq, _ = x.shape
-        lower = self.lower_half(x, (0, 0, 0, 0), (batch, heads, seq, self.half), (1, 1, 1, 1))
-        upper = self.upper_half(x, (0, 0, 0, self.half), (batch, heads, seq, self.head_dim), (1, 1, 1, 1))
-        swapped = self.concat((upper, lower))
+        swapped = self.swap_halves(x, self.swap)
         return self.add(self.mul_cos(x, self.cos), self.mul_sin(swapped, self.sin))
 
 
 class FlashAttention(nn.Cell):
-    """Fused attention on [batch, heads, seq, head_dim]; key and value may have fewer heads."""
+    """Fused attention on [batch, seq, heads, head_dim]; key and value may have fewer heads."""
 
     def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
         super().__init__()
@@ -143,35 +149,12 @@ class FlashAttention(nn.Cell):
         self.flash_attention = FlashAttentionScore(
             head_num=config.num_heads,
             scale_value=1.0 / math.sqrt(config.head_dim),
-            input_layout="BNSD",
+            input_layout="BSND",
             sparse_mode=CAUSAL_SPARSE_MODE if config.causal else 0,
         )
 
     def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return self.flash_attention(query, key, value, None, None, None, self.mask, None, None, None)[3]
-
-
-class CoreAttention(nn.Cell):
-    """softmax(query key^T / sqrt(head_dim) + mask) value from plain operators, on [batch, heads, seq, head_dim]."""
-
-    def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
-        super().__init__()
-        self.compute_dtype = dtype_of(config.compute_dtype)
-        self.mask, self.causal = mask, config.causal
-        self.scale = Tensor(1.0 / math.sqrt(config.head_dim), self.compute_dtype)
-        self.score = ops.BatchMatMul(transpose_b=True)
-        self.mul_scale = ops.Mul()
-        self.add_mask = ops.Add()
-        self.cast_score, self.cast_probability = ops.Cast(), ops.Cast()
-        self.softmax = ops.Softmax(axis=-1)
-        self.weighted_sum = ops.BatchMatMul()
-
-    def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        score = self.mul_scale(self.score(query, key), self.scale)
-        if self.causal:
-            score = self.add_mask(score, self.mask)
-        probability = self.softmax(self.cast_score(score, ms.float32))
-        return self.weighted_sum(self.cast_probability(probability, self.compute_dtype), value)
 
 
 class RepeatHeads(nn.Cell):
@@ -187,6 +170,41 @@ class RepeatHeads(nn.Cell):
         x = self.flatten(x, (batch, heads, 1, seq * head_dim))
         x = self.tile(x, (1, 1, self.times, 1))
         return self.unflatten(x, (batch, heads * self.times, seq, head_dim))
+
+
+class CoreAttention(nn.Cell):
+    """softmax(query key^T / sqrt(head_dim) + mask) value from plain operators, on [batch, seq, heads, head_dim]."""
+
+    def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
+        super().__init__()
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.mask, self.causal = mask, config.causal
+        self.transpose_query, self.transpose_key = ops.Transpose(), ops.Transpose()
+        self.transpose_value, self.transpose_out = ops.Transpose(), ops.Transpose()
+        self.repeats_heads = config.n_kv_heads < config.num_heads
+        if self.repeats_heads:
+            times = config.num_heads // config.n_kv_heads
+            self.repeat_key, self.repeat_value = RepeatHeads(times), RepeatHeads(times)
+        self.scale = Tensor(1.0 / math.sqrt(config.head_dim), self.compute_dtype)
+        self.score = ops.BatchMatMul(transpose_b=True)
+        self.mul_scale = ops.Mul()
+        self.add_mask = ops.Add()
+        self.cast_score, self.cast_probability = ops.Cast(), ops.Cast()
+        self.softmax = ops.Softmax(axis=-1)
+        self.weighted_sum = ops.BatchMatMul()
+
+    def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query = self.transpose_query(query, (0, 2, 1, 3))
+        key = self.transpose_key(key, (0, 2, 1, 3))
+        value = self.transpose_value(value, (0, 2, 1, 3))
+        if self.repeats_heads:
+            key, value = self.repeat_key(key), self.repeat_value(value)
+        score = self.mul_scale(self.score(query, key), self.scale)
+        if self.causal:
+            score = self.add_mask(score, self.mask)
+        probability = self.softmax(self.cast_score(score, ms.float32))
+        out = self.weighted_sum(self.cast_probability(probability, self.compute_dtype), value)
+        return self.transpose_out(out, (0, 2, 1, 3))
 
 
 def attention_mask(config: TransformerConfig) -> Tensor | None:
@@ -211,19 +229,12 @@ class SelfAttention(nn.Cell):
         self.key = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
         self.value = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
         self.split_query, self.split_key, self.split_value = ops.Reshape(), ops.Reshape(), ops.Reshape()
-        self.transpose_query, self.transpose_key = ops.Transpose(), ops.Transpose()
-        self.transpose_value, self.transpose_out = ops.Transpose(), ops.Transpose()
         self.has_qk_norm = config.qk_norm
         if config.qk_norm:
             self.query_norm, self.key_norm = Norm(config, config.head_dim), Norm(config, config.head_dim)
         self.is_rotary = config.position == "rotary"
         if tables is not None:
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
-        # FlashAttentionScore reads shared key-value heads as they are.
-        self.repeats_heads = config.attention == "self" and config.n_kv_heads < config.num_heads
-        if self.repeats_heads:
-            times = config.num_heads // config.n_kv_heads
-            self.repeat_key, self.repeat_value = RepeatHeads(times), RepeatHeads(times)
         self.core = FlashAttention(config, mask) if config.attention == "flash" else CoreAttention(config, mask)
         self.merge_heads = ops.Reshape()
         self.output = Linear(config, config.query_size, config.hidden_size, config.linear_bias)
@@ -236,14 +247,9 @@ class SelfAttention(nn.Cell):
         value = self.split_value(self.value(x), (batch, self.seq_length, self.n_kv_heads, self.head_dim))
         if self.has_qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
-        query = self.transpose_query(query, (0, 2, 1, 3))
-        key = self.transpose_key(key, (0, 2, 1, 3))
-        value = self.transpose_value(value, (0, 2, 1, 3))
         if self.is_rotary:
             query, key = self.rotary_query(query), self.rotary_key(key)
-        if self.repeats_heads:
-            key, value = self.repeat_key(key), self.repeat_value(value)
-        out = self.transpose_out(self.core(query, key, value), (0, 2, 1, 3))
+        out = self.core(query, key, value)
         return self.output(self.merge_heads(out, (tokens, self.query_size)))
 
 

@@ -21,6 +21,10 @@ _DISPATCH = (
     "route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts",
     "add_shared",
 )  # fmt: skip
+_BEFORE_SWAP = (
+    "FlashAttentionScore",
+    "Transpose",
+)  # of attention's core: plain attention has heads before the sequence
 _UNSHARDED = ("Cast", "Reshape", "StopGradient")  # MindSpore derives their layouts from the neighbours
 
 
@@ -131,15 +135,14 @@ class _Rules:
         return self.heads if "attention" in op.cell else self.model
 
     def _dims(self, op: Op, owner: str, shape: tuple[int, ...], first_rank: int) -> tuple[int, ...]:
-        """Element-wise operators, norms and everything on [batch, heads, seq, head_dim]; `shape` that of one input."""
+        """Element-wise operators, norms and everything on [batch, seq, heads, head_dim]; `shape` that of one input."""
         rank = len(shape)
         if rank == 4:
-            before_swap = owner in ("query_norm", "key_norm") or (
-                op.type == "Transpose" and op.primitive != "transpose_out"
-            )
-            head = 2 if before_swap else 1
+            is_swapped = owner in ("core", "repeat_key", "repeat_value") and op.type not in _BEFORE_SWAP
+            is_swapped |= op.primitive == "transpose_out"
+            head = 1 if is_swapped else 2
             heads = 1 if shape[head] == 1 and op.type != "Tile" else self.heads  # one that all share stays whole
-            return (self.data, 1, heads, 1) if before_swap else (self.data, heads, 1, 1)
+            return (self.data, heads, 1, 1) if is_swapped else (self.data, 1, heads, 1)
         if first_rank == 4:  # rotary tables, masks and the scale of attention
             return (1,) * rank
         if first_rank == 3:

@@ -19,7 +19,7 @@ def test_cuts_of_a_llama_layer() -> None:
     assert strategy[f"{layer}/feed_forward-GatedFeedForward/down-Linear/MatMul-op0"] == (((2, 4), (1, 4)), ((8, 1),))
     assert strategy[f"{layer}/attention_norm-Norm/RmsNorm-op0"] == (((8, 1), (1,)), None)
     attention = f"{layer}/attention-SelfAttention/core-FlashAttention/FlashAttentionScore-op0"
-    assert strategy[attention] == (((2, 4, 1, 1),) * 3 + ((1, 1),), None)
+    assert strategy[attention] == (((2, 1, 4, 1),) * 3 + ((1, 1),), None)
 
 
 def test_what_does_not_divide_stays_whole() -> None:

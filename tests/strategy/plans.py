@@ -59,13 +59,12 @@ def _strategy(op: Op, shapes: list[tuple[int, ...]], d: int, t: int, sequence: b
         if in_loss and len(shape) == 2:
             strategies.append((d, t if shape[1] > 1 else 1))
         elif len(shape) == 4:
-            strategies.append((d, 1, t, 1) if op.primitive in SPLIT_HEADS else (d, t, 1, 1))
+            heads_first = (linear == "core" and op.type not in BEFORE_SWAP) or op.primitive == "transpose_out"
+            strategies.append((d, t, 1, 1) if heads_first else (d, 1, t, 1))
+        elif len(shapes[0]) == 4:
+            strategies.append((1,) * len(shape))
         elif len(shape) == 3:
             strategies.append((d, 1, 1))
-        elif (len(shape) == 2 and op.type in ("Mul", "FlashAttentionScore") and len(shapes[0]) == 4) or (
-            len(shape) == 2 and len(shapes[0]) == 4
-        ):
-            strategies.append((1, 1))
         elif len(shape) == 2:
             strategies.append((d, t) if linear == "feed_forward" else tokens)
         else:
@@ -73,7 +72,7 @@ def _strategy(op: Op, shapes: list[tuple[int, ...]], d: int, t: int, sequence: b
     return OpStrategy(tuple(strategies))
 
 
-SPLIT_HEADS = ("transpose_query", "transpose_key", "transpose_value")
+BEFORE_SWAP = ("FlashAttentionScore", "Transpose")  # plain attention has heads before the sequence
 
 
 def plan_of(graph: Graph, strategies: dict[str, OpStrategy], device_num: int, **settings) -> Plan:

@@ -88,6 +88,19 @@ class Sum(nn.Cell):
         return self.sum(x, self.dims)
 
 
+class Product(nn.Cell):
+    """x @ y, each transposed before if so (the last two dims); the dims before these are broadcast."""
+
+    def __init__(self, transpose_x, transpose_y):
+        super().__init__()
+        self.transpose_x, self.transpose_y = transpose_x, transpose_y
+
+    def construct(self, x, y):
+        x = ops.swapaxes(x, -1, -2) if self.transpose_x else x
+        y = ops.swapaxes(y, -1, -2) if self.transpose_y else y
+        return ops.matmul(x, y)
+
+
 class TopKRouter(nn.Cell):
     """From the experts [batch, tokens, k] of every token: the tokens [batch, experts, capacity] of every expert, counted from
     1 (0: none), and the place [batch, tokens, k] of every choice among all experts' places, whose first ones stay empty.

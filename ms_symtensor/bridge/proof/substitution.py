@@ -56,6 +56,12 @@ def _sum(call: Call, _: GroupOf) -> Definition:
     return Definition((0,), (Function("Sum", (dims, call.constant(2))),))
 
 
+def _broadcast_product(call: Call, _: GroupOf) -> Definition | None:
+    if call.tensor(0).shape[:-2] == call.tensor(1).shape[:-2]:
+        return None
+    return Definition((0, 1), (Function("Product", (call.constant(2), call.constant(3))),))
+
+
 def _top_k_router(call: Call, _: GroupOf) -> Definition:
     capacity, experts, drop_type = (call.constant(i) for i in (1, 2, 3))
     return Definition((0,), (Function("TopKRouter", (capacity, experts, drop_type == 0)),))
@@ -72,6 +78,7 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
     "SumExt": Substitute("ReduceSum", _sum),
     "TopKRouter": Substitute("places by counting", _top_k_router),
+    "BatchMatMul": Substitute("MatMul, where one operand is broadcast", _broadcast_product),
     "RmsNormGrad": Substitute("its derivative", _plain("RmsNormGradient", 0, 1, 2, 3)),
 }
 """By operator type. Whatever is not here runs as it is, or is reported as missing on a CPU."""

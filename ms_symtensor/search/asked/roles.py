@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ms_symtensor.ops.routing import routes_tokens
 from ms_symtensor.ops.signature import OpView, Signature, Unit
-from ms_symtensor.tensor.graph import Graph, Op, ParameterRef
+from ms_symtensor.tensor.graph import Constant, Graph, Op, ParameterRef
 
 MINOR = 0.125
 """A weight with less than this share of the largest one's elements is no major one (empirical: gates of experts, projections
@@ -74,7 +74,8 @@ def attended(graph: Graph, op: Op, sig: Signature) -> tuple[str, str, str] | Non
     dims = ATTENTION.get(op.type)
     if dims is None or not {dims[0], dims[2]} <= set(sig.mesh):
         return None
-    return None if any(is_weight(graph, source) for source in graph.tensor_inputs(op)) else dims
+    operands = graph.tensor_inputs(op)[:2]
+    return None if any(isinstance(one, Constant) or is_weight(graph, one) for one in operands) else dims
 
 
 def batch_size(graph: Graph, meanings: Meanings) -> int:

@@ -131,3 +131,11 @@ def test_a_sum_over_dims() -> None:
 
 def teardown_module() -> None:
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+
+
+@pytest.mark.parametrize("transpose_x", [False, True])
+@pytest.mark.parametrize("transpose_y", [False, True])
+def test_a_product_with_a_matrix_that_all_share(transpose_x: bool, transpose_y: bool) -> None:
+    x, y = values(2, 3, 4, 5), values(5, 6)
+    arguments = x.swapaxes(-1, -2) if transpose_x else x, y.T if transpose_y else y
+    np.testing.assert_allclose(run(definitions.Product(transpose_x, transpose_y), *arguments)[0], x @ y, atol=1e-5)

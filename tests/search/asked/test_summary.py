@@ -39,7 +39,7 @@ def test_attention_written_in_plain_operators():
 def test_a_cut_of_the_querys_sequence():
     graph, plan = megatron("llama3_8b", 2, 1)
     plan = StagePlan(plan.strategies, Settings(8))
-    plan = attending(graph, plan, ((2, 1, 4, 1), (2, 1, 1, 1), (2, 1, 1, 1), (1, 1)))
+    plan = attending(graph, plan, ((2, 4, 1, 1), (2, 1, 1, 1), (2, 1, 1, 1), (1, 1)))
     assert degrees(graph, plan).context_parallel == 4
 
 
@@ -49,13 +49,13 @@ def test_tokens_outside_and_heads_inside():
     graph = build_graph(dimensions_of("llama3_8b", **{**SIZES, "batch_size": 2}))
     products = {name: plan.strategies[name] for name in plan.strategies if graph.op_by_name[name].type == "MatMul"}
     plan = StagePlan(products, plan.settings)
-    found = degrees(graph, attending(graph, plan, ((2, 4, 1, 1), (2, 4, 1, 1), (2, 4, 1, 1), (1, 1))))
+    found = degrees(graph, attending(graph, plan, ((2, 1, 4, 1), (2, 1, 4, 1), (2, 1, 4, 1), (1, 1))))
     assert found == Degrees(2, 1, False, context_parallel=4)
 
 
 def test_samples_outside_and_heads_inside_are_no_context_parallelism():
     graph, plan = megatron("llama3_8b", 8, 1)
-    plan = attending(graph, plan, ((2, 4, 1, 1), (2, 4, 1, 1), (2, 4, 1, 1), (1, 1)))
+    plan = attending(graph, plan, ((2, 1, 4, 1), (2, 1, 4, 1), (2, 1, 4, 1), (1, 1)))
     assert degrees(graph, plan) == Degrees(8, 1, False)
 
 

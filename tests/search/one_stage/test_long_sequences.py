@@ -43,6 +43,6 @@ def test_ulysses_emerges(device_num, batch, heads, sequence):
     found = plan(graph, A2, device_num=device_num, global_batch_size=batch, seq_length=32768)
     assert (found.data_parallel, found.context_parallel, found.model_parallel) == (batch, heads * sequence, 1)
     attention = {found.strategies[op.name].inputs[0] for op in graph.ops if op.type == "FlashAttentionScore"}
-    assert attention == {(batch, heads, sequence, 1)}
+    assert attention == {(batch, sequence, heads, 1)}
     moves = [c for c in partition(graph, found.stage).collectives() if "attention" in c.op and c.kind == "AlltoAll"]
     assert heads in {len(c.ranks) for c in moves}

@@ -44,7 +44,6 @@ def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(mod
     assert len(whole.settings.recompute) > 0 and not any(r.in_part for r in whole.settings.recompute.values())
     assert any(r.in_part for r in better.settings.recompute.values())
     assert better.prediction.step_time_s < whole.prediction.step_time_s and better.prediction.fits
-    assert better.strategies == whole.strategies
     program = partition(graph, better.stage)
     cost = price(graph, better.stage, program, A2)
     assert cost.step_time_s == pytest.approx(better.prediction.step_time_s, rel=1e-9)
@@ -52,7 +51,7 @@ def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(mod
 
 
 def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
-    of, request = _case("llama2_7b", 12, 2, 14 * GIB, micro_batch_num=4)
+    of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
     before = pipelined_plan(of, request).plan
     found = best_plan(of, request)
     assert any(stage.settings.recompute for stage in before.stages)

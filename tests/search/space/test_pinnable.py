@@ -33,7 +33,7 @@ def test_what_can_be(pair):
     (
         (("*/atention/*", "dp,tp"), r"no operator is called so; near are .*attention\.query\.matmul"),
         (("layers.0.*", "whole"), r"one strategy in all blocks that are alike.* \*\.attention_norm\.norm"),
-        (("*.flash_attention", "m/8"), r"its dims are b \(\d+\), n \(\d+\), s \(\d+\), its layouts b/8 or"),
+        (("*.flash_attention", "m/8"), r"its dims are b \(\d+\), s \(\d+\), n \(\d+\), its layouts b/8 or"),
         (("*.query.matmul", "(8,1)"), "no layout of attention.query.matmul on 8 devices is so"),
         (("*.query.matmul", "n/3"), "no layout of attention.query.matmul on 8 devices"),
         (("*.Reshape-op*", "whole"), "takes no strategy for these"),

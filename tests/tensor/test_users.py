@@ -1,5 +1,8 @@
 """The order in which MindSpore asks the users of a tensor; `tests/bridge/judge/test_reshape_users.py` asks MindSpore."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, TensorType, TupleInput
 from ms_symtensor.tensor.users import users_from_result
 
@@ -43,9 +46,21 @@ def test_cells_are_inlined_from_the_result_on_first_inputs_first():
     assert found == ["one-Cell/a", "two-Cell/a", "late-Cell/a"]
 
 
-def test_all_users_are_there_of_tuples_and_cells_with_several_results_too():
-    first, second = op("pair-Cell/first", NETWORK_INPUT), op("pair-Cell/second", NETWORK_INPUT)
-    both = Op("Default/both", "Concat", (TupleInput((OpOutput(first.name), OpOutput(second.name))),), (X,))
-    graph = Graph("net", (("x", X),), (), (first, second, both), OpOutput(both.name))
+SCOPES = ("", "a-Cell/", "a-Cell/b-Cell/", "list-CellList/0-Cell/", "list-CellList/1-Cell/c-Cell/")
+
+
+@given(st.data())
+def test_all_users_are_there(data: st.DataObject):
+    """Whatever cells the operators stand in, of tuples and of several outputs too."""
+    ops: list[Op] = []
+    for number in range(data.draw(st.integers(1, 7))):
+        source = st.sampled_from([NETWORK_INPUT, *(result for other in ops for result in other.results)])
+        one = source | st.tuples(source, source).map(TupleInput)
+        inputs = tuple(data.draw(st.lists(one, min_size=1, max_size=3)))
+        name = f"Default/{data.draw(st.sampled_from(SCOPES))}{number}"
+        ops.append(Op(name, "Op", inputs, (X,) * data.draw(st.integers(1, 2))))
+    graph = Graph("net", (("x", X),), (), tuple(ops), OpOutput(ops[-1].name))
     found = users_from_result(graph)
-    assert {source: set(pairs) for source, pairs in found.items()} == {s: set(p) for s, p in graph.users.items()}
+    assert {source: set(users) for source, users in found.items()} == {
+        s: set(users) for s, users in graph.users.items()
+    }

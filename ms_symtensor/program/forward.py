@@ -131,7 +131,7 @@ class _Writer:
     def _next_layout(self, source: Source) -> Layout | None:
         """The layout that the operators downstream want, looking through transparent ones.
 
-        Of several users MindSpore asks the one it meets first on its way from the network's result.
+        Of several users MindSpore asks the one that its graph manager lists first (`tensor/users.py`).
         """
         for user, position in self.graph.users_from_result.get(source, ()):
             if user.type == "Reshape":

@@ -208,8 +208,8 @@ def maker_of(graph: Graph, known: Variables, source: Source) -> End | None:
 
 
 def reshape_target(graph: Graph, known: Variables, source: Source) -> tuple[Op, int] | None:
-    """The operator input whose layout a Reshape's output takes: that of the user nearest to the network's result, looking
-    through transparent operators (as `_next_layout` of program/forward.py).
+    """The operator input whose layout a Reshape's output takes: that of the user that MindSpore asks first (`tensor/users.py`),
+    looking through transparent operators (as `_next_layout` of program/forward.py).
     """
     for user, position in graph.users_from_result.get(source, ()):
         if user.type == "Reshape":

@@ -12,6 +12,9 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
+
+from tqdm import tqdm
 
 CASES = (
     ("llama2_7b", 32, 8, 16, "1"),
@@ -56,14 +59,19 @@ print(json.dumps([wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss 
 """
 
 
-def measure(case: tuple[str, int, int, int, str], repeat: int) -> tuple[float, float, float]:
-    """Medians of wall seconds, CPU seconds and peak MiB of a process that searches once."""
-    rows = []
-    for _ in range(repeat):
-        command = [sys.executable, "-c", ONE, *map(str, case)]
-        rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    wall, cpu, memory = (statistics.median(column) for column in zip(*rows, strict=True))
-    return wall, cpu, memory
+Case = tuple[str, int, int, int, str]
+
+
+def measured(cases: Sequence[Case], repeat: int) -> dict[Case, list[tuple[float, float, float]]]:
+    """Wall seconds, CPU seconds and peak MiB of processes that search once, in turns: a machine has slow hours."""
+    rows: dict[Case, list[tuple[float, float, float]]] = {case: [] for case in cases}
+    with tqdm(total=repeat * len(cases), disable=not sys.stderr.isatty()) as bar:
+        for case in (*cases,) * repeat:
+            command = [sys.executable, "-c", ONE, *map(str, case)]
+            printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            rows[case].append(tuple(json.loads(printed)))
+            bar.update()
+    return rows
 
 
 def main() -> int:
@@ -72,17 +80,14 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", help="only these")
     chosen = parser.parse_args()
     first = None
+    rows = measured([case for case in CASES if not chosen.models or case[0] in chosen.models], chosen.repeat)
     print(f"{'model':13s} layers devices  batch stages   search     CPU  memory   ratio of search, of memory")
-    for case in CASES:
-        if chosen.models and case[0] not in chosen.models:
-            continue
-        wall, cpu, memory = measure(case, chosen.repeat)
+    for (model, layers, device_num, batch, stages), found in rows.items():
+        wall, cpu, memory = (statistics.median(column) for column in zip(*found, strict=True))
         first = first or (wall, memory)
-        model, layers, device_num, batch, stages = case
         print(
             f"{model:13s} {layers:6d} {device_num:7d} {batch:6d} {stages:>6s}  {wall:5.2f} s  {cpu:4.2f} s  {memory:3.0f} MiB"
-            f"  {wall / first[0]:5.2f}  {memory / first[1]:5.2f}",
-            flush=True,
+            f"  {wall / first[0]:5.2f}  {memory / first[1]:5.2f}"
         )
     return 0
 

@@ -143,8 +143,10 @@ class SelectedChain(Chain):
 
     def __init__(self, parts: Sequence[Part], levels: NDArray[np.float64]) -> None:
         super().__init__(parts)
-        sums = np.cumsum(levels, axis=1)
-        self._sums = np.concatenate([np.zeros((len(levels), 1, 2)), sums], axis=1)
+        sums = np.zeros((2, len(levels), len(parts) + 1))
+        np.cumsum(levels.transpose(2, 0, 1), axis=2, out=sums[:, :, 1:])
+        self._made_s: list[list[float]] = sums[0].tolist()
+        self._gone_B: list[list[float]] = sums[1].tolist()
 
     def fitting(
         self, start: int, end: int, flight: int, limit_B: float, most: float = inf
@@ -153,13 +155,27 @@ class SelectedChain(Chain):
         each_s = self.each_s[end] - self.each_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
         if peak_B > limit_B:
-            again_s, saved_B = (self._sums[:, end] - self._sums[:, start]).T
-            missing_B = (peak_B - limit_B) / flight
-            if missing_B > saved_B[-1]:
+            again_s = self._least_again_s(start, end, (peak_B - limit_B) / flight)
+            if again_s is None:
                 return None
-            each_s += float(np.interp(missing_B, saved_B, again_s))
-            peak_B = limit_B
+            each_s, peak_B = each_s + again_s, limit_B
         return each_s, peak_B, 0
+
+    def _least_again_s(self, start: int, end: int, missing_B: float) -> float | None:
+        """Seconds between two levels that save as much as is missing; None if no level does."""
+
+        def saved_B(gone_B: list[float]) -> float:
+            return gone_B[end] - gone_B[start]
+
+        above = bisect_left(self._gone_B, missing_B, key=saved_B)
+        if above == len(self._gone_B):
+            return None
+        below = max(0, above - 1)
+        (less_s, more_s), (less_B, more_B) = (
+            (sums[below][end] - sums[below][start], sums[above][end] - sums[above][start])
+            for sums in (self._made_s, self._gone_B)
+        )
+        return less_s + (more_s - less_s) * (missing_B - less_B) / (more_B - less_B) if above else less_s
 
 
 def _sums(values: Iterable[float]) -> list[float]:

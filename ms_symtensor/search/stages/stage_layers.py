@@ -19,6 +19,9 @@ Held = tuple[int, int, float, float, int]
 PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
 
+NEAR = 1.1
+"""The pace is looked for up to so many times the least one that is left before it is halved from there (empirical)."""
+
 
 def laid_out(
     parts: Sequence[Part], layers: Sequence[int], recomputed: Sequence[int], turns: Turns
@@ -105,14 +108,15 @@ def _fastest(
     """
     stages = len(limits_B)
     best, high = _filled(chain, limits_B, turns, pace_s, most, once_s)
-    low = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages)
+    low, is_next = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages), False
     while best is not None and stages > 1 and high - low > PACE_TOLERANCE * high:
-        middle = (low + high) / 2
+        # The smallest pace that is left is often the one that is sought, if a stage takes more at that.
+        middle = (1 + PACE_TOLERANCE / 2) * low if is_next else min((low + high) / 2, NEAR * low)
         found, slowest_s = _filled(chain, limits_B, turns, middle, most, once_s)
         if found is None:
-            low = max(middle, slowest_s)
+            low, is_next = max(middle, slowest_s), slowest_s > middle and not is_next
         else:
-            best, high = found, slowest_s
+            best, high, is_next = found, slowest_s, False
     return None if best is None else tuple(chain.stage(*held) for held in best)
 
 

@@ -109,7 +109,9 @@ class SelectionDual:
             bound_s, choice = self._minimum(choice, found)
             self.bound_s = max(before_s, bound_s)
             is_higher = bound_s >= (1 + RISES) * before_s or math.isinf(least_s)
-            if self.bound_s >= enough_s or choice in met or not is_higher:
+            # Layouts of which nothing fits are the minimum until memory is dear enough.
+            is_known = choice in met and not math.isinf(met[choice])
+            if self.bound_s >= enough_s or is_known or not is_higher:
                 break
         return sorted((least_s, one) for one, least_s in met.items() if least_s < enough_s)
 

@@ -10,12 +10,13 @@ with anything made again that is known of it, are as slow as can be.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
+from ms_symtensor.search.bounds.communicators import Communicators, User, communicators
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.lines import Lines
@@ -52,7 +53,7 @@ PRICES = 6
 TOGETHER = 8
 """So many shapes of one family take their first step together: that costs twice as much as one (empirical)."""
 
-AGAIN = 2
+AGAIN = 8
 """So often the case that shows least is asked for again with what it has met (empirical)."""
 
 STEADY = 1e-3
@@ -63,7 +64,8 @@ STEADY = 1e-3
 class _Asked:
     """A bound that is asked for: every place counts as `weights` say (a row for each field of `Weights`), in bytes times their
     prices; `worth` is that of the limits. What is made again counts so often in groups [groups, places], each of which pays a
-    price for a byte beside a second of it, and for implications. No value is above `most_s`.
+    price for a byte beside a second of it, and for implications. No value is above `most_s`. `buffers` [kinds]: the price of a
+    byte of communicators' buffers, which have `users`.
     """
 
     member: int
@@ -71,6 +73,8 @@ class _Asked:
     worth_s: float
     groups: Sequence[tuple[Array, float, Array]]
     most_s: float
+    buffers: Array
+    users: Sequence[User]
 
 
 class Bounds:
@@ -96,6 +100,7 @@ class Bounds:
         self._waiting = [row.shape for row in waiting if row.shape.interleave == 1]
         self._first: dict[Shape, tuple[float, list[Row], float]] = {}
         self._given: dict[tuple[int, bytes], Given] = {}
+        self._users: dict[Shape, tuple[User, ...]] = {}
 
     @property
     def remaking(self) -> Remaking:
@@ -104,6 +109,10 @@ class Bounds:
         if id(of) not in self._remaking:
             self._remaking[id(of)] = Remaking(of)
         return self._remaking[id(of)]
+
+    @cached_property
+    def communicators(self) -> Communicators:
+        return communicators(self.setting.problem)
 
     def rising(self, row: Row) -> Iterator[float]:
         """The bounds of the shape of `row`, which holds where memory is free, from step to step."""
@@ -131,11 +140,12 @@ class Bounds:
         for shape, rows in self._known.items():
             if not shape.accumulates or shape.interleave > 1:
                 continue
-            turns, limits_B = Turns(shape.micro_batch_num), [self._room_B(shape)] * shape.stages
+            turns = Turns(shape.micro_batch_num)
             for row in rows:
                 counts, c = np.array(self.setting.occurrences), row.costs
                 even_s = [float(counts @ c.each_s) / shape.stages] * shape.stages
                 if turns.step_s(even_s, float(counts @ c.once_s) / shape.stages) < below_s:
+                    limits_B = [self._left_B([row])] * shape.stages
                     stages = divided_chain(self._layout(row).chain, limits_B, turns)
                     if stages is not None and (found_s := step_s(stages, turns)) < below_s:
                         yield found_s, row
@@ -167,13 +177,20 @@ class Bounds:
         """Bytes that are left for what layouts need: what stages exchange has a communicator of its own."""
         return self.limit_B - (HCCL_BUFFER_B if shape.stages > 1 else 0)
 
+    def _left_B(self, known: Sequence[Row]) -> float:
+        """Those that any stage has left beside buffers that it certainly needs in any of these layouts."""
+        shape = known[0].shape
+        users = self._users_of(shape)
+        least_B = min(float(self.communicators.size_B(users, row.choice).min(initial=np.inf)) for row in known)
+        return self._room_B(shape) - (least_B if np.isfinite(least_B) else 0.0)
+
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
         stalled = 0
         for round_ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
-            every = cases(layouts, self.setting.occurrences, shape, self._room_B(shape), bound_s, self.enough_s, shown)
+            every = cases(layouts, self.setting.occurrences, shape, self._left_B(known), bound_s, self.enough_s, shown)
             values = self._of_cases(known, every)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
             before_s, bound_s = bound_s, max(bound_s, min(values.values()))
@@ -208,14 +225,16 @@ class Bounds:
 
     def _asked(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> _Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
-        room_B = self._room_B(known[0].shape)
+        shape = known[0].shape
+        room_B, users = self._room_B(shape), self._users_of(shape)
         lines = Lines(views, room_B)
         for row in known:
+            buffers_B = self.communicators.size_B(users, row.choice)
             nothing = np.zeros((1, 2, len(self.setting.occurrences)))
             same = [(one.again_s, one.saved_B) for one in self.fronts.of(self._given_of(row)).values()]
             remade = np.concatenate([nothing, np.array(same).reshape(-1, *nothing.shape[1:])])
-            lines.add(row, np.stack([remade, remade], axis=1))
-            lines.add(row, np.stack([remade[1:], np.zeros_like(remade[1:])], axis=1))
+            lines.add(row, np.stack([remade, remade], axis=1), buffers_B)
+            lines.add(row, np.stack([remade[1:], np.zeros_like(remade[1:])], axis=1), buffers_B)
         for _ in range(PRICES):
             seconds, over = lines.arrays()
             shares, prices = slowest(seconds, over, self.enough_s)
@@ -224,7 +243,7 @@ class Bounds:
             row = lines.rows[least]
             of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:3], views.size_B.transpose(1, 0, 2)[1:3]
             groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
-            lines.add(row, remade[None])
+            lines.add(row, remade[None], self.communicators.size_B(users, row.choice))
             more_s, more_B = lines.last()
             most_s = float(more_s @ shares + more_B @ prices)
             if most_s >= at[least] - STEADY * abs(at[least]):
@@ -234,7 +253,14 @@ class Bounds:
         kept, here_B, elsewhere_B, rest = np.tensordot(prices, views.size_B, 1)
         again, saved = here_s + elsewhere_s, here_B + elsewhere_B
         weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
-        return _Asked(row.member, weights, worth_s, groups, most_s)
+        return _Asked(row.member, weights, worth_s, groups, most_s, prices @ views.there, users)
+
+    def _users_of(self, shape: Shape) -> tuple[User, ...]:
+        """What operators count for in buffers: by the layouts that are known when it is asked for first."""
+        if shape not in self._users:
+            known = self._known[shape]
+            self._users[shape] = self.communicators.users([row.choice for row in known], known[0].member)
+        return self._users[shape]
 
     def _remade(self, row: Row, again: Array, saved: Array) -> tuple[list[tuple[Array, float, Array]], Array]:
         """What the layouts of `row` make again in the run, and elsewhere, where every place counts so much [2, places]: in groups
@@ -263,6 +289,7 @@ class Bounds:
         tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, which)]
         for number in range(max(len(one.groups) for one in asked)):
             tables += self._gains(asked, number, which)
+        tables += _buffers(asked)
         least = minimise(setting.problem.sizes, tables, setting.problem.order)
         values = least.value - np.array([one.worth_s for one in asked]) - setting.slack_s[which]
 
@@ -292,6 +319,18 @@ class Bounds:
             layout(parts, once_s),
             chain=SelectedChain(parts, np.repeat(self.fronts.levels(self._given_of(row)), counts, axis=1)),
         )
+
+
+def _buffers(asked: Sequence[_Asked]) -> Iterator[Factor]:
+    """The tables of what communicators' buffers are worth."""
+    worth_s: dict[int, Array] = {}
+    for place, one in enumerate(asked):
+        for user in one.users:
+            if one.buffers[user.kind]:
+                table = worth_s.setdefault(user.number, np.zeros((len(asked), len(user.size_B))))
+                table[place] = one.buffers[user.kind] * user.size_B
+    for number, table in worth_s.items():
+        yield Factor((number,), table)
 
 
 def _is_among(row: Row, known: Sequence[Row]) -> bool:

@@ -27,13 +27,16 @@ class Views:
     """How often every place counts: `seconds` [views, (each micro-batch, again in the run, elsewhere, once), places], of each
     of which a step takes at least the sum; and `size_B` [limits, (kept, made again in the run, elsewhere, at rest), places], none
     of which may exceed the limit. Blocks elsewhere need not make again what those of the run do.
+    `there` [limits, kinds]: 1 for one kind of blocks at most, of which there is one for certain.
     """
 
     seconds: Array
     size_B: Array
+    there: Array
 
     def __add__(self, other: "Views") -> "Views":
-        return Views(np.concatenate([self.seconds, other.seconds]), np.concatenate([self.size_B, other.size_B]))
+        pairs = ((self.seconds, other.seconds), (self.size_B, other.size_B), (self.there, other.there))
+        return Views(*(np.concatenate(pair) for pair in pairs))
 
 
 def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
@@ -53,7 +56,7 @@ def of_case(occurrences: tuple[int, ...], shape: Shape, case: Case) -> Views:
         return found
     seconds = found.seconds[1:2].copy()
     seconds[0, 3] = case.also
-    return Views(np.concatenate([found.seconds, seconds]), found.size_B)
+    return Views(np.concatenate([found.seconds, seconds]), found.size_B, found.there)
 
 
 def _of_average(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int]) -> Views:
@@ -67,6 +70,7 @@ def _of_average(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int])
     return Views(
         np.array([[each, share * again, (1 - share) * again, once]]),
         np.array([[kept, share * saved, (1 - share) * saved, rest]]),
+        _there(occurrences if shape.stages == 1 else [0] * len(occurrences)),
     )
 
 
@@ -81,4 +85,13 @@ def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flig
     number, nothing = shape.micro_batch_num, np.zeros(len(held))
     each, again, elsewhere = depth + (number - 1) * here, number * here * inside, (depth - here) * inside
     seconds = np.array([[each, again, elsewhere, once] for once in (depth / shape.stages, here)])
-    return Views(seconds, np.array([[flight * here, flight * here * inside, nothing, here]]))
+    return Views(seconds, np.array([[flight * here, flight * here * inside, nothing, here]]), _there(held))
+
+
+def _there(held: Sequence[int]) -> Array:
+    """The kind of which there are the most blocks where every place is held so often, if there are any [1, kinds]."""
+    blocks = np.array(held[1:-1]).reshape(-1, 3).sum(axis=1)
+    found = np.zeros((1, len(blocks)))
+    if blocks.any():
+        found[0, np.argmax(blocks)] = 1.0
+    return found

@@ -61,6 +61,12 @@ class Family:
         """What `n` slices (or ranks) of the representative are on every member; None if they are no product of axes."""
         return self._degrees.get(n)
 
+    def axes(self, n: int, member: int) -> frozenset[int]:
+        """The axes that cut a dim in `n` slices on the representative, or over which `n` ranks lie, but those of one device on
+        the member; nothing where `n` is no product of axes.
+        """
+        return frozenset(axis for axis in self._axes_of.get(n, ()) if self.sizes[axis, member] > 1)
+
     def grown(self, power: int) -> Array:
         """growth ** power: how a size that goes with the batch (power 1), or does not (0), differs from the representative's."""
         return self.growth**power

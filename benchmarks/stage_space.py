@@ -99,7 +99,8 @@ class Held:
 
     def memory_B(self, flight: int, micro_batch_num: int) -> int:
         """Peak bytes with so many micro-batches at once."""
-        return sum(stage_memory_B(self.program.micro, False, self.one.peak_B(flight, micro_batch_num), {}, {}).values())
+        stages, peak_B = self.program.pipeline.stage_num, self.one.peak_B(flight, micro_batch_num)
+        return sum(stage_memory_B(self.program.micro, stages, False, peak_B, {}, {}).values())
 
 
 @dataclass

@@ -15,13 +15,14 @@ from ms_symtensor.tensor.dtype import size_B
 
 def stage_memory_B(
     micro: Program,
+    stage_num: int,
     scatters_gradients: bool,
     activations_B: int,
     times: Mapping[str, int],
     block_of: Mapping[str, str],
     swap_optimizer: bool = False,
 ) -> dict[str, int]:
-    """Bytes by `cost.step.MEMORIES` of a rank whose micro-batch runs `micro`.
+    """Bytes by `cost.step.MEMORIES` of a rank whose micro-batch runs `micro`, on one of `stage_num` stages.
 
     `times`: how many equal blocks some of the blocks stand for; `block_of`: the block of every parameter that is in one. What
     stages exchange goes through one communicator of all ranks, beside those of the stage. `swap_optimizer`: optimizer states
@@ -39,4 +40,5 @@ def stage_memory_B(
     if swap_optimizer:
         found["optimizer_states"] = 0
         activations_B = max(activations_B, updating_B(micro.parameters))
-    return {**found, "activations": activations_B, "buffers": buffers_B(micro) + HCCL_BUFFER_B}
+    between_B = HCCL_BUFFER_B if stage_num > 1 else 0
+    return {**found, "activations": activations_B, "buffers": buffers_B(micro) + between_B}

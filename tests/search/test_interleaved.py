@@ -66,7 +66,7 @@ def test_a_plan_of_interleaved_stages():
     each = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]
     alone_s = pipelined_step_s(each, plan.micro_batch_num, 2)
     assert alone_s < plan.prediction.step_time_s < 1.1 * alone_s  # what is sent between the runs is priced too
-    peaks_B = [sum(stage_memory_B(p.micro, False, stage_activation_peak_B(p), {}, {}).values()) for p in programs]
+    peaks_B = [sum(stage_memory_B(p.micro, 2, False, stage_activation_peak_B(p), {}, {}).values()) for p in programs]
     assert max(peaks_B) <= plan.prediction.peak_memory_B <= 1.01 * max(peaks_B)
 
 

@@ -95,7 +95,7 @@ class StagePeaks:
         activations_B = one.peak_B(self.turns.in_flight(number, stages), self.turns.micro_batch_num)
         activations_B += self.between_B
         swapped = self.settings.swap_optimizer
-        return stage_memory_B(written.program, self._scatters, activations_B, times, written.block_of, swapped)
+        return stage_memory_B(written.program, stages, self._scatters, activations_B, times, written.block_of, swapped)
 
     @property
     def _scatters(self) -> bool:

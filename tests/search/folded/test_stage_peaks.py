@@ -7,6 +7,7 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from model_zoo.megatron import megatron_strategy
+from ms_symtensor.cost.step import HCCL_BUFFER_B, buffers_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
@@ -54,6 +55,23 @@ def test_few_blocks_stand_for_all(model, level):
     for program, memory_B in zip(partition_stages(graph, stages, pipeline), found, strict=True):
         weights = [TensorType(p.slice_shape, p.dtype).size_B for p in program.parameters.values()]
         assert memory_B["activations"] == stage_activation_peak_B(program)
+        assert memory_B["buffers"] == buffers_B(program.micro) + HCCL_BUFFER_B
         assert memory_B["parameters"] == sum(weights)
         assert memory_B["optimizer_states"] <= 2 * memory_B["parameters"]
         assert (memory_B["gradients"] > memory_B["parameters"]) == (level is OptimizerLevel.LEVEL1)
+
+
+def test_one_stage_exchanges_nothing_with_others():
+    config = dimensions_of("llama2_7b", batch_size=4, seq_length=512, num_layers=FEW)
+
+    def graph_at(batch, layers):
+        return build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers))
+
+    graph = graph_at(4, None)
+    cuts = megatron_strategy(graph, config, 2, 2, True)
+    strategies = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
+    depths, settings = network(graph, graph_at).depths, Settings(4)
+    (memory_B,) = StagePeaks(graph, depths, strategies, settings, Turns(6)).of([Stage(FEW, 0, 0.0, 0.0)])
+    stages, pipeline = pipeline_stages(graph, (FEW,), [strategies], settings, 6)
+    (program,) = partition_stages(graph, stages, pipeline)
+    assert memory_B["buffers"] == buffers_B(program.micro) > 0

@@ -32,7 +32,7 @@ SIZES = ((2, 2), (2, 4), (4, 1), (4, 2))
 ACCUMULATING, DEVICES = 20, ((1, 2), (1, 4), (1, 8))
 """Cases from this number on have one stage, which takes its micro-batches one after the other."""
 
-SAMPLE: dict[str, tuple[int, ...]] = {"llama2_7b": (1, 6, 11), "gpt2_xl": (4, 22)}
+SAMPLE: dict[str, tuple[int, ...]] = {"llama2_7b": (1, 5, 6, 8, 11), "gpt2_xl": (4, 22)}
 """The five cases of the test suite, on networks of SAMPLE_LAYERS blocks."""
 SAMPLE_LAYERS = 2
 

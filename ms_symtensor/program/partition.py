@@ -6,6 +6,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
 from ms_symtensor.program.borders import NO_BORDERS, Borders
 from ms_symtensor.program.forward import forward
+from ms_symtensor.program.listing import depth_first
 from ms_symtensor.program.liveness import node_steps, schedule
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import Program
@@ -32,6 +33,6 @@ def partition(
     built = half.builder
     built.nodes = merge_gathers(built.nodes, built.tensors, half.loss)
     backward(half, plan.settings, in_pipeline=borders is not NO_BORDERS)
-    nodes = share_equal_moves(built.nodes, built.tensors, built.computed_again)
+    nodes = depth_first(share_equal_moves(built.nodes, built.tensors, built.computed_again))
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, frozenset(built.kept))

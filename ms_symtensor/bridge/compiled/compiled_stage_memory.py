@@ -104,7 +104,7 @@ def _copies(program: CompiledProgram, name: str, left: set[str]) -> list[str]:
 
 
 def _micro_batches(program: CompiledProgram) -> dict[str, int | None]:
-    """The micro-batch of every node: MindSpore's mark, or that of what it reads; None for what all share."""
+    """The micro-batch of every node: MindSpore's mark, or that of what it reads, or else the first of what reads it."""
     found: dict[str, int | None] = {}
     for node in program.nodes:
         mark = node.attribute("micro")
@@ -113,6 +113,12 @@ def _micro_batches(program: CompiledProgram) -> dict[str, int | None]:
             continue
         read = [m for name in producers(node.inputs) if (m := found.get(name)) is not None]
         found[node.name] = max(read, default=None)
+    shared = {name for name, micro in found.items() if micro is None}
+    for node in reversed(program.nodes):  # readers stand behind what they read
+        if (micro := found[node.name]) is not None:
+            for name in shared.intersection(producers(node.inputs)):
+                known = found[name]
+                found[name] = micro if known is None else min(known, micro)
     return found
 
 

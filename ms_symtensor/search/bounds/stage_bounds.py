@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
-from ms_symtensor.search.bounds.communicators import Communicators, User, communicators
+from ms_symtensor.search.bounds.communicators import Communicators, User, communicators, priced
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.lines import Lines
@@ -289,7 +289,7 @@ class Bounds:
         tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, which)]
         for number in range(max(len(one.groups) for one in asked)):
             tables += self._gains(asked, number, which)
-        tables += _buffers(asked)
+        tables += priced([one.buffers for one in asked], [one.users for one in asked])
         least = minimise(setting.problem.sizes, tables, setting.problem.order)
         values = least.value - np.array([one.worth_s for one in asked]) - setting.slack_s[which]
 
@@ -319,18 +319,6 @@ class Bounds:
             layout(parts, once_s),
             chain=SelectedChain(parts, np.repeat(self.fronts.levels(self._given_of(row)), counts, axis=1)),
         )
-
-
-def _buffers(asked: Sequence[_Asked]) -> Iterator[Factor]:
-    """The tables of what communicators' buffers are worth."""
-    worth_s: dict[int, Array] = {}
-    for place, one in enumerate(asked):
-        for user in one.users:
-            if one.buffers[user.kind]:
-                table = worth_s.setdefault(user.number, np.zeros((len(asked), len(user.size_B))))
-                table[place] = one.buffers[user.kind] * user.size_B
-    for number, table in worth_s.items():
-        yield Factor((number,), table)
 
 
 def _is_among(row: Row, known: Sequence[Row]) -> bool:

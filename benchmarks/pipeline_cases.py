@@ -33,7 +33,7 @@ ACCUMULATING, DEVICES = 20, ((1, 2), (1, 4), (1, 8))
 """Cases from this number on have one stage, which takes its micro-batches one after the other."""
 
 SAMPLE: dict[str, tuple[int, ...]] = {"llama2_7b": (1, 5, 6, 8, 11), "gpt2_xl": (4, 22)}
-"""The five cases of the test suite, on networks of SAMPLE_LAYERS blocks."""
+"""The seven cases of the test suite, on networks of SAMPLE_LAYERS blocks."""
 SAMPLE_LAYERS = 2
 
 _ATTEMPTS = 200

@@ -110,32 +110,41 @@ class Remaking:
             return _Needed(number, one.scope, one.unread_B, one.counts, is_made)
         return _Needed(number, (number,), self._size_B(root, one.dtype), one.counts, is_made)
 
+    def _scope(self, item: Item) -> tuple[int, ...]:
+        """The variables that the table of `item` depends on."""
+        kind, number = item
+        if kind == "made":
+            return self._made_with[number]
+        if kind in ("needed", "saved"):
+            return self._needed[number].scope
+        if kind in ("fetched", "brought"):
+            return self._fetches[number][0].scope
+        return self._copies[number].scope
+
     @cached_property
-    def _knows(self) -> list[int]:
-        """A variable that both tables of an implication depend on, for every implication; -1 where there is none."""
-
-        def scope(item: Item) -> tuple[int, ...]:
-            kind, number = item
-            if kind == "made":
-                return (number,)
-            if kind in ("needed", "saved"):
-                return self._needed[number].scope
-            if kind in ("fetched", "brought"):
-                return self._fetches[number][0].scope
-            return self._copies[number].scope
-
-        found = []
-        for item, other in self._crossing:
-            both = [v for v in scope(item) if v in scope(other)]
-            maker = self._needed[other[1]].number if other[0] == "needed" else -1
-            found.append(maker if maker in both else both[0] if both else -1)
-        return found
+    def _made_with(self) -> dict[int, tuple[int, ...]]:
+        """The scopes of operators' tables: with the reader for which most is kept, so that what it pays may depend on both."""
+        found: dict[int, tuple[float, tuple[int, ...]]] = {number: (-1.0, (number,)) for number in self._made}
+        for (kind, place), (_, number) in self._crossing:
+            if kind == "unmoved":
+                copy = self._copies[place]
+                scope = (number, *(v for v in copy.scope if v != number))
+                assert copy.unmoved_B is not None
+                if len(scope) == 2:
+                    found[number] = max(found[number], (float(copy.unmoved_B.max()), scope))
+        return {number: scope for number, (_, scope) in found.items()}
 
     @cached_property
     def of_implications(self) -> Multipliers:
-        """What is paid and received for implications."""
-        sizes = [self.of.sizes[v] if v >= 0 else 1 for v in self._knows]
-        return Multipliers(self._crossing, np.array(self._knows, dtype=np.intp), np.cumsum([0, *sizes]))
+        """What is paid and received for implications: by the candidates of one or two variables that both tables depend on."""
+        knows = np.full((len(self._crossing), 2), -1, dtype=np.intp)
+        for place, (item, other) in enumerate(self._crossing):
+            its = self._scope(other)
+            both = [v for v in self._scope(item) if v in its]
+            both.sort(key=lambda v: v != its[0])
+            knows[place, : len(both[:2])] = both[:2]
+        sizes = np.where(knows >= 0, np.array(self.of.sizes)[knows], 1)
+        return Multipliers(self._crossing, knows, sizes)
 
     @cached_property
     def _copies(self) -> list[Copies]:
@@ -262,23 +271,27 @@ class Remaking:
         `which` of the family, where every place counts `again` [places, which] times, at a price [which] for each of these, with
         `multipliers` [number, which] (`of_implications`).
         """
-        pays = self.of_implications.paid(multipliers)
+        pays, sizes = self.of_implications.paid(multipliers), self.of.sizes
 
         def worth(size_B: Array) -> Array:
             return spread(price_s_per_B, size_B) * size_B
 
         found: list[tuple[tuple[int, ...], Counts, Array]] = []
         for number, counts in self._made.items():
+            scope = self._made_with[number]
+            alone = (slice(None), slice(None), *[None] * (len(scope) - 1))
             made = self._made_s[number][which]
-            made = made + pays(("made", number), number)
             if number in self._own_B:
                 made = made - worth(self._own_B[number][which])
+            made = made[alone] + pays(("made", number), *scope)
             kept = np.zeros(made.shape)
             for place, one in enumerate(self._needed):
                 if one.is_made and one.number == number and not one.is_apart:
                     received = pays(("needed", place), number)
-                    kept, made = kept + np.minimum(0.0, worth(one.size_B[which]) + received), made + received
-            found.append(((number,), counts, np.minimum(kept, made)))
+                    gained = np.minimum(0.0, worth(one.size_B[which]) + received)
+                    kept, made = kept + gained[alone], made + received[alone]
+            shape = (len(which), *(sizes[v] for v in scope))
+            found.append((scope, counts, np.broadcast_to(np.minimum(kept, made), shape)))
         for place, one in enumerate(self._needed):
             if one.is_apart or not one.is_made:
                 size_B = one.size_B[which]

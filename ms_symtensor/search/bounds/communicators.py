@@ -6,31 +6,21 @@ group in the layouts that are known. If each of these counts for 1/n of its buff
 no more than the buffer; and to pay nothing, all n must do without it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.program.parameters import is_summed
+from ms_symtensor.search.bounds.users import Choice, User
 from ms_symtensor.search.space.family import Family
-from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
 
 Array = NDArray[np.float64]
-Choice = Sequence[int] | NDArray[np.intp]
 Group = frozenset[int]
 """The axes of the mesh over which the ranks of a group lie."""
-
-
-class User(NamedTuple):
-    """What variable `number`, of the blocks of a `kind`, counts for in buffers: bytes [candidates]."""
-
-    number: int
-    kind: int
-    size_B: Array
 
 
 @dataclass(frozen=True)
@@ -61,13 +51,6 @@ class Communicators:
     def _groups(self, sizes: frozenset[int], member: int) -> frozenset[Group]:
         return frozenset(group for size in sizes if (group := self.family.axes(size, member)))
 
-    def size_B(self, users: Sequence[User], choice: Choice) -> Array:
-        """Bytes that the blocks of every kind need at least in these layouts, as `users` count them [kinds]."""
-        found = np.zeros(self.kinds)
-        for user in users:
-            found[user.kind] += user.size_B[choice[user.number]]
-        return found
-
 
 def communicators(of: Problem) -> Communicators:
     """Those of `of`."""
@@ -92,17 +75,3 @@ def communicators(of: Problem) -> Communicators:
     needed = {number: tuple(frozenset(sizes - {1}) for sizes in its) for number, its in groups.items()}
     needed = {number: its for number, its in needed.items() if any(its)}
     return Communicators(known.pricer.family, len(where.kinds), kind_of, needed)
-
-
-def priced(prices: Sequence[Array], users: Sequence[Sequence[User]]) -> Iterator[Factor]:
-    """The tables of what buffers are worth in several problems, of each of which a byte in blocks of every kind has a price
-    [kinds], and buffers have `users`.
-    """
-    found: dict[int, Array] = {}
-    for problem, (price, its) in enumerate(zip(prices, users, strict=True)):
-        for user in its:
-            if price[user.kind]:
-                table = found.setdefault(user.number, np.zeros((len(prices), len(user.size_B))))
-                table[problem] = price[user.kind] * user.size_B
-    for number, table in found.items():
-        yield Factor((number,), table)

@@ -18,10 +18,10 @@ class Lines:
         self._seconds: list[Array] = []
         self._over: list[Array] = []
 
-    def add(self, row: Row, remade: Array, buffers_B: Array) -> None:
+    def add(self, row: Row, remade: Array, needed_B: Array) -> None:
         """A line for each of `remade`: seconds and bytes, in the run and elsewhere [lines, 2, (seconds, bytes), places].
 
-        `buffers_B` [kinds]: those of communicators, in blocks of every kind.
+        `needed_B` [needs]: bytes of what operators need beside (`users`).
         """
         each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 0, 2)
         kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 0, 2)
@@ -29,7 +29,7 @@ class Lines:
         again_s = run[:, 0] @ here_s.T + other[:, 0] @ elsewhere_s.T
         saved_B = run[:, 1] @ here_B.T + other[:, 1] @ elsewhere_B.T
         self._seconds.append(each @ costs.each_s + once @ costs.once_s + again_s)
-        plain_B = kept @ costs.kept_B + rest @ costs.at_rest_B + self.views.there @ buffers_B
+        plain_B = kept @ costs.kept_B + rest @ costs.at_rest_B + self.views.there @ needed_B
         self._over.append(plain_B - self.limit_B - saved_B)
         self.rows += [row] * len(remade)
 

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
-from ms_symtensor.search.bounds.communicators import Communicators, User, communicators, priced
+from ms_symtensor.search.bounds.communicators import Communicators, communicators
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.lines import Lines
+from ms_symtensor.search.bounds.moments import Moments, moments
 from ms_symtensor.search.bounds.prices import slowest
 from ms_symtensor.search.bounds.remaking import Remaking
+from ms_symtensor.search.bounds.users import User, needed_B, priced
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
 from ms_symtensor.search.folded.chain import SelectedChain, Turns
 from ms_symtensor.search.space.shapes import Shape
@@ -56,16 +58,22 @@ TOGETHER = 8
 AGAIN = 8
 """So often the case that shows least is asked for again with what it has met (empirical)."""
 
+POLISHED = 12
+"""So often, where that is the last that can raise a bound (empirical)."""
+
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is (empirical)."""
+
+SOLVED = 1e-5
+"""So near a bound comes to what it can be where that is the last that can raise it (empirical)."""
 
 
 @dataclass(frozen=True)
 class _Asked:
     """A bound that is asked for: every place counts as `weights` say (a row for each field of `Weights`), in bytes times their
     prices; `worth` is that of the limits. What is made again counts so often in groups [groups, places], each of which pays a
-    price for a byte beside a second of it, and for implications. No value is above `most_s`. `buffers` [kinds]: the price of a
-    byte of communicators' buffers, which have `users`.
+    price for a byte beside a second of it, and for implications. No value is above `most_s`. `needed` [needs]: the price of a
+    byte of what `users` need.
     """
 
     member: int
@@ -73,7 +81,7 @@ class _Asked:
     worth_s: float
     groups: Sequence[tuple[Array, float, Array]]
     most_s: float
-    buffers: Array
+    needed: Array
     users: Sequence[User]
 
 
@@ -113,6 +121,14 @@ class Bounds:
     @cached_property
     def communicators(self) -> Communicators:
         return communicators(self.setting.problem)
+
+    @cached_property
+    def moments(self) -> Moments:
+        return moments(self.setting.problem, self.communicators.kind_of)
+
+    def _needed_B(self, users: Sequence[User], row: Row) -> Array:
+        """Bytes of what `users` need in the layouts of `row`, [needs]."""
+        return needed_B(users, row.choice, 2 * self.communicators.kinds)
 
     def rising(self, row: Row) -> Iterator[float]:
         """The bounds of the shape of `row`, which holds where memory is free, from step to step."""
@@ -181,35 +197,41 @@ class Bounds:
         """Those that any stage has left beside buffers that it certainly needs in any of these layouts."""
         shape = known[0].shape
         users = self._users_of(shape)
-        least_B = min(float(self.communicators.size_B(users, row.choice).min(initial=np.inf)) for row in known)
+        kinds = self.communicators.kinds
+        least_B = min(float(self._needed_B(users, row)[:kinds].min(initial=np.inf)) for row in known)
         return self._room_B(shape) - (least_B if np.isfinite(least_B) else 0.0)
 
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
-        stalled = 0
+        stalled, best = 0, tuple[Case, ...]()
         for round_ in range(ROUNDS):
             layouts = [self._layout(row) for row in known]
             every = cases(layouts, self.setting.occurrences, shape, self._left_B(known), bound_s, self.enough_s, shown)
-            values = self._of_cases(known, every)
+            values = self._of_cases(known, every, AGAIN, STEADY)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
             before_s, bound_s = bound_s, max(bound_s, min(values.values()))
+            best = every if bound_s > before_s else best
             yield bound_s
             # The first cases are made of what was known without any.
             stalled = stalled + 1 if round_ and bound_s < (1 + STEADY) * before_s else 0
             if stalled == STALLS:
                 break
+        if best:
+            yield max(bound_s, min(self._of_cases(known, best, POLISHED, SOLVED).values()))
 
-    def _of_cases(self, known: list[Row], every: Sequence[Case]) -> dict[Case, float]:
-        """The bounds of cases, the least of them asked for again where that may raise it; `known` grows by what they meet."""
+    def _of_cases(self, known: list[Row], every: Sequence[Case], again: int, near: float) -> dict[Case, float]:
+        """The bounds of cases, the least of them asked for again where that may raise it, so often, or until it is so near to
+        what it can be; `known` grows by what they meet.
+        """
         asked = [self._of_case(known, case) for case in every]
         found = self._least(asked)
         values = [value_s for value_s, _ in found]
         met: dict[int, list[Row]] = {}
-        for _ in range(AGAIN):
+        for _ in range(again):
             least = min(range(len(every)), key=values.__getitem__)
             rows = found[least][1]()
-            if not rows or values[least] >= min(asked[least].most_s, self.enough_s) * (1 - STEADY):
+            if not rows or values[least] >= min(asked[least].most_s, self.enough_s) * (1 - near):
                 break
             known += [row for row in rows if not _is_among(row, known)]
             met.setdefault(least, []).extend(rows)
@@ -229,12 +251,12 @@ class Bounds:
         room_B, users = self._room_B(shape), self._users_of(shape)
         lines = Lines(views, room_B)
         for row in known:
-            buffers_B = self.communicators.size_B(users, row.choice)
+            needed_B = self._needed_B(users, row)
             nothing = np.zeros((1, 2, len(self.setting.occurrences)))
             same = [(one.again_s, one.saved_B) for one in self.fronts.of(self._given_of(row)).values()]
             remade = np.concatenate([nothing, np.array(same).reshape(-1, *nothing.shape[1:])])
-            lines.add(row, np.stack([remade, remade], axis=1), buffers_B)
-            lines.add(row, np.stack([remade[1:], np.zeros_like(remade[1:])], axis=1), buffers_B)
+            lines.add(row, np.stack([remade, remade], axis=1), needed_B)
+            lines.add(row, np.stack([remade[1:], np.zeros_like(remade[1:])], axis=1), needed_B)
         for _ in range(PRICES):
             seconds, over = lines.arrays()
             shares, prices = slowest(seconds, over, self.enough_s)
@@ -243,7 +265,7 @@ class Bounds:
             row = lines.rows[least]
             of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:3], views.size_B.transpose(1, 0, 2)[1:3]
             groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
-            lines.add(row, remade[None], self.communicators.size_B(users, row.choice))
+            lines.add(row, remade[None], self._needed_B(users, row))
             more_s, more_B = lines.last()
             most_s = float(more_s @ shares + more_B @ prices)
             if most_s >= at[least] - STEADY * abs(at[least]):
@@ -256,10 +278,11 @@ class Bounds:
         return _Asked(row.member, weights, worth_s, groups, most_s, prices @ views.there, users)
 
     def _users_of(self, shape: Shape) -> tuple[User, ...]:
-        """What operators count for in buffers: by the layouts that are known when it is asked for first."""
+        """What operators need: in buffers by the layouts that are known when it is asked for first."""
         if shape not in self._users:
             known = self._known[shape]
-            self._users[shape] = self.communicators.users([row.choice for row in known], known[0].member)
+            buffers = self.communicators.users([row.choice for row in known], known[0].member)
+            self._users[shape] = buffers + self.moments.users(known[0].member)
         return self._users[shape]
 
     def _remade(self, row: Row, again: Array, saved: Array) -> tuple[list[tuple[Array, float, Array]], Array]:
@@ -289,7 +312,7 @@ class Bounds:
         tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, which)]
         for number in range(max(len(one.groups) for one in asked)):
             tables += self._gains(asked, number, which)
-        tables += priced([one.buffers for one in asked], [one.users for one in asked])
+        tables += priced([one.needed for one in asked], [one.users for one in asked])
         least = minimise(setting.problem.sizes, tables, setting.problem.order)
         values = least.value - np.array([one.worth_s for one in asked]) - setting.slack_s[which]
 

@@ -4,8 +4,8 @@ On stages, some of these views hold however blocks are divided: of an average st
 stands before the blocks, and a block at least. A case (`stage_cases`) has those of the run that it
 says lies on one stage. A dual may use all of them at once: shares of the seconds, and a price of a byte for each limit.
 
-Memory is that which waits when the most micro-batches do. What is made again is there for a moment too, but a part of a block may
-be gone before the next one is made, so that no more is certain.
+Memory is that which waits when the most micro-batches do, and of what is there for a moment then, the gradient of a weight. What
+is made again is there for a moment too, but a part of a block may be gone before the next one is made: no more is certain.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Views:
     """How often every place counts: `seconds` [views, (each micro-batch, again in the run, elsewhere, once), places], of each
     of which a step takes at least the sum; and `size_B` [limits, (kept, made again in the run, elsewhere, at rest), places], none
     of which may exceed the limit. Blocks elsewhere need not make again what those of the run do.
-    `there` [limits, kinds]: 1 for one kind of blocks at most, of which there is one for certain.
+    `there` [limits, needs]: 1 for what is needed for certain (`users`), of one kind of blocks at most.
     """
 
     seconds: Array
@@ -85,13 +85,29 @@ def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flig
     number, nothing = shape.micro_batch_num, np.zeros(len(held))
     each, again, elsewhere = depth + (number - 1) * here, number * here * inside, (depth - here) * inside
     seconds = np.array([[each, again, elsewhere, once] for once in (depth / shape.stages, here)])
-    return Views(seconds, np.array([[flight * here, flight * here * inside, nothing, here]]), _there(held))
+    size_B = np.array([[flight * here, flight * here * inside, nothing, here]])
+    found = Views(seconds, size_B, _there(held))
+    return found + _of_moment(held, flight) if any(held[1:-1]) else found
+
+
+def _of_moment(held: Sequence[int], flight: int) -> Views:
+    """What is true while the last block of the run goes backward: what it kept of the micro-batch is gone, but for what is
+    needed then (`moments`), and so is all that is behind it.
+    """
+    places, here = np.arange(len(held)), np.array(held, dtype=float)
+    last = max(place for place in places[1:-1] if held[place])
+    kept = flight * here - np.where(places > last, here, 0.0)
+    kept[last] -= 1.0
+    saved = np.where((places > 0) & (places < len(held) - 1), kept, 0.0)
+    there = _there(held)
+    there[0, there.shape[1] // 2 + (last - 1) // 3] = 1.0
+    return Views(np.zeros((0, 4, len(held))), np.array([[kept, saved, np.zeros(len(held)), here]]), there)
 
 
 def _there(held: Sequence[int]) -> Array:
-    """The kind of which there are the most blocks where every place is held so often, if there are any [1, kinds]."""
+    """The kind of which there are the most blocks where every place is held so often, if there are any [1, needs]."""
     blocks = np.array(held[1:-1]).reshape(-1, 3).sum(axis=1)
-    found = np.zeros((1, len(blocks)))
+    found = np.zeros((1, 2 * len(blocks)))
     if blocks.any():
         found[0, np.argmax(blocks)] = 1.0
     return found

@@ -13,6 +13,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.search.bounds.communicators import communicators
+from ms_symtensor.search.bounds.users import needed_B
 from ms_symtensor.search.space.family import family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.problem import problem, problem_of_family, shortened
@@ -28,6 +29,10 @@ def case(request):
     )
     best = [minimise(of.sizes, factors(of, [], 0.0, price), of.order).assignment[0] for price in (0.0, 1e-9)]
     return of, communicators(of), [tuple(choice.tolist()) for choice in best]
+
+
+def _needed_B(needs, users, choice):
+    return needed_B(users, choice, needs.kinds)
 
 
 def _programs_B(of, choice):
@@ -50,14 +55,14 @@ def test_operators_count_for_no_more_than_programs_need(case):
         except InvalidStrategyError:
             continue
         tried += 1
-        assert all(needs.size_B(those, choice).max() <= least_B * (1 + 1e-9) for those in users)
+        assert all(_needed_B(needs, those, choice).max() <= least_B * (1 + 1e-9) for those in users)
     assert tried > 5
 
 
 def test_known_layouts_count_for_whole_buffers(case):
     _of, needs, best = case
     for choice in best:
-        found_B = needs.size_B(needs.users([choice], 0), choice)
+        found_B = _needed_B(needs, needs.users([choice], 0), choice)
         assert found_B.max() >= HCCL_BUFFER_B * (1 - 1e-9)
         assert all(one_B / HCCL_BUFFER_B == pytest.approx(round(one_B / HCCL_BUFFER_B)) for one_B in found_B)
 
@@ -75,6 +80,6 @@ def test_groups_of_one_rank_and_of_the_same_ranks_do_not_count_twice():
     draw, needs = random.Random(0), communicators(of)
     choices = [[draw.randrange(size) for size in of.sizes] for _ in range(20)]
     nothing, one, several = (
-        max(needs.size_B(needs.users([choice], member), choice).max() for choice in choices) for member in range(3)
+        max(_needed_B(needs, needs.users([choice], member), choice).max() for choice in choices) for member in range(3)
     )
     assert nothing == 0 and one == pytest.approx(HCCL_BUFFER_B) and several == pytest.approx(3 * HCCL_BUFFER_B)

@@ -1,0 +1,44 @@
+"""What operators of a block need for certain beside what gradients keep: tables over one variable each, and their sums."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.tables.elimination import Factor
+
+Array = NDArray[np.float64]
+Choice = Sequence[int] | NDArray[np.intp]
+
+
+class User(NamedTuple):
+    """What variable `number` counts for: bytes [candidates], of those that have the number `need`.
+
+    With k kinds of blocks, need n is that of communicators' buffers for blocks of kind n, and k + n what is there for a moment
+    while such a block runs backward.
+    """
+
+    number: int
+    need: int
+    size_B: Array
+
+
+def needed_B(users: Sequence[User], choice: Choice, needs: int) -> Array:
+    """Bytes of every need in these layouts [needs], as `users` count them."""
+    found = np.zeros(needs)
+    for user in users:
+        found[user.need] += user.size_B[choice[user.number]]
+    return found
+
+
+def priced(prices: Sequence[Array], users: Sequence[Sequence[User]]) -> Iterator[Factor]:
+    """The tables of what is needed in several problems, of each of which a byte has a price [needs], and which have `users`."""
+    found: dict[int, Array] = {}
+    for problem, (price, its) in enumerate(zip(prices, users, strict=True)):
+        for user in its:
+            if price[user.need]:
+                table = found.setdefault(user.number, np.zeros((len(prices), len(user.size_B))))
+                table[problem] += price[user.need] * user.size_B
+    for number, table in found.items():
+        yield Factor((number,), table)

@@ -1,0 +1,80 @@
+"""What blocks need for a moment of their backward pass is no more than programs have then."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.program.stage_memory import micro_batch
+from ms_symtensor.search.bounds.communicators import communicators
+from ms_symtensor.search.bounds.moments import moments
+from ms_symtensor.search.bounds.users import needed_B
+from ms_symtensor.search.tables.elimination import minimise
+from ms_symtensor.search.tables.problem import problem
+from ms_symtensor.search.tables.tables import factors
+
+LAYERS = {"deepseek_v3": 5}
+
+
+@pytest.fixture(scope="module", params=["llama2_7b", "gpt2_xl", "mixtral_8x7b", "deepseek_v3"])
+def case(request):
+    """A problem, and the layouts that are the fastest where memory is free or dear."""
+    layers = LAYERS.get(request.param, 3)
+    of = problem(
+        build_graph(dimensions_of(request.param, num_layers=layers, batch_size=8)), load("atlas_800t_a2"), (4, 2)
+    )
+    best = [minimise(of.sizes, factors(of, [], 0.0, price), of.order).assignment[0] for price in (0.0, 1e-9)]
+    return of, [tuple(choice.tolist()) for choice in best]
+
+
+def _needed_B(of, choice):
+    """Bytes of every kind of blocks."""
+    kinds = len(of.places.kinds)
+    users = moments(of, communicators(of).kind_of).users(0)
+    return needed_B(users, choice, 2 * kinds)[kinds:]
+
+
+def _programs(of, choice):
+    """What a micro-batch needs with these layouts, if nothing is recomputed, and if all is."""
+    blocks = [name for names in of.places.kinds for name in names]
+    for again in ((), blocks):
+        settings = replace(of.settings, recompute=dict.fromkeys(again, Recompute()))
+        yield micro_batch(partition(of.graph, StagePlan(of.strategies(choice), settings)), False)
+
+
+def test_programs_have_it_beside_what_the_blocks_before_keep(case):
+    of, best = case
+    draw, tried = random.Random(0), 0
+    for number in range(20):
+        choice = list(best[number % 2])
+        for variable in draw.sample(range(len(choice)), draw.randrange(0, 6)):
+            choice[variable] = draw.randrange(of.sizes[variable])
+        try:
+            programs = list(_programs(of, choice))
+        except InvalidStrategyError:
+            continue
+        tried += 1
+        for one in programs:
+            for names, moment_B in zip(of.places.kinds, _needed_B(of, choice), strict=True):
+                blocks = [name for kind in of.places.kinds for name in kind]
+                before = blocks[: blocks.index(names[-1])]
+                late_B = max(
+                    live for live, late, block in zip(one.live_B, one.behind, one.blocks, strict=True)
+                    if late and block == names[-1]
+                )  # fmt: skip
+                assert late_B >= sum(one.kept_B.get(name, 0) for name in before) + moment_B
+    assert tried > 5
+
+
+def test_they_are_there_for_every_kind_of_blocks_and_as_large_as_a_weight(case):
+    of, best = case
+    needed = _needed_B(of, best[0])
+    largest = max(use.parameter.type.size_B for use in of.parameters) / 8
+    assert len(needed) == len(of.places.kinds) and np.all(needed > 0) and needed.max() > largest / 2

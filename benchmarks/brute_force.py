@@ -29,7 +29,7 @@ from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.folded.folding import Fold, fold, repeated_blocks
+from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.space.domain import candidates, meshes
@@ -92,7 +92,7 @@ def all_priced(
     in every block.
     """
     known, folded = meanings(graph), fold(graph)
-    blocks = repeated_blocks(graph, folded)
+    blocks = tuple(name for names in folded.kinds for name in names)
     ways: list[dict[str, Recompute]] = [
         dict.fromkeys(blocks[:count], Recompute()) for count in range(len(blocks) + 1 if recompute else 1)
     ]

@@ -1,9 +1,10 @@
 """Writes a `Graph` operator by operator, naming and ordering as MindSpore does."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 from ms_symtensor.tensor.graph import (
     Attribute,
@@ -18,6 +19,8 @@ from ms_symtensor.tensor.graph import (
     TensorType,
     TupleInput,
 )
+
+Shared = TypeVar("Shared")
 
 _UNOWNED = ("Cast", "StopGradient")
 """MindSpore may merge equal ones, so a captured graph does not tell whose primitive they are; nobody needs to know."""
@@ -122,16 +125,25 @@ class Emitter:
         return tuple(Value(OpOutput(draft, index), output) for index, output in enumerate(outputs))
 
     def graph(self, name: str, output: Value, parameter_order: tuple[str, ...]) -> Graph:
-        """The graph that delivers `output`; `parameter_order`: attribute names as cells define them, first to last."""
+        """The graph that delivers `output`; `parameter_order`: attribute names as cells define them, first to last.
+
+        Equal constants, attributes and types are one object: blocks share them.
+        """
         names: dict[str, str] = {}
+        known: dict[str, Any] = {}
+
+        def once(value: Shared) -> Shared:
+            return cast(Shared, known.setdefault(repr(value), value))  # True and 1 are equal, and not the same
+
         counts: Counter[tuple[str, str]] = Counter()
         ops = []
         for number in self._execution_order(output.source):
             scope, op = self._drafts[number]
             names[op.name] = f"{scope}/{op.type}-op{counts[scope, op.type]}"
             counts[scope, op.type] += 1
-            inputs = tuple(_named(source, names) for source in op.inputs)
-            ops.append(Op(names[op.name], op.type, inputs, op.outputs, op.attributes, op.cell, op.primitive, op.block))
+            inputs = tuple(_named(source, names, once) for source in op.inputs)
+            outputs, attributes = once(op.outputs), once(op.attributes)
+            ops.append(Op(names[op.name], op.type, inputs, outputs, attributes, op.cell, op.primitive, op.block))
         position = {part: index for index, part in enumerate(parameter_order)}
         ordered = sorted(
             self._parameters, key=lambda p: [int(part) if part.isdigit() else position[part] for part in p.split(".")]
@@ -141,7 +153,7 @@ class Emitter:
             inputs=tuple(self._inputs),
             parameters=tuple(self._parameters[p] for p in ordered),
             ops=tuple(ops),
-            output=_named(output.source, names),
+            output=_named(output.source, names, once),
         )
 
     def _execution_order(self, output: Source) -> Iterator[int]:
@@ -171,10 +183,12 @@ def _producers(source: Source) -> list[int]:
     return [int(source.op)] if isinstance(source, OpOutput) else []
 
 
-def _named(source: Source, names: dict[str, str]) -> Source:
+def _named(source: Source, names: dict[str, str], once: Callable[[Constant], Constant]) -> Source:
     match source:
         case OpOutput(op, index):
             return OpOutput(names[op], index)
         case TupleInput(items):
-            return TupleInput(tuple(_named(item, names) for item in items))
+            return TupleInput(tuple(_named(item, names, once) for item in items))
+        case Constant():
+            return once(source)
     return source

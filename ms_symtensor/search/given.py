@@ -13,7 +13,7 @@ from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.depth import at_depth, judged
-from ms_symtensor.search.folded.folding import fold, kinds_of_blocks
+from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.plan import one_stage_plan
@@ -79,7 +79,7 @@ def _one_stage(network: Network, request: Request, given: Given) -> Plan:
     graph = network.graph_at(given.shape.batch)
     folded = fold(graph)
     few = few_blocks(graph, folded)
-    shorts = short_graphs(few, fold(few), meanings(few, request.rules), kinds_of_blocks(graph, folded))
+    shorts = short_graphs(few, fold(few), meanings(few, request.rules), folded.kinds)
     strategies = given.strategies(few)
     settings = replace(plain_settings(few, math.prod(given.shape.mesh)), optimizer_level=given.level)
     plain = judged(shorts, strategies, settings, request.cluster, request.rules)

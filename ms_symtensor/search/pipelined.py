@@ -11,7 +11,7 @@ from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
-from ms_symtensor.search.folded.folding import fold, kinds_of_blocks
+from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
@@ -205,7 +205,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
 def shorts_of(short: Graph, depths: tuple[int, ...], rules: Mapping[str, Rule] | None) -> ShortGraphs:
     """The `short` network, standing for one of `depths`; further blocks need no names."""
     folded = fold(short)
-    kinds = zip(kinds_of_blocks(short, folded), depths[1:-1], strict=True)
+    kinds = zip(folded.kinds, depths[1:-1], strict=True)
     names = tuple((*names, *[""] * (depth - len(names))) for names, depth in kinds)
     return short_graphs(short, folded, meanings(short, rules), names)
 

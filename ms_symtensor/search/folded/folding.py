@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import attrgetter
 
 from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, Parameter, ParameterRef, Source, TupleInput
@@ -17,6 +17,11 @@ class Fold:
 
     class_of: Mapping[str, int]
     members: tuple[tuple[Op, ...], ...]
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the blocks that have a twin: the blocks of a kind together, in the order of the network."""
+        return tuple(dict.fromkeys(tuple(op.block or "" for op in same) for same in self.members if len(same) > 1))
 
 
 @lru_cache(maxsize=32)
@@ -79,26 +84,12 @@ def _origin(graph: Graph, source: Source) -> tuple:
     return type(source), graph.type_of(source)
 
 
-def kinds_of_blocks(graph: Graph, folded: Fold) -> tuple[tuple[str, ...], ...]:
-    """Names of the blocks that have a twin: the blocks of a kind together, in the order of the network."""
-    by_class: dict[int, list[str]] = {}
-    for op in graph.ops:
-        if op.block is not None and len(folded.members[folded.class_of[op.name]]) > 1:
-            by_class.setdefault(folded.class_of[op.name], []).append(op.block)
-    return tuple(dict.fromkeys(tuple(names) for names in by_class.values()))
-
-
-def repeated_blocks(graph: Graph, folded: Fold) -> tuple[str, ...]:
-    """Names of the blocks that have a twin, kind by kind."""
-    return tuple(name for names in kinds_of_blocks(graph, folded) for name in names)
-
-
 def shorten(graph: Graph, folded: Fold, keep: int | Sequence[int]) -> Graph:
     """`graph` with only the first `keep` of its repeated blocks of every kind (or so many of each kind).
 
     What read a later block reads the last kept one of its kind.
     """
-    kinds = kinds_of_blocks(graph, folded)
+    kinds = folded.kinds
     counts = [keep] * len(kinds) if isinstance(keep, int) else keep
     dropped = {name for names, count in zip(kinds, counts, strict=True) for name in names[count:]}
     if not dropped:

@@ -18,7 +18,7 @@ from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Settings, StagePlan
-from ms_symtensor.search.folded.folding import Fold, kinds_of_blocks, shorten
+from ms_symtensor.search.folded.folding import Fold, shorten
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph
 
@@ -60,7 +60,7 @@ class ShortGraphs:
 
     def short_runs(self, true: Runs) -> Runs:
         """The runs of the short network that stands for the one with `true` runs."""
-        here = (len(names) for names in kinds_of_blocks(self.graph, self._folded))
+        here = (len(names) for names in self._folded.kinds)
         pairs = zip(true, here, strict=True)
         return tuple((a, b) if a + b <= min(2 * EACH, n) else (min(a, EACH), min(b, EACH)) for (a, b), n in pairs)
 
@@ -83,12 +83,12 @@ def short_graphs(
     graph: Graph, folded: Fold, known: Meanings, of: tuple[tuple[str, ...], ...] | None = None
 ) -> ShortGraphs:
     """The short networks of `graph`, whose operators mean what `known` says; `of`: the blocks that it stands for."""
-    return ShortGraphs(graph, kinds_of_blocks(graph, folded) if of is None else of, known, folded)
+    return ShortGraphs(graph, folded.kinds if of is None else of, known, folded)
 
 
 def few_blocks(graph: Graph, folded: Fold) -> Graph:
     """`graph` with 2 EACH blocks of every kind; itself where blocks of several kinds take turns, whose runs are short."""
-    kinds = kinds_of_blocks(graph, folded)
+    kinds = folded.kinds
     inside = {name: kind for kind, names in enumerate(kinds) for name in names}
     turns = [kind for kind, _ in groupby(inside[op.block] for op in graph.ops if op.block in inside)]
     return shorten(graph, folded, 2 * EACH) if len(turns) == len(kinds) else graph

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from ms_symtensor.search.folded.folding import Fold, kinds_of_blocks
+from ms_symtensor.search.folded.folding import Fold
 from ms_symtensor.tensor.graph import Graph, Op
 
 Counts = tuple[float, ...]
@@ -82,7 +82,7 @@ def first_blocks(held: Sequence[int], count: int) -> list[int]:
 
 def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) -> Places:
     """The places of `graph`, which may be short for one of the given `depths`."""
-    kinds = kinds_of_blocks(graph, folded)
+    kinds = folded.kinds
     inside = {name for names in kinds for name in names}
     early = []
     for op in graph.ops:

@@ -18,7 +18,7 @@ from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
 from ms_symtensor.search.folded.chain import Stage, Turns
-from ms_symtensor.search.folded.folding import Fold, fold, kinds_of_blocks, shorten
+from ms_symtensor.search.folded.folding import Fold, fold, shorten
 from ms_symtensor.search.folded.memory import EACH
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph, ParameterRef
@@ -60,7 +60,7 @@ class StagePeaks:
 
     def __post_init__(self) -> None:
         self._folded: Fold = fold(self.graph)
-        self._names = kinds_of_blocks(self.graph, self._folded)
+        self._names = self._folded.kinds
         self._meanings: Meanings = meanings(self.graph, self.rules)
         self._chain = [kind for kind, depth in enumerate(self.depths[1:-1]) for _ in range(depth)]
 

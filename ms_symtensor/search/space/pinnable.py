@@ -1,12 +1,12 @@
 """Whether operators can be cut as a user pins them, before anything is searched."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
-from ms_symtensor.program.meanings import meanings
+from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.search.asked.limits import LOWEST, Limits, shown
 from ms_symtensor.search.asked.operator_pins import OperatorPin
 from ms_symtensor.search.asked.request import Request
@@ -22,24 +22,34 @@ from ms_symtensor.tensor.names import short_name
 SHOWN = 6
 """So many names or strategies are shown at most."""
 
+NEEDS: Mapping[str, tuple[Callable[[Graph, Meanings], object], str]] = {
+    "expert_parallel": (expert_products, "experts"),
+    "context_parallel": (batch_size, "attention"),
+    "sequence_parallel": (stream_norms, "norms"),
+    "model_parallel": (major_products, "products with weights"),
+}
+"""What a degree is a cut of: how it is found in a graph, and what it is called."""
+
 
 def require_pinnable(graph: Graph, request: Request) -> None:
     """InputError for a pin of what `graph` does not have; of no operator, or of only some of those that share a strategy; or that
     no layout on the request's devices obeys.
     """
+    limits = request.limits
+    least = {name: limits.least.get(name, LOWEST[name]) for name in NEEDS}
+    wanted = [name for name in NEEDS if least[name] > LOWEST[name]]
+    if not wanted and not limits.operators:
+        return
     known = meanings(graph, request.rules)
-    for name, has, what in (
-        ("expert_parallel", expert_products, "experts"), ("context_parallel", batch_size, "attention"),
-        ("sequence_parallel", stream_norms, "norms"), ("model_parallel", major_products, "products with weights"),
-    ):  # fmt: skip
-        if request.limits.least.get(name, LOWEST[name]) > LOWEST[name] and not has(graph, known):
-            value = shown(name, request.limits.least[name])
-            raise InputError(f"{name} = {value}: {request.model or 'the network'} has no {what}")
+    for name in wanted:
+        has, what = NEEDS[name]
+        if not has(graph, known):
+            raise InputError(f"{name} = {shown(name, least[name])}: {request.model or 'the network'} has no {what}")
     classes = [members for members in fold(graph).members if known[members[0].name][1].shardable]
-    for pin in request.limits.operators:
+    for pin in limits.operators:
         _require_names(graph, classes, pin)
     for members in classes:
-        pins = tuple(pin for pin in request.limits.operators if pin.is_for(members[0]))
+        pins = tuple(pin for pin in limits.operators if pin.is_for(members[0]))
         if pins:
             _require_layout(graph, members[0], known[members[0].name], pins, request)
 

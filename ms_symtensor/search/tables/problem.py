@@ -29,7 +29,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.asked.limits import FREE, Limits
-from ms_symtensor.search.folded.folding import Fold, fold, kinds_of_blocks
+from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.folded.memory import ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.folded.places import Counts, Places, first_blocks, places
 from ms_symtensor.search.space.family import Family, Single
@@ -148,7 +148,7 @@ def problem(
 def shortened(graph: Graph) -> tuple[Graph, tuple[tuple[str, ...], ...]]:
     """`graph` with few of its blocks, and the names of those that these stand for, kind by kind."""
     folded = fold(graph)
-    return few_blocks(graph, folded), kinds_of_blocks(graph, folded)
+    return few_blocks(graph, folded), folded.kinds
 
 
 def problem_of_family(

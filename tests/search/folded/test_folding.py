@@ -6,7 +6,7 @@ import pytest
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
-from ms_symtensor.search.folded.folding import fold, kinds_of_blocks, repeated_blocks, shorten
+from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.tensor.graph import OpOutput
 from tests.strategy.plans import small_graph
 
@@ -36,7 +36,7 @@ def test_a_block_that_differs_keeps_classes_of_its_own():
     folded = fold(replace(graph, ops=tuple(changed if op is other else op for op in graph.ops)))
     counts = {len(folded.members[folded.class_of[op.name]]) for op in graph.ops if op.block == "layers.1"}
     assert counts == {1}
-    assert repeated_blocks(graph, folded) == ("layers.0", "layers.2")
+    assert tuple(name for names in folded.kinds for name in names) == ("layers.0", "layers.2")
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -73,5 +73,5 @@ def test_dense_blocks_and_blocks_with_experts_are_two_kinds():
     graph = build_graph(dimensions_of("deepseek_v3", num_layers=7))
     folded = fold(graph)
     dense = tuple(f"layers.{i}" for i in range(3))
-    assert kinds_of_blocks(graph, folded) == (dense, tuple(f"layers.{i}" for i in range(3, 7)))
+    assert folded.kinds == (dense, tuple(f"layers.{i}" for i in range(3, 7)))
     assert nameless(shorten(graph, folded, 3)) == nameless(build_graph(dimensions_of("deepseek_v3", num_layers=6)))

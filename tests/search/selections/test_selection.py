@@ -15,7 +15,7 @@ from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, Settings
 from ms_symtensor.search.folded.depth import judged
-from ms_symtensor.search.folded.folding import fold, kinds_of_blocks
+from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import PeakMemory, short_graphs
 from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.selections.selected import levels, mix_of
@@ -34,7 +34,7 @@ class _Network:
         cuts = megatron_strategy(graph, config, data, tensor, sequence)
         strategies = {name: OpStrategy(*pair) for name, pair in cuts.items()}
         folded = fold(graph)
-        self.shorts = short_graphs(graph, folded, meanings(graph), kinds_of_blocks(graph, folded))
+        self.shorts = short_graphs(graph, folded, meanings(graph), folded.kinds)
         self.of = self.shorts, strategies, Settings(data * tensor)
         self.plain_s = judged(*self.of, CLUSTER).cost.step_time_s
         self.plain_B = self.kept_B(None)

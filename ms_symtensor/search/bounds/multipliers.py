@@ -1,6 +1,7 @@
 """What one choice pays for another one that it implies, layout by layout: the multipliers of relaxed implications."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,23 +50,23 @@ class Multipliers:
         mean = np.repeat(np.average([prices for _, prices in found], axis=0, weights=counts), np.diff(self.starts))
         return np.where(times > 0, total / np.maximum(times, 1), mean)
 
-    def paid(self, multipliers: Array) -> Callable[..., Array]:
-        """What an item pays, less what it receives, as a table over a scope, for `multipliers` [number, members]."""
-        paid: dict[Item, dict[tuple[int, int], Array]] = {}
-        for place, (item, other) in enumerate(self.crossing):
-            mine = multipliers[self.starts[place] : self.starts[place + 1]].T.reshape(-1, *self.sizes[place])
-            first, second = map(int, self.knows[place])
-            for whose, multiplier in ((item, mine), (other, -mine)):
-                its = paid.setdefault(whose, {})
-                its[first, second] = its[first, second] + multiplier if (first, second) in its else multiplier
+    def of_item(
+        self, item: Item, scope: Sequence[int], shape: Sequence[int]
+    ) -> Iterator[tuple[float, NDArray[np.intp]]]:
+        """The multipliers that `item` pays (1) and receives (-1): for each which one it is, as a table over `scope`."""
+        for place, sign in self._implications[item]:
+            first, second = self.knows[place].tolist()
+            numbers = self.starts[place] + np.arange(self.sizes[place].prod()).reshape(self.sizes[place])
+            known = {first: numbers.shape[0], second: numbers.shape[1]}
+            if min(first, second) >= 0 and scope.index(first) > scope.index(second):
+                numbers = numbers.T
+            yield sign, np.broadcast_to(numbers.reshape([known.get(v, 1) for v in scope]), shape)
 
-        def pays(item: Item, *scope: int) -> Array:
-            total = np.zeros(())
-            for (first, second), multiplier in paid.get(item, {}).items():
-                known = {first: multiplier.shape[1], second: multiplier.shape[2]}
-                is_turned = min(first, second) >= 0 and scope.index(first) > scope.index(second)
-                table = multiplier.transpose(0, 2, 1) if is_turned else multiplier
-                total = total + table.reshape(-1, *(known.get(v, 1) for v in scope))
-            return total
-
-        return pays
+    @cached_property
+    def _implications(self) -> Mapping[Item, list[tuple[int, float]]]:
+        """Those of every item, with 1 where it pays and -1 where it receives."""
+        found: dict[Item, list[tuple[int, float]]] = defaultdict(list)
+        for place, (payer, receiver) in enumerate(self.crossing):
+            found[payer].append((place, 1.0))
+            found[receiver].append((place, -1.0))
+        return found

@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.search.bounds.gains import NOTHING, Gain, Gains, Way
 from ms_symtensor.search.bounds.given_layouts import Closure, Given, Item, Table
 from ms_symtensor.search.bounds.multipliers import Multipliers
 from ms_symtensor.search.folded.places import Counts
@@ -32,7 +33,6 @@ from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS, Copies, Fetch, slices_B
 from ms_symtensor.search.tables.tensors import End, layouts_at
-from ms_symtensor.search.tables.terms import spread
 from ms_symtensor.tensor.graph import OpOutput
 
 Array = NDArray[np.float64]
@@ -41,7 +41,8 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True)
 class _Needed:
     """A tensor of variable `number` that no gradient reads: its bytes, a table over `scope`, nothing in layouts in which one
-    does; whether its block may make it again.
+    does; whether its block may make it again, and whether implications join it to the operator that does, which has its own
+    table.
     """
 
     number: int
@@ -49,11 +50,7 @@ class _Needed:
     size_B: Array
     counts: Counts
     is_made: bool
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether implications join it to the operator that makes it, whose table it is no part of."""
-        return self.is_made and self.scope != (self.number,)
+    is_apart: bool
 
 
 @dataclass
@@ -107,8 +104,9 @@ class Remaking:
         root = one.origin.root
         number, is_made = root[0], root[0] in self._made
         if (root, one.dtype) in self._read and one.unread_B is not None:
-            return _Needed(number, one.scope, one.unread_B, one.counts, is_made)
-        return _Needed(number, (number,), self._size_B(root, one.dtype), one.counts, is_made)
+            return _Needed(number, one.scope, one.unread_B, one.counts, is_made, is_made and one.scope != (number,))
+        is_apart = is_made and any(other.number == number and not other.is_apart for other in self._needed)
+        return _Needed(number, (number,), self._size_B(root, one.dtype), one.counts, is_made, is_apart)
 
     def _scope(self, item: Item) -> tuple[int, ...]:
         """The variables that the table of `item` depends on."""
@@ -271,45 +269,35 @@ class Remaking:
         `which` of the family, where every place counts `again` [places, which] times, at a price [which] for each of these, with
         `multipliers` [number, which] (`of_implications`).
         """
-        pays, sizes = self.of_implications.paid(multipliers), self.of.sizes
+        return self._gains.factors(price_s_per_B, multipliers, again, which)
 
-        def worth(size_B: Array) -> Array:
-            return spread(price_s_per_B, size_B) * size_B
-
-        found: list[tuple[tuple[int, ...], Counts, Array]] = []
+    @cached_property
+    def _gains(self) -> Gains:
+        found = []
         for number, counts in self._made.items():
-            scope = self._made_with[number]
-            alone = (slice(None), slice(None), *[None] * (len(scope) - 1))
-            made = self._made_s[number][which]
-            if number in self._own_B:
-                made = made - worth(self._own_B[number][which])
-            made = made[alone] + pays(("made", number), *scope)
-            kept = np.zeros(made.shape)
-            for place, one in enumerate(self._needed):
-                if one.is_made and one.number == number and not one.is_apart:
-                    received = pays(("needed", place), number)
-                    gained = np.minimum(0.0, worth(one.size_B[which]) + received)
-                    kept, made = kept + gained[alone], made + received[alone]
-            shape = (len(which), *(sizes[v] for v in scope))
-            found.append((scope, counts, np.broadcast_to(np.minimum(kept, made), shape)))
+            made = Way(self._made_s[number], -self._own_B[number] if number in self._own_B else NOTHING.size_B)
+            needed = [
+                place
+                for place, one in enumerate(self._needed)
+                if one.is_made and one.number == number and not one.is_apart
+            ]
+            scope, item = self._made_with[number], ("made", number)
+            kept = Way(size_B=self._needed[needed[0]].size_B) if needed else NOTHING
+            found.append(Gain(scope, counts, kept, made, (item,), tuple(("needed", place) for place in needed)))
         for place, one in enumerate(self._needed):
+            saved: tuple[Item, ...] = (("saved", place),)
             if one.is_apart or not one.is_made:
-                size_B = one.size_B[which]
-                saved = worth(size_B)
-                if one.is_apart:
-                    saved = np.minimum(saved, pays(("saved", place), *one.scope))
-                found.append((one.scope, one.counts, saved + pays(("needed", place), *one.scope)))
+                kept = Way(size_B=one.size_B)
+                other, pays = (NOTHING, saved) if one.is_apart else (None, ())
+                found.append(Gain(one.scope, one.counts, kept, other, pays, (("needed", place),)))
         for place, (fetch, counts) in enumerate(self._fetches):
-            size_B, moves_s = fetch.kept_B[which], fetch.moves_s[which]
-            brought = np.minimum(worth(size_B), moves_s + pays(("brought", place), *fetch.scope))
-            found.append((fetch.scope, counts, brought + pays(("fetched", place), *fetch.scope)))
+            kept, moved = Way(size_B=fetch.kept_B), Way(seconds=fetch.moves_s)
+            found.append(Gain(fetch.scope, counts, kept, moved, (("brought", place),), (("fetched", place),)))
         for place, copy in enumerate(self._copies):
             if copy.unmoved_B is not None:
-                size_B = copy.unmoved_B[which]
-                found.append((copy.scope, copy.counts, pays(("unmoved", place), *copy.scope) - worth(size_B)))
+                way = Way(size_B=-copy.unmoved_B)
+                found.append(Gain(copy.scope, copy.counts, way, paid=(("unmoved", place),)))
             if copy.moved_B is not None:
-                size_B, moves_s = copy.moved_B[which], copy.moves_s[which]
-                found.append((copy.scope, copy.counts, moves_s + pays(("moved", place), *copy.scope) - worth(size_B)))
-        for scope, counts, table in found:
-            if (table < 0).any():
-                yield Factor(scope, spread(np.array(counts) @ again, table) * np.minimum(0.0, table))
+                way = Way(copy.moves_s, -copy.moved_B)
+                found.append(Gain(copy.scope, copy.counts, way, paid=(("moved", place),)))
+        return Gains(found, self.of_implications, self.of.sizes, self.of.known.pricer.family.members)

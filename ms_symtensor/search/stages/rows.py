@@ -40,6 +40,10 @@ class Row:
     problem: Problem
     choice: Numbers
 
+    def is_among(self, others: Sequence["Row"]) -> bool:
+        """Whether one of `others`, of the same problem, has the same layouts."""
+        return any(np.array_equal(self.choice, other.choice) for other in others)
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -1,0 +1,216 @@
+"""Lagrangian duals of steps whose blocks may make parts again, with the tables of `remaking`.
+
+    D = min over layouts of Σ shares · seconds + Σ prices · (bytes - limit) + gains
+
+with shares (their sum is 1) of several times that a step takes at least, and a price for each of several limits: the `views` of
+what is asked about. Whatever shares, prices and multipliers there are, D is no more than the seconds of any step that fits. They
+are those at which some layouts, each with anything made again that is known of it, are as slow as can be.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.cost.step import HCCL_BUFFER_B
+from ms_symtensor.search.bounds.branches import EVERY, Branch, forbidden
+from ms_symtensor.search.bounds.communicators import Communicators, communicators
+from ms_symtensor.search.bounds.fronts import Fronts
+from ms_symtensor.search.bounds.given_layouts import Given
+from ms_symtensor.search.bounds.lines import Lines
+from ms_symtensor.search.bounds.moments import Moments, moments
+from ms_symtensor.search.bounds.prices import slowest
+from ms_symtensor.search.bounds.remaking import Remaking
+from ms_symtensor.search.bounds.users import User, needed_B, priced
+from ms_symtensor.search.bounds.views import Views
+from ms_symtensor.search.folded.chain import SelectedChain
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.estimate import parts_of
+from ms_symtensor.search.stages.rows import Row, Setting
+from ms_symtensor.search.stages.stage_cases import Layout
+from ms_symtensor.search.stages.stage_cases import layout as stage_layout
+from ms_symtensor.search.tables.elimination import Factor, minimise
+from ms_symtensor.search.tables.terms import Weights
+
+Array = NDArray[np.float64]
+
+PRICES = 6
+"""So many prices are tried for a bound that is asked for; Kelley's method (1960) ends by itself after two to four (empirical)."""
+
+STEADY = 1e-3
+"""A bound that a round has raised by less than this share stays as it is (empirical)."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A bound that is asked for: every place counts as `weights` say (a row for each field of `Weights`), in bytes times their
+    prices; `worth` is that of the limits. What is made again counts so often in groups [groups, places], each of which pays a
+    price for a byte beside a second of it, and for implications. No value is above `most_s`. `needed` [needs]: the price of a
+    byte of what `users` need. Only layouts of the `branch` count.
+    """
+
+    member: int
+    weights: Array
+    worth_s: float
+    groups: Sequence[tuple[Array, float, Array]]
+    most_s: float
+    needed: Array
+    users: Sequence[User]
+    branch: Branch = EVERY
+
+
+class Duals:
+    """The duals of one setting, up to `enough_s`. `known`: of every shape, the layouts that are known."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        known: Mapping[Shape, Sequence[Row]],
+        remaking: dict[int, Remaking],
+        fronts: Fronts,
+        depths: tuple[int, ...],
+        limit_B: float,
+        enough_s: float,
+    ) -> None:
+        self.setting, self.fronts, self.depths, self.limit_B, self.enough_s = setting, fronts, depths, limit_B, enough_s
+        self._known, self._remaking = known, remaking
+        self._given: dict[tuple[int, bytes], Given] = {}
+        self._users: dict[Shape, tuple[User, ...]] = {}
+
+    @property
+    def remaking(self) -> Remaking:
+        """The closure of the blocks, written down once for all settings of a problem."""
+        of = self.setting.problem
+        if id(of) not in self._remaking:
+            self._remaking[id(of)] = Remaking(of)
+        return self._remaking[id(of)]
+
+    @cached_property
+    def communicators(self) -> Communicators:
+        return communicators(self.setting.problem)
+
+    @cached_property
+    def moments(self) -> Moments:
+        return moments(self.setting.problem, self.communicators.kind_of)
+
+    def _needed_B(self, users: Sequence[User], row: Row) -> Array:
+        """Bytes of what `users` need in the layouts of `row`, [needs]."""
+        return needed_B(users, row.choice, 2 * self.communicators.kinds)
+
+    def ask(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> Asked:
+        """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
+        shape = known[0].shape
+        room_B, users, lines = self._room_B(shape), self._users_of(shape), self.lines(known, views)
+        for _ in range(PRICES):
+            seconds, over = lines.arrays()
+            shares, prices = slowest(seconds, over, self.enough_s)
+            at = seconds @ shares + over @ prices
+            least = int(np.argmin(at))
+            row = lines.rows[least]
+            of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:3], views.size_B.transpose(1, 0, 2)[1:3]
+            groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
+            lines.add(row, remade[None], self._needed_B(users, row))
+            more_s, more_B = lines.last()
+            most_s = float(more_s @ shares + more_B @ prices)
+            if most_s >= at[least] - STEADY * abs(at[least]):
+                break
+        groups = [(where, rate, self._multipliers([row, *met], rate)) for where, rate, _ in groups] if met else groups
+        each, here_s, elsewhere_s, once = np.tensordot(shares, views.seconds, 1)
+        kept, here_B, elsewhere_B, rest = np.tensordot(prices, views.size_B, 1)
+        again, saved = here_s + elsewhere_s, here_B + elsewhere_B
+        weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
+        return Asked(row.member, weights, worth_s, groups, most_s, prices @ views.there, users)
+
+    def lines(self, known: Sequence[Row], views: Views) -> Lines:
+        """The layouts `known`, each with anything made again that is known of it, in the run alone or everywhere."""
+        shape = known[0].shape
+        lines, users = Lines(views, self._room_B(shape)), self._users_of(shape)
+        for row in known:
+            needed_B = self._needed_B(users, row)
+            nothing = np.zeros((1, 2, len(self.setting.occurrences)))
+            same = [(one.again_s, one.saved_B) for one in self.fronts.of(self._given_of(row)).values()]
+            remade = np.concatenate([nothing, np.array(same).reshape(-1, *nothing.shape[1:])])
+            lines.add(row, np.stack([remade, remade], axis=1), needed_B)
+            lines.add(row, np.stack([remade[1:], np.zeros_like(remade[1:])], axis=1), needed_B)
+        return lines
+
+    def _users_of(self, shape: Shape) -> tuple[User, ...]:
+        """What operators need: in buffers by the layouts that are known when it is asked for first."""
+        if shape not in self._users:
+            known = self._known[shape]
+            buffers = self.communicators.users([row.choice for row in known], known[0].member)
+            self._users[shape] = buffers + self.moments.users(known[0].member)
+        return self._users[shape]
+
+    def _remade(self, row: Row, again: Array, saved: Array) -> tuple[list[tuple[Array, float, Array]], Array]:
+        """What the layouts of `row` make again in the run, and elsewhere, where every place counts so much [2, places]: in groups
+        of equal prices of a byte, and of all of them [2, (seconds, bytes), places].
+        """
+        rates = np.where(again > 0, saved / np.where(again > 0, again, 1.0), 0.0)
+        groups, remade = [], np.zeros((2, *again.shape))
+        for where, counted, total in zip(rates, again, remade, strict=True):
+            for rate in sorted({float(rate) for rate in where if rate > 0}):
+                found = self.fronts.at(self._given_of(row), rate)
+                groups.append((np.where(where == rate, counted, 0.0), rate, self._multipliers([row], rate)))
+                total += (where == rate) * np.array([found.again_s, found.saved_B])
+        return groups, remade
+
+    def _multipliers(self, rows: Sequence[Row], rate: float) -> Array:
+        """Those of these layouts."""
+        return self.remaking.of_implications.of(
+            [(row.choice, self.fronts.at(self._given_of(row), rate).prices) for row in rows]
+        )
+
+    def least(self, asked: Sequence[Asked]) -> list[tuple[float, Callable[[], list[Row]]]]:
+        """The values of the duals, and the layouts of their minima, if there are any."""
+        which = np.array([one.member for one in asked], dtype=np.intp)
+        weights = Weights(*np.array([one.weights for one in asked]).transpose(1, 2, 0))
+        setting = self.setting
+        tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, which)]
+        for number in range(max(len(one.groups) for one in asked)):
+            tables += self._gains(asked, number, which)
+        tables += priced([one.needed for one in asked], [one.users for one in asked])
+        tables += forbidden([one.branch for one in asked], setting.problem.sizes)
+        least = minimise(setting.problem.sizes, tables, setting.problem.order)
+        values = least.value - np.array([one.worth_s for one in asked]) - setting.slack_s[which]
+
+        def rows(number: int) -> list[Row]:
+            one = slice(number, number + 1)
+            return setting.rows_of(which[one], least.assignment[one], values[one])
+
+        return [(value_s, partial(rows, number)) for number, value_s in enumerate(values.tolist())]
+
+    def _gains(self, asked: Sequence[Asked], number: int, which: NDArray[np.intp]) -> Iterator[Factor]:
+        """The tables of what the groups with this number gain."""
+        none = np.zeros(len(self.setting.occurrences)), 0.0, np.zeros(self.remaking.of_implications.number)
+        mine = [one.groups[number] if number < len(one.groups) else none for one in asked]
+        counted, rates, multipliers = zip(*mine, strict=True)
+        return self.remaking.gains(np.array(rates), np.array(multipliers).T, np.array(counted).T, which)
+
+    def _given_of(self, row: Row) -> Given:
+        key = row.member, row.choice.tobytes()
+        if key not in self._given:
+            self._given[key] = self.remaking.given(row.choice.tolist(), row.member)
+        return self._given[key]
+
+    def layout(self, row: Row) -> Layout:
+        counts, parts = np.array(self.setting.occurrences), parts_of(row, self.depths)
+        once_s = np.repeat(row.costs.once_s, counts).tolist()
+        return replace(
+            stage_layout(parts, once_s),
+            chain=SelectedChain(parts, np.repeat(self.fronts.levels(self._given_of(row)), counts, axis=1)),
+        )
+
+    def _room_B(self, shape: Shape) -> float:
+        """Bytes that are left for what layouts need: what stages exchange has a communicator of its own."""
+        return self.limit_B - (HCCL_BUFFER_B if shape.stages > 1 else 0)
+
+    def left_B(self, known: Sequence[Row]) -> float:
+        """Those that any stage has left beside buffers that it certainly needs in any of these layouts."""
+        shape = known[0].shape
+        users = self._users_of(shape)
+        kinds = self.communicators.kinds
+        least_B = min(float(self._needed_B(users, row)[:kinds].min(initial=np.inf)) for row in known)
+        return self._room_B(shape) - (least_B if np.isfinite(least_B) else 0.0)

@@ -219,7 +219,7 @@ def _recompute(
     for number, (runs, stage) in enumerate(zip(held, found.estimate.stages, strict=True)):
         mix = found.mixes[number] if found.mixes else WHOLE
         for place, block in enumerate(block for run in runs for block in run):
-            way = mix.way(kinds[block], place < stage.recomputed)
+            way = mix.way(kinds[block], 1 + place - stage.recomputed)
             if way is not None:
                 again[blocks[block]] = way
     return again

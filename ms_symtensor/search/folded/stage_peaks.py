@@ -6,6 +6,7 @@ carried on to all of its blocks as in `search.folded.memory`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.ops.placement import OpStrategy
@@ -23,11 +24,11 @@ from ms_symtensor.search.folded.memory import EACH
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 
-FEW = 2 * EACH + 2
-"""Blocks of every kind that a stage's program is made of at most: two runs, the block before and the block after it."""
+FEW = 2 * EACH + 3
+"""Blocks of every kind that a stage's program is made of at most: two runs and one block between them, one before, one after."""
 
-Runs = tuple[tuple[int, int], ...]
-"""Of every kind of blocks, how many are recomputed and how many are not."""
+Runs = tuple[tuple[int, ...], ...]
+"""Of every kind of blocks, how many are in every part of a mixture (`Mix.parts`)."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,9 @@ class StagePeaks:
     def of_one(self, number: int, stages: int, start: int, stage: Stage, mix: Mix = WHOLE) -> dict[str, int]:
         """Those of `stage`, the one with `number` of so many `stages`, before which `start` blocks stand."""
         held = self._chain[start : start + stage.blocks]
-        true = tuple(
-            (held[: stage.recomputed].count(kind), held[stage.recomputed :].count(kind))
-            for kind in range(len(self._names))
-        )
-        few = tuple((a, b) if a + b <= 2 * EACH else (min(a, EACH), min(b, EACH)) for a, b in true)
+        parts = mix.parts(held, stage.recomputed)
+        true = tuple(tuple(part.count(kind) for part in parts) for kind in range(len(self._names)))
+        few = tuple(ns if sum(ns) <= 2 * EACH else tuple(min(n, EACH) for n in ns) for ns in true)
         before, after = self._chain[:start], self._chain[start + stage.blocks :]
         written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})), mix)
         one, times = written.one, {}
@@ -110,9 +109,9 @@ class StagePeaks:
     def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
         first = [before.count(kind) for kind in range(len(runs))]
         named: list[tuple[str, ...]] = []
-        for names, start, (again, plain) in zip(self._names, first, runs, strict=True):
-            named += [names[start : start + again], names[start + again : start + again + plain]]
-        part, known, block_of = self._part(tuple(a + b for a, b in runs), before, after)
+        for names, start, counts in zip(self._names, first, runs, strict=True):
+            named += [names[start + end - n : start + end] for n, end in zip(counts, accumulate(counts), strict=True)]
+        part, known, block_of = self._part(tuple(map(sum, runs)), before, after)
         plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
         return _Written(program, micro_batch(program, self._scatters), tuple(named), block_of)

@@ -72,9 +72,10 @@ def _merged(fronts: Sequence[Sequence[Selected]]) -> list[tuple[Selected, ...]]:
     return found
 
 
-def mix_of(first: Level, then: Level) -> Mix:
-    """The first blocks on level `first`, the others on level `then`."""
-    return Mix(tuple(c.recompute for c in first.corners), tuple(c.recompute for c in then.corners))
+def mix_of(first: Level, then: Level, between: Level | None = None) -> Mix:
+    """The first blocks on level `first`, perhaps one `between`, the others on level `then`."""
+    ways = (tuple(c.recompute for c in level.corners) for level in (first, then, *([between] if between else [])))
+    return Mix(*ways)
 
 
 def fastest_mix(every: Sequence[Level], blocks: int, fits: Callable[[Mix, int], bool]) -> tuple[Mix, int] | None:

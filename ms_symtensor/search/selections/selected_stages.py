@@ -1,13 +1,13 @@
 """Plans in micro-batches that recompute operators inside blocks: whole-block plans made faster, their layouts as they are.
 
-Every stage has its own mixture of two neighbouring levels (`selected`): the first one, in the order in which they save more and
-more, whose true peak fits. Blocks may be divided anew: there are the division of the plan, that of free memory, and the best one
-if stages could have anything between two levels; the two that promise most are worked out.
+Every stage has its own mixture of levels (`selected`): of two neighbours, in the order in which they save more and more, the
+first one whose true peak fits; and on the slowest stage another one, where its room allows it. Blocks may be divided anew: there
+are the division of the plan, that of free memory, and the best one if stages could have anything between two levels; the two
+that promise most are worked out.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.folded.chain import SelectedChain, Stage, Turns
 from ms_symtensor.search.folded.memory import ShortGraphs
-from ms_symtensor.search.folded.mix import WHOLE, Mix
-from ms_symtensor.search.selections.selected import Level, levels, mix_of
+from ms_symtensor.search.selections.selected import Level, levels
+from ms_symtensor.search.selections.steps import Step, Steps
 from ms_symtensor.search.stages.estimate import divided, estimated, parts_of
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out
@@ -27,15 +27,14 @@ from ms_symtensor.search.stages.whole import Whole, peaks_of, with_memory
 WORKED_OUT = 2
 """empirical: so many divisions of the blocks are worked out with true peaks; each writes the programs of all stages."""
 
+FILLED = 4
+"""So many mixtures are tried for the room that is left on the slowest stage (empirical)."""
 
-@dataclass(frozen=True)
-class _Step:
-    """How far a stage goes: its mixture and how many blocks come first, what that takes and saves beside recomputing nothing."""
+UNEVEN = 16
+"""Of more blocks on a stage, mixtures of neighbours leave little room (empirical)."""
 
-    mix: Mix
-    first: int
-    again_s: float
-    saved_B: float
+SAME = 1e-9
+"""What takes less by a smaller share is no quicker."""
 
 
 def selecting(
@@ -93,13 +92,19 @@ class _Selecting:
     def best(self, best: Whole | None) -> Whole | None:
         """The fastest of what is worked out and `best`."""
         promising = sorted((self._promise_s(layers), layers) for layers in self._divisions())
+        chosen: Sequence[Step] = ()
         for promise_s, layers in promising[:WORKED_OUT]:
             if best is not None and promise_s >= best.estimate.step_time_s:
                 break
-            one = self._worked_out(layers)
-            if one is not None and (best is None or one.estimate.step_time_s < best.estimate.step_time_s):
-                best = one
-        return best
+            mine = self._fitting(layers)
+            one = None if mine is None else self._whole(layers, mine)
+            if mine and one is not None and (best is None or one.estimate.step_time_s < best.estimate.step_time_s):
+                best, chosen = one, mine
+        if best is None or not chosen:
+            return best
+        layers = tuple(stage.blocks for stage in best.estimate.stages)
+        filled = self._filled(layers, chosen)
+        return best if filled == chosen else self._whole(layers, filled) or best
 
     # -- divisions of the blocks ---------------------------------------------------------------------------------------
 
@@ -135,7 +140,8 @@ class _Selecting:
     def _promise_s(self, layers: Sequence[int]) -> float:
         """Seconds of a step by what is known without programs; inf where not even everything recomputed fits."""
         each_s, once_s = [], 0.0
-        for number, (stage, steps) in enumerate(zip(self._plain(layers), self._steps(layers), strict=True)):
+        for number, stage in enumerate(self._plain(layers)):
+            steps = self._steps(layers, number).neighbouring()
             missing_B = stage.peak_B + self.beyond_B[number] - self.limit_B
             flight = self.turns.in_flight(number, len(layers))
             step = next((s for s in steps if flight * s.saved_B >= missing_B), None)
@@ -145,40 +151,31 @@ class _Selecting:
             once_s = max(once_s, stage.once_s)
         return self.turns.step_s(each_s, once_s)
 
-    def _steps(self, layers: Sequence[int]) -> list[list[_Step]]:
-        """For every stage all its mixtures, from nothing to everything."""
-        found, start = [], 0
-        for blocks in layers:
-            found.append(self._steps_of(self.kinds[start : start + blocks]))
-            start += blocks
-        return found
+    def _steps(self, layers: Sequence[int], number: int) -> Steps:
+        """All mixtures of a stage."""
+        start = sum(layers[:number])
+        return Steps(self.every, self.kinds[start : start + layers[number]])
 
-    def _steps_of(self, held: Sequence[int]) -> list[_Step]:
-        def totals(level: Level, kinds: Sequence[int]) -> tuple[float, float]:
-            corners, plain = [level.corners[k] for k in kinds], [self.every[0].corners[k] for k in kinds]
-            saved_B = sum(p.kept_B - c.kept_B for p, c in zip(plain, corners, strict=True))
-            return math.fsum(c.again_s for c in corners), float(saved_B)
-
-        steps = [_Step(WHOLE, 0, 0.0, 0.0)]
-        for less, more in zip(self.every, self.every[1:], strict=False):
-            for first in range(1, len(held) + 1):
-                (first_s, first_B), (then_s, then_B) = totals(more, held[:first]), totals(less, held[first:])
-                steps.append(_Step(mix_of(more, less), first, first_s + then_s, first_B + then_B))
-        return steps
-
-    def _worked_out(self, layers: Sequence[int]) -> Whole | None:
-        """The plan with so many blocks on the stages, each as far as its true peak makes necessary; None if one does not fit."""
-        plain, chosen = self._plain(layers), []
+    def _fitting(self, layers: Sequence[int]) -> list[Step] | None:
+        """How far the stages go with so many blocks, each as its true peak makes necessary; None if one does not fit."""
+        chosen = []
         try:
-            for number, steps in enumerate(self._steps(layers)):
-                step = _first_fitting(steps, self._peak_of(layers, number), self.limit_B, self._flight(layers, number))
+            for number in range(len(layers)):
+                step = self._first_fitting(layers, number)
                 if step is None:
                     return None
                 chosen.append(step)
-            stages = tuple(
-                replace(stage, recomputed=step.first, each_s=stage.each_s + step.again_s)
-                for stage, step in zip(plain, chosen, strict=True)
-            )
+        except InvalidStrategyError:
+            return None
+        return chosen
+
+    def _whole(self, layers: Sequence[int], chosen: Sequence[Step]) -> Whole | None:
+        """The plan whose stages go so far."""
+        stages = tuple(
+            replace(stage, recomputed=step.first, each_s=stage.each_s + step.again_s)
+            for stage, step in zip(self._plain(layers), chosen, strict=True)
+        )
+        try:
             memory_B = self.peaks.of(stages, [step.mix for step in chosen])
         except InvalidStrategyError:
             return None
@@ -187,32 +184,55 @@ class _Selecting:
         found = with_memory(estimate, row, self.found.strategies, memory_B)
         return replace(found, mixes=tuple(step.mix for step in chosen))
 
+    def _first_fitting(self, layers: Sequence[int], number: int) -> Step | None:
+        """The first mixture of neighbours that fits on a stage; peaks fall from one to the next, about as the micro-batches in
+        flight save more.
+        """
+        steps, flight = self._steps(layers, number).neighbouring(), self._flight(layers, number)
+        low, high = 0, len(steps)  # the answer is one of low … high
+        middle = 0
+        while low < high:
+            size_B = self._peak_B(layers, number, steps[middle])
+            if size_B <= self.limit_B:
+                high = middle
+                middle = max(low, middle - 1)
+            else:
+                low = middle + 1
+                wanted_B = steps[middle].saved_B + (size_B - self.limit_B) / flight
+                middle = next((n for n in range(low, high) if steps[n].saved_B >= wanted_B), (low + high) // 2)
+        return steps[low] if low < len(steps) else None
+
+    def _filled(self, layers: Sequence[int], chosen: Sequence[Step]) -> list[Step]:
+        """`chosen`, but for the slowest stage, where a quicker mixture fits, until there is none."""
+        found, plain = list(chosen), self._plain(layers)
+        while True:
+            each_s = [stage.each_s + step.again_s for stage, step in zip(plain, found, strict=True)]
+            slowest = each_s.index(max(each_s))
+            quicker = self._quicker(layers, slowest, found[slowest])
+            if quicker is None:
+                return found
+            found[slowest] = quicker
+
+    def _quicker(self, layers: Sequence[int], number: int, than: Step) -> Step | None:
+        """A mixture of any levels that fits on a stage and takes less; None if none of a few does."""
+        if not than.again_s or layers[number] > UNEVEN:
+            return None
+        steps, flight = self._steps(layers, number), self._flight(layers, number)
+        saved_B = than.saved_B + (self._peak_B(layers, number, than) - self.limit_B) / flight
+        for _ in range(FILLED):
+            step = steps.quickest(saved_B)
+            if step is None or step.again_s >= (1 - SAME) * than.again_s:
+                return None
+            beyond_B = self._peak_B(layers, number, step) - self.limit_B
+            if beyond_B <= 0:
+                return step
+            saved_B = step.saved_B + max(beyond_B / flight, 1.0)
+        return None
+
     def _flight(self, layers: Sequence[int], number: int) -> int:
         return self.turns.in_flight(number, len(layers))
 
-    def _peak_of(self, layers: Sequence[int], number: int) -> Callable[[_Step], float]:
-        start = sum(layers[:number])
-
-        def peak_B(step: _Step) -> float:
-            stage = Stage(layers[number], step.first, 0.0, 0.0)
-            return float(sum(self.peaks.of_one(number, len(layers), start, stage, step.mix).values()))
-
-        return peak_B
-
-
-def _first_fitting(
-    steps: Sequence[_Step], peak_B: Callable[[_Step], float], limit_B: float, flight: int
-) -> _Step | None:
-    """The first of `steps` whose peak fits; peaks fall from step to step, about as `flight` micro-batches save more."""
-    low, high = 0, len(steps)  # the answer is one of low … high
-    middle = 0
-    while low < high:
-        size_B = peak_B(steps[middle])
-        if size_B <= limit_B:
-            high = middle
-            middle = max(low, middle - 1)
-        else:
-            low = middle + 1
-            wanted_B = steps[middle].saved_B + (size_B - limit_B) / flight
-            middle = next((n for n in range(low, high) if steps[n].saved_B >= wanted_B), (low + high) // 2)
-    return steps[low] if low < len(steps) else None
+    def _peak_B(self, layers: Sequence[int], number: int, step: Step) -> float:
+        """The true peak of a stage that goes so far."""
+        stage = Stage(layers[number], step.first, 0.0, 0.0)
+        return float(sum(self.peaks.of_one(number, len(layers), sum(layers[:number]), stage, step.mix).values()))

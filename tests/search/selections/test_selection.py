@@ -107,6 +107,6 @@ def test_the_first_blocks_save_more():
     of = _Network(*CASES[0])
     every = levels(*of.of, CLUSTER)
     mix = mix_of(every[3], every[2])
-    assert mix.way(0, True) == every[3].corners[0].recompute and mix.way(0, False) == every[2].corners[0].recompute
+    assert mix.way(0, 0) == every[3].corners[0].recompute and mix.way(0, 1) == every[2].corners[0].recompute
     recompute = mix.recompute((("a", "b"), ("c",)))
     assert recompute["a"] is recompute["b"] and recompute["c"] == every[2].corners[0].recompute

@@ -1,0 +1,77 @@
+"""How far a stage goes: which mixtures of levels there are for its blocks, and what each takes and saves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.folded.mix import WHOLE, Mix
+from ms_symtensor.search.selections.selected import Level, mix_of
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A mixture and how many blocks come first: seconds of what is made again for a micro-batch, and bytes that this saves."""
+
+    mix: Mix
+    first: int
+    again_s: float
+    saved_B: float
+
+
+class Steps:
+    """The mixtures of `every` level for the blocks of a stage, whose kinds are `held`."""
+
+    def __init__(self, every: Sequence[Level], held: Sequence[int]) -> None:
+        self.every, self.blocks = every, len(held)
+        again_s = np.array([[corner.again_s for corner in level.corners] for level in every])[:, list(held)]
+        kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in every])[:, list(held)]
+        self._again_s, self._saved_B = again_s, kept_B[0] - kept_B
+
+    def neighbouring(self) -> list[Step]:
+        """Those of two neighbouring levels, from nothing to everything."""
+        steps = [Step(WHOLE, 0, 0.0, 0.0)]
+        again_s, saved_B = _before(self._again_s), _before(self._saved_B)
+        for more in range(1, len(self.every)):
+            less = more - 1
+            steps += [
+                Step(
+                    mix_of(self.every[more], self.every[less]),
+                    first,
+                    float(again_s[more, first] + again_s[less, -1] - again_s[less, first]),
+                    float(saved_B[more, first] + saved_B[less, -1] - saved_B[less, first]),
+                )
+                for first in range(1, self.blocks + 1)
+            ]
+        return steps
+
+    def quickest(self, saved_B: float) -> Step | None:
+        """The one of any two levels, and a third one of a block between, that takes the least of those that save so much; None if
+        none does.
+        """
+        takes_s, saves_B = _mixed(self._again_s), _mixed(self._saved_B)
+        takes_s = np.where(saves_B >= saved_B, takes_s, np.inf)
+        at = np.unravel_index(np.argmin(takes_s), takes_s.shape)
+        if not np.isfinite(takes_s[at]):
+            return None
+        first, *levels = map(int, at)
+        more, between, less = (self.every[level] for level in levels)
+        return Step(mix_of(more, less, between), first, float(takes_s[at]), float(saves_B[at]))
+
+
+def _before(values: Array) -> Array:
+    """Sums over the first blocks, [levels, blocks] -> [levels, 1 + blocks]."""
+    return np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
+
+
+def _mixed(values: Array) -> Array:
+    """The first blocks on one level, the next one on another, and those behind it on a third one: [first blocks, level, level,
+    level].
+    """
+    sums = _before(values)
+    behind = sums[:, -1:] - sums
+    mixed: Array = sums.T[:-1, :, None, None] + values.T[:, None, :, None] + behind.T[1:, None, None, :]
+    return mixed

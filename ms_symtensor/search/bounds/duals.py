@@ -97,7 +97,7 @@ class Duals:
 
     def _needed_B(self, users: Sequence[User], row: Row) -> Array:
         """Bytes of what `users` need in the layouts of `row`, [needs]."""
-        return needed_B(users, row.choice, 2 * self.communicators.kinds)
+        return needed_B(users, row.choice, self.communicators.kinds)
 
     def ask(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""

@@ -1,4 +1,5 @@
-"""What is there for a moment while a block runs backward: the gradient of its largest weight, and what that is made of.
+"""What is there for a moment while a block runs backward, or what stands before the blocks: the gradient of its largest weight,
+and what that is made of.
 
 By then the other blocks of a stage still hold all that their gradients need. What this one still holds depends on what is made
 again: nothing of it is counted but what this one gradient reads, the output's gradient, and inputs that the block itself makes.
@@ -22,28 +23,28 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Moments:
-    """For kinds of blocks the variable whose weight is the largest, and the bytes [members, candidates]."""
+    """For every need the variable whose weight is the largest, and the bytes [members, candidates]."""
 
-    kinds: int
     largest: Mapping[int, tuple[int, Array]]
 
     def users(self, member: int) -> tuple[User, ...]:
-        """What blocks of every kind need for a moment on one mesh."""
-        return tuple(User(number, self.kinds + kind, of[member]) for kind, (number, of) in sorted(self.largest.items()))
+        """What is needed for a moment on one mesh."""
+        return tuple(User(number, need, of[member]) for need, (number, of) in sorted(self.largest.items()))
 
 
 def moments(of: Problem, kind_of: Mapping[int, int]) -> Moments:
     """Those of `of`; `kind_of`: the kinds of blocks that variables stand in, once in each."""
-    largest: dict[int, tuple[float, int, Array]] = {}
+    kinds, largest = len(of.places.kinds), dict[int, tuple[float, int, Array]]()
+    needs = {number: kinds + kind for number, kind in kind_of.items()}
     for use in of.parameters:
-        kind = kind_of.get(use.number)
-        if kind is None or not use.parameter.requires_grad or len(use.reads) != 1 or not use.reads[0].users:
+        need = needs.get(use.number, 2 * kinds if use.counts == (1.0, *(0.0,) * (len(use.counts) - 1)) else None)
+        if need is None or not use.parameter.requires_grad or len(use.reads) != 1 or not use.reads[0].users:
             continue
         found_B = _moment_B(of, use)
         whole_B = float(found_B.max())
-        if kind not in largest or whole_B > largest[kind][0]:
-            largest[kind] = whole_B, use.number, found_B
-    return Moments(len(of.places.kinds), {kind: (number, found_B) for kind, (_, number, found_B) in largest.items()})
+        if need not in largest or whole_B > largest[need][0]:
+            largest[need] = whole_B, use.number, found_B
+    return Moments({need: (number, found_B) for need, (_, number, found_B) in largest.items()})
 
 
 def _moment_B(of: Problem, use: ParameterUse) -> Array:

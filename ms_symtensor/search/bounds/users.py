@@ -15,8 +15,8 @@ Choice = Sequence[int] | NDArray[np.intp]
 class User(NamedTuple):
     """What variable `number` counts for: bytes [candidates], of those that have the number `need`.
 
-    With k kinds of blocks, need n is that of communicators' buffers for blocks of kind n, and k + n what is there for a moment
-    while such a block runs backward.
+    With k kinds of blocks, need n is that of communicators' buffers for blocks of kind n, k + n what is there for a moment while
+    such a block runs backward, and the last one, 2k, while what stands before the blocks does.
     """
 
     number: int
@@ -24,9 +24,14 @@ class User(NamedTuple):
     size_B: Array
 
 
-def needed_B(users: Sequence[User], choice: Choice, needs: int) -> Array:
+def need_num(kinds: int) -> int:
+    """How many needs there are with so many kinds of blocks."""
+    return 2 * kinds + 1
+
+
+def needed_B(users: Sequence[User], choice: Choice, kinds: int) -> Array:
     """Bytes of every need in these layouts [needs], as `users` count them."""
-    found = np.zeros(needs)
+    found = np.zeros(need_num(kinds))
     for user in users:
         found[user.need] += user.size_B[choice[user.number]]
     return found

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.search.bounds.users import need_num
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.stage_cases import Case
@@ -87,7 +88,9 @@ def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flig
     seconds = np.array([[each, again, elsewhere, once] for once in (depth / shape.stages, here)])
     size_B = np.array([[flight * here, flight * here * inside, nothing, here]])
     found = Views(seconds, size_B, _there(held))
-    return found + _of_moment(held, flight) if any(held[1:-1]) else found
+    if any(held[1:-1]):
+        found += _of_moment(held, flight)
+    return found + _of_start(held, flight) if held[0] and flight > 1 else found
 
 
 def _of_moment(held: Sequence[int], flight: int) -> Views:
@@ -100,14 +103,23 @@ def _of_moment(held: Sequence[int], flight: int) -> Views:
     kept[last] -= 1.0
     saved = np.where((places > 0) & (places < len(held) - 1), kept, 0.0)
     there = _there(held)
-    there[0, there.shape[1] // 2 + (last - 1) // 3] = 1.0
+    there[0, len(held) // 3 + (last - 1) // 3] = 1.0
     return Views(np.zeros((0, 4, len(held))), np.array([[kept, saved, np.zeros(len(held)), here]]), there)
+
+
+def _of_start(held: Sequence[int], flight: int) -> Views:
+    """What is true while what stands before the blocks goes backward: the micro-batch has nothing else left."""
+    kept = (flight - 1) * np.array(held, dtype=float)
+    saved = np.array([0.0, *kept[1:-1], 0.0])
+    there = _there(held)
+    there[0, -1] = 1.0
+    return Views(np.zeros((0, 4, len(held))), np.array([[kept, saved, np.zeros(len(held)), held]]), there)
 
 
 def _there(held: Sequence[int]) -> Array:
     """The kind of which there are the most blocks where every place is held so often, if there are any [1, needs]."""
     blocks = np.array(held[1:-1]).reshape(-1, 3).sum(axis=1)
-    found = np.zeros((1, 2 * len(blocks)))
+    found = np.zeros((1, need_num(len(blocks))))
     if blocks.any():
         found[0, np.argmax(blocks)] = 1.0
     return found

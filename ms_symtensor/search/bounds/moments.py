@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.program.liveness import VIEWS
 from ms_symtensor.search.bounds.users import User
 from ms_symtensor.search.tables.parameters import ParameterUse
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tensor_terms import slices_B
 from ms_symtensor.search.tables.tensors import End, layouts_at
-from ms_symtensor.tensor.graph import OpOutput, Source, TensorType
+from ms_symtensor.tensor.graph import Graph, OpOutput, Source, TensorType
 
 Array = NDArray[np.float64]
 
@@ -54,10 +55,18 @@ def _moment_B(of: Problem, use: ParameterUse) -> Array:
     ends: list[tuple[End, Source, TensorType]] = [((use.number, "out", 0), OpOutput(op.name), op.outputs[0])]
     for position, source in enumerate(graph.tensor_inputs(op)):
         kind = graph.type_of(source)
-        is_made_here = isinstance(source, OpOutput) and graph.op_by_name[source.op].block == op.block
+        owner = _owner(graph, source)
+        is_made_here = isinstance(owner, OpOutput) and graph.op_by_name[owner.op].block == op.block
         if position != use.position and position in known.signatures[op.name].keeps_inputs and is_made_here and kind:
             ends.append(((use.number, "in", position), source, kind))
     found_B = slices_B(known, use.layouts, use.reads[0].dtype, 0)
     for end, source, kind in ends:
         found_B = found_B + slices_B(known, layouts_at(known, end, kind.shape), kind.dtype, known.power_of(source))
     return found_B
+
+
+def _owner(graph: Graph, source: Source) -> Source:
+    """The tensor whose memory `source` is."""
+    while isinstance(source, OpOutput) and graph.op_by_name[source.op].type in VIEWS:
+        source = graph.tensor_inputs(graph.op_by_name[source.op])[0]
+    return source

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.small_networks import layered_network
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
@@ -33,8 +34,12 @@ def case(request):
     of = problem(
         build_graph(dimensions_of(request.param, num_layers=layers, batch_size=8)), load("atlas_800t_a2"), (4, 2)
     )
-    best = [minimise(of.sizes, factors(of, [], 0.0, price), of.order).assignment[0] for price in (0.0, 1e-9)]
-    return of, [tuple(choice.tolist()) for choice in best]
+    return of, _best(of)
+
+
+def _best(of):
+    every = [minimise(of.sizes, factors(of, [], 0.0, price), of.order).assignment[0] for price in (0.0, 1e-9)]
+    return [tuple(choice.tolist()) for choice in every]
 
 
 def _needed_B(of, choice):
@@ -52,35 +57,40 @@ def _programs(of, choice):
         yield micro_batch(partition(of.graph, StagePlan(of.strategies(choice), settings)), False)
 
 
-def test_programs_have_it_beside_what_the_blocks_before_keep(case):
-    of, best = case
-    draw, tried = random.Random(0), 0
-    for number in range(20):
+def _agrees(of, best, tries):
+    """How many programs have what is needed for a moment, beside what the blocks before keep; it is asserted that all do."""
+    draw, agreed = random.Random(0), 0
+    for number in range(tries):
         choice = list(best[number % 2])
-        for variable in draw.sample(range(len(choice)), draw.randrange(0, 6)):
+        for variable in draw.sample(range(len(choice)), draw.randrange(0, min(6, len(choice)))):
             choice[variable] = draw.randrange(of.sizes[variable])
         try:
             programs = list(_programs(of, choice))
         except InvalidStrategyError:
             continue
-        tried += 1
+        agreed += 1
         for one in programs:
             *of_kinds, of_start = _needed_B(of, choice)
-            first = [
-                live
-                for live, late, block in zip(one.live_B, one.behind, one.blocks, strict=True)
-                if late and block is None
-            ]
-            assert max(first[-START:]) >= of_start
+            steps = list(zip(one.live_B, one.behind, one.blocks, strict=True))
+            outside = [live for live, late, block in steps if late and block is None]
+            assert max(outside[-START:], default=0) >= of_start
             for names, moment_B in zip(of.places.kinds, of_kinds, strict=True):
                 blocks = [name for kind in of.places.kinds for name in kind]
                 before = blocks[: blocks.index(names[-1])]
-                late_B = max(
-                    live for live, late, block in zip(one.live_B, one.behind, one.blocks, strict=True)
-                    if late and block == names[-1]
-                )  # fmt: skip
+                late_B = max(live for live, late, block in steps if late and block == names[-1])
                 assert late_B >= sum(one.kept_B.get(name, 0) for name in before) + moment_B
-    assert tried > 5
+    return agreed
+
+
+def test_programs_have_it_beside_what_the_blocks_before_keep(case):
+    assert _agrees(*case, 20) > 5
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_so_have_those_of_networks_that_begin_with_a_view_of_their_input(seed):
+    draw = random.Random(seed)
+    of = problem(layered_network(draw, 3, draw.choice((1, 2)))(4, None), load("atlas_800t_a2"), (2,))
+    assert _agrees(of, _best(of), 6)
 
 
 def test_they_are_there_for_every_kind_of_blocks_and_as_large_as_a_weight(case):

@@ -175,9 +175,20 @@ def _processes_of(directory: Path) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):  # it has ended meanwhile
-            if entry.name.isdigit() and wanted in (entry / "cmdline").read_bytes().split(b"\0"):
+            if entry.name.isdigit() and wanted in _arguments(entry):
                 found.append(int(entry.name))
     return found
+
+
+def _arguments(process: Path) -> list[bytes]:
+    """Those of a process, from its folder in /proc. While a program replaces another there are none: asked again."""
+    for _ in range(100):
+        arguments = (process / "cmdline").read_bytes()
+        if arguments:
+            return arguments.split(b"\0")
+        os.readlink(process / "exe")  # OSError: it has ended, or it is a thread of the kernel
+        time.sleep(0.001)
+    return []
 
 
 def _reason(text: str) -> str:

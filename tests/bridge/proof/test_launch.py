@@ -69,6 +69,15 @@ def test_a_crashed_rank_and_a_damaged_program_are_reported(tmp_path: Path) -> No
     assert processes_in(damage) == []
 
 
+def test_a_process_that_just_starts_another_program_is_waited_for(tmp_path: Path) -> None:
+    """It has no arguments for a moment, which happens here a thousand times."""
+    script = 'test "$1" = 0 || exec sh -c "$0" "$0" $(($1 - 1)) "$2"'
+    with subprocess.Popen(["sh", "-c", script, script, "1000", str(tmp_path)]) as restless:
+        with started(tmp_path, 1):
+            pass
+        assert restless.poll() is not None
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_proof_leaves_nothing_behind(sent: signal.Signals, code: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ms_symtensor", "prove", f"{NETWORKS}:plain", "--device-num", "8"]

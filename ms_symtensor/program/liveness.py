@@ -116,26 +116,27 @@ def schedule(steps: Sequence[Step], kept: Collection[int]) -> list[int]:
         step = steps[number]
         return not all(t in kept for t in step.outputs), step.rank, number
 
-    def copied(number: int) -> list[int]:
-        """The copies that a step needs and that were not made before, after those that they need."""
-        needed = []
-        for tensor in steps[number].inputs:
-            copy = copies.get(tensor)
-            if copy is not None:
-                for made in steps[copy].outputs:
-                    del copies[made]
-                needed += [*copied(copy), copy]
-        return needed
-
     ready = [urgency(number) for number in behind if missing[number] == 0]
     heapq.heapify(ready)
     ordered = [i for i, s in enumerate(steps) if not s.is_backward and not s.is_recomputed]
     while ready:
         number = heapq.heappop(ready)[-1]
-        ordered += [*copied(number), number]
+        ordered += [*_copied(number, steps, copies), number]
         for tensor in steps[number].outputs:
             for reader in readers.get(tensor, ()):
                 missing[reader] -= 1
                 if missing[reader] == 0:
                     heapq.heappush(ready, urgency(reader))
     return ordered
+
+
+def _copied(number: int, steps: Sequence[Step], copies: dict[int, int]) -> list[int]:
+    """Of `copies`, by what they make, those that a step needs, after those that they need; they are taken out."""
+    needed = []
+    for tensor in steps[number].inputs:
+        copy = copies.get(tensor)
+        if copy is not None:
+            for made in steps[copy].outputs:
+                del copies[made]
+            needed += [*_copied(copy, steps, copies), copy]
+    return needed

@@ -18,8 +18,9 @@ def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType], result: 
     producer = {t: n for n in nodes for t in n.outputs}
 
     def root(tensor: int) -> int:
-        node = producer.get(tensor)
-        return root(node.inputs[0]) if node is not None and node.kind in ("Reshape", "Cast") else tensor
+        while (node := producer.get(tensor)) is not None and node.kind in ("Reshape", "Cast"):
+            (tensor,) = node.inputs
+        return tensor
 
     def form(gather: Node) -> tuple:
         (read,) = gather.inputs

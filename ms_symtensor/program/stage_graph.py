@@ -1,6 +1,6 @@
 """The part of a network that one pipeline stage runs, and what crosses its borders."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.errors import InvalidStrategyError
@@ -10,7 +10,7 @@ from ms_symtensor.program.gradients import differentiable_sources
 from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.pipeline import Pipeline, runs_of_ops
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, flat, replaced
 from ms_symtensor.tensor.layout import Layout
 
 
@@ -118,13 +118,11 @@ def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received]) ->
     """The graph of `ops`; what they read of others are inputs."""
 
     def moved(source: Source) -> Source:
-        if isinstance(source, TupleInput):
-            return TupleInput(tuple(moved(item) for item in source.items))
         return InputRef(_name(source)) if isinstance(source, OpOutput) and source in arriving else source
 
-    there = tuple(replace(op, inputs=tuple(map(moved, op.inputs))) for op in ops)
+    there = tuple(replace(op, inputs=tuple(replaced(source, moved) for source in op.inputs)) for op in ops)
     names = {op.name for op in ops}
-    used = set(_leaves(source for op in there for source in op.inputs))
+    used = set(flat(source for op in there for source in op.inputs))
     borders = tuple((_name(s), kind) for s in arriving if (kind := graph.type_of(s)) is not None)
     output = graph.output
     return replace(
@@ -134,11 +132,3 @@ def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received]) ->
         ops=there,
         output=output if not isinstance(output, OpOutput) or output.op in names else Constant(),
     )
-
-
-def _leaves(sources: Iterable[Source]) -> Iterable[Source]:
-    for source in sources:
-        if isinstance(source, TupleInput):
-            yield from _leaves(source.items)
-        else:
-            yield source

@@ -7,7 +7,7 @@ TupleGetItem, UpdateState) do not appear: an input of an operator names its real
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -224,6 +224,13 @@ def sources_of(op: Op) -> Iterator[Source]:
 def makers_of(op: Op) -> list[str]:
     """The names of the operators that make what `op` reads, tuples opened."""
     return [source.op for source in sources_of(op) if isinstance(source, OpOutput)]
+
+
+def replaced(source: Source, leaf: Callable[[Source], Source]) -> Source:
+    """`source`, or every item of a tuple, as `leaf` tells."""
+    if isinstance(source, TupleInput):
+        return TupleInput(tuple(replaced(item, leaf) for item in source.items))
+    return leaf(source)
 
 
 def flat(sources: Iterable[Source]) -> Iterator[Source]:

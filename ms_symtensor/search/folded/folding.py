@@ -5,7 +5,17 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
 
-from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, Parameter, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.graph import (
+    Constant,
+    Graph,
+    Op,
+    OpOutput,
+    Parameter,
+    ParameterRef,
+    Source,
+    TupleInput,
+    replaced,
+)
 
 
 @dataclass(frozen=True)
@@ -99,17 +109,15 @@ def shorten(graph: Graph, folded: Fold, keep: int | Sequence[int]) -> Graph:
     gone = {op.name for op in graph.ops if op.block in dropped}
 
     def moved(source: Source) -> Source:
-        if isinstance(source, TupleInput):
-            return TupleInput(tuple(moved(s) for s in source.items))
         if isinstance(source, OpOutput) and source.op in gone:
             return OpOutput(last[folded.class_of[source.op]], source.index)
         return source
 
     ops = tuple(
-        replace(op, inputs=inputs) if (inputs := tuple(map(moved, op.inputs))) != op.inputs else op
+        replace(op, inputs=inputs) if (inputs := tuple([replaced(s, moved) for s in op.inputs])) != op.inputs else op
         for op in graph.ops
         if op.name not in gone
     )
     used = {s.name for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
     parameters = tuple(p for p in graph.parameters if p.name in used)
-    return replace(graph, ops=ops, parameters=parameters, output=moved(graph.output))
+    return replace(graph, ops=ops, parameters=parameters, output=replaced(graph.output, moved))

@@ -40,9 +40,10 @@ NOWHERE = Point(math.inf, math.inf, ())
 
 
 class Dual:
-    """The dual of problem `of` with the tables `parameters`; `cost` adds them up, `met` is told every choice met on the way.
+    """The dual of problem `of` with the tables `parameters`; `cost` adds them up.
 
-    `fast`: of the minimisers that keep too much the last one; `slim`: of those that do not.
+    `met`: the choices met on the way, in their order. `fast`: of the minimisers that keep too much the last one; `slim`: of those
+    that do not.
     """
 
     def __init__(
@@ -52,9 +53,9 @@ class Dual:
         limit_B: int,
         recomputed: tuple[int, int],
         cost: Callable[[Choice], Totals],
-        met: Callable[[Choice], None],
     ) -> None:
-        self.of, self.tables, self.limit_B, self.cost, self.met = of, Tables(of, parameters), limit_B, cost, met
+        self.of, self.tables, self.limit_B, self.cost = of, Tables(of, parameters), limit_B, cost
+        self.met: list[Choice] = []
         self.least, self.most = recomputed
         self.fast = self.slim = NOWHERE
         self.bound_s = 0.0
@@ -85,8 +86,7 @@ class Dual:
         found = [one for one in found if math.isfinite(one[0])]
         if not found:
             return NOWHERE
-        for choice in dict.fromkeys(choice for _, _, choice in sorted(found)):
-            self.met(choice)
+        self.met += dict.fromkeys(choice for _, _, choice in sorted(found))
         _, count, choice = min(found)
         return Point(*self.cost(choice).recomputing(self.of.repeated(count)), choice)
 

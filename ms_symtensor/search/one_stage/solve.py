@@ -7,8 +7,9 @@ the distance between the best candidate and the best bound.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
@@ -20,7 +21,7 @@ from ms_symtensor.search.one_stage.buffers import buffer_terms
 from ms_symtensor.search.one_stage.dual import MEMORY_ALONE, Choice, Dual
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import Problem
-from ms_symtensor.search.tables.tables import Totals, totals
+from ms_symtensor.search.tables.tables import totals
 from ms_symtensor.search.tables.terms import Terms
 
 
@@ -137,30 +138,32 @@ class _Setting:
         self.parameters: list[Terms] = parameter_terms(of.known, of.parameters, settings)
         self.again = of.limits.recomputed(len(of.blocks))
         self.found: list[Candidate] = []
-        self.dual = Dual(of, self.parameters, limit_B, self.again, self._cost, self._add)
+        self._cost = cache(partial(totals, of, self.parameters))
+        self.dual = Dual(of, self.parameters, limit_B, self.again, self._cost)
         self.free = Free(settings, 0.0, ())
         self.bound_s = 0.0
         self.solved = 0
+        self._met: list[Choice] = []
         self._seen: set[Choice] = set()
-        self._costs: dict[Choice, Totals] = {}
         self._known_s = math.inf
 
     def begin(self, known_s: float) -> None:
         """The best choice where memory is free and, if it does not fit, at the price that recomputation pays for it."""
         self._known_s = known_s
         self.dual.begin()
+        self._learn()
         self.free = Free(self.settings, self.dual.bound_s, self.dual.fast.choice)
         if not self._is_settled():
             price = self._price_of_recomputation()
             self.dual.note(self.dual.at(price), price)
-        self._learn(self.dual)
+        self._learn()
 
     def go_on(self, known_s: float) -> None:
         """Solve the dual; stop early once its bound exceeds `known_s`, the time of a plan that fits."""
         self._known_s = min(self._known_s, known_s)
         if not self._is_settled():
             self.dual.go_on(self._known_s)
-        self._learn(self.dual)
+        self._learn()
 
     def count_blocks(self, enough_s: float, best: Candidate | None) -> None:
         """Raise a bound below `enough_s`: fewer recomputed blocks than `best` has, or the fastest choice here, or as many."""
@@ -170,24 +173,30 @@ class _Setting:
         if best is not None and best.settings.optimizer_level is self.settings.optimizer_level:
             needed = len(best.settings.recompute)
         else:
-            needed = self._least_recomputed(min(self._costs, key=self._at_least_s)) or least
+            needed = self._least_recomputed(min(self._met, key=self._at_least_s)) or least
         if needed <= least:
             return
         tables = [*self.parameters, *buffer_terms(self.of.known, self.of.parameters, self.of.places.behind)]
-
-        def cost(choice: Choice) -> Totals:
-            return totals(self.of, tables, choice)
-
+        cost = partial(totals, self.of, tables)
         for recomputed in ((needed, most), (least, needed - 1)):
-            dual = Dual(self.of, tables, self.limit_B, recomputed, cost, self._add)
+            dual = Dual(self.of, tables, self.limit_B, recomputed, cost)
             dual.begin()
             dual.go_on(enough_s)
+            self._look_at(dual.met)
             enough_s = min(enough_s, dual.bound_s)
             self.solved += dual.solved
         self.bound_s = max(self.bound_s, enough_s)
 
-    def _learn(self, dual: Dual) -> None:
-        self.bound_s, self.solved = max(self.bound_s, dual.bound_s), dual.solved
+    def _learn(self) -> None:
+        """What the dual has met and shown since it was asked last."""
+        self._look_at(self.dual.met)
+        self.dual.met = []
+        self.bound_s, self.solved = max(self.bound_s, self.dual.bound_s), self.dual.solved
+
+    def _look_at(self, met: Sequence[Choice]) -> None:
+        self._met += met
+        for choice in met:
+            self._add(choice)
 
     def better(self, best: Candidate | None) -> Candidate | None:
         """The best candidate that fits, of those found and `best`."""
@@ -209,6 +218,7 @@ class _Setting:
     def least_memory(self) -> None:
         """Meet the choice that keeps the least."""
         self.dual.at(MEMORY_ALONE)
+        self._learn()
 
     def _fits_plainly(self) -> bool:
         blocks, least = len(self.of.blocks), self.again[0]
@@ -247,11 +257,6 @@ class _Setting:
     def _at(self, choice: Choice, recomputed: int) -> tuple[float, float]:
         """Seconds and kept bytes of `choice` with so many recomputed blocks."""
         return self._cost(choice).recomputing(self.of.repeated(recomputed))
-
-    def _cost(self, choice: Choice) -> Totals:
-        if choice not in self._costs:
-            self._costs[choice] = totals(self.of, self.parameters, choice)
-        return self._costs[choice]
 
     def _with_recompute(self, choice: Choice, strategies: Mapping[str, OpStrategy], peaks: PeakMemory) -> Candidate:
         """The choice with as few recomputed blocks as fit, or with as many as may be where even those do not."""

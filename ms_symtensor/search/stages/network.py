@@ -40,20 +40,25 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
     folded = fold(graph)
     depths = places(graph, folded).depths
 
-    @cache
-    def whole_at(batch: int) -> Graph:
-        if batch == sample_num(graph):
-            return graph
-        return rebatched(graph, folded, of.short(batch)) or graph_at(batch, None)
-
-    def short_at(batch: int, count: int) -> Graph:
-        if count > SHORT:
-            longer = shorten(graph, folded, count)
-            if (found := rebatched(longer, fold(longer), of.short(batch))) is not None:
-                return found
+    def made_anew(batch: int, count: int) -> Graph:
         first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 else None
         few = graph_at(batch, first)
         return shorten(few, fold(few), count)
 
-    of = Network(whole_at, short_at, depths, folded.class_of)
-    return of
+    @cache
+    def short(batch: int) -> Graph:
+        return made_anew(batch, SHORT)
+
+    @cache
+    def whole_at(batch: int) -> Graph:
+        if batch == sample_num(graph):
+            return graph
+        return rebatched(graph, folded, short(batch)) or graph_at(batch, None)
+
+    def short_at(batch: int, count: int) -> Graph:
+        if count <= SHORT:
+            return short(batch) if count == SHORT else made_anew(batch, count)
+        longer = shorten(graph, folded, count)
+        return rebatched(longer, fold(longer), short(batch)) or made_anew(batch, count)
+
+    return Network(whole_at, short_at, depths, folded.class_of)

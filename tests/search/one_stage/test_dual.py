@@ -26,16 +26,17 @@ def test_no_choice_that_fits_is_faster_than_the_dual(model):
     def cost(choice):
         return totals(of, terms, choice)
 
-    free = Dual(of, terms, 0, (0, blocks), cost, lambda _: None)
+    free = Dual(of, terms, 0, (0, blocks), cost)
     free.begin()
     (_, most_B), (_, least_B) = (cost(free.fast.choice).recomputing(of.repeated(k)) for k in (0, blocks))
     for share in (0.3, 0.7):
         limit_B = int(least_B + share * (most_B - least_B))
         met = {free.fast.choice}
         for least, most in ((0, blocks), (0, blocks // 2), (blocks // 2 + 1, blocks)):
-            dual = Dual(of, terms, limit_B, (least, most), cost, met.add)
+            dual = Dual(of, terms, limit_B, (least, most), cost)
             dual.begin()
             dual.go_on(math.inf)
+            met |= set(dual.met)
             assert dual.bound_s >= free.bound_s * (1 - 1e-9)
             for _ in range(30):
                 met.add(

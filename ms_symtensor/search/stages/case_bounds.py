@@ -114,12 +114,18 @@ def best_price(value_s: Array, over_B: Array, asked_s: float) -> float:
 @dataclass(frozen=True)
 class Corner:
     """A problem to solve: a case with so many blocks recomputed, the `weights` of places (a row for each field of `Weights`), and
-    the price of memory.
+    the price of memory. Not `is_asked`: memory is free though it is short.
     """
 
     case: Case
     weights: Sequence[Sequence[float]]
     price_s_per_B: float
+    is_asked: bool = True
+
+    @property
+    def is_free(self) -> bool:
+        """Whether memory has no part in it: nothing is recomputed, and a byte costs nothing."""
+        return self.price_s_per_B == 0 and not any(self.weights[1])
 
 
 def corners(
@@ -130,14 +136,21 @@ def corners(
     limit_B: float,
     asked_s: float,
 ) -> list[Corner]:
-    """All corners of `cases`, at the prices at which the best of the layouts `known` is as slow as can be, or as `asked_s`."""
-    found = []
+    """All corners of `cases`, at the prices at which the best of the layouts `known` is as slow as can be, or as `asked_s`; among
+    them one of every case where memory is free.
+    """
+    found: list[Corner] = []
     for branch in (one for case in cases for one in branches(case, shape, known, limit_B)):
         rows = [corner_weights(occurrences, shape, branch.case, count, known) for count in branch.corners()]
         price = best_price(*_lines(Weights(*np.array(rows).transpose(1, 2, 0)), known, limit_B), asked_s)
         # Where memory costs nothing, nothing is recomputed but what must be.
         found += [Corner(branch.case, row, price) for row in (rows if price > 0 else rows[:1])]
-    return found
+    free = {corner.case for corner in found if corner.is_free}
+    return found + [
+        Corner(case, corner_weights(occurrences, shape, case, 0, known), 0.0, is_asked=False)
+        for case in cases
+        if case not in free
+    ]
 
 
 def _lines(weights: Weights, known: Sequence[Costs], limit_B: float) -> tuple[Array, Array]:

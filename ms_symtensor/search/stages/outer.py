@@ -98,7 +98,12 @@ def survey(
     worth_s = min(tried.worst_s, CLOSE * tried.best_s)
     near = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
     tried.look_at(row for of_setting in near for row in of_setting)
-    near = [_in_cases(of, known, tried, depths, limit_B) for of, known in zip(settings, near, strict=True)]
+    in_cases = [_in_cases(of, known, tried, depths, limit_B) for of, known in zip(settings, near, strict=True)]
+    near = [known for known, _ in in_cases]
+    fast = [
+        [replace(row, bound_s=max(row.bound_s, free_s.get(row.shape, 0.0))) for row in first]
+        for first, (_, free_s) in zip(fast, in_cases, strict=True)
+    ]
     tried.look_at(row for of_setting in near for row in of_setting)
     rows = [with_borders(row) for of_setting in near for row in of_setting]
     surveyed = [Surveyed(of, tuple(first), tuple(known)) for of, first, known in zip(settings, fast, near, strict=True)]
@@ -113,13 +118,18 @@ def _looked_at(
     return of.slim(worth, limit_B, known_s) + [row for row in first if row.bound_s >= worth_s]
 
 
-def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int, ...], limit_B: float) -> list[Row]:
-    """The rows of a setting; those in stages that may still be the best with bounds that know how uneven stages are."""
+def _in_cases(
+    of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int, ...], limit_B: float
+) -> tuple[list[Row], dict[Shape, float]]:
+    """The rows of a setting; those in stages that may still be the best with bounds that know how uneven stages are. And of these
+    bounds those that hold whatever is made again.
+    """
     by_shape: dict[Shape, list[Row]] = {}
     for row in rows:
         by_shape.setdefault(row.shape, []).append(row)
     left = [shape for shape in by_shape if shape.stages > 1 == shape.interleave]
     shown: dict[Shape, dict[Case, float]] = {shape: {} for shape in left}
+    free_s: dict[Shape, float] = {}
     for round_ in range(1, CASE_ROUNDS + 1):
         left = [shape for shape in left if by_shape[shape][0].bound_s < tried.best_s]
         if not left:
@@ -133,7 +143,8 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int,
             asked_s = least_s + max(0.0, found_s - least_s) / 2**round_
             chosen.append((known, asked_s, _cases(of, known, depths, limit_B, asked_s, shown[known[0].shape])))
         higher = set()
-        for shape, (by_case, best) in zip(left, of.by_cases(chosen, limit_B), strict=True):
+        for shape, (by_case, best, least_free_s) in zip(left, of.by_cases(chosen, limit_B), strict=True):
+            free_s[shape] = max(least_free_s, free_s.get(shape, 0.0))
             shown[shape] |= {case: max(bound_s, shown[shape].get(case, bound_s)) for case, bound_s in by_case.items()}
             known_s = by_shape[shape][0].bound_s
             for new in best:
@@ -142,7 +153,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int,
                 every = *by_shape[shape], new
                 by_shape[shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
         left = [shape for shape in left if shape in higher]
-    return [row for known in by_shape.values() for row in known]
+    return [row for known in by_shape.values() for row in known], free_s
 
 
 def _cases(

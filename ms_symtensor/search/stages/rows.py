@@ -135,9 +135,10 @@ class Setting:
 
     def by_cases(
         self, of: Sequence[tuple[Sequence[Row], float, Sequence[Case]]], limit_B: float
-    ) -> list[tuple[dict[Case, float], list[Row]]]:
+    ) -> list[tuple[dict[Case, float], list[Row], float]]:
         """For shapes that lie in stages, all rows that are known of each, the bound that is asked for and its cases: what is
-        shown in each case, and the row that is best in the worst one, with a bound that holds in all (none: no layout at all).
+        shown in each case; the row that is best in the worst one, with a bound that holds in all (none: no layout at all); and
+        what is shown in all cases where memory is free, which holds whatever is made again.
         """
         each = [
             corners(cases, self.occurrences, known[0].shape, [row.costs for row in known], limit_B, asked_s)
@@ -151,19 +152,24 @@ class Setting:
         value = least.value - price * limit_B - self.slack_s[which]
         shown: list[dict[Case, float]] = []
         worst: list[int] = []
+        free_s: list[float] = []
         start = 0
         for mine in each:
             here = value[start : start + len(mine)]
+            asked = [number for number, corner in enumerate(mine) if corner.is_asked]
             by_case: dict[Case, float] = {}
-            for corner, bound_s in zip(mine, here.tolist(), strict=True):
-                by_case[corner.case] = min(bound_s, by_case.get(corner.case, np.inf))
+            for number in asked:
+                case = mine[number].case
+                by_case[case] = min(float(here[number]), by_case.get(case, np.inf))
             shown.append(by_case)
-            worst.append(start + int(np.argmin(here)))
+            worst.append(start + min(asked, key=here.__getitem__))
+            free_s.append(float(min(here[number] for number, corner in enumerate(mine) if corner.is_free)))
             start += len(mine)
         best: dict[Shape, list[Row]] = {}
         for row in self.rows_of(which[worst], least.assignment[worst], value[worst]):
             best[row.shape] = [row]
-        return [(by_case, best.get(known[0].shape, [])) for by_case, (known, _, _) in zip(shown, of, strict=True)]
+        rows = (best.get(known[0].shape, []) for known, _, _ in of)
+        return list(zip(shown, rows, free_s, strict=True))
 
     def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
         shapes = [self.members[i] for i in which]

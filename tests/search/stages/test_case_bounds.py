@@ -64,17 +64,22 @@ def test_no_step_is_faster_than_its_cases_show(seed):
     every = [random_costs(draw, len(occurrences(depths))) for _ in range(3)]
     limit_B = draw.uniform(15, 60)
     best_s = min(fastest_step(one, depths, shape, limit_B) for one in every)
+    free_s = min(fastest_step(one, depths, shape, np.inf) for one in every)
     known = every[: draw.choice((1, 3))]
     shown, asked_s = {}, min(best_s, 200.0) * draw.uniform(0.8, 1.1)
     for _ in range(3):
         layouts = [layout(parts_of(one, depths), np.repeat(one.once_s, occurrences(depths)).tolist()) for one in known]
         found = cases(layouts, occurrences(depths), shape, limit_B, 0.0, asked_s, shown)
-        values = {}
+        values, free = {}, {}
         for corner in corners(found, occurrences(depths), shape, known, limit_B, asked_s):
-            for one in every:
-                least_s = value(one, corner, limit_B)
+            least_s = min(value(one, corner, limit_B) for one in every)
+            if corner.is_asked:
                 values[corner.case] = min(least_s, values.get(corner.case, np.inf))
+            if corner.is_free:
+                free[corner.case] = least_s
         assert min(values.values()) <= best_s * (1 + 1e-9)
+        assert min(free.values()) <= free_s * (1 + 1e-9)
+        assert set(free) == set(values) == set(found)
         shown |= values
 
 
@@ -99,4 +104,6 @@ def test_the_number_of_recomputed_blocks_is_whole():
     case, shape, limit_B = Case((0, 0, 4, 0, 0), 2), Shape(2, MICRO_BATCHES, (1,), 1), 3.0
     step_s = (MICRO_BATCHES - 1) * (4 + 3) + 8 + 3
     every = corners([case], occurrences((1, 8, 1)), shape, [costs], limit_B, 2 * step_s)
-    assert min(value(costs, corner, limit_B) for corner in every) == pytest.approx(step_s)
+    assert min(value(costs, corner, limit_B) for corner in every if corner.is_asked) == pytest.approx(step_s)
+    (free,) = [value(costs, corner, limit_B) for corner in every if corner.is_free]
+    assert free == pytest.approx((MICRO_BATCHES - 1) * 4 + 8)

@@ -15,6 +15,8 @@ from ms_symtensor.errors import ExecutionError
 REFERENCE = "reference"
 _WORKER = Path(__file__).with_name("worker.py")
 _POLL_S = 0.1
+_READS, _READ_AGAIN_S = 100, 0.001
+"""A tenth of a second in all: a program takes the place of another in less than a hundredth (empirical)."""
 _LOG_LINES, _SHOWN_CHARACTERS = 3, 600
 _NO_NOISE = ("[WARNING]", "[INFO]", "[DEBUG]", "----", "- C++ Call Stack", "mindspore/ccsrc", "mindspore/core")
 _CLUSTER_TIMEOUT_S = 600
@@ -182,12 +184,12 @@ def _processes_of(directory: Path) -> list[int]:
 
 def _arguments(process: Path) -> list[bytes]:
     """Those of a process, from its folder in /proc. While a program replaces another there are none: asked again."""
-    for _ in range(100):
+    for _ in range(_READS):
         arguments = (process / "cmdline").read_bytes()
         if arguments:
             return arguments.split(b"\0")
         os.readlink(process / "exe")  # OSError: it has ended, or it is a thread of the kernel
-        time.sleep(0.001)
+        time.sleep(_READ_AGAIN_S)
     return []
 
 

@@ -90,7 +90,7 @@ def test_programs_have_it_beside_what_the_blocks_before_keep(case):
 def test_so_have_those_of_networks_that_begin_with_a_view_of_their_input(seed):
     draw = random.Random(seed)
     of = problem(layered_network(draw, 3, draw.choice((1, 2)))(4, None), load("atlas_800t_a2"), (2,))
-    assert _agrees(of, _best(of), 6)
+    assert _agrees(of, _best(of), 6) > 0
 
 
 def test_they_are_there_for_every_kind_of_blocks_and_as_large_as_a_weight(case):

@@ -17,7 +17,7 @@ from ms_symtensor.search.bounds.selection_bound import EVERYTHING
 from ms_symtensor.search.pipelined import shorts_of
 from ms_symtensor.search.selections.selected_stages import fitting
 from ms_symtensor.search.stages.average_stage import average_weights
-from ms_symtensor.search.stages.estimate import divided
+from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.own_mesh import priced
 from ms_symtensor.search.stages.rows import Row, Setting
@@ -93,7 +93,7 @@ def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
     found: dict[tuple, tuple[float, Row]] = {}
     for row in known:
         key = row.shape, row.level, frozenset(strategies_of(row).items())
-        if key not in found and (guess := divided(row, network.depths, limit_B)) is not None:
+        if key not in found and (guess := divided(row, chain_of(row, network.depths), limit_B)) is not None:
             found[key] = guess.peak_memory_B, row
     return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
 

@@ -8,7 +8,7 @@ are those at which some layouts, each with anything made again that is known of 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -25,12 +25,10 @@ from ms_symtensor.search.bounds.prices import slowest
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.users import User, needed_B, priced
 from ms_symtensor.search.bounds.views import Views
-from ms_symtensor.search.folded.chain import SelectedChain
+from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.estimate import parts_of
+from ms_symtensor.search.stages.estimate import chain_of
 from ms_symtensor.search.stages.rows import Row, Setting
-from ms_symtensor.search.stages.stage_cases import Layout
-from ms_symtensor.search.stages.stage_cases import layout as stage_layout
 from ms_symtensor.search.tables.elimination import Factor, minimise
 from ms_symtensor.search.tables.terms import Weights
 
@@ -78,6 +76,8 @@ class Duals:
         self._known, self._remaking = known, remaking
         self._given: dict[tuple[int, bytes], Given] = {}
         self._users: dict[Shape, tuple[User, ...]] = {}
+        self._ways: dict[tuple[int, bytes], tuple[int, Array]] = {}  # each with how much its layouts' front held
+        self._chains: dict[tuple[int, bytes], tuple[int, Chain]] = {}
 
     @property
     def remaking(self) -> Remaking:
@@ -128,13 +128,21 @@ class Duals:
         shape = known[0].shape
         lines, users = Lines(views, self._room_B(shape)), self._users_of(shape)
         for row in known:
-            needed_B = self._needed_B(users, row)
-            nothing = np.zeros((1, 2, len(self.setting.occurrences)))
-            same = [(one.again_s, one.saved_B) for one in self.fronts.of(self._given_of(row)).values()]
-            remade = np.concatenate([nothing, np.array(same).reshape(-1, *nothing.shape[1:])])
-            lines.add(row, np.stack([remade, remade], axis=1), needed_B)
-            lines.add(row, np.stack([remade[1:], np.zeros_like(remade[1:])], axis=1), needed_B)
+            lines.add(row, self._known_to_remake(row), self._needed_B(users, row))
         return lines
+
+    def _known_to_remake(self, row: Row) -> Array:
+        """What is known that `row` may make again: nothing, the same in the run and elsewhere, and in the run alone, [ways, 2,
+        (seconds, bytes), places].
+        """
+        front, key = self.fronts.of(self._given_of(row)), _key(row)
+        if key not in self._ways or self._ways[key][0] < len(front):
+            remade = np.array([(one.again_s, one.saved_B) for one in front.values()])
+            remade = remade.reshape(-1, 2, len(self.setting.occurrences))
+            nothing = np.zeros_like(remade)
+            ways = [np.zeros((1, 2, *remade.shape[1:])), np.stack([remade, remade], 1), np.stack([remade, nothing], 1)]
+            self._ways[key] = len(front), np.concatenate(ways)
+        return self._ways[key][1]
 
     def _users_of(self, shape: Shape) -> tuple[User, ...]:
         """What operators need: in buffers by the layouts that are known when it is asked for first."""
@@ -190,18 +198,18 @@ class Duals:
         return self.remaking.gains(np.array(rates), np.array(multipliers).T, np.array(counted).T, which)
 
     def _given_of(self, row: Row) -> Given:
-        key = row.member, row.choice.tobytes()
+        key = _key(row)
         if key not in self._given:
             self._given[key] = self.remaking.given(row.choice.tolist(), row.member)
         return self._given[key]
 
-    def layout(self, row: Row) -> Layout:
-        counts, parts = np.array(self.setting.occurrences), parts_of(row, self.depths)
-        once_s = np.repeat(row.costs.once_s, counts).tolist()
-        return replace(
-            stage_layout(parts, once_s),
-            chain=SelectedChain(parts, np.repeat(self.fronts.levels(self._given_of(row)), counts, axis=1)),
-        )
+    def chain(self, row: Row) -> Chain:
+        """The parts of `row`, which make again what is known by now."""
+        given, key = self._given_of(row), _key(row)
+        if key not in self._chains or self._chains[key][0] < len(self.fronts.of(given)):
+            levels = self.fronts.levels(given)
+            self._chains[key] = len(self.fronts.of(given)), chain_of(row, self.depths, levels)
+        return self._chains[key][1]
 
     def _room_B(self, shape: Shape) -> float:
         """Bytes that are left for what layouts need: what stages exchange has a communicator of its own."""
@@ -214,3 +222,7 @@ class Duals:
         kinds = self.communicators.kinds
         least_B = min(float(self._needed_B(users, row)[:kinds].min(initial=np.inf)) for row in known)
         return self._room_B(shape) - (least_B if np.isfinite(least_B) else 0.0)
+
+
+def _key(row: Row) -> tuple[int, bytes]:
+    return row.member, row.choice.tobytes()

@@ -17,7 +17,7 @@ class Fronts:
 
     def of(self, given: Given) -> dict[float, Remade]:
         """What is known of these layouts, by the prices."""
-        return self._known.setdefault((given.seconds.tobytes(), given.size_B.tobytes()), {})
+        return self._known.setdefault(given.costs, {})
 
     def at(self, given: Given, price_s_per_B: float) -> Remade:
         known = self.of(given)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +58,11 @@ class Given:
     @property
     def places(self) -> int:
         return self.closure.counts.shape[1]
+
+    @cached_property
+    def costs(self) -> tuple[bytes, bytes]:
+        """All that tells these layouts from others."""
+        return self.seconds.tobytes(), self.size_B.tobytes()
 
     def at(self, price_s_per_B: float) -> Remade:
         """What is made again at this price."""

@@ -14,6 +14,7 @@ from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
 from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.estimate import quickest_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.stage_cases import Case, cases
 from ms_symtensor.search.stages.stage_layers import divided_chain, step_s
@@ -98,11 +99,9 @@ class Bounds:
                 continue
             turns = Turns(shape.micro_batch_num)
             for row in rows:
-                counts, c = np.array(self.setting.occurrences), row.costs
-                even_s = [float(counts @ c.each_s) / shape.stages] * shape.stages
-                if turns.step_s(even_s, float(counts @ c.once_s) / shape.stages) < below_s:
+                if quickest_s(row, self.setting.occurrences) < below_s:
                     limits_B = [self.duals.left_B([row])] * shape.stages
-                    stages = divided_chain(self.duals.layout(row).chain, limits_B, turns)
+                    stages = divided_chain(self.duals.chain(row), limits_B, turns)
                     if stages is not None and (found_s := step_s(stages, turns)) < below_s:
                         yield found_s, row
 
@@ -136,9 +135,9 @@ class Bounds:
         known, shown = self._known[shape], dict[Case, float]()
         stalled, best = 0, tuple[Case, ...]()
         for round_ in range(ROUNDS):
-            layouts = [self.duals.layout(row) for row in known]
+            chains = [self.duals.chain(row) for row in known]
             every = cases(
-                layouts, self.setting.occurrences, shape, self.duals.left_B(known), bound_s, self.enough_s, shown
+                chains, self.setting.occurrences, shape, self.duals.left_B(known), bound_s, self.enough_s, shown
             )
             values = self._of_cases(known, every, AGAIN, STEADY)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}

@@ -19,7 +19,7 @@ from ms_symtensor.search.folded.chain import SelectedChain, Stage, Turns
 from ms_symtensor.search.folded.memory import ShortGraphs
 from ms_symtensor.search.selections.selected import Level, levels
 from ms_symtensor.search.selections.steps import Step, Steps
-from ms_symtensor.search.stages.estimate import divided, estimated, parts_of
+from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out
 from ms_symtensor.search.stages.whole import Whole, peaks_of, with_memory
@@ -79,11 +79,11 @@ class _Selecting:
         rules: Mapping[str, Rule] | None,
     ) -> None:  # fmt: skip
         self.network, self.found, self.every, self.limit_B, self.turns = network, found, every, limit_B, turns
-        self.parts = parts_of(found.row, network.depths)
+        self.chain = chain_of(found.row, network.depths)
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
         self.peaks = peaks_of(network, found.row, found.strategies, rules)
         layers = [stage.blocks for stage in found.estimate.stages]
-        guessed = laid_out(self.parts, layers, [s.recomputed for s in found.estimate.stages], turns)
+        guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], turns)
         self.beyond_B = [
             max(0.0, sum(memory_B.values()) - guess.peak_B)
             for memory_B, guess in zip(found.memory_B, guessed, strict=True)
@@ -110,20 +110,20 @@ class _Selecting:
 
     def _divisions(self) -> set[tuple[int, ...]]:
         row = self.found.row
-        free = divided(row, self.network.depths, float("inf"))
+        free = divided(row, self.chain, float("inf"))
         limits_B = [self.limit_B - more for more in self.beyond_B]
         every = [
             self.found.estimate.stages,
             None if free is None else free.stages,
-            divided_chain(SelectedChain(self.parts, self._levels()), limits_B, self.turns),
+            divided_chain(SelectedChain(self.chain.parts, self._levels()), limits_B, self.turns),
         ]
         return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
 
     def _levels(self) -> NDArray[np.float64]:
         """What the parts of the chain recompute on every level and what that saves, [levels, parts, (seconds, bytes)]."""
         kinds = iter(self.kinds)
-        found = np.zeros((len(self.every), len(self.parts), 2))
-        for number, part in enumerate(self.parts):
+        found = np.zeros((len(self.every), len(self.chain.parts), 2))
+        for number, part in enumerate(self.chain.parts):
             if part.is_block:
                 kind = next(kinds)
                 plain = self.every[0].corners[kind]
@@ -135,7 +135,7 @@ class _Selecting:
     # -- one division --------------------------------------------------------------------------------------------------
 
     def _plain(self, layers: Sequence[int]) -> tuple[Stage, ...]:
-        return laid_out(self.parts, layers, [0] * len(layers), self.turns)
+        return laid_out(self.chain, layers, [0] * len(layers), self.turns)
 
     def _promise_s(self, layers: Sequence[int]) -> float:
         """Seconds of a step by what is known without programs; inf where not even everything recomputed fits."""
@@ -180,7 +180,7 @@ class _Selecting:
         except InvalidStrategyError:
             return None
         row = self.found.row
-        estimate = estimated(row, self.network.depths, self.parts, stages)
+        estimate = estimated(row, self.chain, stages)
         found = with_memory(estimate, row, self.found.strategies, memory_B)
         return replace(found, mixes=tuple(step.mix for step in chosen))
 

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.folded.chain import Part, Stage, Turns
+from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Stage, Turns
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.borders import border_s
@@ -55,30 +58,45 @@ class Estimate:
         }
 
 
-def divided(row: Row, depths: tuple[int, ...], limit_B: float | Sequence[float]) -> Estimate | None:
-    """The stages of `row` that fit, and what the step then takes."""
-    parts = parts_of(row, depths)
-    recomputed = row.problem.limits.recomputed(sum(depths[1:-1]))
+def divided(row: Row, chain: Chain, limit_B: float | Sequence[float]) -> Estimate | None:
+    """The stages of `row`, whose parts are `chain`, that fit, and what the step then takes."""
+    recomputed = row.problem.limits.recomputed(int(chain.blocks[-1]))
     shape = row.shape
-    stages = divide(parts, shape.stages, shape.micro_batch_num, limit_B, recomputed, shape.interleave)
-    return None if stages is None else estimated(row, depths, parts, stages)
+    stages = divide(chain, shape.stages, shape.micro_batch_num, limit_B, recomputed, shape.interleave)
+    return None if stages is None else estimated(row, chain, stages)
 
 
-def parts_of(row: Row, depths: tuple[int, ...]) -> list[Part]:
-    """The chain of what stands before the blocks, the blocks, and what stands after them."""
-    c = row.costs
-    chain: list[Part] = []
-    for place, depth in enumerate(occurrences(depths)):
+def quickest_s(row: Row, occurrences: Sequence[int]) -> float:
+    """Seconds that no step of `row` is faster than, however its blocks are divided: the first stage holds a block beside what
+    stands before them, the last one a block beside what stands after them, and the slowest one its share.
+    """
+    counts, each_s, stages = np.array(occurrences), row.costs.each_s, row.shape.stages
+    slowest_s = [float(counts @ each_s) / stages]
+    if stages > 1:
+        slowest_s += [float(each_s[:2].sum()), float(each_s[-2:].sum())]
+    turns = Turns(row.shape.micro_batch_num, row.shape.interleave)
+    even_s = [slowest_s[0]] * stages
+    later_s = turns.slowest * (max(slowest_s) - slowest_s[0])
+    return turns.step_s(even_s, float(counts @ row.costs.once_s) / stages) + later_s
+
+
+def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:
+    """What stands before the blocks, the blocks, and what stands after them; these make parts again if there are `levels`
+    [levels, places, (seconds, bytes saved)].
+    """
+    c, counts = row.costs, occurrences(depths)
+    parts: list[Part] = []
+    for place, depth in enumerate(counts):
         is_block = 0 < place < len(c.each_s) - 1
         each_s, again_s, kept_B, again_B, rest_B, once_s = (
             float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
         )
-        chain += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block, once_s)] * depth
-    return chain
+        parts += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block, once_s)] * depth
+    return Chain(parts) if levels is None else SelectedChain(parts, np.repeat(levels, counts, axis=1))
 
 
-def estimated(row: Row, depths: tuple[int, ...], parts: Sequence[Part], stages: tuple[Stage, ...]) -> Estimate:
-    """What the step takes on `stages` of `parts`: T = M · max s + (Σ s - max s) + once."""
-    work_s = math.fsum(part.each_s for part in parts)
+def estimated(row: Row, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:
+    """What the step takes on `stages` of `chain`: T = M · max s + (Σ s - max s) + once."""
+    work_s = math.fsum(part.each_s for part in chain.parts)
     peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
     return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s, border_s(row))

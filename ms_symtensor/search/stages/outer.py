@@ -26,10 +26,9 @@ from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.borders import with_borders
-from ms_symtensor.search.stages.estimate import parts_of
 from ms_symtensor.search.stages.families import families, variables_of
 from ms_symtensor.search.stages.rows import Row, Setting
-from ms_symtensor.search.stages.stage_cases import Case, cases, layout
+from ms_symtensor.search.stages.stage_cases import Case, cases
 from ms_symtensor.search.stages.tried import Outcome, Surveyed, Tried
 from ms_symtensor.search.tables.parameters import stage_terms
 from ms_symtensor.search.tables.problem import Problem, problem_of
@@ -98,7 +97,7 @@ def survey(
     worth_s = min(tried.worst_s, CLOSE * tried.best_s)
     near = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
     tried.look_at(row for of_setting in near for row in of_setting)
-    in_cases = [_in_cases(of, known, tried, depths, limit_B) for of, known in zip(settings, near, strict=True)]
+    in_cases = [_in_cases(of, known, tried, limit_B) for of, known in zip(settings, near, strict=True)]
     near = [known for known, _ in in_cases]
     fast = [
         [replace(row, bound_s=max(row.bound_s, free_s.get(row.shape, 0.0))) for row in first]
@@ -118,9 +117,7 @@ def _looked_at(
     return of.slim(worth, limit_B, known_s) + [row for row in first if row.bound_s >= worth_s]
 
 
-def _in_cases(
-    of: Setting, rows: Sequence[Row], tried: Tried, depths: tuple[int, ...], limit_B: float
-) -> tuple[list[Row], dict[Shape, float]]:
+def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) -> tuple[list[Row], dict[Shape, float]]:
     """The rows of a setting; those in stages that may still be the best with bounds that know how uneven stages are. And of these
     bounds those that hold whatever is made again.
     """
@@ -136,12 +133,12 @@ def _in_cases(
             break
         chosen, nowhere = [], set()
         for known in map(by_shape.__getitem__, left):
-            found_s = min((one.step_time_s for row in known if (one := tried.divided(row))), default=2 * tried.best_s)
-            if found_s >= 2 * tried.best_s:
+            found_s = min(2 * tried.best_s, *(tried.promised_s(row) for row in known))
+            if found_s == 2 * tried.best_s:
                 nowhere.add(known[0].shape)
             least_s = tried.best_s * BEYOND
             asked_s = least_s + max(0.0, found_s - least_s) / 2**round_
-            chosen.append((known, asked_s, _cases(of, known, depths, limit_B, asked_s, shown[known[0].shape])))
+            chosen.append((known, asked_s, _cases(of, known, tried, limit_B, asked_s, shown[known[0].shape])))
         higher = set()
         for shape, (by_case, best, least_free_s) in zip(left, of.by_cases(chosen, limit_B), strict=True):
             free_s[shape] = max(least_free_s, free_s.get(shape, 0.0))
@@ -159,15 +156,15 @@ def _in_cases(
 def _cases(
     of: Setting,
     known: Sequence[Row],
-    depths: tuple[int, ...],
+    tried: Tried,
     limit_B: float,
     asked_s: float,
     shown: Mapping[Case, float],
 ) -> tuple[Case, ...]:
     """The cases for the layouts `known` of one shape, where cases have `shown` so much."""
-    counts = np.array(of.occurrences)
-    layouts = [layout(parts_of(row, depths), np.repeat(row.costs.once_s, counts).tolist()) for row in known]
-    return cases(layouts, of.occurrences, known[0].shape, limit_B, known[0].bound_s, asked_s, shown)
+    return cases(
+        [tried.chain(row) for row in known], of.occurrences, known[0].shape, limit_B, known[0].bound_s, asked_s, shown
+    )
 
 
 def short_depths(graph: Graph) -> tuple[int, ...]:

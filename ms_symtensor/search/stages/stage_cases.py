@@ -10,14 +10,12 @@ decides, there are two lots of cases: for at most c blocks on the first stage (e
 more, where the end of a step takes at least what it takes with c + 1 blocks there.
 """
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from ms_symtensor.program.pipeline import in_flight
-from ms_symtensor.search.folded.chain import Chain, Part
+from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.space.shapes import Shape
 
 HALVINGS = 6
@@ -42,24 +40,10 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """A choice of layouts: its parts one by one, seconds of all of them, and of the end of a step, summed up part by part."""
-
-    chain: Chain
-    each_s: float
-    once_s: Sequence[float]
-
-
-def layout(parts: Sequence[Part], once_s: Sequence[float]) -> Layout:
-    """The layout that costs `parts`, each of which takes `once_s` at the end of a step."""
-    return Layout(Chain(parts), math.fsum(part.each_s for part in parts), list(accumulate(once_s, initial=0.0)))
-
-
-@dataclass(frozen=True)
 class _Space:
     """All that cases are made of: layouts `known`, and `shown`, the bound that was found for every case that was tried."""
 
-    known: Sequence[Layout]
+    known: Sequence[Chain]
     shown: Mapping[Case, float]
     place_of: Sequence[int]
     places: int
@@ -68,11 +52,11 @@ class _Space:
 
     @property
     def blocks(self) -> int:
-        return int(self.known[0].chain.blocks[-1])
+        return int(self.known[0].blocks[-1])
 
     def part(self, blocks: int) -> int:
         """The number of the part that is block number `blocks`."""
-        return bisect_right(self.known[0].chain.blocks, blocks) - 1
+        return bisect_right(self.known[0].blocks, blocks) - 1
 
     def run(self, stage: int, start: int, end: int) -> tuple[int, int]:
         """The parts of a stage with the blocks from `start` to before `end`."""
@@ -97,7 +81,7 @@ class _Lot:
 
 
 def cases(
-    known: Sequence[Layout],
+    known: Sequence[Chain],
     occurrences: Sequence[int],
     shape: Shape,
     limit_B: float,
@@ -202,17 +186,17 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
     )
 
 
-def _end(space: _Space, one: Layout, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
+def _end(space: _Space, one: Chain, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
     """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `least`."""
-    shape, chain = space.shape, one.chain
+    shape = space.shape
     flight = in_flight(stage, shape.stages, shape.micro_batch_num)
     once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
 
     def holds(end: int) -> bool:
         begin, part = space.run(stage, start, end)
         ending_s = max(once_s, one.once_s[part] - one.once_s[begin])
-        pace_s = (step_s - one.each_s - ending_s) / (shape.micro_batch_num - 1)
-        fitting = chain.fitting(begin, part, flight, space.limit_B)
+        pace_s = (step_s - one.each_s[-1] - ending_s) / (shape.micro_batch_num - 1)
+        fitting = one.fitting(begin, part, flight, space.limit_B)
         return fitting is not None and fitting[0] <= pace_s
 
     # Stages are short beside the chain: look near by first.

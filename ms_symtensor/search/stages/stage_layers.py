@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from ms_symtensor.search.folded.chain import Chain, Part, Stage, Turns
+from ms_symtensor.search.folded.chain import Chain, Stage, Turns
 
 Held = tuple[int, int, float, float, int]
 """The parts of a stage, from and to, and what `Chain.fitting` tells of them."""
@@ -23,11 +23,9 @@ NEAR = 1.1
 """The pace is looked for up to so many times the least one that is left before it is halved from there (empirical)."""
 
 
-def laid_out(
-    parts: Sequence[Part], layers: Sequence[int], recomputed: Sequence[int], turns: Turns
-) -> tuple[Stage, ...]:
+def laid_out(chain: Chain, layers: Sequence[int], recomputed: Sequence[int], turns: Turns) -> tuple[Stage, ...]:
     """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
-    chain, found, start = Chain(parts), [], 0
+    found, start = [], 0
     for number, (count, again) in enumerate(zip(layers, recomputed, strict=True)):
         last = number == len(layers) - 1
         end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
@@ -37,7 +35,7 @@ def laid_out(
 
 
 def divide(
-    parts: Sequence[Part],
+    chain: Chain,
     stages: int,
     micro_batch_num: int,
     limit_B: float | Sequence[float],
@@ -51,12 +49,11 @@ def divide(
     more than a share; further ones are put where the pace is slowest: such a division need not be the best.
     """
     limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
-    blocks, turns = sum(part.is_block for part in parts), Turns(micro_batch_num, interleave)
+    blocks, turns = int(chain.blocks[-1]), Turns(micro_batch_num, interleave)
     least, most = recomputed or (0, blocks)
     if 0 < blocks <= least:
-        found = divided_chain(Chain([part.computed_again for part in parts]), limits_B, turns)
+        found = divided_chain(Chain([part.computed_again for part in chain.parts]), limits_B, turns)
         return None if found is None else tuple(replace(stage, recomputed=stage.blocks) for stage in found)
-    chain = Chain(parts)
     share = most
     found = divided_chain(chain, limits_B, turns, share)
     while found is not None and sum(stage.recomputed for stage in found) > most:
@@ -72,7 +69,7 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int)
     while sum(counts) < least:
         _, fastest = min((stage.each_s, i) for i, stage in enumerate(found) if counts[i] < layers[i])
         counts[fastest] += 1
-        found = laid_out(chain.parts, layers, counts, turns)
+        found = laid_out(chain, layers, counts, turns)
     return found
 
 

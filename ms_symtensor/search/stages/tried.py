@@ -1,11 +1,13 @@
-"""What a survey has tried and learnt: shapes divided into stages, in the order of their bounds."""
+"""What a survey has tried and learnt: shapes divided into stages, the most promising ones first."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ms_symtensor.search.folded.chain import Chain
+from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.estimate import Estimate, divided
+from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, quickest_s
 from ms_symtensor.search.stages.rows import Row, Setting
 
 
@@ -46,12 +48,14 @@ class Outcome:
 
 
 class Tried:
-    """Shapes divided into stages, in the order of their bounds, until no bound is below the `keep` best steps."""
+    """Shapes divided into stages, in the order of what they take at least, until that is not below the `keep` best steps."""
 
     def __init__(self, depths: tuple[int, ...], limit_B: float, keep: int, known_s: float) -> None:
         self._depths, self._limit_B, self._keep, self._known_s = depths, limit_B, keep, known_s
+        self._chains: dict[tuple, Chain] = {}
         self._known: dict[tuple, Estimate | None] = {}
         self._found: dict[Shape, Estimate] = {}
+        self._refused: set[Shape] = set()
 
     @property
     def worst_s(self) -> float:
@@ -63,25 +67,31 @@ class Tried:
     def best_s(self) -> float:
         return min((e.step_time_s for e in self._found.values()), default=math.inf)
 
-    @property
-    def recomputes(self) -> bool:
-        """Whether the best step found recomputes blocks."""
-        best = min(self._found.values(), key=lambda e: e.step_time_s, default=None)
-        return best is not None and any(stage.recomputed for stage in best.stages)
-
-    def best_of(self, shape: Shape) -> Estimate | None:
-        """The fastest step that was found on `shape`."""
-        return self._found.get(shape)
-
     def look_at(self, rows: Iterable[Row]) -> None:
-        """Divide those of `rows` that may be of interest."""
-        for row in sorted(rows, key=lambda row: row.bound_s):
-            if row.bound_s >= self.worst_s:
-                break
-            one = self.divided(row)
-            known = self._found.get(row.shape)
-            if one is not None and (known is None or one.step_time_s < known.step_time_s):
-                self._found[row.shape] = one
+        """Divide those of `rows` that may be of interest: fast enough, or else all that may fit on their shape."""
+        worst_s = self.worst_s
+        every = [(max(row.bound_s, self._quickest_s(row)), row) for row in rows if row.bound_s < worst_s]
+        for least_s, row in sorted(every, key=lambda pair: pair[0]):
+            worst_s = self.worst_s
+            if least_s < worst_s or (row.bound_s < worst_s and row.shape in self._refused):
+                self._look_at(row)
+
+    def _look_at(self, row: Row) -> None:
+        one, known = self._divided(row), self._found.get(row.shape)
+        if one is not None and (known is None or one.step_time_s < known.step_time_s):
+            self._found[row.shape] = one
+        if row.shape in self._found:
+            self._refused.discard(row.shape)
+        else:
+            self._refused.add(row.shape)
+
+    def promised_s(self, row: Row) -> float:
+        """Seconds of a step of `row`, inf where it does not fit; at least so many if others are faster."""
+        quickest_s = self._quickest_s(row)
+        if quickest_s >= self.worst_s:
+            return quickest_s
+        one = self._divided(row)
+        return math.inf if one is None else one.step_time_s
 
     def outcome(
         self,
@@ -93,7 +103,7 @@ class Tried:
     ) -> Outcome:
         """What was learnt, `rows` being all that was priced, with their best bounds."""
         ordered = sorted(rows, key=lambda row: row.bound_s)
-        refused = {row.shape: None for row in ordered if row.shape not in self._found and row.bound_s < self.worst_s}
+        refused = {row.shape: None for row in ordered if row.shape in self._refused and row.bound_s < self.worst_s}
         best = tuple(sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, e.shape.mesh)))
         bounds = [row.bound_s for row in ordered if row.shape not in refused]
         bound_s = min((*bounds, *ruled_out_s.values()), default=math.inf)
@@ -102,8 +112,22 @@ class Tried:
             tuple(surveyed),
         )  # fmt: skip
 
-    def divided(self, row: Row) -> Estimate | None:
-        key = (row.shape, row.level, row.choice.tobytes())
+    def chain(self, row: Row) -> Chain:
+        """The parts of `row`."""
+        key = _key(row)
+        if key not in self._chains:
+            self._chains[key] = chain_of(row, self._depths)
+        return self._chains[key]
+
+    def _divided(self, row: Row) -> Estimate | None:
+        key = _key(row)
         if key not in self._known:
-            self._known[key] = divided(row, self._depths, self._limit_B)
+            self._known[key] = divided(row, self.chain(row), self._limit_B)
         return self._known[key]
+
+    def _quickest_s(self, row: Row) -> float:
+        return quickest_s(row, occurrences(self._depths))
+
+
+def _key(row: Row) -> tuple:
+    return row.shape, row.level, row.choice.tobytes()

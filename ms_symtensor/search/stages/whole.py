@@ -24,7 +24,7 @@ from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.borders import sent_B
-from ms_symtensor.search.stages.estimate import Estimate, divided, estimated, parts_of
+from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, estimated
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.outer import survey
 from ms_symtensor.search.stages.own_mesh import priced
@@ -107,7 +107,9 @@ def settled(
     """
     met = set() if met is None else met
     different = {(row.level, row.choice.tobytes()): row for row in rows}.values()
-    every = [(guess, row) for row in different if (guess := divided(row, network.depths, limit_B)) is not None]
+    every = [
+        (guess, row) for row in different if (guess := divided(row, chain_of(row, network.depths), limit_B)) is not None
+    ]
     guesses = {
         (row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every
     }.values()  # alike in all: one
@@ -141,9 +143,9 @@ def _fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rul
     """`row` on stages whose true peaks fit."""
     strategies = strategies_of(row)
     peaks = peaks_of(network, row, strategies, rules)
-    beyond_B = [0.0] * row.shape.stages
+    beyond_B, chain = [0.0] * row.shape.stages, chain_of(row, network.depths)
     for _ in range(ROUNDS):
-        found = divided(row, network.depths, [limit_B - more for more in beyond_B])
+        found = divided(row, chain, [limit_B - more for more in beyond_B])
         if found is None:
             break
         memory_B = peaks.of(found.stages)
@@ -165,7 +167,7 @@ def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapp
 def smallest_of(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
     """The fastest of these that fit; if none does, the smallest one."""
     blocks, stages = sum(network.depths[1:-1]), row.shape.stages
-    free = divided(row, network.depths, math.inf)
+    free = divided(row, chain_of(row, network.depths), math.inf)
     if free is None or row.problem.limits.recomputed(blocks) != (0, blocks):
         return None
     layers = [tuple(stage.blocks for stage in free.stages)]
@@ -206,10 +208,10 @@ def as_given(
     rules: Mapping[str, Rule] | None = None,
 ) -> Whole:
     """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not."""
-    strategies, parts = strategies_of(row), parts_of(row, network.depths)
-    stages = laid_out(parts, layers, recomputed, Turns(row.shape.micro_batch_num, row.shape.interleave))
+    strategies, chain = strategies_of(row), chain_of(row, network.depths)
+    stages = laid_out(chain, layers, recomputed, Turns(row.shape.micro_batch_num, row.shape.interleave))
     memory_B = peaks_of(network, row, strategies, rules).of(stages)
-    return with_memory(estimated(row, network.depths, parts, stages), row, strategies, memory_B)
+    return with_memory(estimated(row, chain, stages), row, strategies, memory_B)
 
 
 def with_memory(

@@ -8,7 +8,7 @@ import pytest
 
 from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.bounds.views import of_case, of_shape
-from ms_symtensor.search.folded.chain import Part, Turns
+from ms_symtensor.search.folded.chain import Chain, Part, Turns
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.stage_cases import Case
@@ -47,7 +47,7 @@ def test_no_division_is_faster_or_smaller_than_its_views(seed):
         runs = list(pairwise((0, *cuts, BLOCKS)))
         layers = [end - start for start, end in runs]
         for again in (False, True):
-            found = laid_out(parts, layers, layers if again else [0] * stages, Turns(number))
+            found = laid_out(Chain(parts), layers, layers if again else [0] * stages, Turns(number))
             step_s = Turns(number).step_s([one.each_s for one in found], max(one.once_s for one in found))
             peak_B = max(one.peak_B for one in found)
             every = [of_shape(OCCURRENCES, shape)]
@@ -76,7 +76,9 @@ def test_a_step_is_no_faster_than_its_only_run_that_makes_anything_again(seed):
         runs = list(pairwise((0, *cuts, BLOCKS)))
         layers = [end - start for start, end in runs]
         for stage, (start, end) in enumerate(runs):
-            found = laid_out(parts, layers, [n * (place == stage) for place, n in enumerate(layers)], Turns(number))
+            found = laid_out(
+                Chain(parts), layers, [n * (place == stage) for place, n in enumerate(layers)], Turns(number)
+            )
             step_s = Turns(number).step_s([one.each_s for one in found], max(one.once_s for one in found))
             held = _held(start, end, stage == 0, stage == stages - 1)
             views = of_case(OCCURRENCES, shape, Case(held, in_flight(stage, stages, number)))

@@ -11,7 +11,7 @@ from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.case_bounds import best_price, corners
-from ms_symtensor.search.stages.stage_cases import Case, cases, layout
+from ms_symtensor.search.stages.stage_cases import Case, cases
 from ms_symtensor.search.tables.terms import Costs
 
 MICRO_BATCHES = 6
@@ -33,7 +33,7 @@ def parts_of(costs, depths):
     chain = []
     for place, n in enumerate(occurrences(depths)):
         c = [v[place] for v in (costs.each_s, costs.again_s, costs.kept_B, costs.kept_recomputed_B, costs.at_rest_B)]
-        chain += [Part(*c, 0 < place < len(costs.each_s) - 1)] * n
+        chain += [Part(*c, 0 < place < len(costs.each_s) - 1, costs.once_s[place])] * n
     return chain
 
 
@@ -68,8 +68,9 @@ def test_no_step_is_faster_than_its_cases_show(seed):
     known = every[: draw.choice((1, 3))]
     shown, asked_s = {}, min(best_s, 200.0) * draw.uniform(0.8, 1.1)
     for _ in range(3):
-        layouts = [layout(parts_of(one, depths), np.repeat(one.once_s, occurrences(depths)).tolist()) for one in known]
-        found = cases(layouts, occurrences(depths), shape, limit_B, 0.0, asked_s, shown)
+        found = cases(
+            [Chain(parts_of(one, depths)) for one in known], occurrences(depths), shape, limit_B, 0.0, asked_s, shown
+        )
         values, free = {}, {}
         for corner in corners(found, occurrences(depths), shape, known, limit_B, asked_s):
             least_s = min(value(one, corner, limit_B) for one in every)

@@ -1,28 +1,29 @@
 """However blocks are divided into stages, one of the cases is true."""
 
 import random
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 from ms_symtensor.program.pipeline import in_flight
-from ms_symtensor.search.folded.chain import Part
+from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.stage_cases import cases, layout
+from ms_symtensor.search.stages.stage_cases import cases
 from ms_symtensor.search.stages.stage_layers import divide
 
 DEPTHS = (1, 3, 7, 1)
 PLACE_OF = [p for p, n in enumerate(occurrences(DEPTHS)) for _ in range(n)]
-NOTHING = [0.0] * len(PLACE_OF)
 
 
-def network(draw):
+def network(draw, once_s=None):
     """Costs of every place, and the chain of them; blocks of one kind cost alike but for the first and the last."""
     kinds = [draw.uniform(1, 3) for _ in range(2)]
     times = [0.1, *(t * draw.uniform(0.9, 1.1) for t in kinds for _ in range(3)), draw.uniform(0, 5)]
     places = [Part(t, t / 3, 1.0, 0.1, 1.0, 0 < i < len(times) - 1) for i, t in enumerate(times)]
-    return [places[place] for place in PLACE_OF]
+    parts = [places[place] for place in PLACE_OF]
+    return parts if once_s is None else [replace(p, once_s=s) for p, s in zip(parts, once_s, strict=True)]
 
 
 def held(start, end, stages, stage):
@@ -40,7 +41,7 @@ def test_one_case_is_true_of_every_division(seed):
     draw = random.Random(seed)
     stages, limit_B = draw.choice((2, 3, 5)), draw.choice((1e9, 30.0))
     once_s = [draw.choice((0.0, 5.0, 40.0)), *(draw.uniform(0, 2) for _ in PLACE_OF[1:])]
-    known = [layout(network(draw), once_s) for _ in range(draw.choice((1, 3)))]
+    known = [Chain(network(draw, once_s)) for _ in range(draw.choice((1, 3)))]
     shape, shown = Shape(stages, 8, (1,), 1), {}
     for _ in range(3):
         found = cases(known, occurrences(DEPTHS), shape, limit_B, 0.0, draw.uniform(20, 200), shown)
@@ -62,10 +63,10 @@ def test_where_memory_is_free_the_cases_of_a_layout_are_as_slow_as_its_best_divi
     draw = random.Random(seed)
     parts, stages = network(draw), draw.choice((2, 3, 5))
     shape = Shape(stages, 8, (1,), 1)
-    best = divide(parts, stages, 8, 1e9)
+    best = divide(Chain(parts), stages, 8, 1e9)
     step_s = 7 * max(stage.each_s for stage in best) + sum(part.each_s for part in parts)
     first = [sum(occurrences(DEPTHS)[:p]) for p in range(len(occurrences(DEPTHS)))]
-    found = cases([layout(parts, NOTHING)], occurrences(DEPTHS), shape, 1e9, 0.0, step_s * (1 - 1e-6), {})
+    found = cases([Chain(parts)], occurrences(DEPTHS), shape, 1e9, 0.0, step_s * (1 - 1e-6), {})
     for case in found:
         run_s = sum(n * parts[i].each_s for n, i in zip(case.held, first, strict=True))
         assert 7 * run_s + sum(part.each_s for part in parts) >= step_s * (1 - 1e-5)
@@ -73,7 +74,7 @@ def test_where_memory_is_free_the_cases_of_a_layout_are_as_slow_as_its_best_divi
 
 def test_what_a_case_has_not_shown_is_not_asked_again():
     parts = [Part(0.1, 0, 1, 1, 1, False), *[Part(1.0, 0.3, 1, 0, 1)] * 10, Part(1.0, 0, 1, 1, 1, False)]
-    known = [layout(parts, [0.0] * 12)]
+    known = [Chain(parts)]
     shape, places = Shape(2, 8, (1,), 1), occurrences((1, 10, 1))
     asked_s = 7 * 5.5 + 11
     first = cases(known, places, shape, 1e9, 0.0, asked_s, {})

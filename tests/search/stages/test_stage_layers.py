@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ms_symtensor.program.pipeline import in_flight
-from ms_symtensor.search.folded.chain import Part
+from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.stages.stage_layers import divide
 
 SECONDS = st.integers(1, 9).map(float)
@@ -64,7 +64,7 @@ def best_pace(chain, stages, micro_batch_num, limit_B):
 @given(chains(), st.integers(1, 3), st.integers(3, 6), st.integers(5, 80))
 def test_no_other_division_has_a_smaller_pace(chain, stages, micro_batch_num, limit_B):
     best = best_pace(chain, stages, micro_batch_num, limit_B)
-    found = divide(chain, stages, micro_batch_num, limit_B)
+    found = divide(Chain(chain), stages, micro_batch_num, limit_B)
     if best is None:
         assert found is None
         return
@@ -80,7 +80,7 @@ def test_of_two_kinds_of_blocks_what_is_found_fits_and_is_no_faster_than_can_be(
     chain, stages, micro_batch_num, limit_B
 ):
     """A stage of one block that is recomputed may be too large where it fits with a small one behind it: not all are tried."""
-    found = divide(chain, stages, micro_batch_num, limit_B)
+    found = divide(Chain(chain), stages, micro_batch_num, limit_B)
     if found is not None:
         best = best_pace(chain, stages, micro_batch_num, limit_B)
         assert best is not None and max(s.each_s for s in found) >= best * (1 - 1e-9)
@@ -91,7 +91,7 @@ def test_of_two_kinds_of_blocks_what_is_found_fits_and_is_no_faster_than_can_be(
 def test_a_heavy_head_leaves_fewer_blocks_on_its_stage():
     block, head = Part(1.0, 0.3, 0.0, 0.0, 0.0), Part(3.0, 0.0, 0.0, 0.0, 0.0, is_block=False)
     embedding = Part(0.1, 0.0, 0.0, 0.0, 0.0, is_block=False)
-    found = divide([embedding, *[block] * 13, head], 4, 8, 1.0)
+    found = divide(Chain([embedding, *[block] * 13, head]), 4, 8, 1.0)
     assert [s.blocks for s in found] == [4, 4, 4, 1]
 
 
@@ -108,5 +108,5 @@ def test_a_slower_pace_pays_where_the_step_ends_sooner():
         Part(0.5, 0.0, 0, 0, 0, False),
     )
     parts = [before, *[block] * 5, after]
-    assert [stage.blocks for stage in divide(parts, 2, 2, 1e9)] == [1, 4]
-    assert [stage.blocks for stage in divide(parts, 2, 100, 1e9)] == [3, 2]
+    assert [stage.blocks for stage in divide(Chain(parts), 2, 2, 1e9)] == [1, 4]
+    assert [stage.blocks for stage in divide(Chain(parts), 2, 100, 1e9)] == [3, 2]

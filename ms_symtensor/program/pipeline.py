@@ -81,7 +81,7 @@ class Pipeline:
         return self.run_of(layer) % self.stage_num
 
 
-def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> int:
+def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> float:
     """Micro-batches whose activations stage number `stage` of `stages` keeps at once under 1F1B.
 
     With interleaving, the runs of a stage count like stages of their own, and a stage warms up twice as long:
@@ -90,7 +90,7 @@ def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1
     if interleave == 1:
         return min(micro_batch_num, stages - stage)
     warm = 2 * (stages - stage - 1) + (interleave - 1) * stages + 1
-    return -(-min(micro_batch_num * interleave, warm) // interleave)
+    return min(micro_batch_num * interleave, warm) / interleave
 
 
 def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, ...], ...]:
@@ -108,9 +108,12 @@ def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, 
 
 def dealt(blocks: tuple[int, ...], interleave: int) -> tuple[int, ...]:
     """The number of blocks of every run, in the order of a micro-batch's way, where stages hold so many `blocks`: the runs of a
-    stage are as long as can be, the first ones longer by one where they are not all equal.
+    stage are equally long; where they cannot be, the last ones, with the fewest micro-batches in flight, are longer by one.
     """
-    return tuple(n // interleave + (number < n % interleave) for number in range(interleave) for n in blocks)
+    shorter = [interleave - n % interleave for n in blocks]
+    return tuple(
+        n // interleave + (r >= few) for r in range(interleave) for n, few in zip(blocks, shorter, strict=True)
+    )
 
 
 def block_names(graph: Graph) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ Weights in use (gathered, or cast) stay for all micro-batches. The gradient of a
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.pipeline import in_flight
@@ -38,15 +39,15 @@ class MicroBatch:
     weights_behind_B: ByBlock
     dropped_B: tuple[int, ...]
 
-    def peak_B(self, flight: int, micro_batch_num: int) -> int:
+    def peak_B(self, flight: float, micro_batch_num: int) -> int:
         """The peak with `flight` of `micro_batch_num` micro-batches at once; after the last forward pass its weights go."""
         whole_B, behind_B, kept_B = (sum(of.values()) for of in (self.weights_B, self.weights_behind_B, self.kept_B))
         if flight < micro_batch_num:
-            return max(self.live_B, default=0) + whole_B + (flight - 1) * kept_B
+            return max(self.live_B, default=0) + whole_B + ceil((flight - 1) * kept_B)
         last_B = max((live + dropped for live, dropped in zip(self.live_B, self.dropped_B, strict=True)), default=0)
         forward_B = max((live for live, late in zip(self.live_B, self.behind, strict=True) if not late), default=0)
-        before_B = forward_B + whole_B + (flight - 2) * kept_B if flight > 1 else 0
-        return max(last_B + behind_B + (flight - 1) * kept_B, before_B)
+        before_B = forward_B + whole_B + ceil(max(flight - 2, 0) * kept_B) if flight > 1 else 0
+        return max(last_B + behind_B + ceil((flight - 1) * kept_B), before_B)
 
     def longer(self, middle: str, last: str, count: int) -> "MicroBatch":
         """The same with `count` further blocks like `middle` between it and `last`, both of a run of equal blocks.
@@ -98,7 +99,7 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     )
 
 
-def stage_in_flight(program: StageProgram) -> int:
+def stage_in_flight(program: StageProgram) -> float:
     """Micro-batches whose activations a rank of the stage keeps at once."""
     pipeline = program.pipeline
     return in_flight(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave)

@@ -1,5 +1,7 @@
 """The formulas of a pipelined step, with their numbers, for people: how the stages make the step, and what each holds."""
 
+from math import ceil
+
 from ms_symtensor.cost.explanation_text import number
 from ms_symtensor.program.stage_memory import micro_batch, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
@@ -37,12 +39,13 @@ def stages_explained(plan: Plan, graph: Graph, latex: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _parts(program: StageProgram) -> tuple[int, int, int, int, int]:
+def _parts(program: StageProgram) -> tuple[int, str, int, int, int]:
     """Weights, micro-batches in flight, what one keeps, the moment, and the peak that they make."""
     one, flight = micro_batch(program.micro, program.scatters_gradients), stage_in_flight(program)
     peak_B = one.peak_B(flight, program.pipeline.micro_batch_num)
     weights_B, kept_B = sum(one.weights_B.values()), sum(one.kept_B.values())
-    return weights_B, flight, kept_B, peak_B - weights_B - (flight - 1) * kept_B, peak_B
+    moment_B = peak_B - weights_B - ceil((flight - 1) * kept_B)
+    return weights_B, f"{flight:g}", kept_B, moment_B, peak_B
 
 
 def _row(program: StageProgram) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ def stages_text(plan: Plan, graph: Graph, programs: Sequence[StageProgram]) -> s
                 f"{program.ranks.start} … {program.ranks[-1]}",
                 ", ".join(f"{names[run.start]} … {names[run.stop - 1].rpartition('.')[2]}" for run in runs),
                 str(len(stage.settings.recompute)),
-                str(stage_in_flight(program)),
+                f"{stage_in_flight(program):g}",
                 size(weights_B),
                 size(stage_activation_peak_B(program)),
                 str(found[True]),

@@ -73,8 +73,7 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     if not selects(outcome.surveyed[0].setting.problem, request):
         return searched
     raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s)
-    bounds_s = {shape: bound_s for shape, bound_s in raised.bounds_s.items() if shape.interleave == 1}
-    searched = bounded(request, searched, {**outcome.bounds_s, **bounds_s})
+    searched = bounded(request, searched, {**outcome.bounds_s, **raised.bounds_s})
     for step_s, row in _promising(raised, searched.whole, enough_s):
         if step_s >= (1 - WORTH) * enough_s:
             break

@@ -17,7 +17,7 @@ LOWEST = {
 """What can be limited, as a plan reports it, each with its lowest number."""
 
 INTERLEAVES = (1, 2, 4)
-"""Runs of blocks per stage that are searched up to a given most."""
+"""Runs of blocks per stage that are searched, beside a given number."""
 
 SHARD_SIZE = "optimizer_weight_shard_size"
 PINNED = (*LOWEST, SHARD_SIZE)
@@ -87,9 +87,7 @@ class Limits:
 
     @property
     def interleaves(self) -> tuple[int, ...]:
-        """The runs of blocks per stage that are searched: one, unless others are asked for."""
-        if not self.names("pp_interleave_num"):
-            return (1,)
+        """The runs of blocks per stage that are searched."""
         every = {*INTERLEAVES, self.least.get("pp_interleave_num", 1)}
         return tuple(sorted(n for n in every if self.allows("pp_interleave_num", n)))
 

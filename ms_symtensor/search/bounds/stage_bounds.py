@@ -12,8 +12,8 @@ from ms_symtensor.search.bounds.duals import STEADY, Asked, Duals
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
-from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.borders import borders_s, least_borders_s
 from ms_symtensor.search.stages.estimate import quickest_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.stage_cases import Case, cases
@@ -65,15 +65,18 @@ class Bounds:
             same = self._known.setdefault(row.shape, [])
             same += [row] if not row.is_among(same) else []
         waiting = sorted((row for row in of.free if row.bound_s < enough_s), key=lambda row: row.bound_s)
-        self._waiting = [row.shape for row in waiting if row.shape.interleave == 1]
+        self._waiting = [row.shape for row in waiting]
         self._first: dict[Shape, tuple[float, list[Row], float]] = {}
         self.duals = Duals(of.setting, self._known, remaking, fronts, depths, limit_B, enough_s)
 
     def rising(self, row: Row) -> Iterator[float]:
         """The bounds of the shape of `row`, which holds where memory is free, from step to step."""
+        border_s = least_borders_s(row)
+        yield from (bound_s + border_s for bound_s in self._rising(row))
+
+    def _rising(self, row: Row) -> Iterator[float]:
+        """Its bounds but for what is sent between runs of a stage."""
         shape, bound_s = row.shape, row.bound_s
-        if shape.interleave > 1:
-            return
         known, met = self._known[shape], list[Row]()
         for round_ in range(AVERAGES if shape.stages > 1 else ALONE):
             value_s, rows, most_s = self._first_step(shape) if round_ == 0 else self._average(shape, met)
@@ -95,14 +98,14 @@ class Bounds:
         stages, if these made again just what lets them fit, but for what lives for a moment only.
         """
         for shape, rows in self._known.items():
-            if not shape.accumulates or shape.interleave > 1:
+            if not shape.accumulates:
                 continue
-            turns = Turns(shape.micro_batch_num)
+            turns = shape.turns
             for row in rows:
                 if quickest_s(row, self.setting.occurrences) < below_s:
                     limits_B = [self.duals.left_B([row])] * shape.stages
                     stages = divided_chain(self.duals.chain(row), limits_B, turns)
-                    if stages is not None and (found_s := step_s(stages, turns)) < below_s:
+                    if stages is not None and (found_s := step_s(stages, turns) + borders_s(row)) < below_s:
                         yield found_s, row
 
     def _first_step(self, shape: Shape) -> tuple[float, list[Row], float]:

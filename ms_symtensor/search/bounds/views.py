@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.bounds.users import need_num
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
@@ -46,7 +45,7 @@ def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
     if shape.stages == 1:
         return _of_average(occurrences, shape, held)
     held[:2] = [1, 1]
-    flight = in_flight(0, shape.stages, shape.micro_batch_num)
+    flight = shape.in_flight(0)
     return _of_average(occurrences, shape, held) + of_run(occurrences, shape, held, flight)
 
 
@@ -75,16 +74,17 @@ def _of_average(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int])
     )
 
 
-def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flight: int) -> Views:
+def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flight: float) -> Views:
     """What is true where a stage that keeps `flight` micro-batches holds a run, every place so often as `held` says.
 
-    A step takes M - 1 times what the run does, and once what every place does; its end, no less than on an average stage, nor
-    than for the run.
+    A step takes M - 1 / v times what the run does, and 1 / v of what all places do; its end, no less than on an average stage,
+    nor than for the run.
     """
     depth, here, inside = np.array(occurrences, dtype=float), np.array(held, dtype=float), np.ones(len(held))
     inside[[0, -1]] = 0.0
-    number, nothing = shape.micro_batch_num, np.zeros(len(held))
-    each, again, elsewhere = depth + (number - 1) * here, number * here * inside, (depth - here) * inside
+    turns, nothing = shape.turns, np.zeros(len(held))
+    each = depth / turns.interleave + turns.slowest * here
+    again, elsewhere = turns.micro_batch_num * here * inside, (depth - here) * inside / turns.interleave
     seconds = np.array([[each, again, elsewhere, once] for once in (depth / shape.stages, here)])
     size_B = np.array([[flight * here, flight * here * inside, nothing, here]])
     found = Views(seconds, size_B, _there(held))
@@ -93,7 +93,7 @@ def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flig
     return found + _of_start(held, flight) if held[0] and flight > 1 else found
 
 
-def _of_moment(held: Sequence[int], flight: int) -> Views:
+def _of_moment(held: Sequence[int], flight: float) -> Views:
     """What is true while the last block of the run goes backward: what it kept of the micro-batch is gone, but for what is
     needed then (`moments`), and so is all that is behind it.
     """
@@ -107,7 +107,7 @@ def _of_moment(held: Sequence[int], flight: int) -> Views:
     return Views(np.zeros((0, 4, len(held))), np.array([[kept, saved, np.zeros(len(held)), here]]), there)
 
 
-def _of_start(held: Sequence[int], flight: int) -> Views:
+def _of_start(held: Sequence[int], flight: float) -> Views:
     """What is true while what stands before the blocks goes backward: the micro-batch has nothing else left."""
     kept = (flight - 1) * np.array(held, dtype=float)
     saved = np.array([0.0, *kept[1:-1], 0.0])

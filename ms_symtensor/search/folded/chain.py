@@ -21,7 +21,7 @@ class Turns:
     micro_batch_num: int
     interleave: int = 1
 
-    def in_flight(self, stage: int, stages: int) -> int:
+    def in_flight(self, stage: int, stages: int) -> float:
         """Micro-batches whose activations the stage keeps at once."""
         return in_flight(stage, stages, self.micro_batch_num, self.interleave)
 
@@ -86,7 +86,7 @@ class Chain:
         self._block_B = [saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)]
         self.blocks = _sums(is_block)
 
-    def with_recomputed(self, start: int, end: int, flight: int, recomputed: int) -> Stage:
+    def with_recomputed(self, start: int, end: int, flight: float, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
         last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
         each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
@@ -107,7 +107,7 @@ class Chain:
         return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
 
     def fitting(
-        self, start: int, end: int, flight: int, limit_B: float, most: float = inf
+        self, start: int, end: int, flight: float, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """Seconds per micro-batch, bytes and recomputed blocks of parts `start` to `end` with as few of these, first ones
         first, as fit; None if too large, or if more than `most` were recomputed.
@@ -149,7 +149,7 @@ class SelectedChain(Chain):
         self._gone_B: list[list[float]] = sums[1].tolist()
 
     def fitting(
-        self, start: int, end: int, flight: int, limit_B: float, most: float = inf
+        self, start: int, end: int, flight: float, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """As of `Chain`, but for how many blocks are recomputed."""
         each_s = self.each_s[end] - self.each_s[start]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.search.folded.chain import SelectedChain, Stage, Turns
+from ms_symtensor.search.folded.chain import SelectedChain, Stage
 from ms_symtensor.search.folded.memory import ShortGraphs
 from ms_symtensor.search.selections.selected import Level, levels
 from ms_symtensor.search.selections.steps import Step, Steps
@@ -50,13 +50,12 @@ def selecting(
 
     `only`: no block as a whole, whether that is faster or not; None if nothing fits then.
     """
-    turns = Turns(found.estimate.shape.micro_batch_num, found.estimate.shape.interleave)
     if not any(stage.recomputed for stage in found.estimate.stages):
         return found
-    every = levels(shorts, found.strategies, found.settings, cluster, only) if turns.interleave == 1 else ()
+    every = levels(shorts, found.strategies, found.settings, cluster, only)
     if not every:
         return None if only else found
-    return _Selecting(network, found, every, limit_B, turns, rules).best(None if only else found)
+    return _Selecting(network, found, every, limit_B, rules).best(None if only else found)
 
 
 def fitting(
@@ -68,22 +67,21 @@ def fitting(
     rules: Mapping[str, Rule] | None = None,
 ) -> Whole | None:
     """`found`, which does not fit, with blocks recomputed in part so that it does; None if they cannot be."""
-    turns = Turns(found.estimate.shape.micro_batch_num, found.estimate.shape.interleave)
-    every = levels(shorts, found.strategies, found.settings, cluster) if turns.interleave == 1 else ()
-    return _Selecting(network, found, every, limit_B, turns, rules).best(None) if every else None
+    every = levels(shorts, found.strategies, found.settings, cluster)
+    return _Selecting(network, found, every, limit_B, rules).best(None) if every else None
 
 
 class _Selecting:
     def __init__(
-        self, network: Network, found: Whole, every: Sequence[Level], limit_B: float, turns: Turns,
-        rules: Mapping[str, Rule] | None,
-    ) -> None:  # fmt: skip
-        self.network, self.found, self.every, self.limit_B, self.turns = network, found, every, limit_B, turns
+        self, network: Network, found: Whole, every: Sequence[Level], limit_B: float, rules: Mapping[str, Rule] | None
+    ) -> None:
+        self.network, self.found, self.every, self.limit_B = network, found, every, limit_B
+        self.turns = found.estimate.shape.turns
         self.chain = chain_of(found.row, network.depths)
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
         self.peaks = peaks_of(network, found.row, found.strategies, rules)
         layers = [stage.blocks for stage in found.estimate.stages]
-        guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], turns)
+        guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], self.turns)
         self.beyond_B = [
             max(0.0, sum(memory_B.values()) - guess.peak_B)
             for memory_B, guess in zip(found.memory_B, guessed, strict=True)
@@ -229,7 +227,7 @@ class _Selecting:
             saved_B = step.saved_B + max(beyond_B / flight, 1.0)
         return None
 
-    def _flight(self, layers: Sequence[int], number: int) -> int:
+    def _flight(self, layers: Sequence[int], number: int) -> float:
         return self.turns.in_flight(number, len(layers))
 
     def _peak_B(self, layers: Sequence[int], number: int, step: Step) -> float:

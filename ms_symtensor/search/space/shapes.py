@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.space.domain import divisors
 
 MAX_MODEL_AXIS = 64
@@ -41,6 +42,15 @@ class Shape:
     def accumulates(self) -> bool:
         """Whether gradients add up over several micro-batches; with one stage these come one after the other."""
         return self.micro_batch_num > 1
+
+    @property
+    def turns(self) -> Turns:
+        """How its micro-batches take turns."""
+        return Turns(self.micro_batch_num, self.interleave)
+
+    def in_flight(self, stage: int) -> float:
+        """Micro-batches whose activations this stage keeps at once."""
+        return self.turns.in_flight(stage, self.stages)
 
     @property
     def samples(self) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.tables.terms import Weights
 
@@ -25,7 +24,7 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape], bloc
     layers = sum(occurrences[1:-1])
     kept, saved = np.ones(len(members)), np.ones(len(members))
     for i, shape in enumerate(members):
-        flights = [in_flight(s, shape.stages, shape.micro_batch_num, shape.interleave) for s in range(shape.stages)]
+        flights = [shape.in_flight(s) for s in range(shape.stages)]
         most, left, total = float(layers), float(layers), 0.0
         if math.isfinite(known_s) and block_s[i] > 0:
             most = max(known_s / (shape.micro_batch_num * block_s[i]), layers / shape.stages)

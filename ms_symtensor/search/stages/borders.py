@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 
 from ms_symtensor.cluster.collective_time import collective_time_s
-from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.tables.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
@@ -20,18 +19,33 @@ def border_s(row: Row) -> float:
     return _further_s(row, sent_B(row)) if row.shape.interleave > 1 else 0.0
 
 
+def borders_s(row: Row) -> float:
+    """Seconds of a step of `row` that these are."""
+    return _of_step_s(row, border_s(row))
+
+
 def with_borders(row: Row) -> Row:
-    """`row` with a bound that knows what is sent at least: every rank its share of the tensors between blocks."""
+    """`row` with a bound that knows what is sent at least."""
+    return row if row.shape.interleave == 1 else replace(row, bound_s=row.bound_s + least_borders_s(row))
+
+
+def least_borders_s(row: Row) -> float:
+    """Seconds of any step on the shape of `row` that these are at least: every rank sends its share of the tensors between
+    blocks.
+    """
     shape = row.shape
     if shape.interleave == 1:
-        return row
+        return 0.0
     grown = row.problem.known.pricer.family.grown
     least_B = sum(
         kind.size_B * float(grown(row.problem.known.power_of(source))[row.member])
         for source, kind in _between(row).items()
     ) / math.prod(shape.mesh)
-    turns = Turns(shape.micro_batch_num, shape.interleave)
-    return replace(row, bound_s=row.bound_s + turns.step_s([_further_s(row, least_B)] * shape.stages, 0.0))
+    return _of_step_s(row, _further_s(row, least_B))
+
+
+def _of_step_s(row: Row, each_s: float) -> float:
+    return row.shape.turns.step_s([each_s] * row.shape.stages, 0.0)
 
 
 def _further_s(row: Row, size_B: float) -> float:

@@ -41,11 +41,11 @@ class Branch:
         return tuple(sorted({k for k in ends if self.least <= k <= self.most}))
 
 
-def _saved(case: Case, count: int) -> list[int]:
+def _saved(case: Case, count: int) -> list[float]:
     """How much of every place recomputation saves. Where all of a run is recomputed, its last block is there while it is
     computed again, unless a block of another kind may stand behind it on the stage; what stands behind the blocks is gone then.
     """
-    found = [case.flight * n for n in first_blocks(case.held, count)]
+    found = [float(case.flight * n) for n in first_blocks(case.held, count)]
     last = max((place for place, n in enumerate(case.held[:-1]) if n), default=0)
     if 0 < count == sum(case.held[1:-1]):
         if case.held[-1]:
@@ -59,9 +59,9 @@ def corner_weights(
     occurrences: Sequence[int], shape: Shape, case: Case, count: int, known: Sequence[Costs]
 ) -> list[list[float]]:
     """How much every place counts where `count` blocks of the run are recomputed: a row for each field of `Weights`."""
-    number, flight = shape.micro_batch_num, case.flight
+    turns, flight = shape.turns, case.flight
     again = first_blocks(case.held, count)
-    each = [float(n + (number - 1) * m) for n, m in zip(occurrences, case.held, strict=True)]
+    each = [n / turns.interleave + turns.slowest * m for n, m in zip(occurrences, case.held, strict=True)]
     ending = [[n / shape.stages for n in occurrences], [float(n) for n in case.held]]
     if case.also is not None:
         ending.append([float(n) for n in case.also])
@@ -71,7 +71,7 @@ def corner_weights(
     worth = least_s[most] >= (1 + DECIDES) * least_s[0]
     return [
         each,
-        [float(number * n) for n in again],
+        [float(turns.micro_batch_num * n) for n in again],
         ending[most if worth else 0],
         [float(flight * n) for n in case.held],
         [float(n) for n in _saved(case, count)],
@@ -93,7 +93,7 @@ def branches(case: Case, shape: Shape, known: Sequence[Costs], limit_B: float) -
         fitting = np.flatnonzero(saved @ (one.kept_B - one.kept_recomputed_B) + room_B >= 0)
         if len(fitting):
             again_s = float(one.again_s[run[: fitting[0]]].sum())
-            step_s = float(one.each_s @ held) * (shape.micro_batch_num - 1) + shape.micro_batch_num * again_s
+            step_s = float(one.each_s @ held) * shape.turns.slowest + shape.micro_batch_num * again_s
             if step_s < best_s:
                 best_s, needed = step_s, int(fitting[0])
     if not needed:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Stage, Turns
+from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Stage
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.borders import border_s
@@ -44,10 +44,7 @@ class Estimate:
 
         With v > 1 runs of blocks per stage, what is sent between these counts among them.
         """
-        share, turns = (
-            self.shape.micro_batch_num / self.shape.stages,
-            Turns(self.shape.micro_batch_num, self.shape.interleave),
-        )
+        share, turns = self.shape.micro_batch_num / self.shape.stages, self.shape.turns
         each_s = [s.each_s + self.border_s for s in self.stages]
         total = math.fsum(s.each_s for s in self.stages)
         return {
@@ -74,7 +71,7 @@ def quickest_s(row: Row, occurrences: Sequence[int]) -> float:
     slowest_s = [float(counts @ each_s) / stages]
     if stages > 1:
         slowest_s += [float(each_s[:2].sum()), float(each_s[-2:].sum())]
-    turns = Turns(row.shape.micro_batch_num, row.shape.interleave)
+    turns = row.shape.turns
     even_s = [slowest_s[0]] * stages
     later_s = turns.slowest * (max(slowest_s) - slowest_s[0])
     return turns.step_s(even_s, float(counts @ row.costs.once_s) / stages) + later_s

@@ -25,7 +25,7 @@ from ms_symtensor.search.folded.places import occurrences, places
 from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
-from ms_symtensor.search.stages.borders import with_borders
+from ms_symtensor.search.stages.borders import least_borders_s, with_borders
 from ms_symtensor.search.stages.families import families, variables_of
 from ms_symtensor.search.stages.rows import Row, Setting
 from ms_symtensor.search.stages.stage_cases import Case, cases
@@ -124,11 +124,12 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) ->
     by_shape: dict[Shape, list[Row]] = {}
     for row in rows:
         by_shape.setdefault(row.shape, []).append(row)
-    left = [shape for shape in by_shape if shape.stages > 1 == shape.interleave]
+    left = [shape for shape in by_shape if shape.stages > 1]
+    borders_s = {shape: least_borders_s(by_shape[shape][0]) for shape in left}
     shown: dict[Shape, dict[Case, float]] = {shape: {} for shape in left}
     free_s: dict[Shape, float] = {}
     for round_ in range(1, CASE_ROUNDS + 1):
-        left = [shape for shape in left if by_shape[shape][0].bound_s < tried.best_s]
+        left = [shape for shape in left if by_shape[shape][0].bound_s + borders_s[shape] < tried.best_s]
         if not left:
             break
         chosen, nowhere = [], set()
@@ -137,7 +138,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) ->
             if found_s == 2 * tried.best_s:
                 nowhere.add(known[0].shape)
             least_s = tried.best_s * BEYOND
-            asked_s = least_s + max(0.0, found_s - least_s) / 2**round_
+            asked_s = least_s + max(0.0, found_s - least_s) / 2**round_ - borders_s[known[0].shape]
             chosen.append((known, asked_s, _cases(of, known, tried, limit_B, asked_s, shown[known[0].shape])))
         higher = set()
         for shape, (by_case, best, least_free_s) in zip(left, of.by_cases(chosen, limit_B), strict=True):

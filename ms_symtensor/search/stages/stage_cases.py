@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.space.shapes import Shape
 
@@ -35,7 +34,7 @@ class Case:
     """
 
     held: Held
-    flight: int
+    flight: float
     also: Held | None = None
 
 
@@ -96,11 +95,11 @@ def cases(
     """
     place_of = [place for place, n in enumerate(occurrences) for _ in range(n)]
     space = _Space(known, shown, place_of, len(occurrences), shape, limit_B)
-    least: dict[tuple[Held, Held | None], int] = {}
+    least: dict[tuple[Held, Held | None], float] = {}
     for lot in _slowest(space, bound_s, asked_s):
         also = _also(space, lot.least)
         for stage, held in _held(space, lot):
-            flight = in_flight(stage, shape.stages, shape.micro_batch_num)
+            flight = shape.in_flight(stage)
             least[held, also] = min(flight, least.get((held, also), flight))
     return tuple(Case(held, flight, also) for (held, also), flight in least.items())
 
@@ -163,7 +162,7 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
     for stage in range(space.shape.stages):
         found.append(start)
         later = space.shape.stages - stage - 1
-        flight = in_flight(stage, space.shape.stages, space.shape.micro_batch_num)
+        flight = space.shape.in_flight(stage)
         most = min(space.blocks - later, first_most) if stage == 0 else space.blocks - later
         end = start if later else space.blocks - 1
         for one in space.known:
@@ -189,13 +188,13 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
 def _end(space: _Space, one: Chain, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
     """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `least`."""
     shape = space.shape
-    flight = in_flight(stage, shape.stages, shape.micro_batch_num)
+    flight, turns = shape.in_flight(stage), shape.turns
     once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
 
     def holds(end: int) -> bool:
         begin, part = space.run(stage, start, end)
         ending_s = max(once_s, one.once_s[part] - one.once_s[begin])
-        pace_s = (step_s - one.each_s[-1] - ending_s) / (shape.micro_batch_num - 1)
+        pace_s = (step_s - one.each_s[-1] / turns.interleave - ending_s) / turns.slowest
         fitting = one.fitting(begin, part, flight, space.limit_B)
         return fitting is not None and fitting[0] <= pace_s
 

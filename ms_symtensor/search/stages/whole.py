@@ -16,7 +16,6 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.asked.limits import FREE, Limits
-from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.mix import Mix
@@ -209,7 +208,7 @@ def as_given(
 ) -> Whole:
     """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not."""
     strategies, chain = strategies_of(row), chain_of(row, network.depths)
-    stages = laid_out(chain, layers, recomputed, Turns(row.shape.micro_batch_num, row.shape.interleave))
+    stages = laid_out(chain, layers, recomputed, row.shape.turns)
     memory_B = peaks_of(network, row, strategies, rules).of(stages)
     return with_memory(estimated(row, chain, stages), row, strategies, memory_B)
 
@@ -226,10 +225,9 @@ def with_memory(
 def peaks_of(
     network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
 ) -> StagePeaks:
-    batch = row.shape.batch
+    batch, turns = row.shape.batch, row.shape.turns
     few = network.short(batch, FEW)
     named = at_depth(fold(few).class_of, network.short(batch), strategies)
-    turns = Turns(row.shape.micro_batch_num, row.shape.interleave)
     between_B = int(sent_B(row)) * (turns.interleave - 1) if turns.interleave > 1 else 0
     return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, between_B)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.pipeline import block_names
+from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
@@ -57,14 +58,14 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         one = one_stage(graph, request, several.one_stage_s, min(known_s, several.time_s), progress)
     several = None if several is None else selecting_stages(of, request, several)
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
-    if several is not None and several.plan is None and one.best is None and math.isinf(known_s):
+    if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
     if several is not None:
         several = improved(of, request, several, min(known_s, one.best.time_s if one.best else math.inf))
         one = replace(one, bound_s=min([one.bound_s, *(several.one_stage_s.get(mesh, 0.0) for mesh in one.passed)]))
     spent = time.perf_counter() - start
-    if several is not None and several.plan is not None and (one.best is None or several.time_s < one.best.time_s):
-        best = several.plan
+    if several is not None and several.whole is not None and (one.best is None or several.time_s < one.best.time_s):
+        best = pipelined.plan_of(of, request, several.whole, several, spent)
     elif one.best is not None and graph is not None:
         best = plan_of(graph, request, one, spent)
     else:

@@ -80,7 +80,7 @@ def _searched(network: Network, request: Request, of: Shape, known_s: float, sta
 
     if best is None or best.estimate.step_time_s >= known_s:
         return Searched(None, bound_s, candidates, why)
-    pipelined = Pipelined(None, bound_s, candidates, (), {})
+    pipelined = Pipelined(best, bound_s, candidates, (), {})
     plan = plan_of(network, request, best, pipelined, time.perf_counter() - start)
     return Searched(plan, bound_s, candidates, why)
 

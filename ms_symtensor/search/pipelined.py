@@ -1,7 +1,6 @@
 """The best plan over pipeline stages, micro-batches and meshes, as a `Plan`."""
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -33,18 +32,17 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Pipelined:
-    """The best plan in micro-batches, if one fits and is fast enough; no such plan takes less than `bound_s`.
+    """The best plan in micro-batches, `whole`, if one fits and is fast enough; no such plan takes less than `bound_s`.
 
     `one_stage_s`: the meshes of a plan with one stage and one batch, if these were surveyed too, each with a bound on its step.
-    `whole`: what the plan was made of; `outcome`: what was learnt of all of `space`.
+    `outcome`: what was learnt of all of `space`.
     """
 
-    plan: Plan | None
+    whole: Whole | None
     bound_s: float
     candidates: int
     considered: tuple[Considered, ...]
     one_stage_s: Mapping[tuple[int, ...], float]
-    whole: Whole | None = None
     outcome: Outcome | None = None
     space: tuple[Shape, ...] = ()
 
@@ -56,7 +54,7 @@ class Pipelined:
     @property
     def time_s(self) -> float:
         """Seconds of the step of the plan, inf if there is none."""
-        return math.inf if self.plan is None else self.plan.prediction.step_time_s
+        return math.inf if self.whole is None else self.whole.estimate.step_time_s
 
 
 def pipelined_plan(network: Network, request: Request, known_s: float = math.inf, one_stage: bool = False) -> Pipelined:
@@ -64,7 +62,6 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
 
     `one_stage`: survey plans of one stage and one batch beside them.
     """
-    start = time.perf_counter()
     blocks, runs_on = sum(network.depths[1:-1]), _can_interleave(network, request)
     space = [
         shape
@@ -78,11 +75,8 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
         network, request.cluster, space, request.limit_B, request.rules,
         known_s=known_s, limits=request.limits,
     )  # fmt: skip
-    nothing = Pipelined(None, math.inf, outcome.candidates, (), {}, outcome=outcome, space=tuple(space))
-    searched = bounded(request, nothing, outcome.bounds_s)
-    if found is None:
-        return searched
-    return replace(searched, plan=plan_of(network, request, found, searched, time.perf_counter() - start), whole=found)
+    unbounded = Pipelined(found, math.inf, outcome.candidates, (), {}, outcome, tuple(space))
+    return bounded(request, unbounded, outcome.bounds_s)
 
 
 def bounded(request: Request, searched: Pipelined, bounds_s: Mapping[Shape, float]) -> Pipelined:

@@ -3,14 +3,13 @@ plans too, and other layouts that were met on the way to these and promise more.
 """
 
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
 
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
-from ms_symtensor.search.pipelined import Pipelined, bounded, plan_of, shorts_of
+from ms_symtensor.search.pipelined import Pipelined, bounded, shorts_of
 from ms_symtensor.search.selecting import selects
 from ms_symtensor.search.selections.selected_stages import selecting
 from ms_symtensor.search.smallest import smallest
@@ -33,13 +32,10 @@ def selecting_stages(network: Network, request: Request, searched: Pipelined) ->
 
     Its bounds stay those of plans that recompute whole blocks. No plan is left if no block may be, and nothing else fits.
     """
-    start, found = time.perf_counter(), searched.whole
-    if found is None or searched.plan is None or request.limits.names("recompute"):
+    found = searched.whole
+    if found is None or request.limits.names("recompute"):
         return searched
-    better = _selected(network, request, found)
-    if better is None:
-        return replace(searched, plan=None, whole=None)
-    return searched if better is found else _with(network, request, searched, better, start)
+    return replace(searched, whole=_selected(network, request, found))
 
 
 def _selected(network: Network, request: Request, found: Whole) -> Whole | None:
@@ -50,16 +46,10 @@ def _selected(network: Network, request: Request, found: Whole) -> Whole | None:
 
 def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
     """`searched`, which has no plan, with one where a last attempt finds what fits."""
-    start, outcome = time.perf_counter(), searched.outcome
-    found = None if outcome is None or request.limits.names("recompute") else smallest(network, request, outcome)
-    return searched if found is None else _with(network, request, searched, found, start)
-
-
-def _with(network: Network, request: Request, searched: Pipelined, found: Whole, start: float) -> Pipelined:
-    """`searched` with the plan that `found` describes."""
-    before_s = searched.plan.search.search_time_s if searched.plan is not None else 0.0
-    spent_s = before_s + time.perf_counter() - start
-    return replace(searched, plan=plan_of(network, request, found, searched, spent_s), whole=found)
+    outcome = searched.outcome
+    if outcome is None or request.limits.names("recompute"):
+        return searched
+    return replace(searched, whole=smallest(network, request, outcome))
 
 
 def improved(network: Network, request: Request, searched: Pipelined, known_s: float) -> Pipelined:
@@ -77,32 +67,29 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     for step_s, row in _promising(raised, searched.whole, enough_s):
         if step_s >= (1 - WORTH) * enough_s:
             break
-        start = time.perf_counter()
         whole = settled(network, [row], request.limit_B, request.rules)
         better = None if whole is None else _selected(network, request, whole)
         if better is not None and better.estimate.step_time_s < enough_s:
             enough_s = better.estimate.step_time_s
-            searched = _with(network, request, searched, better, start)
+            searched = replace(searched, whole=better)
     return searched
 
 
 def _promising(raised: Raised, mine: Whole | None, enough_s: float) -> list[tuple[float, Row]]:
     """Layouts that promise more than those of the plan `mine`, with the seconds that they promise, the fewest first."""
+    alike = [] if mine is None else raised.steps(enough_s, lambda row: _alike(row, mine))
+    mine_s = min((step_s for step_s, _ in alike), default=enough_s)
     found: list[tuple[float, Row]] = []
-    mine_s = enough_s
-    for step_s, row in raised.steps(enough_s):
-        if mine is not None and _alike(row, mine):
-            mine_s = step_s
-            break
+    for step_s, row in raised.steps((1 - WORTH) * mine_s):
         if not found or step_s > (1 + SAME) * found[-1][0]:
             found.append((step_s, row))
-    return [(step_s, row) for step_s, row in found if step_s < (1 - WORTH) * mine_s][:TRIED]
+    return found[:TRIED]
 
 
 def _alike(row: Row, mine: Whole) -> bool:
     """Whether the layouts of `row` cost what those of `mine` do: other ones of as many seconds and bytes promise no more."""
     one, other = row.shape, mine.estimate.shape
-    if (one.stages, one.micro_batch_num, row.level) != (other.stages, other.micro_batch_num, mine.row.level):
+    if row.level is not mine.row.level or (one.stages, one.turns) != (other.stages, other.turns):
         return False
     mine_costs = mine.row.costs
     pairs = ((row.costs.each_s, mine_costs.each_s), (row.costs.kept_B, mine_costs.kept_B))

@@ -11,7 +11,7 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
-from ms_symtensor.search.pipelined import pipelined_plan
+from ms_symtensor.search.pipelined import pipelined_plan, plan_of
 from ms_symtensor.search.stages.network import network
 
 A2 = load("atlas_800t_a2")
@@ -28,7 +28,9 @@ def test_it_is_as_fast_as_what_the_whole_search_finds():
         return build_graph(replace(CONFIG, batch_size=batch, num_layers=layers or CONFIG.num_layers))
 
     found = fixed_pipeline(graph_at(2, None), request(), 2, 4)
-    of_all = pipelined_plan(network(graph_at(8, None), graph_at), request(limits=Limits(PINNED, PINNED))).plan
+    of, pinned = network(graph_at(8, None), graph_at), request(limits=Limits(PINNED, PINNED))
+    found = pipelined_plan(of, pinned)
+    of_all = plan_of(of, pinned, found.whole, found, 0.0)
     assert found.prediction.step_time_s == pytest.approx(of_all.prediction.step_time_s, rel=0.01)
     assert found.pipeline.micro_batch_num == 4 and found.pipeline.layer_num == 6
     assert found.prediction.fits and found.graph_hash == build_graph(CONFIG).hash

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ms_symtensor.search.bounds.fronts import Fronts
@@ -21,9 +21,11 @@ class Raised:
     bounds_s: Mapping[Shape, float]
     met: tuple[Bounds, ...]
 
-    def steps(self, below_s: float) -> list[tuple[float, Row]]:
-        """Layouts in micro-batches with seconds of a step of each, as `Bounds.steps` knows them, by rising seconds."""
-        return sorted((step for one in self.met for step in one.steps(below_s)), key=lambda step: step[0])
+    def steps(self, below_s: float, wanted: Callable[[Row], bool] = lambda _: True) -> list[tuple[float, Row]]:
+        """Those layouts in micro-batches that are `wanted`, with seconds of a step of each, as `Bounds.steps` knows them, by
+        rising seconds.
+        """
+        return sorted((step for one in self.met for step in one.steps(below_s, wanted)), key=lambda step: step[0])
 
 
 def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float) -> Raised:

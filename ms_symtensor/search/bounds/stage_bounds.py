@@ -2,7 +2,7 @@
 cases of which one is true whatever the stages (`stage_cases`), and of branches of the layouts (`branching`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,16 +93,16 @@ class Bounds:
         elif shape.accumulates:
             yield max(bound_s, branched(self.duals, known, self._views_of(shape), bound_s))
 
-    def steps(self, below_s: float) -> Iterator[tuple[float, Row]]:
-        """All layouts in micro-batches that are known and as fast as `below_s`, with seconds of a step of each: on the best
-        stages, if these made again just what lets them fit, but for what lives for a moment only.
+    def steps(self, below_s: float, wanted: Callable[[Row], bool]) -> Iterator[tuple[float, Row]]:
+        """All `wanted` layouts in micro-batches that are known and as fast as `below_s`, with seconds of a step of each: on the
+        best stages, if these made again just what lets them fit, but for what lives for a moment only.
         """
         for shape, rows in self._known.items():
             if not shape.accumulates:
                 continue
             turns = shape.turns
             for row in rows:
-                if quickest_s(row, self.setting.occurrences) < below_s:
+                if wanted(row) and quickest_s(row, self.setting.occurrences) < below_s:
                     limits_B = [self.duals.left_B([row])] * shape.stages
                     stages = divided_chain(self.duals.chain(row), limits_B, turns)
                     if stages is not None and (found_s := step_s(stages, turns) + borders_s(row)) < below_s:

@@ -6,12 +6,13 @@ v - 1 times more often than otherwise. Sends of one run per stage are taken to b
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.tables.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import OpOutput, TensorType
+from ms_symtensor.tensor.graph import Graph, OpOutput, TensorType
 
 
 def border_s(row: Row) -> float:
@@ -70,7 +71,12 @@ def sent_B(row: Row) -> float:
 
 def _between(row: Row) -> dict[OpOutput, TensorType]:
     """The tensors of the first block that the second one reads."""
-    graph, (first, second, *_) = row.problem.graph, row.problem.blocks
+    first, second, *_ = row.problem.blocks
+    return _read(row.problem.graph, first, second)
+
+
+@lru_cache(maxsize=32)
+def _read(graph: Graph, first: str, second: str) -> dict[OpOutput, TensorType]:
     return {
         source: kind
         for op in graph.ops

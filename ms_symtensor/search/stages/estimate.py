@@ -12,7 +12,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Stage
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.borders import border_s
+from ms_symtensor.search.stages.borders import border_s, least_borders_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.stage_layers import divide
 
@@ -74,7 +74,7 @@ def quickest_s(row: Row, occurrences: Sequence[int]) -> float:
     turns = row.shape.turns
     even_s = [slowest_s[0]] * stages
     later_s = turns.slowest * (max(slowest_s) - slowest_s[0])
-    return turns.step_s(even_s, float(counts @ row.costs.once_s) / stages) + later_s
+    return turns.step_s(even_s, float(counts @ row.costs.once_s) / stages) + later_s + least_borders_s(row)
 
 
 def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:

@@ -12,10 +12,10 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.pipelined import pipelined_plan
 from ms_symtensor.search.plan import one_stage, plan_of, selecting
 from ms_symtensor.search.stages.network import network
 
@@ -52,7 +52,8 @@ def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(mod
 
 def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
     of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
-    before = pipelined_plan(of, request).plan
+    whole = pipelined.pipelined_plan(of, request)
+    before = pipelined.plan_of(of, request, whole.whole, whole, 0.0)
     found = best_plan(of, request)
     assert any(stage.settings.recompute for stage in before.stages)
     assert any(r.in_part for r in found.settings.recompute.values())

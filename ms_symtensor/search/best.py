@@ -11,6 +11,7 @@ from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
 from ms_symtensor.search.selected_shapes import fitted, improved, selecting_stages
@@ -52,19 +53,24 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         one = one_stage(graph, request, known_s=known_s, progress=progress)
     if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
         progress("pipeline stages")
-        within_s = min(known_s, one.best.time_s if one.best else math.inf)
-        several = pipelined_plan(of, request, within_s, one_stage=not few)
+        several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few)
     if not few and graph is not None and several is not None:
-        one = one_stage(graph, request, several.one_stage_s, min(known_s, several.time_s), progress)
+        wide = dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
+        one = one_stage(graph, request, {**several.one_stage_s, **wide}, min(known_s, several.time_s), progress)
     several = None if several is None else selecting_stages(of, request, several)
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
     if several is not None:
-        several = improved(of, request, several, min(known_s, one.best.time_s if one.best else math.inf))
-        one = replace(one, bound_s=min([one.bound_s, *(several.one_stage_s.get(mesh, 0.0) for mesh in one.passed)]))
+        several = improved(of, request, several, min(known_s, one.time_s))
+        if graph is not None and one.passed:
+            # Where blocks make parts again, meshes may be worth it that were not where whole blocks are recomputed.
+            passed = {mesh: several.one_stage_s[mesh] for mesh in one.passed}
+            best_s = min(known_s, one.time_s, several.time_s)
+            more = one_stage(graph, request, passed, best_s, progress)
+            one = one.beside(selecting(more, request, best_s))
     spent = time.perf_counter() - start
-    if several is not None and several.whole is not None and (one.best is None or several.time_s < one.best.time_s):
+    if several is not None and several.whole is not None and several.time_s < one.time_s:
         best = pipelined.plan_of(of, request, several.whole, several, spent)
     elif one.best is not None and graph is not None:
         best = plan_of(graph, request, one, spent)

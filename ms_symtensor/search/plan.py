@@ -109,14 +109,15 @@ def one_stage(
 ) -> OneStage:
     """The fastest candidate of one stage.
 
-    `only`: the meshes to look at, each with seconds that no step on it is faster than (default: all meshes). What cannot beat a
-    step of `known_s` is not looked at closely.
+    `only`: the meshes to look at, each with seconds that no step on it is faster than (default: all there are). What cannot
+    beat a step of `known_s` is not looked at closely.
     """
     found = OneStage(None, None, None, math.inf, 0)
-    every = dict(only) if only is not None else dict.fromkeys(meshes(request.device_num), 0.0)
-    every |= dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
+    if only is None:
+        attended = attention_meshes(graph, request.device_num, request.rules)
+        only = dict.fromkeys((*meshes(request.device_num), *attended), 0.0)
     short, again = None, None
-    for mesh, least_s in sorted(every.items(), key=lambda pair: (pair[1], pair[0])):
+    for mesh, least_s in sorted(only.items(), key=lambda pair: (pair[1], pair[0])):
         if least_s >= min(known_s, math.inf if found.best is None else found.best.time_s):
             found = replace(found, bound_s=min(found.bound_s, least_s), passed=(*found.passed, mesh))
             continue

@@ -36,6 +36,24 @@ class OneStage:
     searched: tuple[tuple[Problem, Free], ...] = ()
     passed: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def time_s(self) -> float:
+        """Seconds of the step of the best candidate, inf if there is none."""
+        return math.inf if self.best is None else self.best.time_s
+
+    def beside(self, other: "OneStage") -> "OneStage":
+        """What both searches found, this one and that of all meshes that it passed."""
+        found = other if other.time_s < self.time_s else self
+        return OneStage(
+            found.problem,
+            found.best,
+            min((c for c in (self.smallest, other.smallest) if c is not None), key=lambda c: c.memory_B, default=None),
+            min(self.bound_s, other.bound_s),
+            self.candidates + other.candidates,
+            self.searched + other.searched,
+            other.passed,
+        )
+
 
 @dataclass(frozen=True)
 class _Promise:

@@ -25,6 +25,9 @@ from ms_symtensor.strategy.plan import Plan, SearchReport
 
 NOTHING = OneStage(None, None, None, math.inf, 0)
 
+WORTH = 1e-3
+"""Meshes that could make a step faster by less than this share are not searched again (empirical)."""
+
 
 @no_garbage_collection()
 def best_plan(of: Network, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
@@ -67,7 +70,7 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
             # Where blocks make parts again, meshes may be worth it that were not where whole blocks are recomputed.
             passed = {mesh: several.one_stage_s[mesh] for mesh in one.passed}
             best_s = min(known_s, one.time_s, several.time_s)
-            more = one_stage(graph, request, passed, best_s, progress)
+            more = one_stage(graph, request, passed, (1 - WORTH) * best_s, progress)
             one = one.beside(selecting(more, request, best_s))
     spent = time.perf_counter() - start
     if several is not None and several.whole is not None and several.time_s < one.time_s:

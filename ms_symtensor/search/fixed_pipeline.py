@@ -96,5 +96,5 @@ def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], 
         setting = Setting(
             of, (shape,), network.depths, settings.optimizer_level, tables, np.zeros(1, dtype=np.intp), np.zeros(1)
         )
-        found += setting.slim(setting.fastest(), request.limit_B, math.inf)
+        found += setting.slim(setting.fastest(), request.limit_B)[0]
     return found, of.candidates

@@ -93,4 +93,4 @@ def _alike(row: Row, mine: Whole) -> bool:
         return False
     mine_costs = mine.row.costs
     pairs = ((row.costs.each_s, mine_costs.each_s), (row.costs.kept_B, mine_costs.kept_B))
-    return all(np.allclose(a, b, rtol=WORTH, atol=0.0) for a, b in pairs)
+    return all(bool((np.abs(a - b) <= WORTH * b).all()) for a, b in pairs)

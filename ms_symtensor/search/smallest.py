@@ -5,7 +5,6 @@ buffers of communicators. Near the smallest peak there is, these decide. So of e
 least, on the average stage, the first and the last one, and worked out on divisions of the blocks with true peaks.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -107,7 +106,7 @@ def _slimmest(of: Setting) -> Iterator[Row]:
         return
     shapes = [of.members[m] for m in which]
     stages = np.array([shape.stages for shape in shapes], dtype=float)
-    every = average_weights(of.occurrences, shapes, np.zeros(len(which)), math.inf)
+    every = average_weights(of.occurrences, shapes)
     price = np.full(len(which), EVERYTHING)
     for place in (None, 0, -1):
         weights = every

@@ -61,7 +61,7 @@ def of_case(occurrences: tuple[int, ...], shape: Shape, case: Case) -> Views:
 
 def _of_average(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int]) -> Views:
     """Of an average stage; of every place, so many blocks are in the run."""
-    every = average_weights(occurrences, [shape], np.zeros(1), np.inf)
+    every = average_weights(occurrences, [shape])
     depth = np.array(occurrences, dtype=float)
     share = np.where(depth > 0, np.array(held) / np.maximum(depth, 1.0), 0.0)
     each, again, once, kept, saved, rest = (

@@ -95,13 +95,13 @@ def survey(
     tried = Tried(depths, limit_B, keep, known_s)
     tried.look_at(row for rows in fast for row in rows)
     worth_s = min(tried.worst_s, CLOSE * tried.best_s)
-    near = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
-    tried.look_at(row for of_setting in near for row in of_setting)
-    in_cases = [_in_cases(of, known, tried, limit_B) for of, known in zip(settings, near, strict=True)]
+    slim = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
+    tried.look_at(row for known, _ in slim for row in known)
+    in_cases = [_in_cases(of, known, tried, limit_B) for of, (known, _) in zip(settings, slim, strict=True)]
     near = [known for known, _ in in_cases]
     fast = [
-        [replace(row, bound_s=max(row.bound_s, free_s.get(row.shape, 0.0))) for row in first]
-        for first, (_, free_s) in zip(fast, in_cases, strict=True)
+        [replace(row, bound_s=max(row.bound_s, *(found.get(row.shape, 0.0) for found in free_s))) for row in first]
+        for first, *free_s in zip(fast, (free_s for _, free_s in slim), (free_s for _, free_s in in_cases), strict=True)
     ]
     tried.look_at(row for of_setting in near for row in of_setting)
     rows = [with_borders(row) for of_setting in near for row in of_setting]
@@ -110,11 +110,14 @@ def survey(
 
 
 def _looked_at(
-    of: Setting, first: Sequence[Row], worth_s: float, limit_B: float, known_s: float = math.inf
-) -> list[Row]:
-    """The rows `first` of a setting, those looked at closely whose bound is below `worth_s`."""
+    of: Setting, first: Sequence[Row], worth_s: float, limit_B: float
+) -> tuple[list[Row], dict[Shape, float]]:
+    """The rows `first` of a setting, those looked at closely whose bound is below `worth_s`; and bounds of these that hold
+    whatever is made again.
+    """
     worth = [row for row in first if row.bound_s < worth_s]
-    return of.slim(worth, limit_B, known_s) + [row for row in first if row.bound_s >= worth_s]
+    found, free_s = of.slim(worth, limit_B)
+    return found + [row for row in first if row.bound_s >= worth_s], free_s
 
 
 def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) -> tuple[list[Row], dict[Shape, float]]:
@@ -176,7 +179,7 @@ def short_depths(graph: Graph) -> tuple[int, ...]:
 def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
     """Seconds that no step is faster than: every operator by itself at its best, nothing moved."""
     where = places(graph, fold(graph))
-    each = average_weights(occurrences(depths), members, np.zeros(len(members)), math.inf).each_s
+    each = average_weights(occurrences(depths), members).each_s
     total = np.zeros(len(members))
     for variable in known.items:
         counts = np.array(where.counts(dict.fromkeys(variable.members, 1)))

@@ -99,30 +99,31 @@ class Setting:
             total[never.any(axis=axes)] = np.inf
         return total
 
-    def slim(self, among: Sequence[Row], limit_B: float, known_s: float) -> list[Row]:
+    def slim(self, among: Sequence[Row], limit_B: float) -> tuple[list[Row], dict[Shape, float]]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
 
         The bound is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of T + λ (M - limit),
-        M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. Steps slower than `known_s`
-        need not be bounded.
+        M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. And bounds that hold whatever is
+        made again: as if everything were, in no time.
         """
         if not among:
-            return []
+            return [], {}
         which = np.array([row.member for row in among], dtype=np.intp)
         fast = Costs(*(np.stack([getattr(row.costs, f.name) for row in among], axis=1) for f in fields(Costs)))
         bound = np.array([row.bound_s for row in among])
-        there = [n > 0 for n in self.occurrences[1:-1]]
-        weights = self._weights(which, fast.each_s[1:-1][there].min(axis=0, initial=np.inf), known_s)
+        weights = self._weights(which)
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         again = (weights.again_s * fast.again_s)[1:-1].sum(axis=0)
         price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
-        shares = np.repeat(self._shares, len(which))
-        twice = np.tile(np.arange(len(which)), 2)
-        least = self._least(which[twice], weights.of(twice), shares, price[twice])
-        values = least.value.reshape(2, -1).min(axis=0)
-        bound = np.maximum(bound, values - price * limit_B - self.slack_s[which])
+        ways = [(weights, share) for share in self._shares] + [(weights.in_no_time, 1.0)]
+        shares, thrice = np.repeat([share for _, share in ways], len(which)), np.tile(np.arange(len(which)), len(ways))
+        least = self._least(which[thrice], Weights.beside([one for one, _ in ways]), shares, price[thrice])
+        *values, free = least.value.reshape(len(ways), -1) - price * limit_B - self.slack_s[which]
+        bound = np.maximum(bound, np.min(values, axis=0))
         first = [replace(row, bound_s=float(least_s)) for row, least_s in zip(among, bound, strict=True)]
-        return first + self.rows_of(which[twice], least.assignment, bound[twice])
+        twice = slice(2 * len(which))
+        dear = self.rows_of(which[thrice[twice]], least.assignment[twice], bound[thrice[twice]])
+        return first + dear, {row.shape: float(free_s) for row, free_s in zip(among, free, strict=True)}
 
     @property
     def _shares(self) -> tuple[float, float]:
@@ -171,9 +172,8 @@ class Setting:
         rows = (best.get(known[0].shape, []) for known, _, _ in of)
         return list(zip(shown, rows, free_s, strict=True))
 
-    def _weights(self, which: Numbers, block_s: Array | None = None, known_s: float = np.inf) -> Weights:
-        shapes = [self.members[i] for i in which]
-        return average_weights(self.occurrences, shapes, np.zeros(len(which)) if block_s is None else block_s, known_s)
+    def _weights(self, which: Numbers) -> Weights:
+        return average_weights(self.occurrences, [self.members[i] for i in which])
 
     def _least(
         self, which: Numbers, weights: Weights, recomputed: float | Array = 0.0, price: float | Array = 0.0

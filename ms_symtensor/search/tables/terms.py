@@ -1,7 +1,7 @@
 """Tables of the search: what a choice of candidates costs, over the variables that it depends on."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -141,6 +141,18 @@ class Weights:
     def of(self, which: NDArray[np.intp]) -> "Weights":
         """Those of some members."""
         return Weights(*(getattr(self, field.name)[:, which] for field in fields(self)))
+
+    @property
+    def in_no_time(self) -> "Weights":
+        """As if everything were made again that blocks keep, and that took no time."""
+        inside = np.ones_like(self.kept_B)
+        inside[[0, -1]] = 0.0
+        return replace(self, again_s=np.zeros_like(self.again_s), saved_B=self.kept_B * inside)
+
+    @staticmethod
+    def beside(every: Sequence["Weights"]) -> "Weights":
+        """All of `every`, one after the other."""
+        return Weights(*(np.concatenate([getattr(w, f.name) for w in every], axis=1) for f in fields(Weights)))
 
     @staticmethod
     def plain(occurrences: tuple[int, ...]) -> "Weights":

@@ -131,7 +131,7 @@ def test_weights_of_the_forward_pass_are_dropped_after_the_last_one():
 
 
 def test_interleaved_stages_keep_more():
-    assert [in_flight(i, 4, 8, 2) for i in range(4)] == [6, 5, 4, 3]
+    assert [in_flight(i, 4, 8, 2) for i in range(4)] == [5.5, 4.5, 3.5, 2.5]
     assert [in_flight(i, 4, 8) for i in range(4)] == [4, 3, 2, 1]
 
 

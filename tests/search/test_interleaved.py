@@ -43,8 +43,8 @@ def planned(fix, most=()):
     return best_plan(network(at(16, None), at), request)
 
 
-def test_one_run_unless_others_are_asked_for():
-    assert FREE.interleaves == (1,)
+def test_runs_per_stage_that_are_searched():
+    assert FREE.interleaves == (1, 2, 4)
     assert limits_of([], [("pp_interleave_num", 2)]).interleaves == (1, 2)
     assert limits_of([("pp_interleave_num", 3)]).interleaves == (3,)
 
@@ -72,7 +72,7 @@ def test_a_plan_of_interleaved_stages():
 
 def test_interleaving_shortens_the_bubble():
     fixed = [("pipeline_stages", 4), ("micro_batch_num", 4)]
-    plain, dealt = planned(fixed), planned(fixed, [("pp_interleave_num", 2)])
+    plain, dealt = planned([*fixed, ("pp_interleave_num", 1)]), planned(fixed)
     assert plain.pp_interleave_num == 1 and dealt.pp_interleave_num == 2
     assert dealt.prediction.time_s["bubble"] < 0.8 * plain.prediction.time_s["bubble"]
     assert dealt.prediction.peak_memory_B >= plain.prediction.peak_memory_B

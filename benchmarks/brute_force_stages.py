@@ -3,10 +3,11 @@
     python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select]
 
 Every step that a request allows is written down as the programs of its stages and priced as a whole (`cost.stage_time`,
-`cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), every number
-of micro-batches, every division of the blocks, every joint choice of the operators' strategies (operators of one class alike,
-on all stages), every sharding of the optimizer that is planned, and on every stage every number of recomputed blocks, first
-ones first. On one stage also the whole batch at once. Stages that hold equal parts of a network are priced once.
+`cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), one, two or
+four runs of blocks on each, every number of micro-batches, every division of the blocks, every joint choice of the operators'
+strategies (operators of one class alike, on all stages), every sharding of the optimizer that is planned, and on every stage
+every number of recomputed blocks, first ones first. On one stage also the whole batch at once. Stages that hold equal parts of a
+network are priced once, several runs of blocks as one, with what is sent between them.
 
 `plan` must find a step as fast as the fastest, but for shardings of the optimizer that save less than `outer.WORTH`; under
 memory limits between the smallest and the fastest step's peak, one within the gap that it states. `--select`: any operators of
@@ -80,9 +81,9 @@ def programs(case: Case, recompute: bool, select: bool = False) -> int:
         return min(stages, 3) * each if stages > 1 else kinds(case.blocks)
 
     total = 0
-    for stages, micro_batch_num in case.ways:
-        graph = case.network.short_at(case.batch // micro_batch_num, case.blocks)
-        total += size(graph, case.device_num // stages) * len(LEVELS) * stage_kinds(stages)
+    for shape in case.ways:
+        graph = case.network.short_at(shape.batch, case.blocks)
+        total += size(graph, case.device_num // shape.stages) * len(LEVELS) * stage_kinds(shape.stages)
     if case.limits.allow(1, 1):
         total += size(case.network.graph_at(case.batch), case.device_num) * 3 * stage_kinds(1)
     return total

@@ -7,6 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from benchmarks.brute_force import all_priced, combinations, selections
+from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
@@ -15,7 +16,8 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, block_names, in_flight, runs_of
+from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of
+from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
@@ -23,8 +25,10 @@ from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.space.domain import divisors
+from ms_symtensor.search.space.shapes import Shape, interleaved
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.plan import Plan
@@ -50,11 +54,13 @@ class Step(NamedTuple):
     level: OptimizerLevel
     layers: tuple[int, ...]
     again: tuple[int, ...]
+    interleave: int = 1
 
     def __str__(self) -> str:
         text = (
             f"{self.micro_batch_num} micro-batches, {'+'.join(map(str, self.layers))} blocks, level {self.level.value}"
         )
+        text += f", {self.interleave} runs per stage" if self.interleave > 1 else ""
         return text + (f", {'+'.join(map(str, self.again))} recomputed" if any(self.again) else "")
 
 
@@ -81,12 +87,13 @@ class Case:
         )
 
     @property
-    def ways(self) -> Iterator[tuple[int, int]]:
-        """Stages and micro-batches, several of these."""
-        for stages in (1, 2, 4):
-            if stages <= self.blocks and self.device_num % stages == 0:
-                found = (n for n in divisors(self.batch) if n >= max(2, stages) and self.limits.allow(stages, n))
-                yield from ((stages, n) for n in found)
+    def ways(self) -> Iterator[Shape]:
+        """Stages, micro-batches, several of these, and runs of blocks per stage; meshes left out."""
+        for stages, number, runs in itertools.product((1, 2, 4), divisors(self.batch), self.limits.interleaves):
+            possible = stages <= self.blocks and self.device_num % stages == 0 and number >= max(2, stages)
+            if possible and self.limits.allow(stages, number, runs):
+                shape = interleaved(Shape(stages, number, (), self.batch // number), runs, self.blocks)
+                yield from [] if shape is None else [shape]
 
 
 @dataclass(frozen=True)
@@ -97,10 +104,17 @@ class Held:
     one: MicroBatch
     program: StageProgram
 
-    def memory_B(self, flight: int, micro_batch_num: int) -> int:
+    def memory_B(self, flight: float, micro_batch_num: int) -> int:
         """Peak bytes with so many micro-batches at once."""
         stages, peak_B = self.program.pipeline.stage_num, self.one.peak_B(flight, micro_batch_num)
         return sum(stage_memory_B(self.program.micro, stages, False, peak_B, {}, {}).values())
+
+
+class Border(NamedTuple):
+    """Seconds of a micro-batch, and bytes, of what is sent between the runs of a stage."""
+
+    each_s: float
+    size_B: int
 
 
 @dataclass
@@ -156,6 +170,20 @@ class Parts:
         program = StageProgram(number, part.graph, pipeline, level, micro)
         return Held(stage_seconds(program, plan, self.case.cluster), micro_batch(micro, False), program)
 
+    def border(self, held: Held, turns: Turns) -> Border:
+        """What several runs of blocks per stage send and receive between them."""
+        if turns.interleave == 1:
+            return Border(0.0, 0)
+        micro, further = held.program.micro, turns.interleave - 1
+        ends = [n for n in micro.nodes if n.role is Role.BORDER and n.phase is Phase.FORWARD and n.parameter is None]
+        sent = [n for n in ends if n.kind == "Send"] or [n for n in ends if n.kind == "Receive"]
+        sizes_B = [micro.tensors[(n.inputs or n.outputs)[0]].size_B for n in sent]
+        cluster, ranks = self.case.cluster, (0, self.device_num)
+        one_s = sum(
+            collective_time_s(cluster, "Send", ranks, size_B) + cluster.device.op_overhead_s for size_B in sizes_B
+        )
+        return Border(2 * further * one_s, further * sum(sizes_B))
+
 
 def divisions(blocks: int, stages: int) -> list[tuple[int, ...]]:
     """Every way to put so many blocks on so many stages, one at least on each."""
@@ -173,32 +201,29 @@ def all_steps(case: Case, recompute: bool, select: bool = False) -> Iterator[Ste
             settings = one.stage.settings
             again = (len(settings.recompute),)
             yield Step(one.time_s, one.memory_B, 1, settings.optimizer_level, (case.blocks,), again)
-    for stages, micro_batch_num in case.ways:
-        parts = Parts(case, case.batch // micro_batch_num, case.device_num // stages)
+    for shape in case.ways:
+        parts = Parts(case, shape.batch, case.device_num // shape.stages)
         for chosen, level in itertools.product(parts.choices(), LEVELS):
-            yield from _steps(parts, chosen, level, stages, micro_batch_num, recompute, select)
+            yield from _steps(parts, chosen, level, shape, recompute, select)
 
 
 def _steps(
-    parts: Parts,
-    chosen: Chosen,
-    level: OptimizerLevel,
-    stages: int,
-    micro_batch_num: int,
-    recompute: bool,
-    select: bool,
+    parts: Parts, chosen: Chosen, level: OptimizerLevel, shape: Shape, recompute: bool, select: bool
 ) -> Iterator[Step]:
     """Those of one choice of layouts on so many stages."""
     known: dict[tuple[bool, bool, int, Again], Held | None] = {}
+    number_of, turns = shape.micro_batch_num, shape.turns
 
     def held(number: int, blocks: int, again: Again) -> _Way | None:
-        key = number == 0, number == stages - 1, blocks, again
+        key = number == 0, number == shape.stages - 1, blocks, again
         if key not in known:
             known[key] = parts.held(chosen, level, *key)
         if (found := known[key]) is None:
             return None
-        size_B = found.memory_B(in_flight(number, stages, micro_batch_num), micro_batch_num)
-        return _Way(size_B, found.seconds, sum(one is not None for one in again))
+        border = parts.border(found, turns)
+        size_B = found.memory_B(shape.in_flight(number), number_of) + border.size_B
+        seconds = replace(found.seconds, each_s=found.seconds.each_s + border.each_s)
+        return _Way(size_B, seconds, sum(one is not None for one in again))
 
     @cache
     def ways(number: int, blocks: int) -> list[_Way]:
@@ -206,11 +231,13 @@ def _steps(
         there = [way for way in every if way is not None]
         return _worth(there) if select else there
 
-    for layers in divisions(parts.case.blocks, stages):
+    for layers in divisions(parts.case.blocks, shape.stages):
+        if min(layers) < shape.interleave:
+            continue
         for some in itertools.product(*(ways(number, blocks) for number, blocks in enumerate(layers))):
-            time_s = pipelined_step_s([way.seconds for way in some], micro_batch_num)
+            time_s = pipelined_step_s([way.seconds for way in some], number_of, shape.interleave)
             memory_B, again = max(way.memory_B for way in some), tuple(way.again for way in some)
-            yield Step(time_s, memory_B, micro_batch_num, level, layers, again)
+            yield Step(time_s, memory_B, number_of, level, layers, again, shape.interleave)
 
 
 class _Way(NamedTuple):

@@ -115,8 +115,8 @@ def _held(space: _Space, lot: _Lot) -> Iterator[tuple[int, Held]]:
             yield stage, space.held(space.run(stage, start, last))
 
 
-def _also(space: _Space, least: int) -> Held | None:
-    return space.held((0, space.part(least))) if least > 1 else None
+def _also(space: _Space, least: int) -> Held:
+    return space.held((0, space.part(least)))
 
 
 def _slowest(space: _Space, bound_s: float, asked_s: float) -> list[_Lot]:

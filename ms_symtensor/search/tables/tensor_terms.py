@@ -225,7 +225,7 @@ class TensorTables:
         numbers = sorted({v for v in scope if v >= 0})
         axes = tuple(numbers.index(v) if v >= 0 else -1 for v in scope)
         move = (
-            self._kind(tensor.maker), tuple(self._kind(r.end) for r in readers),
+            self._kind(tensor.maker), tuple((self._kind(r.end), r.kept_as) for r in readers),
             tensor.shape, tensor.reader_shape, tensor.dtype, tensor.power,
         )  # fmt: skip
         if move not in self._ways:
@@ -290,7 +290,7 @@ class TensorTables:
         wanted = [self._layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         for i, reader in enumerate(readers):
             if self._keeps(reader):
-                bytes_ = ways.spread(slices_B(self._known, wanted[i], tensor.dtype, tensor.power), i + 1)
+                bytes_ = ways.spread(slices_B(self._known, wanted[i], reader.kept_as, tensor.power), i + 1)
                 new = np.ones((), bool)
                 for j in range(i):
                     if self._keeps(readers[j]):

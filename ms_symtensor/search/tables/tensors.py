@@ -25,9 +25,11 @@ class Reader:
     """Whether a gradient comes back from it."""
     moved_inside: bool
     """Whether what moves the tensor there, the reader or a Reshape before it, stands in a block."""
+    kept_as: str
+    """The element type in which its gradient needs it: that of a Cast, if one stands behind the Reshape."""
 
 
-NETWORK = Reader((-1, "in", 0), False, False, True, False)
+NETWORK = Reader((-1, "in", 0), False, False, True, False, "")
 """The network's end as the reader of a Reshape that no operator follows: it takes the tensor whole."""
 
 
@@ -186,7 +188,9 @@ def _reader(collector: _Collector, source: Source, user: Op, position: int, move
     inside = made is not None and made.block is not None and made.block == user.block
     end = (known.index[user.name], "in", position)
     sends = sends_gradient(known.signatures, known.gradients, user, position)
-    return Reader(end, kept, inside, sends, mover.block is not None)
+    read = collector.graph.type_of(collector.graph.tensor_inputs(user)[position])
+    assert read is not None
+    return Reader(end, kept, inside, sends, mover.block is not None, read.dtype)
 
 
 def maker_of(graph: Graph, known: Variables, source: Source) -> End | None:

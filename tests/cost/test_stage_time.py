@@ -32,7 +32,8 @@ def test_the_programs_of_a_plan_take_the_time_that_is_predicted(device_num, pins
         return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
 
     name, stages = pins.split("=")
-    limits = limits_of([(name, stages), *([("micro_batch_num", 4)] if stages == "1" else [])])
+    few = [("micro_batch_num", 4)] if stages == "1" else []
+    limits = limits_of([(name, stages), ("pp_interleave_num", 1), *few])
     plan = best_plan(network(at(16, None), at), Request(A2, device_num, 16, 1024, 1 << 40, limits=limits))
     programs = partition_stages(at(16 // plan.micro_batch_num, None), plan.stages, plan.pipeline)
     seconds = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]

@@ -26,9 +26,17 @@ WHOLE_BLOCK = Recompute()
 
 @dataclass(frozen=True)
 class Level:
-    """A corner of the front of every kind of blocks."""
+    """A point of the front of every kind of blocks."""
 
     corners: tuple[Selected, ...]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """`every` level of corners, from nothing to everything; and those `between` them for one block, each a point of one kind."""
+
+    every: tuple[Level, ...] = ()
+    between: tuple[Level, ...] = ()
 
 
 def levels(
@@ -38,23 +46,29 @@ def levels(
     cluster: Cluster,
     only: bool = False,
     peaks: PeakMemory | None = None,
-) -> tuple[Level, ...]:
-    """The levels of the blocks of a network, from nothing to everything; empty where something in them cannot be chosen.
+) -> Levels:
+    """The levels of the blocks of a network; none where something in them cannot be chosen.
 
     `settings` recompute nothing; `peaks` are theirs, where they are known. `only`: without those at which a block is recomputed
     as a whole. Blocks that MindSpore compiles once for all their calls share their marks, so that none is chosen for them.
     """
     if any(parameter.in_shared_block for parameter in shorts.graph.parameters):
-        return ()
+        return Levels()
     peaks = peaks or PeakMemory(shorts, strategies, settings)
     runs = shorts.short_runs(shorts.runs(0))
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
     fronts = [front(graph, plan, program, block, cluster, shorts.known) for block in blocks]
-    if not all(fronts):
-        return ()
-    every = map(Level, _merged(fronts))
-    return tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level.corners)))
+    there = [one for one in fronts if one is not None]
+    if len(there) < len(fronts):
+        return Levels()
+    every = map(Level, _merged([one.corners for one in there]))
+    plain = tuple(one.corners[0] for one in there)
+    between = [Level((*plain[:k], c, *plain[k + 1 :])) for k, one in enumerate(there) for c in one.between]
+    return Levels(
+        tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level.corners))),
+        tuple(between),
+    )
 
 
 def _merged(fronts: Sequence[Sequence[Selected]]) -> list[tuple[Selected, ...]]:
@@ -128,7 +142,7 @@ def mixed(
     nothing = PeakMemory(shorts, strategies, settings)
     plain = judged(shorts, strategies, settings, cluster, rules, peaks=nothing).cost.memory_B
     at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
-    every = levels(shorts, strategies, settings, cluster, only, nothing)
+    every = levels(shorts, strategies, settings, cluster, only, nothing).every
     known: dict[Mix, PeakMemory] = {}
 
     def fits(mix: Mix, first: int) -> bool:

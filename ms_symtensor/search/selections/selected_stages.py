@@ -17,7 +17,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.folded.chain import SelectedChain, Stage
 from ms_symtensor.search.folded.memory import ShortGraphs
-from ms_symtensor.search.selections.selected import Level, levels
+from ms_symtensor.search.selections.selected import Levels, levels
 from ms_symtensor.search.selections.steps import Step, Steps
 from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
 from ms_symtensor.search.stages.network import Network
@@ -52,10 +52,10 @@ def selecting(
     """
     if not any(stage.recomputed for stage in found.estimate.stages):
         return found
-    every = levels(shorts, found.strategies, found.settings, cluster, only)
-    if not every:
+    ways = levels(shorts, found.strategies, found.settings, cluster, only)
+    if not ways.every:
         return None if only else found
-    return _Selecting(network, found, every, limit_B, rules).best(None if only else found)
+    return _Selecting(network, found, ways, limit_B, rules).best(None if only else found)
 
 
 def fitting(
@@ -67,15 +67,15 @@ def fitting(
     rules: Mapping[str, Rule] | None = None,
 ) -> Whole | None:
     """`found`, which does not fit, with blocks recomputed in part so that it does; None if they cannot be."""
-    every = levels(shorts, found.strategies, found.settings, cluster)
-    return _Selecting(network, found, every, limit_B, rules).best(None) if every else None
+    ways = levels(shorts, found.strategies, found.settings, cluster)
+    return _Selecting(network, found, ways, limit_B, rules).best(None) if ways.every else None
 
 
 class _Selecting:
     def __init__(
-        self, network: Network, found: Whole, every: Sequence[Level], limit_B: float, rules: Mapping[str, Rule] | None
+        self, network: Network, found: Whole, ways: Levels, limit_B: float, rules: Mapping[str, Rule] | None
     ) -> None:
-        self.network, self.found, self.every, self.limit_B = network, found, every, limit_B
+        self.network, self.found, self.ways, self.limit_B = network, found, ways, limit_B
         self.turns = found.estimate.shape.turns
         self.chain = chain_of(found.row, network.depths)
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
@@ -120,13 +120,13 @@ class _Selecting:
     def _levels(self) -> NDArray[np.float64]:
         """What the parts of the chain recompute on every level and what that saves, [levels, parts, (seconds, bytes)]."""
         kinds = iter(self.kinds)
-        found = np.zeros((len(self.every), len(self.chain.parts), 2))
+        found = np.zeros((len(self.ways.every), len(self.chain.parts), 2))
         for number, part in enumerate(self.chain.parts):
             if part.is_block:
                 kind = next(kinds)
-                plain = self.every[0].corners[kind]
+                plain = self.ways.every[0].corners[kind]
                 found[:, number] = [
-                    (c.again_s, plain.kept_B - c.kept_B) for c in (one.corners[kind] for one in self.every)
+                    (c.again_s, plain.kept_B - c.kept_B) for c in (one.corners[kind] for one in self.ways.every)
                 ]
         return found
 
@@ -152,7 +152,7 @@ class _Selecting:
     def _steps(self, layers: Sequence[int], number: int) -> Steps:
         """All mixtures of a stage."""
         start = sum(layers[:number])
-        return Steps(self.every, self.kinds[start : start + layers[number]])
+        return Steps(self.ways, self.kinds[start : start + layers[number]])
 
     def _fitting(self, layers: Sequence[int]) -> list[Step] | None:
         """How far the stages go with so many blocks, each as its true peak makes necessary; None if one does not fit."""

@@ -15,6 +15,7 @@ moved before a Reshape carries the mark of the Reshape; one made on the fly (`x.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from ms_symtensor.cluster.topology import Cluster
@@ -37,7 +38,7 @@ _Item = tuple[Literal["needed", "made", "saved"], int]
 
 @dataclass(frozen=True)
 class Selected:
-    """A corner of the front: what is computed again (None: nothing), the seconds of that, the bytes that a block keeps then."""
+    """A point of the front: what is computed again (None: nothing), the seconds of that, the bytes that a block keeps then."""
 
     recompute: Recompute | None
     again_s: float
@@ -54,6 +55,16 @@ class _Choice:
     needed: frozenset[int]
 
 
+@dataclass(frozen=True)
+class Front:
+    """The `corners` of a block's front, from nothing to everything; and what lies `between` two of them, each a corner and one
+    tensor more that is made again.
+    """
+
+    corners: tuple[Selected, ...]
+    between: tuple[Selected, ...]
+
+
 def front(
     graph: Graph,
     plan: StagePlan,
@@ -61,16 +72,16 @@ def front(
     block: str,
     cluster: Cluster,
     known: Meanings,
-) -> tuple[Selected, ...]:
-    """The corners of the front of `block` in `program`, which is `partition(graph, plan)` with nothing recomputed: that comes
-    first, and everything last. `known`: what the operators mean. Empty where an operator of the block was written in pieces.
+) -> Front | None:
+    """The front of `block` in `program`, which is `partition(graph, plan)` with nothing recomputed. `known`: what the operators
+    mean. None where an operator of the block was written in pieces.
     """
     if any(op.body is not None for op in graph.ops if op.block == block):
-        return ()
+        return None
     of = _Block(graph, plan, program, block, cluster, known)
     nothing = Selected(None, 0.0, sum(of.size_B[t] for t in {of.root(t) for t in of.wanted}))
-    corners = [Selected(of.recompute(one), one.again / PICOSECONDS, one.kept_B) for one in of.corners()]
-    return tuple(hull([nothing, *corners]))
+    corners = of.corners()
+    return Front(tuple(hull([nothing, *map(of.selected, corners)])), tuple(map(of.selected, of.between(corners))))
 
 
 def hull(points: Sequence[Selected]) -> list[Selected]:
@@ -166,11 +177,11 @@ class _Block:
 
     # -- the front -----------------------------------------------------------------------------------------------------
 
-    def corners(self) -> Sequence[_Choice]:
+    def corners(self) -> list[_Choice]:
         most, least = self.at((0, 1)), self.at((1, 0))
-        return [most, *self._between(most, least)]
+        return [most, *self._corners_between(most, least)]
 
-    def _between(self, more: _Choice, less: _Choice) -> Iterator[_Choice]:
+    def _corners_between(self, more: _Choice, less: _Choice) -> Iterator[_Choice]:
         """The corners behind `more` up to `less`, which keeps less; none so near to another one that they are all but it."""
         if less.kept_B >= more.kept_B:
             return
@@ -184,12 +195,43 @@ class _Block:
             return one.again * price[1] + one.kept_B * price[0]
 
         if value(found) < value(less):
-            yield from self._between(more, found)
-            yield from self._between(found, less)
+            yield from self._corners_between(more, found)
+            yield from self._corners_between(found, less)
         else:
             yield less
 
+    def between(self, corners: Sequence[_Choice]) -> Sequence[_Choice]:
+        """Every corner with one tensor more that is made again in the next one, and what that needs."""
+        found: dict[tuple[int, int], _Choice] = {}
+        for more, less in pairwise(corners):
+            for tensor in sorted(self._saved(less) - self._saved(more)):
+                one = self._made_too(more, tensor)
+                if more.again < one.again < less.again and less.kept_B < one.kept_B < more.kept_B:
+                    found.setdefault((one.again, one.kept_B), one)
+        return list(found.values())
+
+    def _saved(self, one: _Choice) -> set[int]:
+        return {t for t in one.needed if self.maker.get(t) in one.made}
+
+    def _made_too(self, one: _Choice, tensor: int) -> _Choice:
+        """`one` with `tensor` made again too."""
+        made, needed = set(one.made), set(one.needed)
+        todo = [self.maker[tensor]]
+        while todo:
+            number = todo.pop()
+            if number in made:
+                continue
+            made.add(number)
+            needed |= {*self.inputs[number]}
+            makers = (self.maker.get(t) for t in self.inputs[number])
+            todo += [n for n in makers if n is not None and n not in self.fixed and not self._is_chosen(self.nodes[n])]
+        kept_B = sum(self.size_B[t] for t in needed if self.maker.get(t) not in made)
+        return _Choice(sum(self.cost[number] for number in made), kept_B, frozenset(made), frozenset(needed))
+
     # -- as MindSpore marks it -----------------------------------------------------------------------------------------
+
+    def selected(self, chosen: _Choice) -> Selected:
+        return Selected(self.recompute(chosen), chosen.again / PICOSECONDS, chosen.kept_B)
 
     def recompute(self, chosen: _Choice) -> Recompute:
         """The marks of `chosen`: what is needed and not made again is kept, moves to several readers for all of them."""

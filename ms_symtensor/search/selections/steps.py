@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.folded.mix import WHOLE, Mix
-from ms_symtensor.search.selections.selected import Level, mix_of
+from ms_symtensor.search.selections.selected import Levels, mix_of
 
 Array = NDArray[np.float64]
 
@@ -23,13 +23,16 @@ class Step:
 
 
 class Steps:
-    """The mixtures of `every` level for the blocks of a stage, whose kinds are `held`."""
+    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`."""
 
-    def __init__(self, every: Sequence[Level], held: Sequence[int]) -> None:
-        self.every, self.blocks = every, len(held)
-        again_s = np.array([[corner.again_s for corner in level.corners] for level in every])[:, list(held)]
-        kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in every])[:, list(held)]
-        self._again_s, self._saved_B = again_s, kept_B[0] - kept_B
+    def __init__(self, levels: Levels, held: Sequence[int]) -> None:
+        self.every, self.blocks = levels.every, len(held)
+        self._of_one = (*levels.every, *levels.between)
+        again_s = np.array([[corner.again_s for corner in level.corners] for level in self._of_one])[:, list(held)]
+        kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in self._of_one])[:, list(held)]
+        saved_B = kept_B[0] - kept_B
+        self._again_s, self._saved_B = again_s[: len(self.every)], saved_B[: len(self.every)]
+        self._one_again_s, self._one_saved_B = again_s, saved_B
 
     def neighbouring(self) -> list[Step]:
         """Those of two neighbouring levels, from nothing to everything."""
@@ -49,16 +52,16 @@ class Steps:
         return steps
 
     def quickest(self, saved_B: float) -> Step | None:
-        """The one of any two levels, and a third one of a block between, that takes the least of those that save so much; None if
+        """The one of any two levels, and anything of a block between, that takes the least of those that save so much; None if
         none does.
         """
-        takes_s, saves_B = _mixed(self._again_s), _mixed(self._saved_B)
+        takes_s, saves_B = _mixed(self._again_s, self._one_again_s), _mixed(self._saved_B, self._one_saved_B)
         takes_s = np.where(saves_B >= saved_B, takes_s, np.inf)
         at = np.unravel_index(np.argmin(takes_s), takes_s.shape)
         if not np.isfinite(takes_s[at]):
             return None
         first, *levels = map(int, at)
-        more, between, less = (self.every[level] for level in levels)
+        more, between, less = self.every[levels[0]], self._of_one[levels[1]], self.every[levels[2]]
         return Step(mix_of(more, less, between), first, float(takes_s[at]), float(saves_B[at]))
 
 
@@ -67,11 +70,11 @@ def _before(values: Array) -> Array:
     return np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
 
 
-def _mixed(values: Array) -> Array:
-    """The first blocks on one level, the next one on another, and those behind it on a third one: [first blocks, level, level,
-    level].
+def _mixed(values: Array, of_one: Array) -> Array:
+    """The first blocks on one level, the next one on another of those `of_one` block, and those behind it on a third one: [first
+    blocks, level, level, level].
     """
     sums = _before(values)
     behind = sums[:, -1:] - sums
-    mixed: Array = sums.T[:-1, :, None, None] + values.T[:, None, :, None] + behind.T[1:, None, None, :]
+    mixed: Array = sums.T[:-1, :, None, None] + of_one.T[:, None, :, None] + behind.T[1:, None, None, :]
     return mixed

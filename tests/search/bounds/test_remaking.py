@@ -56,7 +56,7 @@ def test_tables_bound_what_any_layouts_gain_and_are_exact_where_their_multiplier
 
 def test_a_block_gains_what_its_program_does(case):
     of, remaking, fastest = case
-    given, plain, *more = remaking.given(fastest), *levels(of.shorts, of.strategies(fastest), of.settings, A2)
+    given, plain, *more = remaking.given(fastest), *levels(of.shorts, of.strategies(fastest), of.settings, A2).every
     (before,) = plain.corners
     for price in PRICES:
         found = given.at(price)

@@ -73,14 +73,14 @@ def network(request):
 
 
 def test_the_front_falls_at_rising_prices(network):
-    every = [level.corners[0] for level in levels(*network.of, CLUSTER)]
+    every = [level.corners[0] for level in levels(*network.of, CLUSTER).every]
     assert every[0].recompute is None and every[-1].recompute == Recompute()
     prices = [price_of_byte(*pair) for pair in pairwise(every)]
     assert len(prices) > 3 and prices == sorted(prices) and prices[0] > 0
 
 
 def test_corners_take_and_keep_what_their_programs_do(network):
-    every = [level.corners[0] for level in levels(*network.of, CLUSTER)]
+    every = [level.corners[0] for level in levels(*network.of, CLUSTER).every]
     saved = every[0].kept_B - every[-1].kept_B
     for corner in every[1:]:
         assert network.again_s(corner.recompute) == pytest.approx(corner.again_s, rel=0.01)
@@ -88,8 +88,18 @@ def test_corners_take_and_keep_what_their_programs_do(network):
         assert every[0].kept_B - corner.kept_B == pytest.approx(truly_B, abs=0.01 * saved)
 
 
+def test_what_lies_between_corners_takes_and_keeps_what_its_program_does(network):
+    found = levels(*network.of, CLUSTER)
+    nothing, everything = (found.every[place].corners[0] for place in (0, -1))
+    for level in found.between[::3]:
+        (point,) = level.corners
+        assert network.again_s(point.recompute) == pytest.approx(point.again_s, rel=0.01)
+        saved_B, truly_B = nothing.kept_B - point.kept_B, network.plain_B - network.kept_B(point.recompute)
+        assert saved_B == pytest.approx(truly_B, abs=0.01 * (nothing.kept_B - everything.kept_B)) and saved_B > 0
+
+
 def test_no_random_selection_lies_below_the_front(network):
-    every = [level.corners[0] for level in levels(*network.of, CLUSTER)]
+    every = [level.corners[0] for level in levels(*network.of, CLUSTER).every]
     rng = random.Random(0)
     for _ in range(8):
         base = rng.choice(every[1:]).recompute
@@ -105,7 +115,7 @@ def test_no_random_selection_lies_below_the_front(network):
 
 def test_the_first_blocks_save_more():
     of = _Network(*CASES[0])
-    every = levels(*of.of, CLUSTER)
+    every = levels(*of.of, CLUSTER).every
     mix = mix_of(every[3], every[2])
     assert mix.way(0, 0) == every[3].corners[0].recompute and mix.way(0, 1) == every[2].corners[0].recompute
     recompute = mix.recompute((("a", "b"), ("c",)))

@@ -22,8 +22,9 @@ _LAYER = re.compile(r"(layers(?:-CellList/|\.))(\d+)")  # in the name of an oper
 def directory(tmp_path_factory):
     found = tmp_path_factory.mktemp("plan")
     arguments = ["plan", "llama2_7b", "--num-layers", str(LAYERS), "--seq-length", "128", "--global-batch-size", "16"]
-    pins = ["--fix", "pipeline_stages=2", "--fix", "micro_batch_num=4", "--fix", "recompute=3"]
-    assert main([*arguments, "--device-num", "4", *pins, "--out", str(found)]) == 0
+    pins = ["pipeline_stages=2", "pp_interleave_num=1", "micro_batch_num=4", "recompute=3"]
+    fixed = [word for pin in pins for word in ("--fix", pin)]
+    assert main([*arguments, "--device-num", "4", *fixed, "--out", str(found)]) == 0
     return found
 
 

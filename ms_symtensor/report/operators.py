@@ -9,7 +9,7 @@ from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.report.text import table
+from ms_symtensor.report.text import run_text, table
 from ms_symtensor.tensor.graph import Graph, Op
 from ms_symtensor.tensor.names import short_name
 
@@ -41,8 +41,8 @@ class Section:
     def title(self) -> str:
         if not self.blocks:
             return "outside the blocks"
-        first, last = self.blocks[0], self.blocks[-1]
-        return first if first == last else f"{first} … {last.rpartition('.')[2]} ({len(self.blocks)} blocks alike)"
+        run = run_text(self.blocks[0], self.blocks[-1])
+        return run if len(self.blocks) == 1 else f"{run} ({len(self.blocks)} blocks alike)"
 
 
 def sections(graph: Graph, plan: StagePlan) -> tuple[Section, ...]:

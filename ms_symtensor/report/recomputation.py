@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Role
 from ms_symtensor.program.recomputation import is_selectable
 from ms_symtensor.program.settings import Recompute
+from ms_symtensor.report.text import run_text
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.names import short_name
 
@@ -28,13 +30,22 @@ def recomputation_text(graph: Graph, recompute: Mapping[str, Recompute], nodes: 
     lines = ["Computed again in the backward pass"]
     for chosen, run in groupby(recompute.items(), key=lambda pair: pair[1]):
         names = [name for name, _ in run]
-        blocks = names[0] + (f" … {names[-1].rpartition('.')[2]} ({len(names)} blocks)" if len(names) > 1 else "")
+        blocks = _in_runs(names, block_names(graph)) + (f" ({len(names)} blocks)" if len(names) > 1 else "")
         if chosen.in_part:
             lines += [f"  {blocks}: {_operators(graph, again.get(names[0], ()))}"]
             lines += [f"    kept: {', '.join(chosen.kept)}"] if chosen.kept else []
         else:
             lines.append(f"  {blocks}: everything" + ("" if chosen.communication else " but communication"))
     return "\n".join(lines)
+
+
+def _in_runs(names: Sequence[str], every: Sequence[str]) -> str:
+    """Blocks of `every`, those that follow each other as one run: `layers.0 … 3, layers.8 … 9`."""
+    place = {name: number for number, name in enumerate(every)}
+    runs = [
+        [name for _, name in run] for _, run in groupby(enumerate(names), key=lambda pair: place[pair[1]] - pair[0])
+    ]
+    return ", ".join(run_text(run[0], run[-1]) for run in runs)
 
 
 def _operators(graph: Graph, nodes: Sequence[Node]) -> str:

@@ -9,7 +9,7 @@ from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.program.stage_memory import stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram
-from ms_symtensor.report.text import size, table
+from ms_symtensor.report.text import run_text, size, table
 from ms_symtensor.report.verdict_report import verdict_json, verdict_text
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph, TensorType
@@ -27,7 +27,7 @@ def stages_text(plan: Plan, graph: Graph, programs: Sequence[StageProgram]) -> s
             (
                 str(program.stage),
                 f"{program.ranks.start} … {program.ranks[-1]}",
-                ", ".join(f"{names[run.start]} … {names[run.stop - 1].rpartition('.')[2]}" for run in runs),
+                ", ".join(run_text(names[run.start], names[run.stop - 1]) for run in runs),
                 str(len(stage.settings.recompute)),
                 f"{stage_in_flight(program):g}",
                 size(weights_B),

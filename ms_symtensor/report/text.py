@@ -62,3 +62,8 @@ def beside(left: str, right: str, gap: int = 6) -> str:
 
 def _three(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def run_text(first: str, last: str) -> str:
+    """A run of blocks: `layers.0 … 3`, or the name of its only one."""
+    return first if first == last else f"{first} … {last.rpartition('.')[2]}"

@@ -90,11 +90,9 @@ def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], 
     of = problem_of_family(
         network.short(shape.batch), request.cluster, Single(shape.mesh), request.rules, limits=request.limits
     )
-    found: list[Row] = []
+    found, alone = list[Row](), np.zeros(1, dtype=np.intp)
     for settings in settings_of(of.settings, True, request.limits):  # level3 is not combined with stages either
         tables = Tables(of, stage_terms(of.known, of.parameters, settings, [True]))
-        setting = Setting(
-            of, (shape,), network.depths, settings.optimizer_level, tables, np.zeros(1, dtype=np.intp), np.zeros(1)
-        )
+        setting = Setting(of, (shape,), alone, network.depths, settings.optimizer_level, tables, alone, np.zeros(1))
         found += setting.slim(setting.fastest(), request.limit_B)[0]
     return found, of.candidates

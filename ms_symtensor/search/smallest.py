@@ -99,12 +99,10 @@ def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
 
 def _slimmest(of: Setting) -> Iterator[Row]:
     """The layouts of every shape in micro-batches that keep least, with nothing or all made again."""
-    which = np.array(
-        [m for m in of.which if of.members[m].accumulates and of.members[m].interleave == 1], dtype=np.intp
-    )
+    which = np.array([n for n in of.which if of.shapes[n].accumulates and of.shapes[n].interleave == 1], dtype=np.intp)
     if not len(which):
         return
-    shapes = [of.members[m] for m in which]
+    shapes = [of.shapes[n] for n in which]
     stages = np.array([shape.stages for shape in shapes], dtype=float)
     every = average_weights(of.occurrences, shapes)
     price = np.full(len(which), EVERYTHING)
@@ -116,7 +114,7 @@ def _slimmest(of: Setting) -> Iterator[Row]:
             at_rest_B[place] *= stages
             weights = replace(every, kept_B=kept_B, at_rest_B=at_rest_B)
         for recomputed in (0.0, 1.0):
-            tables = of.tables.factors(recomputed, price, weights, which)
+            tables = of.tables.factors(recomputed, price, weights, of.members[which])
             least = minimise(of.problem.sizes, tables, of.problem.order)
             there = np.isfinite(least.value)
             yield from of.rows_of(which[there], least.assignment[there], least.value[there])

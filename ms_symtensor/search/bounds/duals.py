@@ -49,7 +49,7 @@ class Asked:
     byte of what `users` need. Only layouts of the `branch` count.
     """
 
-    member: int
+    number: int
     weights: Array
     worth_s: float
     groups: Sequence[tuple[Array, float, Array]]
@@ -121,7 +121,7 @@ class Duals:
         kept, here_B, elsewhere_B, rest = np.tensordot(prices, views.size_B, 1)
         again, saved = here_s + elsewhere_s, here_B + elsewhere_B
         weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
-        return Asked(row.member, weights, worth_s, groups, most_s, prices @ views.there, users)
+        return Asked(row.number, weights, worth_s, groups, most_s, prices @ views.there, users)
 
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
         """The layouts `known`, each with anything made again that is known of it, in the run alone or everywhere."""
@@ -173,12 +173,12 @@ class Duals:
 
     def least(self, asked: Sequence[Asked]) -> list[tuple[float, Callable[[], list[Row]]]]:
         """The values of the duals, and the layouts of their minima, if there are any."""
-        which = np.array([one.member for one in asked], dtype=np.intp)
+        which = np.array([one.number for one in asked], dtype=np.intp)
         weights = Weights(*np.array([one.weights for one in asked]).transpose(1, 2, 0))
         setting = self.setting
-        tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, which)]
+        tables = [*setting.tables.factors(0.0, np.ones(len(which)), weights, setting.members[which])]
         for number in range(max(len(one.groups) for one in asked)):
-            tables += self._gains(asked, number, which)
+            tables += self._gains(asked, number, setting.members[which])
         tables += priced([one.needed for one in asked], [one.users for one in asked])
         tables += forbidden([one.branch for one in asked], setting.problem.sizes)
         least = minimise(setting.problem.sizes, tables, setting.problem.order)

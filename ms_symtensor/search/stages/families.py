@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Unit, view
@@ -50,7 +53,7 @@ def families(
         alike = not 1 < math.prod(shape.mesh) <= FINEST_MESH_DEVICES or stands_for(
             REPRESENTATIVES[axes], dims(SAMPLES[axes, kind]), shape.mesh, dims(shape.batch)
         )
-        found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch, shape.interleave), []).append(shape)
+        found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch), []).append(shape)
     return [(members, isinstance(key[1], Round)) for key, members in found.items()]
 
 
@@ -64,6 +67,13 @@ def variables_of(
 ) -> tuple[Graph, Variables]:
     """The graph that one of `families` is looked at on, and its operators with their candidates on all `members`."""
     return (_on_all if alike else _on_own_mesh)(graph_at, members, cluster, rules, limits)
+
+
+def laid_out_on(shapes: Sequence[Shape]) -> tuple[list[tuple[Mesh, int]], NDArray[np.intp]]:
+    """The different meshes, with their batches, of a family's `shapes`; and which one each lies on [shapes]."""
+    number: dict[tuple[Mesh, int], int] = {}
+    which = [number.setdefault((shape.mesh, shape.batch), len(number)) for shape in shapes]
+    return list(number), np.array(which, dtype=np.intp)
 
 
 def _on_own_mesh(
@@ -92,7 +102,8 @@ def _on_all(
     axes, kind = len(members[0].mesh), members[0].round
     batch, other = SAMPLES[axes, kind], SAMPLES[axes, Round.ONE if kind is Round.WHOLE else Round.WHOLE]
     graph = graph_at(batch)
-    pricer = Pricer(cluster, family([m.mesh for m in members], [m.batch / batch for m in members]))
+    laid, _ = laid_out_on(members)
+    pricer = Pricer(cluster, family([mesh for mesh, _ in laid], [own / batch for _, own in laid]))
     powers = batch_powers(graph, graph_at(other))
     return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
 

@@ -26,7 +26,7 @@ from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.borders import least_borders_s, with_borders
-from ms_symtensor.search.stages.families import families, variables_of
+from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
 from ms_symtensor.search.stages.rows import Row, Setting
 from ms_symtensor.search.stages.stage_cases import Case, cases
 from ms_symtensor.search.stages.tried import Outcome, Surveyed, Tried
@@ -183,7 +183,7 @@ def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], membe
     total = np.zeros(len(members))
     for variable in known.items:
         counts = np.array(where.counts(dict.fromkeys(variable.members, 1)))
-        total += (counts @ each) * (variable.forward_s + variable.backward_s).min(axis=1)
+        total += (counts @ each) * (variable.forward_s + variable.backward_s).min(axis=1)[laid_out_on(members)[1]]
     found: list[float] = total.tolist()
     return found
 
@@ -197,9 +197,11 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
         allowed = [i for i, m in enumerate(members) if not m.accumulates or level is not OptimizerLevel.LEVEL3]
         if not allowed:
             continue
-        terms = stage_terms(of.known, of.parameters, settings, [m.accumulates for m in members])
+        _, on = laid_out_on(members)
+        accumulates = dict(zip(on.tolist(), (m.accumulates for m in members), strict=True))
+        terms = stage_terms(of.known, of.parameters, settings, list(accumulates.values()))
         which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
-        found.append(Setting(of, tuple(members), depths, level, Tables(of, terms), which, none))
+        found.append(Setting(of, tuple(members), on, depths, level, Tables(of, terms), which, none))
     return found
 
 
@@ -212,14 +214,14 @@ def _fastest(settings: Sequence[Setting]) -> Iterator[tuple[Setting, list[Row]]]
         return
     first, *others = settings
     rows = first.fastest()
-    least_s = np.full(len(first.members), -1.0)  # where it has no layout at all, the others are looked at
+    least_s = np.full(len(first.shapes), -1.0)  # where it has no layout at all, the others are looked at
     for row in rows:
-        least_s[row.member] = row.bound_s
-    slack_s = np.zeros(len(first.members))
+        least_s[row.number] = row.bound_s
+    slack_s = np.zeros(len(first.shapes))
     for setting in others:
         saves_s = setting.saves_s(first)
         idle = saves_s <= WORTH * least_s
         slack_s = np.maximum(slack_s, np.where(idle, saves_s, 0.0))
         left = replace(setting, which=np.array([m for m in setting.which if not idle[m]], dtype=np.intp))
         yield left, left.fastest()
-    yield replace(first, slack_s=slack_s), [replace(r, bound_s=r.bound_s - slack_s[r.member]) for r in rows]
+    yield replace(first, slack_s=slack_s), [replace(r, bound_s=r.bound_s - slack_s[r.number]) for r in rows]

@@ -28,14 +28,15 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Row:
-    """One shape, member number `member` of the family of `problem`, under one setting: `costs` [places] of the candidates
-    `choice` of the problem's variables.
+    """One shape, number `number` of its setting, on the mesh and batch that are member number `member` of the family of
+    `problem`: `costs` [places] of the candidates `choice` of the problem's variables.
     """
 
     shape: Shape
     level: OptimizerLevel
     bound_s: float
     costs: Costs
+    number: int
     member: int
     problem: Problem
     choice: Numbers
@@ -48,13 +49,15 @@ class Row:
 @dataclass(frozen=True)
 class Setting:
     """One optimizer level, the tables under it, and the shapes for which MindSpore allows it: those with the
-    numbers `which` of `members`, the family of `problem`.
+    numbers `which` of `shapes`.
 
-    `slack_s` [members]: so much faster may be steps under levels that are left out; all bounds allow for it.
+    `members` [shapes]: the members of the family of `problem` that are their meshes and batches. `slack_s` [shapes]: so much
+    faster may be steps under levels that are left out; all bounds allow for it.
     """
 
     problem: Problem
-    members: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]
+    members: Numbers
     depths: tuple[int, ...]
     level: OptimizerLevel
     tables: Tables
@@ -67,22 +70,33 @@ class Setting:
         return occurrences(self.depths)
 
     def fastest(self) -> list[Row]:
-        """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike."""
-        if not len(self.which):
+        """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike, or, with
+        several runs of blocks per stage, the share of that with one run that no step goes below.
+        """
+        plain = {self.shapes[n]: n for n in self.which if self.shapes[n].interleave == 1}
+        single = {n: plain.get(replace(self.shapes[n], interleave=1), n) for n in self.which.tolist()}
+        which = np.array([n for n, of in single.items() if n == of], dtype=np.intp)
+        if not len(which):
             return []
-        least = self._least(self.which, self._weights(self.which), self._shares[0])
+        least = self._least(which, self._weights(which), self._shares[0])
         possible = np.isfinite(least.value)
-        bound_s = least.value - self.slack_s[self.which]
-        return self.rows_of(self.which[possible], least.assignment[possible], bound_s[possible])
+        every = self.rows_of(which[possible], least.assignment[possible], least.value[possible])
+        found = {row.number: row for row in every}
+        rows = [(n, found[of]) for n, of in single.items() if of in found]
+        return [
+            replace(row, shape=shape, number=n, bound_s=row.bound_s * _share(shape, row.shape) - float(self.slack_s[n]))
+            for n, row in rows
+            for shape in (self.shapes[n],)
+        ]
 
     def saves_s(self, than: "Setting") -> Array:
-        """Seconds [members] that a step takes less at most than with the same layouts under the level of `than`; inf where it
+        """Seconds [shapes] that a step takes less at most than with the same layouts under the level of `than`; inf where it
         may need less memory.
         """
-        weights = self._weights(np.arange(len(self.members)))
+        weights = self._weights(np.arange(len(self.shapes)))
         parameters = self.tables.parameters
         (once,) = occurring(parameters, [weights.once_s])
-        total = np.zeros(len(self.members))
+        total = np.zeros(len(self.shapes))
         for occurs, mine, other in zip(once, parameters, than.tables.parameters, strict=True):
             more_B = [
                 mine.at_rest_B + kept - other.at_rest_B - other_kept
@@ -95,8 +109,8 @@ class Setting:
             with np.errstate(invalid="ignore"):  # what MindSpore would not train rightly is so under every level
                 saved = np.nan_to_num(other.once_s - mine.once_s, nan=0.0)
             axes = tuple(range(1, never.ndim))
-            total += occurs * np.maximum(saved.max(axis=axes), 0.0)
-            total[never.any(axis=axes)] = np.inf
+            total += occurs * np.maximum(saved.max(axis=axes), 0.0)[self.members]
+            total[never.any(axis=axes)[self.members]] = np.inf
         return total
 
     def slim(self, among: Sequence[Row], limit_B: float) -> tuple[list[Row], dict[Shape, float]]:
@@ -108,7 +122,7 @@ class Setting:
         """
         if not among:
             return [], {}
-        which = np.array([row.member for row in among], dtype=np.intp)
+        which = np.array([row.number for row in among], dtype=np.intp)
         fast = Costs(*(np.stack([getattr(row.costs, f.name) for row in among], axis=1) for f in fields(Costs)))
         bound = np.array([row.bound_s for row in among])
         weights = self._weights(which)
@@ -146,7 +160,7 @@ class Setting:
             for known, asked_s, cases in of
         ]
         every = [corner for mine in each for corner in mine]
-        which = np.repeat([known[0].member for known, _, _ in of], [len(mine) for mine in each])
+        which = np.repeat([known[0].number for known, _, _ in of], [len(mine) for mine in each])
         price = np.array([corner.price_s_per_B for corner in every])
         weights = Weights(*np.array([corner.weights for corner in every]).transpose(1, 2, 0))
         least = self._least(which, weights, 1.0, price)
@@ -173,23 +187,26 @@ class Setting:
         return list(zip(shown, rows, free_s, strict=True))
 
     def _weights(self, which: Numbers) -> Weights:
-        return average_weights(self.occurrences, [self.members[i] for i in which])
+        return average_weights(self.occurrences, [self.shapes[i] for i in which])
 
     def _least(
         self, which: Numbers, weights: Weights, recomputed: float | Array = 0.0, price: float | Array = 0.0
     ) -> Minimum:
-        summed = self.tables.factors(recomputed, price, weights, which)
+        summed = self.tables.factors(recomputed, price, weights, self.members[which])
         return minimise(self.problem.sizes, summed, self.problem.order)
 
     def rows_of(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
-        """The rows of those of the members `which` that `assignment` [which, variables] can be laid out on."""
-        costs = self.tables.by_place(assignment, which)
+        """The rows of those of the shapes `which` that `assignment` [which, variables] can be laid out on."""
+        members = self.members[which]
+        costs = self.tables.by_place(assignment, members)
         finite = np.isfinite(costs.each_s).all(axis=0)
         return [
-            Row(self.members[m], self.level, float(bound_s[i]), costs.of(i), int(m), self.problem, assignment[i])
-            for i, m in enumerate(which)
+            Row(
+                self.shapes[n], self.level, float(bound_s[i]), costs.of(i), int(n), int(members[i]), self.problem, assignment[i]
+            )
+            for i, n in enumerate(which)
             if finite[i]
-        ]
+        ]  # fmt: skip
 
 
 def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
@@ -198,4 +215,10 @@ def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
     parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
-    return Row(shape, level, 0.0, costs.of(0), 0, of, choice[0])
+    return Row(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0])
+
+
+def _share(shape: Shape, plain: Shape) -> float:
+    """The share of an even step with one run of blocks per stage that one with several takes: (M + (P - 1) / v) / (M + P - 1)."""
+    even_s = [1.0] * shape.stages
+    return shape.turns.step_s(even_s, 0.0) / plain.turns.step_s(even_s, 0.0)

@@ -85,7 +85,7 @@ def test_a_mesh_alone_has_all_that_its_family_has():
     for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1):
         terms = parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level))
         fastest += Setting(
-            alone, (shape,), (1, 12, 1), level, Tables(alone, terms), np.arange(1), np.zeros(1)
+            alone, (shape,), np.zeros(1, int), (1, 12, 1), level, Tables(alone, terms), np.arange(1), np.zeros(1)
         ).fastest()
     assert min(r.bound_s for r in fastest) <= one.bound_s * (1 + 2e-3)
 

@@ -6,9 +6,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.bounds.views import of_case, of_shape
-from ms_symtensor.search.folded.chain import Chain, Part, Turns
+from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.stage_cases import Case
@@ -42,18 +41,18 @@ def _held(start, end, is_first, is_last):
 def test_no_division_is_faster_or_smaller_than_its_views(seed):
     draw = random.Random(seed)
     stages, number, places = draw.choice((1, 2, 3, 4)), draw.choice((4, 8)), _places(draw)
-    shape, parts = Shape(stages, number, (1,), 1), [places[p] for p in PLACE_OF]
+    shape, parts = Shape(stages, number, (1,), 1, draw.choice((1, 2))), [places[p] for p in PLACE_OF]
     for cuts in combinations(range(1, BLOCKS), stages - 1):
         runs = list(pairwise((0, *cuts, BLOCKS)))
         layers = [end - start for start, end in runs]
         for again in (False, True):
-            found = laid_out(Chain(parts), layers, layers if again else [0] * stages, Turns(number))
-            step_s = Turns(number).step_s([one.each_s for one in found], max(one.once_s for one in found))
+            found = laid_out(Chain(parts), layers, layers if again else [0] * stages, shape.turns)
+            step_s = shape.turns.step_s([one.each_s for one in found], max(one.once_s for one in found))
             peak_B = max(one.peak_B for one in found)
             every = [of_shape(OCCURRENCES, shape)]
             for stage, (start, end) in enumerate(runs):
                 held = _held(start, end, stage == 0, stage == stages - 1)
-                case = Case(held, in_flight(stage, stages, number), _held(0, runs[0][1], True, stages == 1))
+                case = Case(held, shape.in_flight(stage), _held(0, runs[0][1], True, stages == 1))
                 every.append(of_case(OCCURRENCES, shape, case))
 
             for views in every:
@@ -71,17 +70,17 @@ def test_no_division_is_faster_or_smaller_than_its_views(seed):
 def test_a_step_is_no_faster_than_its_only_run_that_makes_anything_again(seed):
     draw = random.Random(seed)
     stages, number, places = draw.choice((2, 3, 4)), draw.choice((4, 8)), _places(draw)
-    shape, parts = Shape(stages, number, (1,), 1), [places[p] for p in PLACE_OF]
+    shape, parts = Shape(stages, number, (1,), 1, draw.choice((1, 2))), [places[p] for p in PLACE_OF]
     for cuts in combinations(range(1, BLOCKS), stages - 1):
         runs = list(pairwise((0, *cuts, BLOCKS)))
         layers = [end - start for start, end in runs]
         for stage, (start, end) in enumerate(runs):
             found = laid_out(
-                Chain(parts), layers, [n * (place == stage) for place, n in enumerate(layers)], Turns(number)
+                Chain(parts), layers, [n * (place == stage) for place, n in enumerate(layers)], shape.turns
             )
-            step_s = Turns(number).step_s([one.each_s for one in found], max(one.once_s for one in found))
+            step_s = shape.turns.step_s([one.each_s for one in found], max(one.once_s for one in found))
             held = _held(start, end, stage == 0, stage == stages - 1)
-            views = of_case(OCCURRENCES, shape, Case(held, in_flight(stage, stages, number)))
+            views = of_case(OCCURRENCES, shape, Case(held, shape.in_flight(stage)))
             each, again, _, once = views.seconds.transpose(1, 0, 2)
             seconds = each @ [p.each_s for p in places] + once @ [p.once_s for p in places]
             seconds, again = seconds[1:], again[1:]  # the first one is of an average stage

@@ -6,7 +6,6 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
@@ -45,13 +44,13 @@ def fastest_step(costs, depths, shape, limit_B):
     for ends in combinations(range(1, blocks), shape.stages - 1):
         starts, stages = [0, *(end + 1 for end in ends), len(parts)], []
         for number, (a, b) in enumerate(pairwise(starts)):
-            flight = in_flight(number, shape.stages, shape.micro_batch_num)
+            flight = shape.in_flight(number)
             some = [chain.with_recomputed(a, b, flight, k) for k in range(int(chain.blocks[b] - chain.blocks[a]) + 1)]
             stages.append([one.each_s for one in some if one.peak_B <= limit_B])
         if all(stages):
             each = [min(one) for one in stages]
             once_s = max(once[a:b].sum() for a, b in pairwise(starts))
-            best = min(best, (shape.micro_batch_num - 1) * max(each) + sum(each) + once_s)
+            best = min(best, shape.turns.step_s(each, once_s))
     return best
 
 
@@ -60,7 +59,7 @@ def test_no_step_is_faster_than_its_cases_show(seed):
     """The layouts are these and no others, so that the duals are the least of their lines."""
     draw = random.Random(seed)
     depths = draw.choice(((1, 7, 1), (1, 3, 5, 1)))
-    shape = Shape(draw.choice((2, 3)), MICRO_BATCHES, (1,), 1)
+    shape = Shape(draw.choice((2, 3)), MICRO_BATCHES, (1,), 1, draw.choice((1, 2)))
     every = [random_costs(draw, len(occurrences(depths))) for _ in range(3)]
     limit_B = draw.uniform(15, 60)
     best_s = min(fastest_step(one, depths, shape, limit_B) for one in every)

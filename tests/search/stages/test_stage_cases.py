@@ -6,7 +6,6 @@ from itertools import combinations
 
 import pytest
 
-from ms_symtensor.program.pipeline import in_flight
 from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
@@ -42,13 +41,13 @@ def test_one_case_is_true_of_every_division(seed):
     stages, limit_B = draw.choice((2, 3, 5)), draw.choice((1e9, 30.0))
     once_s = [draw.choice((0.0, 5.0, 40.0)), *(draw.uniform(0, 2) for _ in PLACE_OF[1:])]
     known = [Chain(network(draw, once_s)) for _ in range(draw.choice((1, 3)))]
-    shape, shown = Shape(stages, 8, (1,), 1), {}
+    shape, shown = Shape(stages, 8, (1,), 1, draw.choice((1, 2))), {}
     for _ in range(3):
         found = cases(known, occurrences(DEPTHS), shape, limit_B, 0.0, draw.uniform(20, 200), shown)
         shown |= {case: draw.uniform(0, 200) for case in found}
         for ends in combinations(range(1, sum(DEPTHS[1:-1])), stages - 1):
             runs = list(zip((0, *ends), (*ends, sum(DEPTHS[1:-1])), strict=True))
-            lies = [(held(*run, stages, s), in_flight(s, stages, 8)) for s, run in enumerate(runs)]
+            lies = [(held(*run, stages, s), shape.in_flight(s)) for s, run in enumerate(runs)]
             assert any(
                 contains(have, case.held)
                 and flight >= case.flight

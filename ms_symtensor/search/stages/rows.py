@@ -82,12 +82,13 @@ class Setting:
         possible = np.isfinite(least.value)
         every = self.rows_of(which[possible], least.assignment[possible], least.value[possible])
         found = {row.number: row for row in every}
-        rows = [(n, found[of]) for n, of in single.items() if of in found]
-        return [
-            replace(row, shape=shape, number=n, bound_s=row.bound_s * _share(shape, row.shape) - float(self.slack_s[n]))
-            for n, row in rows
-            for shape in (self.shapes[n],)
-        ]
+        return [self._at(found[of], n) for n, of in single.items() if of in found]
+
+    def _at(self, plain: Row, number: int) -> Row:
+        """What `plain`, where memory is free, says of a shape that differs by its runs of blocks per stage."""
+        shape = self.shapes[number]
+        bound_s = plain.bound_s * _share(shape, plain.shape) - float(self.slack_s[number])
+        return replace(plain, shape=shape, number=number, bound_s=bound_s)
 
     def saves_s(self, than: "Setting") -> Array:
         """Seconds [shapes] that a step takes less at most than with the same layouts under the level of `than`; inf where it

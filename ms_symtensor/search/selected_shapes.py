@@ -79,8 +79,8 @@ def _promising(raised: Raised, mine: Whole | None, enough_s: float) -> list[tupl
     """Layouts that promise more than those of the plan `mine`, with the seconds that they promise, the fewest first."""
     alike = [] if mine is None else raised.steps(enough_s, lambda row: _alike(row, mine))
     mine_s = min((step_s for step_s, _ in alike), default=enough_s)
-    found: list[tuple[float, Row]] = []
-    for step_s, row in raised.steps((1 - WORTH) * mine_s):
+    below_s, found = (1 - WORTH) * mine_s, list[tuple[float, Row]]()
+    for step_s, row in raised.steps(below_s, lambda row: raised.bounds_s[row.shape] < below_s):
         if not found or step_s > (1 + SAME) * found[-1][0]:
             found.append((step_s, row))
     return found[:TRIED]

@@ -7,9 +7,13 @@ from functools import cache
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.folded.rebatched import rebatched
+from ms_symtensor.search.folded.stage_peaks import StagePeaks
 from ms_symtensor.search.stages.outer import SHORT
 from ms_symtensor.search.tables.problem import sample_num
 from ms_symtensor.tensor.graph import Graph
+
+KEPT = 2
+"""Layouts whose programs are kept: their search comes back to the last ones (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,21 @@ class Network:
     depths: tuple[int, ...]
     class_of: Mapping[str, int]
     _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
+    _peaks: dict[tuple, StagePeaks] = field(default_factory=dict)
 
     def short(self, batch: int, count: int = SHORT) -> Graph:
         """`short_at(batch, count)`, made once."""
         if (batch, count) not in self._known:
             self._known[batch, count] = self.short_at(batch, count)
         return self._known[batch, count]
+
+    def peaks(self, key: tuple, written: Callable[[], StagePeaks]) -> StagePeaks:
+        """What `written` gives for `key`, kept for the last ones that were asked for."""
+        found = self._peaks.pop(key, None) or written()
+        self._peaks[key] = found
+        while len(self._peaks) > KEPT:
+            del self._peaks[next(iter(self._peaks))]
+        return found
 
 
 def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Network:

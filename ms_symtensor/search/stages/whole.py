@@ -225,11 +225,17 @@ def with_memory(
 def peaks_of(
     network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
 ) -> StagePeaks:
-    batch, turns = row.shape.batch, row.shape.turns
-    few = network.short(batch, FEW)
-    named = at_depth(fold(few).class_of, network.short(batch), strategies)
-    between_B = int(sent_B(row)) * (turns.interleave - 1) if turns.interleave > 1 else 0
-    return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, between_B)
+    """The memory of stages of `row`: programs that were written down for it are not written again."""
+
+    def written() -> StagePeaks:
+        batch, turns = row.shape.batch, row.shape.turns
+        few = network.short(batch, FEW)
+        named = at_depth(fold(few).class_of, network.short(batch), strategies)
+        between_B = int(sent_B(row)) * (turns.interleave - 1) if turns.interleave > 1 else 0
+        return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, between_B)
+
+    swapped = row.problem.settings.swap_optimizer
+    return network.peaks((row.shape, row.level, swapped, frozenset(strategies.items())), written)
 
 
 def host_memory_B(network: Network, found: Whole, rules: Mapping[str, Rule] | None) -> int:

@@ -26,7 +26,7 @@ ROUNDS = 8
 """So often cases are made of what is known, each time with the layouts that were the best in the last ones (empirical)."""
 
 STALLS = 2
-"""So many rounds of cases in a row that raise a bound by nothing are its last ones (empirical)."""
+"""So many rounds of cases in a row that show no more than others did are the last ones (empirical)."""
 
 AVERAGES = 4
 """So often the bound of a shape on stages is asked for before there are cases (empirical)."""
@@ -136,7 +136,7 @@ class Bounds:
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
-        stalled, best = 0, tuple[Case, ...]()
+        stalled, reached_s, best = 0, 0.0, tuple[Case, ...]()
         for round_ in range(ROUNDS):
             chains = [self.duals.chain(row) for row in known]
             every = cases(
@@ -144,11 +144,13 @@ class Bounds:
             )
             values = self._of_cases(known, every, AGAIN, STEADY)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
-            before_s, bound_s = bound_s, max(bound_s, min(values.values()))
-            best = every if bound_s > before_s else best
+            least_s = min(values.values())
+            best = every if least_s > bound_s else best
+            bound_s = max(bound_s, least_s)
             yield bound_s
-            # The first cases are made of what was known without any.
-            stalled = stalled + 1 if round_ and bound_s < (1 + STEADY) * before_s else 0
+            # The first cases are made of what was known without any; what they show may still be less than was known before.
+            stalled = stalled + 1 if round_ and least_s < (1 + STEADY) * reached_s else 0
+            reached_s = max(reached_s, least_s)
             if stalled == STALLS:
                 break
         if not best:

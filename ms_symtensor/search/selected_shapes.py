@@ -18,7 +18,12 @@ from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.whole import Whole, settled
 
 TRIED = 2
-"""So many further layouts are worked out at most (empirical)."""
+"""So many further layouts are worked out at most, or FAR if the plan is not CLOSE to its bound by then (empirical)."""
+
+FAR = 6
+
+CLOSE = 1.01
+"""A plan that takes no more than so many times its bound is close to it: what gaps of the zoo shall be at most."""
 
 WORTH = 2e-3
 """They are if they promise steps that are shorter by this share (empirical)."""
@@ -64,8 +69,9 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
         return searched
     raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s)
     searched = bounded(request, searched, {**outcome.bounds_s, **raised.bounds_s})
-    for step_s, row in _promising(raised, searched.whole, enough_s):
-        if step_s >= (1 - WORTH) * enough_s:
+    for number, (step_s, row) in enumerate(_promising(raised, searched.whole, enough_s)):
+        is_close = enough_s <= CLOSE * searched.bound_s
+        if step_s >= (1 - WORTH) * enough_s or (number >= TRIED and is_close):
             break
         whole = settled(network, [row], request.limit_B, request.rules)
         better = None if whole is None else _selected(network, request, whole)
@@ -83,7 +89,7 @@ def _promising(raised: Raised, mine: Whole | None, enough_s: float) -> list[tupl
     for step_s, row in raised.steps(below_s, lambda row: raised.bounds_s[row.shape] < below_s):
         if not found or step_s > (1 + SAME) * found[-1][0]:
             found.append((step_s, row))
-    return found[:TRIED]
+    return found[:FAR]
 
 
 def _alike(row: Row, mine: Whole) -> bool:

@@ -17,7 +17,7 @@ def plan() -> Plan:
 
 def test_a_layout_that_a_bound_met_can_be_the_best(monkeypatch: pytest.MonkeyPatch):
     found = plan()
-    monkeypatch.setattr(selected_shapes, "TRIED", 0)
+    monkeypatch.setattr(selected_shapes, "FAR", 0)
     without = plan()
     assert found.prediction.step_time_s < without.prediction.step_time_s
     assert found.search.optimality_gap < without.search.optimality_gap

@@ -152,7 +152,8 @@ class _Selecting:
     def _steps(self, layers: Sequence[int], number: int) -> Steps:
         """All mixtures of a stage."""
         start = sum(layers[:number])
-        return Steps(self.ways, self.kinds[start : start + layers[number]])
+        # Of several runs of blocks the first ones have the most micro-batches in flight; what is kept is counted on average.
+        return Steps(self.ways, self.kinds[start : start + layers[number]], falling=self.turns.interleave > 1)
 
     def _fitting(self, layers: Sequence[int]) -> list[Step] | None:
         """How far the stages go with so many blocks, each as its true peak makes necessary; None if one does not fit."""

@@ -23,10 +23,12 @@ class Step:
 
 
 class Steps:
-    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`."""
+    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`; with `falling` only those of which no block
+    saves more than one before it.
+    """
 
-    def __init__(self, levels: Levels, held: Sequence[int]) -> None:
-        self.every, self.blocks = levels.every, len(held)
+    def __init__(self, levels: Levels, held: Sequence[int], falling: bool = False) -> None:
+        self.every, self.blocks, self.falling = levels.every, len(held), falling
         self._of_one = (*levels.every, *levels.between)
         again_s = np.array([[corner.again_s for corner in level.corners] for level in self._of_one])[:, list(held)]
         kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in self._of_one])[:, list(held)]
@@ -57,6 +59,10 @@ class Steps:
         """
         takes_s, saves_B = _mixed(self._again_s, self._one_again_s), _mixed(self._saved_B, self._one_saved_B)
         takes_s = np.where(saves_B >= saved_B, takes_s, np.inf)
+        if self.falling:
+            first, of_one = self._saved_B.min(axis=1), self._one_saved_B.min(axis=1)
+            falls = (first[:, None, None] >= of_one[:, None]) & (of_one[:, None] >= first)
+            takes_s = np.where(falls, takes_s, np.inf)
         at = np.unravel_index(np.argmin(takes_s), takes_s.shape)
         if not np.isfinite(takes_s[at]):
             return None

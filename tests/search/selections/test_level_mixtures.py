@@ -60,6 +60,16 @@ def test_steps_take_and_save_what_their_blocks_do(of):
 
 
 @given(stages(), st.integers(0, 400))
+def test_where_savings_fall_no_block_saves_more_than_one_before_it(of, wanted_B):
+    levels, held = of
+    found = Steps(levels, [held[0]] * len(held), falling=True).quickest(float(wanted_B))
+    if found is not None:
+        corners = {c.recompute: c for level in (*levels.every, *levels.between) for c in level.corners}
+        kept_B = [corners[found.mix.way(held[0], 1 + n - found.first)].kept_B for n in range(len(held))]
+        assert kept_B == sorted(kept_B)
+
+
+@given(stages(), st.integers(0, 400))
 def test_no_mixture_of_two_levels_and_a_block_between_is_quicker(of, wanted_B):
     levels, held = of
     best = None

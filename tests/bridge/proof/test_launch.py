@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,11 @@ def test_a_process_that_just_starts_another_program_is_waited_for(tmp_path: Path
 def test_an_interrupted_proof_leaves_nothing_behind(sent: signal.Signals, code: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ms_symtensor", "prove", f"{NETWORKS}:plain", "--device-num", "8"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    # Where tests run in the background of a shell, SIGINT is ignored: not here.
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heeding
+    ) as process:
         assert process.stderr is not None
 
         def running() -> Iterator[bool]:

@@ -117,12 +117,12 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 def _prove(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.apply.load_network import load_factory
-    from ms_symtensor.bridge.proof.launch import end_on_sigterm
+    from ms_symtensor.bridge.proof.launch import end_on_signals
     from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_plan
     from ms_symtensor.report.proof_report import proof_json, proof_text
     from ms_symtensor.strategy.file import load, load_graph
 
-    end_on_sigterm()
+    end_on_signals()
     _require_positive("--time-limit", chosen.time_limit)
     if chosen.steps < 0:
         raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")

@@ -25,8 +25,8 @@ _CLUSTER_TIMEOUT_S = 600
 _signals: list[int] = []
 
 
-def end_on_sigterm() -> None:
-    """SIGTERM ends this process, and its processes with it.
+def end_on_signals() -> None:
+    """SIGTERM ends this process, and its processes with it; so does SIGINT, unless it is ignored.
 
     MindSpore can swallow an exception that is raised while it calls Python back: whoever waits next asks again.
     """
@@ -36,6 +36,8 @@ def end_on_sigterm() -> None:
         sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
 
 
 # It ends with its parent, however that ends; had the parent ended before this was asked for, it ends at once.

@@ -18,12 +18,13 @@ from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.whole import Whole, settled
 
 TRIED = 2
-"""So many further layouts are worked out at most, or FAR if the plan is not CLOSE to its bound by then (empirical)."""
+"""So many further layouts are worked out at most, if the plan is CLOSE to its bound by then (empirical)."""
 
 FAR = 6
+"""So many at most if it is not: each takes about a tenth of a second (empirical)."""
 
 CLOSE = 1.01
-"""A plan that takes no more than so many times its bound is close to it: what gaps of the zoo shall be at most."""
+"""A plan that takes no more than so many times its bound is close to it (empirical: so are those of the zoo, but for one)."""
 
 WORTH = 2e-3
 """They are if they promise steps that are shorter by this share (empirical)."""

@@ -1,8 +1,9 @@
 """How long a step takes at least in a case: if one stage s of P holds a run of blocks, and keeps f of M micro-batches.
 
-Of the run the first k blocks are recomputed. With t, a what its parts take for a micro-batch, and for computing it again,
+Of the run the first k blocks are recomputed. With t, a what its parts take for a micro-batch, and for computing it again, and v
+runs of blocks per stage, which count as one here,
 
-    T >= (M - 1) (t_run + a_k) + Σ t + a_k + once      and      M_s >= f (kept_run - saved_k) + at rest_run
+    T >= (M - 1/v) (t_run + a_k) + (Σ t + a_k) / v + once      and      M_s >= f (kept_run - saved_k) + at rest_run
 
 where the end of a step takes no less than for the run, nor than on an average stage. Where memory is short, the Lagrangian dual
 D(λ) = min over layouts and k of T + λ (M_s - limit), λ >= 0, is a bound. Two branches, few and many recomputed blocks, have a λ

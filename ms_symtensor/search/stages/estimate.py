@@ -93,7 +93,7 @@ def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | No
 
 
 def estimated(row: Row, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:
-    """What the step takes on `stages` of `chain`: T = M · max s + (Σ s - max s) + once."""
+    """What the step takes on `stages` of `chain`: T = M · max s + (Σ s - max s) / v + once."""
     work_s = math.fsum(part.each_s for part in chain.parts)
     peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
     return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s, border_s(row))

@@ -3,7 +3,7 @@
 The blocks of a network stand in a chain, the embedding before and the head after them. A stage is a run of the chain. Its
 time is the sum of its parts', and the slowest stage sets the pace of the pipeline, so the largest sum is made as small as
 memory allows; but for what a slower pace gains at the end of the step, where the stage that sums the most gradients is the last.
-On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches.
+On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches; with several runs of blocks, see `in_flight`.
 """
 
 from bisect import bisect_left, bisect_right

@@ -10,7 +10,6 @@ import numpy as np
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
 from ms_symtensor.search.pipelined import Pipelined, bounded, shorts_of
-from ms_symtensor.search.selecting import selects
 from ms_symtensor.search.selections.selected_stages import selecting
 from ms_symtensor.search.smallest import smallest
 from ms_symtensor.search.stages.network import Network
@@ -66,7 +65,7 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     enough_s = min(known_s, searched.time_s)
     if outcome is None or not outcome.surveyed or math.isinf(enough_s):
         return searched
-    if not selects(outcome.surveyed[0].setting.problem, request):
+    if not outcome.surveyed[0].setting.problem.selects:
         return searched
     raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s)
     searched = bounded(request, searched, {**outcome.bounds_s, **raised.bounds_s})

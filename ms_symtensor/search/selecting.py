@@ -65,21 +65,12 @@ class _Promise:
     choice: Choice
 
 
-def selects(problem: Problem, request: Request) -> bool:
-    """Whether blocks may be recomputed in part: it is not pinned how many are, none is compiled once for all its calls, and none
-    has operators that the user wrote in pieces.
-    """
-    inside = {name for names in problem.places.kinds for name in names}
-    in_pieces = any(op.body is not None for op in problem.graph.ops if op.block in inside)
-    return bool(inside) and not (request.limits.names("recompute") or problem.shares_blocks or in_pieces)
-
-
 def selecting(found: OneStage, request: Request, known_s: float = math.inf) -> OneStage:
     """`found` with blocks recomputed in part where that is faster, and a bound that holds for such plans too.
 
     What cannot beat a step of `known_s` is not looked for. No best one is left if none may be, and nothing else fits.
     """
-    if not found.searched or not selects(found.searched[0][0], request):
+    if not found.searched or not found.searched[0][0].selects:
         return found
     only, best = request.limits.selects, found.best
     enough_s = known_s if best is None else min(best.time_s, known_s)

@@ -3,6 +3,7 @@ cases of which one is true whatever the stages (`stage_cases`), and of branches 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,9 @@ class Bounds:
         waiting = sorted((row for row in of.free if row.bound_s < enough_s), key=lambda row: row.bound_s)
         self._waiting = [row.shape for row in waiting]
         self._first: dict[Shape, tuple[float, list[Row], float]] = {}
+        self._alike: dict[Shape, list[Row]] = {}
+        for row in of.free:
+            self._alike.setdefault(replace(row.shape, interleave=1), []).append(row)
         self.duals = Duals(of.setting, self._known, remaking, fronts, depths, limit_B, enough_s)
 
     def rising(self, row: Row) -> Iterator[float]:
@@ -82,7 +86,7 @@ class Bounds:
             value_s, rows, most_s = self._first_step(shape) if round_ == 0 else self._average(shape, met)
             rises = value_s > (1 + STEADY) * bound_s
             bound_s = max(bound_s, value_s)
-            known += [row for row in rows if not row.is_among(known)]
+            self._learn(rows)
             met += rows
             yield bound_s
             # On stages, cases show more.
@@ -107,6 +111,14 @@ class Bounds:
                     stages = divided_chain(self.duals.chain(row), limits_B, turns)
                     if stages is not None and (found_s := step_s(stages, turns) + borders_s(row)) < below_s:
                         yield found_s, row
+
+    def _learn(self, rows: Sequence[Row]) -> None:
+        """Layouts that are good on a shape are known on all that differ from it by nothing but the runs of blocks per stage."""
+        for row in rows:
+            for other in self._alike[replace(row.shape, interleave=1)]:
+                known = self._known[other.shape]
+                same = replace(row, shape=other.shape, number=other.number)
+                known += [] if same.is_among(known) else [same]
 
     def _first_step(self, shape: Shape) -> tuple[float, list[Row], float]:
         """The first value of the dual without cases; others that wait for theirs take it too."""
@@ -180,7 +192,7 @@ class Bounds:
             rows = found[least][1]()
             if not rows or values[least] >= min(asked[least].most_s, self.enough_s) * (1 - near):
                 break
-            known += [row for row in rows if not row.is_among(known)]
+            self._learn(rows)
             met.setdefault(least, []).extend(rows)
             asked[least] = self.duals.ask(known, self._views_of(shape, every[least]), met[least])
             (found[least],) = self.duals.least([asked[least]])

@@ -27,7 +27,11 @@ class Turns:
 
     def step_s(self, each_s: Sequence[float], once_s: float) -> float:
         """Seconds of a step of stages that take `each_s` for a micro-batch: T = M max s + (sum s - max s) / v + once."""
-        return self.slowest * max(each_s) + math.fsum(each_s) / self.interleave + once_s
+        return self.of_slowest_s(max(each_s), math.fsum(each_s), once_s)
+
+    def of_slowest_s(self, most_s: float, total_s: float, once_s: float) -> float:
+        """Those of stages that take `total_s` together, the slowest one `most_s`."""
+        return self.slowest * most_s + total_s / self.interleave + once_s
 
     @property
     def slowest(self) -> float:

@@ -20,10 +20,14 @@ those with more always use as many as their dims allow. Empirical, to bound the 
 
 
 def meshes(device_num: int) -> tuple[tuple[int, ...], ...]:
-    """The mesh factorisations of `device_num` that are searched, each a tuple of axis sizes, descending."""
+    """The mesh factorisations of `device_num` that are searched, each a tuple of axis sizes, descending.
+
+    One axis alone has no layout that two do not have.
+    """
     if device_num <= FINEST_MESH_DEVICES:
         return (prime_factors(device_num),)
-    return tuple((device_num // d, d) for d in divisors(device_num) if d * d <= device_num)
+    two = tuple((device_num // d, d) for d in divisors(device_num) if d > 1 and d * d <= device_num)
+    return two or ((device_num, 1),)
 
 
 def prime_factors(n: int) -> tuple[int, ...]:

@@ -16,12 +16,12 @@ MAX_SAMPLES = 8
 
 
 class Round(Enum):
-    """How far the samples of a micro-batch go round the devices of a stage."""
+    """How far the samples of a micro-batch go round the devices of a stage; first what mostly is the fastest."""
 
-    FEW = "one for all positions of the only axis"
-    ONE = "one per position of the major axis"
     WHOLE = "as many on every device"
+    ONE = "one per position of the major axis"
     PART = "none of these"
+    FEW = "one for all positions of the only axis"
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,16 @@ class Shape:
 def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Shape, ...]:
     """The outer space of `device_num` devices.
 
-    MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices.
+    MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices. A mesh of
+    one axis is left out where one of two axes takes as many samples: that has the same layouts, and more.
     """
-    return tuple(dict.fromkeys(_shapes(device_num, global_batch_size, block_num)))
+    every = dict.fromkeys(_shapes(device_num, global_batch_size, block_num))
+    finer = {_without_mesh(shape) for shape in every if len(shape.mesh) > 1}
+    return tuple(shape for shape in every if len(shape.mesh) > 1 or _without_mesh(shape) not in finer)
+
+
+def _without_mesh(shape: Shape) -> tuple[int, int, int]:
+    return shape.stages, shape.micro_batch_num, shape.batch
 
 
 def interleaved(shape: Shape, interleave: int, blocks: int) -> Shape | None:

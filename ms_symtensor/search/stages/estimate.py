@@ -64,17 +64,27 @@ def divided(row: Row, chain: Chain, limit_B: float | Sequence[float]) -> Estimat
 
 
 def quickest_s(row: Row, occurrences: Sequence[int]) -> float:
-    """Seconds that no step of `row` is faster than, however its blocks are divided: the first stage holds a block beside what
-    stands before them, the last one a block beside what stands after them, and the slowest one its share.
+    """Seconds that no step of `row` is faster than, however its blocks are divided."""
+    costs = row.costs
+    return least_step_s(row.shape, occurrences, costs.each_s, costs.once_s) + least_borders_s(row)
+
+
+def least_step_s(
+    shape: Shape, occurrences: Sequence[int], each_s: NDArray[np.float64], once_s: NDArray[np.float64]
+) -> float:
+    """Seconds that no step is faster than whose places take so much [places], but for what is sent between runs of a stage.
+
+    The first stage holds a block beside what stands before them, the last one a block beside what stands after them, the fullest
+    one its share of the blocks, rounded up, and the slowest one its share of all.
     """
-    counts, each_s, stages = np.array(occurrences), row.costs.each_s, row.shape.stages
-    slowest_s = [float(counts @ each_s) / stages]
+    counts, stages = np.array(occurrences), shape.stages
+    total_s = float(counts @ each_s)
+    slowest_s = [total_s / stages]
     if stages > 1:
-        slowest_s += [float(each_s[:2].sum()), float(each_s[-2:].sum())]
-    turns = row.shape.turns
-    even_s = [slowest_s[0]] * stages
-    later_s = turns.slowest * (max(slowest_s) - slowest_s[0])
-    return turns.step_s(even_s, float(counts @ row.costs.once_s) / stages) + later_s + least_borders_s(row)
+        fullest = -(-int(counts[1:-1].sum()) // stages)
+        ends_s = float(each_s[:2].sum()), float(each_s[-2:].sum())
+        slowest_s += [*ends_s, fullest * float(each_s[1:-1][counts[1:-1] > 0].min())]
+    return shape.turns.of_slowest_s(max(slowest_s), total_s, float(counts @ once_s) / stages)
 
 
 def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:

@@ -23,9 +23,9 @@ from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import occurrences, places
 from ms_symtensor.search.one_stage.solve import settings_of
-from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.average_stage import average_weights
+from ms_symtensor.search.space.shapes import Round, Shape
 from ms_symtensor.search.stages.borders import least_borders_s, with_borders
+from ms_symtensor.search.stages.estimate import least_step_s
 from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
 from ms_symtensor.search.stages.rows import Row, Setting
 from ms_symtensor.search.stages.stage_cases import Case, cases
@@ -53,7 +53,10 @@ BEYOND = 1.02
 more is of no use, and asking for more than can be shown shows less (empirical)."""
 
 CASE_ROUNDS = 6
-"""So often cases are made of what is known, each time with the layouts that were the best in the last ones."""
+"""So often cases are made of what is known, each time with the layouts that were the best in the last ones (empirical)."""
+
+SELECTED_ROUNDS = 2
+"""So often where blocks may be recomputed in part: other bounds hold for such plans, these just find layouts (empirical)."""
 
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""
@@ -79,21 +82,23 @@ def survey(
     fast: list[list[Row]] = []
     ruled_out_s: dict[Shape, float] = {}
     candidates, again = 0, None
-    for members, alike in families(graph_at, space, rules):
+    tried = Tried(depths, limit_B, keep, known_s)
+    for members, alike in sorted(families(graph_at, space, rules), key=_promise):
         graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
-        if math.isfinite(known_s):
-            least_s = _least_work_s(graph, known, depths, members)
-            if min(least_s) >= known_s:
+        # Shapes that are not CLOSE are wanted only where fewer than `keep` are known.
+        enough_s = min(known_s, max(tried.worst_s, CLOSE * tried.best_s))
+        if math.isfinite(enough_s):
+            least_s = least_work_s(graph, known, depths, members)
+            if min(least_s) >= enough_s:
                 ruled_out_s.update(zip(members, least_s, strict=True))
                 continue
         of = problem_of(graph, known, again=again)
         again = of.again
         candidates += of.candidates * len(members)
-        for setting, rows in _fastest(_settings(of, depths, members)):
-            settings.append(setting)
-            fast.append(rows)
-    tried = Tried(depths, limit_B, keep, known_s)
-    tried.look_at(row for rows in fast for row in rows)
+        new = list(_fastest(_settings(of, depths, members)))
+        settings += [setting for setting, _ in new]
+        fast += [rows for _, rows in new]
+        tried.look_at(row for _, rows in new for row in rows)
     worth_s = min(tried.worst_s, CLOSE * tried.best_s)
     slim = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
     tried.look_at(row for known, _ in slim for row in known)
@@ -131,7 +136,8 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) ->
     borders_s = {shape: least_borders_s(by_shape[shape][0]) for shape in left}
     shown: dict[Shape, dict[Case, float]] = {shape: {} for shape in left}
     free_s: dict[Shape, float] = {}
-    for round_ in range(1, CASE_ROUNDS + 1):
+    rounds = SELECTED_ROUNDS if of.problem.selects else CASE_ROUNDS
+    for round_ in range(1, rounds + 1):
         left = [shape for shape in left if by_shape[shape][0].bound_s + borders_s[shape] < tried.best_s]
         if not left:
             break
@@ -149,7 +155,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) ->
             shown[shape] |= {case: max(bound_s, shown[shape].get(case, bound_s)) for case, bound_s in by_case.items()}
             known_s = by_shape[shape][0].bound_s
             for new in best:
-                if new.bound_s > (1 + STEADY) * known_s or shape in nowhere or round_ < CASE_ROUNDS / 2:
+                if new.bound_s > (1 + STEADY) * known_s or shape in nowhere or round_ < rounds / 2:
                     higher.add(shape)
                 every = *by_shape[shape], new
                 by_shape[shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
@@ -176,16 +182,23 @@ def short_depths(graph: Graph) -> tuple[int, ...]:
     return places(graph, fold(graph)).depths
 
 
-def _least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
-    """Seconds that no step is faster than: every operator by itself at its best, nothing moved."""
-    where = places(graph, fold(graph))
-    each = average_weights(occurrences(depths), members).each_s
-    total = np.zeros(len(members))
+def _promise(family: tuple[list[Shape], bool]) -> int:
+    """The place of one of `families` in the order in which they are looked at: those that are mostly the fastest go first."""
+    members, _ = family
+    return list(Round).index(members[0].round)
+
+
+def least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
+    """Seconds that no step is faster than: every operator by itself at its best, nothing moved; inf where one cannot be."""
+    where, count = places(graph, fold(graph)), occurrences(depths)
+    meshes, on = laid_out_on(members)
+    each_s = np.zeros((len(meshes), len(count)))
     for variable in known.items:
-        counts = np.array(where.counts(dict.fromkeys(variable.members, 1)))
-        total += (counts @ each) * (variable.forward_s + variable.backward_s).min(axis=1)[laid_out_on(members)[1]]
-    found: list[float] = total.tolist()
-    return found
+        fastest_s = (variable.forward_s + variable.backward_s).min(axis=1)
+        for place, number in enumerate(where.counts(dict.fromkeys(variable.members, 1))):
+            each_s[:, place] += number * fastest_s if number else 0.0
+    once_s = np.zeros(len(count))
+    return [least_step_s(shape, count, each_s[mesh], once_s) for shape, mesh in zip(members, on, strict=True)]
 
 
 def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Setting]:

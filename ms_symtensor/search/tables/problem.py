@@ -83,6 +83,15 @@ class Problem:
         return any(p.in_shared_block for p in self.graph.parameters)
 
     @property
+    def selects(self) -> bool:
+        """Whether blocks may be recomputed in part: it is not pinned how many are, none is compiled once for all its calls, and
+        none has operators that the user wrote in pieces.
+        """
+        inside = {name for names in self.places.kinds for name in names}
+        in_pieces = any(op.body is not None for op in self.graph.ops if op.block in inside)
+        return bool(inside) and not (self.limits.names("recompute") or self.shares_blocks or in_pieces)
+
+    @property
     def limits(self) -> Limits:
         """What candidates, settings and recomputation may be."""
         return self.known.limits

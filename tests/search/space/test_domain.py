@@ -36,8 +36,9 @@ def test_divisors_are_all_that_divide(n):
 def test_meshes():
     assert meshes(1) == ((),)
     assert meshes(8) == ((2, 2, 2),)
-    assert meshes(24) == ((24, 1), (12, 2), (8, 3), (6, 4))
-    assert meshes(64) == ((64, 1), (32, 2), (16, 4), (8, 8))
+    assert meshes(24) == ((12, 2), (8, 3), (6, 4))
+    assert meshes(64) == ((32, 2), (16, 4), (8, 8))
+    assert meshes(11) == ((11, 1),)
 
 
 def test_every_way_to_cut_a_product_on_the_finest_mesh():

@@ -12,7 +12,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.space.shapes import Shape, shapes
 from ms_symtensor.search.stages import outer
-from ms_symtensor.search.stages.families import variables_of
+from ms_symtensor.search.stages.families import families, variables_of
 from ms_symtensor.search.stages.outer import SHORT, short_depths, survey
 from ms_symtensor.search.stages.rows import Setting
 from ms_symtensor.search.tables.elimination import minimise
@@ -40,26 +40,23 @@ def test_depths_of_a_network():
 @pytest.mark.parametrize("layers", (3, 7))
 def test_one_stage_costs_what_its_mesh_alone_costs(layers):
     """At full depth, from the tables of three blocks."""
-    found = {e.shape: e for e in surveyed(64, 64, layers, limit_GiB=1e6, keep=100).estimates if e.shape.stages == 1}
-    for mesh in ((64,), (8, 8)):
-        shape = Shape(1, 1, mesh, 64)
-        if shape.samples > 1 and len(mesh) > 1:
-            continue
-        alone = problem(network(64, layers=layers), A2, mesh)
-        least = min(
-            minimise(
-                alone.sizes,
-                factors(
-                    alone,
-                    parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level)),
-                    0,
-                    0,
-                ),
-                alone.order,
-            ).value[0]
-            for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1)
-        )
-        assert found[shape].step_time_s == pytest.approx(least, rel=2e-3)
+    shape = Shape(1, 1, (64,), 64)
+    (found,) = survey(network, (1, layers, 1), [shape], A2, 1e6 * GIB).estimates
+    alone = problem(network(64, layers=layers), A2, shape.mesh)
+    least = min(
+        minimise(
+            alone.sizes,
+            factors(
+                alone,
+                parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level)),
+                0,
+                0,
+            ),
+            alone.order,
+        ).value[0]
+        for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1)
+    )
+    assert found.step_time_s == pytest.approx(least, rel=2e-3)
 
 
 def test_no_estimate_is_below_the_bound():
@@ -100,6 +97,14 @@ def test_the_space():
     assert Shape(2, 32, (8,), 1) in found
 
 
+def test_one_axis_is_left_out_where_two_take_as_many_samples():
+    found = shapes(64, 64, 8)
+    two = {(s.stages, s.micro_batch_num, s.batch) for s in found if len(s.mesh) > 1}
+    one = [s for s in found if s.mesh[0] > 2 and len(s.mesh) == 1]
+    assert one and not any((s.stages, s.micro_batch_num, s.batch) in two for s in one)
+    assert Shape(1, 1, (64,), 64) not in found and Shape(1, 1, (32, 2), 64) in found
+
+
 def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():
     members = [s for s in shapes(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
     graph, known = variables_of(network, members, True, A2, None, FREE)
@@ -115,3 +120,12 @@ def test_gradients_accumulate_on_one_stage_of_several_devices():
     """MindSpore accumulates in its parallel modes only."""
     assert any(s.stages == 1 and s.micro_batch_num == 8 for s in shapes(8, 64, 4))
     assert {s.micro_batch_num for s in shapes(1, 64, 4)} == {1}
+
+
+def test_no_step_is_faster_than_its_operators_alone():
+    space = [shape for shape in shapes(64, 128, 12) if len(shape.mesh) == 2]
+    for members, alike in families(network, space, None):
+        graph, known = variables_of(network, members, alike, A2, None, FREE)
+        alone_s = dict(zip(members, outer.least_work_s(graph, known, (1, 12, 1), members), strict=True))
+        found = survey(network, (1, 12, 1), members, A2, 1e6 * GIB, keep=1000).estimates
+        assert found and all(0.3 * one.step_time_s < alone_s[one.shape] <= one.step_time_s for one in found)

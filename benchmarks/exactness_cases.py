@@ -27,7 +27,10 @@ from ms_symtensor.tensor.layout import Layout
 Kind = Literal["planned", "megatron", "random"]
 KINDS: tuple[Kind, ...] = ("planned", "megatron", "random")
 SELECTED = 1000
-"""Cases from this number on are random strategies with random selections of what blocks recompute."""
+"""Cases from this number on have random selections of what blocks recompute."""
+
+ALONE = 2000
+"""Cases from this number on have some operators that are recomputed alone, by themselves and not with their block."""
 
 MODELS = (
     "llama2_7b", "llama2_7b-self", "llama2_13b", "llama2_13b-self", "llama3_8b", "gpt2_xl", "gpt2_xl-self", "bert_large",
@@ -64,11 +67,15 @@ class Case:
     def __str__(self) -> str:
         s = self.stage.settings
         sharded = f" shard {s.optimizer_weight_shard_size}" if s.optimizer_level else ""
-        again = "".join(("c" if r.communication else "r") + "k" * bool(r.kept) for r in s.recompute.values())
+        again = "".join(_mark(again) for again in s.recompute.values())
         return (
             f"{self.name} rank {self.rank}/{s.device_num} level {int(s.optimizer_level)}{sharded}"
             f"{f' recompute {again}' if again else ''}{' alltoall' if s.enable_alltoall else ''}"
         )
+
+
+def _mark(again: Recompute) -> str:
+    return "o" if again.only else ("c" if again.communication else "r") + "k" * bool(again.kept)
 
 
 def config_of(model: str, num_layers: int = LAYERS) -> TransformerConfig:
@@ -112,7 +119,7 @@ def case(model: str, graph: Graph, config: TransformerConfig, number: int) -> Ca
         try:
             stage = _stage(graph, config, kind, device_num, rng)
             if number >= SELECTED:
-                stage = _selecting(graph, stage, rng)
+                stage = (_selecting if number < ALONE else _selecting_alone)(graph, stage, rng)
             partition(graph, stage)
         except (InvalidStrategyError, InputError, InfeasibleError):
             continue
@@ -161,12 +168,8 @@ def _settings(graph: Graph, device_num: int, rng: random.Random) -> Settings:
 
 def _selecting(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
     """`stage` with some blocks recomputed but for some of their operators."""
-    names: dict[str, list[str]] = {}
-    for op in graph.ops:
-        if op.block is not None and is_selectable(op):
-            names.setdefault(op.block, []).append(name_in_block(op))
     again = {}
-    for block, inside in names.items():
+    for block, inside in _selectable(graph).items():
         share, communication = rng.choice((0.0, 0.2, 0.5, 0.8)), rng.random() < 0.7
         kept, still = (
             tuple(n for n in dict.fromkeys(inside) if rng.random() < part) for part in (share, share * communication)
@@ -174,6 +177,25 @@ def _selecting(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
         if rng.random() < 0.8:
             again[block] = Recompute(communication, kept, _marked_alike(graph, block, still))
     return StagePlan(stage.strategies, replace(stage.settings, recompute=again))
+
+
+def _selecting_alone(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
+    """`stage` with some operators of most blocks recomputed alone."""
+    again = {}
+    for block, inside in _selectable(graph).items():
+        share = rng.choice((0.0, 0.2, 0.5, 0.8))
+        if only := tuple(name for name in dict.fromkeys(inside) if rng.random() < share):
+            again[block] = Recompute(only=only)
+    return StagePlan(stage.strategies, replace(stage.settings, recompute=again))
+
+
+def _selectable(graph: Graph) -> dict[str, list[str]]:
+    """The operators of every block that a plan can choose for, as it names them."""
+    names: dict[str, list[str]] = {}
+    for op in graph.ops:
+        if op.block is not None and is_selectable(op):
+            names.setdefault(op.block, []).append(name_in_block(op))
+    return names
 
 
 def _marked_alike(graph: Graph, block: str, still: Sequence[str]) -> tuple[str, ...]:

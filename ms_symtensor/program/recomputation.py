@@ -42,11 +42,13 @@ class Again:
         found = self._of(op)
         if found is None or self._leaves(op):
             return False
+        if found.only:
+            return self._alone(op)
         return not found.kept or name_in_block(op) not in found.kept
 
     def communication(self, op: Op) -> bool:
         """Whether partial results of `op` are combined again."""
-        found = self._of(op)
+        found = self._block_of(op)
         if found is None or (found.kept_communication and name_in_block(op) in found.kept_communication):
             return False
         return found.communication or not is_selectable(op)
@@ -56,11 +58,13 @@ class Again:
 
         On one device nothing is moved: a Reshape is work like any other.
         """
+        if consumer.type == "Reshape" and self._alone(consumer):
+            return True
         if self.settings.device_num > 1:
             for op in (consumer, None if consumer.type == "Reshape" else producer):
-                if op is not None and self._of(op) is not None and is_selectable(op):
+                if op is not None and self._block_of(op) is not None and is_selectable(op):
                     return self.communication(op)
-        return self._of(consumer) is not None
+        return self._block_of(consumer) is not None
 
     def gather(self, op: Op, placement: ParameterPlacement, is_cast: bool) -> bool:
         """Whether the weight of `placement`, which `op` reads sharded by the optimizer, is gathered again.
@@ -72,7 +76,7 @@ class Again:
             return False
         if placement.mirror is None or (is_cast and self.settings.gradient_fp32_sync):
             return True
-        return self._of(op) is not None and not self._leaves(op)
+        return self._block_of(op) is not None and not self._leaves(op)
 
     def _leaves(self, op: Op) -> bool:
         """Whether the output of `op` leaves its block."""
@@ -80,6 +84,16 @@ class Again:
 
     def _of(self, op: Op) -> Recompute | None:
         return None if op.block is None else self.settings.recompute.get(op.block)
+
+    def _alone(self, op: Op) -> bool:
+        """Whether `op` itself is said to be computed again, and not its block."""
+        found = self._of(op)
+        return found is not None and name_in_block(op) in found.only
+
+    def _block_of(self, op: Op) -> Recompute | None:
+        """What is said of the block of `op`, if it is recomputed and not some of its operators alone."""
+        found = self._of(op)
+        return None if found is None or found.only else found
 
     @cached_property
     def _results(self) -> frozenset[str]:

@@ -21,18 +21,25 @@ class Recompute:
     """`cell.recompute(mp_comm_recompute=…)` on a repeated block: activations are computed again in the backward pass.
 
     But for the work of the operators `kept` (`primitive.recompute(False)`), and the moves before and the sums behind those of
-    `kept_communication`; both are named by their primitives within the block (`"attention.query.matmul"`), so that equal
+    `kept_communication`. Or, where there are `only` some, the work of these alone (`primitive.recompute()`), and nothing of the
+    block that has no primitive. All are named by their primitives within the block (`"attention.query.matmul"`), so that equal
     blocks have equal selections.
     """
 
     communication: bool = True
     kept: tuple[str, ...] = ()
     kept_communication: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
     @property
     def in_part(self) -> bool:
         """Whether some operators of the block are not computed again."""
-        return bool(self.kept or self.kept_communication)
+        return bool(self.kept or self.kept_communication or self.only)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The operators that it names."""
+        return (*self.kept, *self.kept_communication, *self.only)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "optimizer_level": int(settings.optimizer_level),
         "optimizer_weight_shard_size": _shard_size(settings),
         "recompute": list(settings.recompute),
-        **({"recompute_kept": kept} if (kept := _kept(settings)) else {}),
+        **{f"recompute_{key}": named for key in ("kept", "only") if (named := _named(settings, key))},
         "step_time_s": prediction.step_time_s,
         "time_breakdown_s": dict(prediction.time_s),
         "peak_memory_B": prediction.peak_memory_B,
@@ -157,9 +157,10 @@ def _search(plan: Plan) -> str:
     return f"Search: {search.candidates} candidates; {gap} ({search.method})"
 
 
-def _kept(settings: Settings) -> dict[str, list[str]]:
-    """The operators that blocks keep which are recomputed in part."""
-    return {block: list(chosen.kept) for block, chosen in settings.recompute.items() if chosen.in_part}
+def _named(settings: Settings, key: str) -> dict[str, list[str]]:
+    """The operators that blocks which are recomputed in part keep (`kept`), or that alone are computed again (`only`)."""
+    every = {block: list(getattr(chosen, key)) for block, chosen in settings.recompute.items() if chosen.in_part}
+    return {block: names for block, names in every.items() if names}
 
 
 def _shard_size(settings: Settings) -> int:

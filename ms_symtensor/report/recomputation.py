@@ -33,7 +33,8 @@ def recomputation_text(graph: Graph, recompute: Mapping[str, Recompute], nodes: 
         blocks = _in_runs(names, block_names(graph)) + (f" ({len(names)} blocks)" if len(names) > 1 else "")
         if chosen.in_part:
             lines += [f"  {blocks}: {_operators(graph, again.get(names[0], ()))}"]
-            lines += [f"    kept: {', '.join(chosen.kept)}"] if chosen.kept else []
+            kept = "everything else" if chosen.only else ", ".join(chosen.kept)
+            lines += [f"    kept: {kept}"] if kept else []
         else:
             lines.append(f"  {blocks}: everything" + ("" if chosen.communication else " but communication"))
     return "\n".join(lines)

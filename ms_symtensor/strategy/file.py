@@ -22,7 +22,9 @@ from ms_symtensor.tensor import graph_file
 from ms_symtensor.tensor.graph import Graph
 
 FORMAT = "symtensor-plan"
-VERSION = 4
+VERSION = 5
+BLOCKS_AS_CELLS_VERSION = 4
+"""Plans in which no operator is recomputed by itself."""
 DEVICE_STATES_VERSION = 3
 """Plans whose optimizer states stay on the device."""
 WHOLE_BLOCKS_VERSION = 2
@@ -33,6 +35,8 @@ PLAN_FILE = "plan.json"
 TIMING_FILE = "timing.json"
 GRAPH_FILE = "graph.json"
 _REMEDY = "plan again"
+_NAMED = ("kept", "kept_communication", "only")
+"""The keys of `Recompute` that name operators."""
 
 
 def files_of(plan: Plan, graph: Graph | None = None) -> dict[str, str]:
@@ -165,9 +169,12 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 def _version(plan: Plan) -> int:
     """The oldest version that can say it."""
-    if plan.settings.swap_optimizer:
+    every = plan.settings.recompute.values()
+    if any(again.only for again in every):
         return VERSION
-    in_part = any(again.in_part for again in plan.settings.recompute.values())
+    if plan.settings.swap_optimizer:
+        return BLOCKS_AS_CELLS_VERSION
+    in_part = any(again.in_part for again in every)
     return DEVICE_STATES_VERSION if in_part else WHOLE_BLOCKS_VERSION
 
 
@@ -185,14 +192,14 @@ def _settings_to_json(settings: Settings) -> dict[str, Any]:
 
 
 def _recompute_to_json(recompute: Recompute) -> dict[str, Any]:
-    kept = {"kept": recompute.kept, "kept_communication": recompute.kept_communication}
-    return {"communication": recompute.communication} | {name: list(names) for name, names in kept.items() if names}
+    named = {key: list(names) for key in _NAMED if (names := getattr(recompute, key))}
+    return {"communication": recompute.communication} | named
 
 
 def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -> Plan:
     """The plan behind `to_json`'s data; InputError, naming `origin` and the key, if it is something else."""
     root = Field(data, origin, remedy=_REMEDY)
-    older = DEVICE_STATES_VERSION, WHOLE_BLOCKS_VERSION, ONE_STAGE_VERSION
+    older = BLOCKS_AS_CELLS_VERSION, DEVICE_STATES_VERSION, WHOLE_BLOCKS_VERSION, ONE_STAGE_VERSION
     root.require_format(FORMAT, VERSION, "a plan of ms_symtensor", older)
     prediction, search = root["prediction"], root["search"]
     stages = [root] if root.value["version"] == ONE_STAGE_VERSION else root["stages"].items_of_list()
@@ -291,11 +298,8 @@ def _settings_from_json(settings: Field) -> Settings:
 
 
 def _recompute_from_json(field: Field) -> Recompute:
-    kept, communication = (
-        tuple(name.text() for name in field[key].items_of_list()) if key in field else ()
-        for key in ("kept", "kept_communication")
-    )
-    return Recompute(field["communication"].flag(), kept, communication)
+    named = {key: tuple(name.text() for name in field[key].items_of_list()) for key in _NAMED if key in field}
+    return Recompute(field["communication"].flag(), **named)
 
 
 def _mapping(field: Field, read: Callable[[Field], Any]) -> Mapping[str, Any]:

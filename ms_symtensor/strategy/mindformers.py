@@ -70,7 +70,8 @@ def settings_of(plan: Plan, graph: Graph) -> dict[str, Any]:
 
 def _recomputed(plan: Plan, blocks: tuple[str, ...]) -> Any:
     """True or False where that says it; else how many blocks of every stage, run by run where stages are interleaved."""
-    again = [name in plan.settings.recompute for name in blocks]
+    recompute = plan.settings.recompute
+    again = [name in recompute and not recompute[name].only for name in blocks]
     if len(set(again)) == 1:
         return again[0]
     if plan.pipeline is None:
@@ -101,7 +102,8 @@ def _left_out(plan: Plan) -> list[str]:
         )
     if any(chosen.in_part for chosen in plan.settings.recompute.values()):
         notes.append(
-            "Some blocks are recomputed in part: see recompute in plan.json, and select_recompute_exclude here."
+            "Some blocks are recomputed in part: see recompute in plan.json, and select_recompute and"
+            " select_recompute_exclude here."
         )
     if plan.settings.swap_optimizer:
         notes.append('swap (MindFormers 1.9) needs MS_DEV_RUNTIME_CONF="switch_inline:False" in the environment.')

@@ -73,7 +73,9 @@ def _sections(graph: Graph, plan: Plan) -> list[tuple[list[tuple[str, ...]], lis
             lines[of].append(f"{owner}pipeline_segment = {place.segment}")
     for name, recompute in plan.settings.recompute.items():
         block_lines = lines.setdefault(tuple(name.split(".")), [])
-        block_lines.append(f"recompute(mp_comm_recompute={recompute.communication})")
+        if not recompute.only:
+            block_lines.append(f"recompute(mp_comm_recompute={recompute.communication})")
+        block_lines += [f"{_inside(again)}.recompute()" for again in recompute.only]
         block_lines += [f"{_inside(kept)}.recompute(False)" for kept in recompute.kept]
         block_lines += [
             f'{_inside(kept)}.add_prim_attr("recompute_comm_op", False)' for kept in recompute.kept_communication

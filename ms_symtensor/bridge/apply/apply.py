@@ -112,13 +112,14 @@ def _block_cell(cell: Any, name: str) -> Any:
 
 
 def _require_primitives(block: Any, name: str, chosen: Recompute) -> None:
-    """InvalidStrategyError if something that the block is to keep is no primitive of it."""
+    """InvalidStrategyError if something of which the plan says whether it is computed again is no primitive of the block."""
     from mindspore.ops import Primitive
 
-    for kept in (*chosen.kept, *chosen.kept_communication):
-        if not isinstance(primitive_in(block, kept), Primitive):
+    for named in chosen.named:
+        if not isinstance(primitive_in(block, named), Primitive):
             raise InvalidStrategyError(
-                f"the plan keeps the result of {kept!r} in block {name!r}, which has no primitive of that name: plan it again"
+                f"the plan says whether {named!r} in block {name!r} is computed again, which has no primitive of that name: plan"
+                " it again"
             )
 
 

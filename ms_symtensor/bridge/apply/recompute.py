@@ -19,7 +19,7 @@ _WORK, _COMMUNICATION = "recompute", "recompute_comm_op"
 
 
 def set_recompute(block: Any, chosen: Recompute) -> None:
-    """`block.recompute()`, but for what `chosen` keeps."""
+    """`block.recompute()`, but for what `chosen` keeps; or `recompute()` of the operators alone that it names."""
     before = [
         (owner, {name: owner.__dict__[name] for name in _CELL_STATE if name in owner.__dict__})
         for _, owner in block.cells_and_names()
@@ -27,8 +27,11 @@ def set_recompute(block: Any, chosen: Recompute) -> None:
     for _, state in before:
         if isinstance(state.get("_func_graph_flags"), dict):
             state["_func_graph_flags"] = dict(state["_func_graph_flags"])
-    block.recompute(mp_comm_recompute=chosen.communication)
+    if not chosen.only:
+        block.recompute(mp_comm_recompute=chosen.communication)
     block.__dict__[_UNDO] = before
+    for name in chosen.only:
+        primitive_in(block, name).recompute()
     for name in chosen.kept:
         primitive_in(block, name).recompute(False)
     for name in chosen.kept_communication:

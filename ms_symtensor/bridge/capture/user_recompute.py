@@ -64,6 +64,8 @@ def _works_again(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str, ..
 def _sends_again(
     graph: Graph, op: Op, primitives: Mapping[str, Any], marked: set[tuple[str, ...]], rules: Mapping[str, Rule] | None
 ) -> bool:
+    if op.type == "Reshape" and op.name in primitives and primitives[op.name].attrs.get("recompute"):
+        return True  # what is moved before it comes with it
     for one in (op, *(() if op.type == "Reshape" else _read_by(graph, op, rules))):
         mark = primitives[one.name].attrs.get("recompute_comm_op") if one.name in primitives else None
         if mark is not None:

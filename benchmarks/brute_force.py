@@ -76,13 +76,16 @@ def size(graph: Graph, device_num: int) -> int:
 
 
 def selections(graph: Graph, block: str) -> list[Recompute | None]:
-    """Every way to recompute `block`: not at all, or but for any of its operators, each with its communication or without."""
+    """Every way to recompute `block`: not at all, any of its operators alone, or it but for any of them, each with its
+    communication or without.
+    """
     inside = [op for op in graph.ops if op.block == block and is_selectable(op)]
     users = {op.name: [user for user, _ in graph.users.get(OpOutput(op.name), ())] for op in inside}
     # What leaves the block is kept anyway.
     names = [name_in_block(op) for op in inside if all(user.block == block for user in users[op.name])]
     kept = [some for count in range(len(names) + 1) for some in itertools.combinations(names, count)]
-    return [None, *dict.fromkeys(Recompute(True, some, moves) for some in kept for moves in ((), some))]
+    but_for = dict.fromkeys(Recompute(True, some, moves) for some in kept for moves in ((), some))
+    return [None, *but_for, *(Recompute(only=some) for some in kept if some)]
 
 
 def all_priced(

@@ -45,6 +45,14 @@ def test_what_is_kept_has_no_copy():
     assert {kind.rsplit("/")[-1] for kind in _again(found)} >= {"RmsNorm", "SiLU", "Mul"}
 
 
+def test_operators_alone_have_a_copy_and_nothing_else_has():
+    only = ("feed_forward.silu", "attention_norm.norm", "attention.query.matmul")
+    found = program("llama2_7b", 2, 4, sequence=True, recompute={"layers.1": Recompute(only=only)})
+    assert {kind.rsplit("/")[-1] for kind in _again(found)} == {"RmsNorm", "SiLU"}  # no gradient reads the product
+    assert not collectives(found, phase=Phase.RECOMPUTE)
+    assert {node.block for node in found.nodes if _is_copy(node)} == {"layers.1"}
+
+
 def test_a_selection_keeps_more_than_the_whole_block_and_less_than_nothing():
     blocks = ("layers.0", "layers.1")
     peaks = [
@@ -81,6 +89,8 @@ def _moved_before_a_reshape(again, graph):
         (Recompute(kept_communication=("attention.merge_heads",)), set()),
         (Recompute(kept_communication=("attention.output.matmul",)), {"AlltoAll", "Reshape"}),
         (Recompute(communication=False), set()),
+        (Recompute(only=("attention.output.matmul",)), set()),
+        (Recompute(only=("attention.core.flash_attention", "attention.merge_heads")), {"AlltoAll", "Reshape"}),
     ],
 )
 def test_what_is_moved_before_a_reshape_goes_by_its_mark(again, moves):

@@ -155,6 +155,15 @@ def test_a_selection_inside_blocks_comes_back_equal(stored, tmp_path):
     assert versions == [2, 3]  # a plan without selections is read by those who know none
 
 
+def test_operators_that_are_recomputed_alone_come_back(stored):
+    _, plan = stored
+    settings = replace(plan.stage.settings, recompute={"layers.1": Recompute(only=("feed_forward.silu",))})
+    alone = replace(plan, stages=(replace(plan.stage, settings=settings),))
+    data = file.to_json(alone)
+    assert data["version"] == 5  # who does not know of it would recompute the block as a whole
+    assert file.from_json(data).settings == settings
+
+
 def test_swapped_optimizer_states_come_back(stored):
     _, plan = stored
     (stage,) = plan.stages

@@ -105,3 +105,13 @@ def test_what_a_block_keeps_is_written_on_its_primitives():
         "block.attention.query.matmul.recompute(False)",
         'block.attention.output.matmul.add_prim_attr("recompute_comm_op", False)',
     ]
+
+
+def test_operators_that_are_recomputed_alone_are_marked_and_not_their_block():
+    graph, plan = hand_written("llama2_7b", 2, 4)
+    chosen = Recompute(only=("feed_forward.silu", "feed_forward.mul"))
+    settings = replace(plan.stage.settings, recompute={"layers.1": chosen})
+    code = python_code(graph, replace(plan, stages=(replace(plan.stage, settings=settings),)))
+    lines = [line.strip() for line in code.splitlines() if "recompute" in line and "SETTINGS" not in line]
+    assert lines[-2:] == [f"net.layers[1].feed_forward.{name}.recompute()" for name in ("silu", "mul")]
+    assert not any("mp_comm_recompute" in line for line in lines)

@@ -6,10 +6,13 @@ from planned import SENS, network, planned, summary
 from ms_symtensor.bridge.apply.apply import apply, parallel_config, remove, strategies_of
 from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.bridge.capture.capture import capture, primitives_of
+from ms_symtensor.bridge.compiled.collectives import is_recomputed
 from ms_symtensor.bridge.compiler.compile import compile_rank
 from ms_symtensor.bridge.judge.comparison import compare
 from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.program.liveness import VIEWS
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Recompute
 
 
@@ -130,6 +133,22 @@ def test_what_a_block_keeps_is_not_compiled_again():
     assert found.predicted_activations_B == pytest.approx(found.compiled_activations_B, rel=0.05)
     remove(cell)
     assert not any(p.attrs.keys() & {"recompute", "recompute_comm_op"} for p in primitives_of(cell, graph).values())
+
+
+def test_operators_alone_are_compiled_again():
+    only = ("attention_norm.norm", "attention.split_query", "feed_forward.silu", "feed_forward.mul")
+    chosen = dict.fromkeys(("layers.0", "layers.1"), Recompute(only=only))
+    cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=True, recompute=chosen)
+    apply(cell, graph, plan)
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
+    predicted = partition(graph, plan.stage)
+    found = compare(graph, predicted, program)
+    assert found.differences == ()
+    assert found.predicted_activations_B == pytest.approx(found.compiled_activations_B, rel=0.01)
+    again = sorted(node.kind for node in predicted.nodes if node.phase is Phase.RECOMPUTE and node.role is Role.WORK)
+    assert again == sorted(node.type for node in program.nodes if is_recomputed(node) and node.type not in VIEWS)
+    remove(cell)
+    assert not any("recompute" in p.attrs for p in primitives_of(cell, graph).values())
 
 
 def test_a_plan_that_keeps_what_is_no_primitive_is_refused():

@@ -36,6 +36,19 @@ def test_operators_left_out_of_a_block_are_kept():
     assert recomputed_by_user(cell, graph) == {"layers.0": expected}
 
 
+def test_what_is_moved_before_a_reshape_comes_with_its_mark():
+    cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=True)
+    apply(cell, graph, plan)
+    cell.layers[1].attention.merge_heads.recompute()
+    cell.layers[1].attention.output.matmul.recompute()
+    found = recomputed_by_user(cell, graph)
+    settings = replace(plan.settings, recompute=found)
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
+    compared = compare(graph, partition(graph, StagePlan(plan.stage.strategies, settings)), program)
+    assert compared.differences == ()
+    assert compared.predicted_activations_B == pytest.approx(compared.compiled_activations_B, rel=0.01)
+
+
 def test_selections_as_mindformers_writes_them_are_compiled_as_predicted(network):
     """select_recompute: [feed_forward.mul, feed_forward.silu, the norms]; select_comm_recompute: the norms."""
     cell, inputs, graph, plan = network

@@ -175,7 +175,7 @@ def run_model(model: str, config: TransformerConfig, numbers: Iterable[int]) -> 
 
 
 def run_sample() -> Iterator[Result]:
-    """The results of the 20 cases of SAMPLE."""
+    """The results of the 22 cases of SAMPLE."""
     for model, numbers in SAMPLE.items():
         yield from run_model(model, small_config_of(model), numbers)
 
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--out", type=Path, default=Path("exactness.jsonl"))
     parser.add_argument("--time-limit", type=float, default=300, help="seconds for one case")
-    parser.add_argument("--sample", action="store_true", help="the 20 small cases of the test suite instead")
+    parser.add_argument("--sample", action="store_true", help="the 22 small cases of the test suite instead")
     parser.add_argument("--in-process", action="store_true", help="one network, in this process")
     chosen = parser.parse_args(arguments)
     if chosen.in_process:

@@ -39,10 +39,11 @@ MODELS = (
 """Networks of the zoo; `-self` ones with plain self-attention instead of FlashAttention."""
 
 SAMPLE: dict[str, tuple[int, ...]] = {
-    "llama2_7b": (0, 4, 5, 8), "llama2_7b-self": (3, 7, 2, 13), "llama3_8b": (6, 10, 5, 16), "gpt2_xl": (9, 1, 5, 11),
+    "llama2_7b": (0, 4, 5, 8), "llama2_7b-self": (3, 7, 2, 13), "llama3_8b": (6, 10, 5, 16, ALONE + 2),
+    "gpt2_xl": (9, 1, 5, 11, ALONE + 4),
     "bert_large": (12, 13, 2, 8),
 }  # fmt: skip
-"""The 20 cases of the test suite and of benchmarks/versions.py, on networks of small dims."""
+"""The 22 cases of the test suite and of benchmarks/versions.py, on networks of small dims."""
 
 DEVICE_NUMS = (2, 4, 8, 16, 32, 64)
 LAYERS, BATCH = 2, 64

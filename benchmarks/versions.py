@@ -1,4 +1,4 @@
-"""Does everything hold in every supported MindSpore? The 20 sample cases of benchmarks/exactness.py in four environments.
+"""Does everything hold in every supported MindSpore? The 22 sample cases of benchmarks/exactness.py in four environments.
 
     python -m benchmarks.versions [--versions 2.7.1 2.8.0 2.9.0 2.10.0] [--environments DIR] [--python 2.8.0=/path/python …]
 

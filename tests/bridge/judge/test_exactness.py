@@ -1,13 +1,13 @@
-"""Predicted programs equal compiled ones: the 20 sample cases of benchmarks/exactness.py."""
+"""Predicted programs equal compiled ones: the 22 sample cases of benchmarks/exactness.py."""
 
 import pytest
 
 from benchmarks.exactness import is_near, line, passed, run_model
-from benchmarks.exactness_cases import SAMPLE, SELECTED, small_config_of
+from benchmarks.exactness_cases import ALONE, SAMPLE, SELECTED, small_config_of
 
 
-def test_there_are_twenty():
-    assert sum(map(len, SAMPLE.values())) == 20
+def test_there_are_twenty_two():
+    assert sum(map(len, SAMPLE.values())) == 22
 
 
 @pytest.mark.parametrize("model", SAMPLE)
@@ -26,6 +26,7 @@ def test_prediction_equals_program(model):
         ("mixtral_8x7b", (3, 7)),
         ("deepseek_v3", (6,)),
         ("llama3_8b", (SELECTED + 3, SELECTED + 7)),
+        ("mixtral_8x7b", (ALONE + 1, ALONE + 2)),
     ],
 )
 def test_frozen_parameters_experts_and_selections_are_predicted_exactly(model, numbers):

@@ -47,8 +47,8 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.text import numbered, seconds
-    from ms_symtensor.search.asked.nearest import naming_swap
     from ms_symtensor.search.asked.request import Request
+    from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
 
@@ -71,7 +71,9 @@ def _plan(chosen: argparse.Namespace) -> int:
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
             limit_B, model.name, model.source, wanted,
         )  # fmt: skip
-        found, graph = naming_swap(request, lambda wanted: planned(model, wanted, step))
+        found, graph = naming_what_fits(
+            request, lambda wanted: planned(model, wanted, step), model.graph_at is not None
+        )
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
         programs = programs_of(found, graph)

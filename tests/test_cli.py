@@ -198,7 +198,7 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
         ({"--global-batch-size": "0"}, "0"),
         ({"--seq-length": "-1"}, "-1"),
         ({"--num-layers": "0"}, "num_layers"),
-        ({"--memory-limit": "1.8"}, "devices would do"),
+        ({"--memory-limit": "1.8"}, "what fits: 16 devices"),
         ({"--memory-limit": "-1"}, "--memory-limit is -1"),
         ({"--top": "-1"}, "--top is -1"),
         ({"--fix": "pipeline_stages"}, "give NAME=VALUE"),

@@ -10,12 +10,15 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.asked.obstacle import DoesNotFitError, nothing_fits, smallest_obstacle
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.closest import of_stages
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
 from ms_symtensor.search.selected_shapes import fitted, improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting
+from ms_symtensor.search.smallest import slimmest
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.space.pinnable import require_pinnable
@@ -107,20 +110,23 @@ def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float
 
 
 def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined | None) -> InfeasibleError:
+    """What is missing: of the plan that needs least, in one stage or several, where and how much."""
     shapes = several.shapes if several is not None else 0
-    if one.smallest is not None:
-        why = infeasible(of.graph_at(request.global_batch_size), request, one)
-        return InfeasibleError(f"{why} (nor does any of {shapes} ways with pipeline stages fit)") if shapes else why
-    space = request.space
-    if not shapes:
+    if one.smallest is None and not shapes:
         return InfeasibleError(
-            f"there is no plan for {space}: stages must divide the devices and not outnumber the blocks, micro-batches must"
-            " divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims that"
-            " they cut, and optimizer level3 is for one stage and one batch; several runs of blocks per stage (pp_interleave_num)"
-            " want blocks of one kind, no embedding tied to the head, a block in every run, and micro-batches that the stages"
-            " divide"
+            f"there is no plan for {request.space}: stages must divide the devices and not outnumber the blocks, micro-batches"
+            " must divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims"
+            " that they cut, and optimizer level3 is for one stage and one batch; several runs of blocks per stage"
+            " (pp_interleave_num) want blocks of one kind, no embedding tied to the head, a block in every run, and"
+            " micro-batches that the stages divide"
         )
-    return InfeasibleError(
-        f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {space}, over {shapes} shapes of stages,"
-        " micro-batches and meshes: use more devices, or a smaller batch"
+    found: list[InfeasibleError] = []
+    if one.smallest is not None:
+        found.append(infeasible(of.graph_at(request.global_batch_size), request, one))
+    if several is not None and several.outcome is not None:
+        rows = [row for surveyed in several.outcome.surveyed for row in slimmest(surveyed.setting)]
+        obstacle = of_stages(of, request, rows)
+        found += [] if obstacle is None else [DoesNotFitError(request, obstacle)]
+    return smallest_obstacle(found) or InfeasibleError(
+        f"{nothing_fits(request)}, over {shapes} shapes of stages, micro-batches and meshes"
     )

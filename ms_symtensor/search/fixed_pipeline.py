@@ -9,7 +9,9 @@ import numpy as np
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.search.asked.limits import FREE
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.asked.obstacle import DoesNotFitError, nothing_fits
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.closest import of_stages
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.one_stage.solve import settings_of
@@ -63,20 +65,18 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
 def _searched(network: Network, request: Request, of: Shape, known_s: float, start: float) -> Searched:
     """The best plan on all meshes of shape `of`."""
     best: Whole | None = None
-    bound_s, candidates = math.inf, 0
+    every, bound_s, candidates = list[Row](), math.inf, 0
     for mesh in meshes(request.device_num // of.stages):
         rows, priced = _rows(network, request, replace(of, mesh=mesh))
         bound_s = min([bound_s, *(row.bound_s for row in rows)])
-        candidates += priced
+        every, candidates = every + rows, candidates + priced
         found = settled(network, rows, request.limit_B, request.rules)
         if found is not None and (best is None or found.estimate.step_time_s < best.estimate.step_time_s):
             best = found
 
     def why() -> InfeasibleError:
-        return InfeasibleError(
-            f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space} in {of.stages} pipeline"
-            f" stages and {of.micro_batch_num} micro-batches: use more devices, more micro-batches, or a smaller batch"
-        )
+        obstacle = of_stages(network, request, every)
+        return InfeasibleError(nothing_fits(request)) if obstacle is None else DoesNotFitError(request, obstacle)
 
     if best is None or best.estimate.step_time_s >= known_s:
         return Searched(None, bound_s, candidates, why)

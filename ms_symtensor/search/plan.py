@@ -10,27 +10,28 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.nearest import naming_swap
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.asked.obstacle import DoesNotFitError
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.closest import of_one_stage
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
 from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.memory import short_graphs
 from ms_symtensor.search.folded.mix import WHOLE
+from ms_symtensor.search.nearest import naming_what_fits
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
-from ms_symtensor.search.one_stage.solve import Candidate, fits, solve
+from ms_symtensor.search.one_stage.solve import solve
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.pinnable import require_pinnable
-from ms_symtensor.search.tables.problem import problem, problem_of_family, shortened
+from ms_symtensor.search.tables.problem import problem_of_family, shortened
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
-
-MAX_DEVICES_NAMED = 256
-"""Where nothing fits, the smallest number of devices that would is sought up to here."""
 
 METHOD = (
     "exact variable elimination inside a block for every mesh, Lagrangian dual over memory, recomputation and optimizer"
@@ -61,7 +62,7 @@ def plan(
 
     Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
     would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
-    is missing and the smallest number of devices that would do, where nothing fits; UnknownOperatorError.
+    is missing where, and the nearest changes that fit, where nothing fits; UnknownOperatorError.
     """
     limit_B = int(cluster.device.hbm_usable_B) if memory_limit_B is None else memory_limit_B
     request = Request(
@@ -75,7 +76,7 @@ def plan(
         limits=limits_of(fix.items(), at_most.items()),
         rules=rules,
     )
-    return naming_swap(request, lambda wanted: planned(graph, wanted, progress))
+    return naming_what_fits(request, lambda wanted: planned(graph, wanted, progress))
 
 
 @no_garbage_collection()
@@ -197,27 +198,9 @@ def require_devices(cluster: Cluster, device_num: int) -> None:
 
 
 def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleError:
-    """What is missing, and the smallest doubled number of devices that would fit."""
-    cluster, limit_B, smallest = request.cluster, request.limit_B, found.smallest
-    if smallest is None:
+    """What is missing: of the candidate that needs least, where and how much."""
+    if found.smallest is None:
         return InfeasibleError(f"no operators' layouts on {request.device_num} devices have {request.limits}")
-    needed = ""
-    count = request.device_num
-    while count < min(MAX_DEVICES_NAMED, cluster.max_ranks or MAX_DEVICES_NAMED):
-        count *= 2
-        if any(fits(problem(graph, cluster, mesh, request.rules, request.limits), limit_B) for mesh in meshes(count)):
-            needed = f"; {count} devices would do"
-            break
-    over = (smallest.memory_B - limit_B) / GIB
-    return InfeasibleError(
-        f"nothing found that fits {limit_B / GIB:.1f} GiB on {request.space}: the plan with the smallest peak"
-        f" (optimizer sharding {smallest.settings.optimizer_level.name.lower()}, {_recomputed(found, smallest)}) needs "
-        f"{smallest.memory_B / GIB:.1f} GiB, {over:.1f} GiB too much{needed}, or use a smaller batch"
-    )
-
-
-def _recomputed(found: OneStage, candidate: Candidate) -> str:
-    """How many blocks `candidate` recomputes, in words."""
-    count = len(candidate.settings.recompute)
-    everything = found.problem is None or count == len(found.problem.blocks)
-    return "everything recomputed" if everything else f"{count} blocks recomputed"
+    few, kinds = shortened(graph)
+    shorts = short_graphs(few, fold(few), meanings(few, request.rules), kinds)
+    return DoesNotFitError(request, of_one_stage(shorts, request, found.smallest))

@@ -9,9 +9,10 @@ import numpy as np
 
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
+from ms_symtensor.search.closest import least_plan
 from ms_symtensor.search.pipelined import Pipelined, bounded, shorts_of
 from ms_symtensor.search.selections.selected_stages import selecting
-from ms_symtensor.search.smallest import smallest
+from ms_symtensor.search.smallest import slimmest, smallest
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.whole import Whole, settled
@@ -52,9 +53,14 @@ def _selected(network: Network, request: Request, found: Whole) -> Whole | None:
 def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
     """`searched`, which has no plan, with one where a last attempt finds what fits."""
     outcome = searched.outcome
-    if outcome is None or request.limits.names("recompute"):
+    if outcome is None or request.limits.selects:
         return searched
-    return replace(searched, whole=smallest(network, request, outcome))
+    found = None if request.limits.names("recompute") else smallest(network, request, outcome)
+    if found is None:
+        rows = [row for one in outcome.surveyed for row in slimmest(one.setting)]
+        least = least_plan(network, request, rows)
+        found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
+    return replace(searched, whole=found)
 
 
 def improved(network: Network, request: Request, searched: Pipelined, known_s: float) -> Pipelined:

@@ -88,7 +88,7 @@ def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
     """Different layouts that the survey thinks fit, those that keep least first."""
     known = [row for row in outcome.rows if row.shape.accumulates]
     for one in outcome.surveyed:
-        known += _slimmest(one.setting)
+        known += slimmest(one.setting)
     found: dict[tuple, tuple[float, Row]] = {}
     for row in known:
         key = row.shape, row.level, frozenset(strategies_of(row).items())
@@ -97,8 +97,10 @@ def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
     return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def _slimmest(of: Setting) -> Iterator[Row]:
-    """The layouts of every shape in micro-batches that keep least, with nothing or all made again."""
+def slimmest(of: Setting) -> Iterator[Row]:
+    """The layouts that keep least, with nothing or all made again, of every shape in micro-batches with one run of blocks per
+    stage.
+    """
     which = np.array([n for n in of.which if of.shapes[n].accumulates and of.shapes[n].interleave == 1], dtype=np.intp)
     if not len(which):
         return

@@ -40,5 +40,8 @@ def test_what_cannot_be_is_told():
     graph = build_graph(CONFIG)
     with pytest.raises(InputError, match="3 pipeline stages for 4 devices"):
         fixed_pipeline(graph, request(), 3, 4)
-    with pytest.raises(InfeasibleError, match=r"nothing found that fits 0\.1 GiB on 4 devices in 2 pipeline stages"):
+    with pytest.raises(
+        InfeasibleError,
+        match=r"nothing found that fits 0\.1 GiB on 4 devices: .*a device of stage [01] needs .*the largest tensor: ",
+    ):
         fixed_pipeline(graph, request(limit_B=1 << 27), 2, 4)

@@ -27,4 +27,5 @@ class Request:
     @property
     def space(self) -> str:
         """What was asked for, in words."""
-        return f"{self.device_num} devices" + (f" with {self.limits}" if str(self.limits) else "")
+        devices = f"{self.device_num} device{'' if self.device_num == 1 else 's'}"
+        return devices + (f" with {self.limits}" if str(self.limits) else "")

@@ -79,14 +79,8 @@ class StagePeaks:
 
     def of_one(self, number: int, stages: int, start: int, stage: Stage, mix: Mix = WHOLE) -> dict[str, int]:
         """Those of `stage`, the one with `number` of so many `stages`, before which `start` blocks stand."""
-        held = self._chain[start : start + stage.blocks]
-        parts = mix.parts(held, stage.recomputed)
-        true = tuple(tuple(part.count(kind) for part in parts) for kind in range(len(self._names)))
-        few = tuple(ns if sum(ns) <= 2 * EACH else tuple(min(n, EACH) for n in ns) for ns in true)
-        before, after = self._chain[:start], self._chain[start + stage.blocks :]
-        written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})), mix)
+        written, counts = self._with_few(start, stage, mix)
         one, times = written.one, {}
-        counts = [n - m for longer, short in zip(true, few, strict=True) for n, m in zip(longer, short, strict=True)]
         for names, count in zip(written.named, counts, strict=True):
             if count:
                 one = one.longer(names[1], names[2], count)
@@ -95,6 +89,21 @@ class StagePeaks:
         activations_B += self.between_B
         swapped = self.settings.swap_optimizer
         return stage_memory_B(written.program, stages, self._scatters, activations_B, times, written.block_of, swapped)
+
+    def program_of(self, start: int, stage: Stage) -> Program:
+        """The program of a stage before which `start` blocks stand, with few of its blocks."""
+        written, _ = self._with_few(start, stage, WHOLE)
+        return written.program
+
+    def _with_few(self, start: int, stage: Stage, mix: Mix) -> tuple[_Written, list[int]]:
+        """`stage` with few blocks, and how many more there are truly in every part of the mixture, kind by kind."""
+        held = self._chain[start : start + stage.blocks]
+        parts = mix.parts(held, stage.recomputed)
+        true = tuple(tuple(part.count(kind) for part in parts) for kind in range(len(self._names)))
+        few = tuple(ns if sum(ns) <= 2 * EACH else tuple(min(n, EACH) for n in ns) for ns in true)
+        before, after = self._chain[:start], self._chain[start + stage.blocks :]
+        written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})), mix)
+        return written, [n - m for pair in zip(true, few, strict=True) for n, m in zip(*pair, strict=True)]
 
     @property
     def _scatters(self) -> bool:

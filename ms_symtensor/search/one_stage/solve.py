@@ -117,19 +117,6 @@ def solve(
     return Solution(best, smallest, bound, sum(search.solved for search in searches), free)
 
 
-def fits(of: Problem, limit_B: int) -> bool:
-    """Whether the choices that keep the least fit `limit_B`, everything recomputed: a quick look, no search."""
-    every = settings_of(of.settings, of.shares_blocks, of.limits)
-    for settings in reversed(every):
-        if settings.optimizer_level is OptimizerLevel.NONE and len(every) > 1:
-            continue
-        search = _Setting(of, settings, limit_B)
-        search.least_memory()
-        if any(found.memory_B <= limit_B for found in search.found):
-            return True
-    return False
-
-
 class _Setting:
     """The dual of one setting of the optimizer sharding, and the candidates met while solving it."""
 

@@ -6,6 +6,7 @@ from math import inf
 
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.asked.limits import ALL, SWAP, Limits
+from ms_symtensor.search.asked.obstacle import nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.space.domain import divisors
 from ms_symtensor.strategy.plan import Plan
@@ -102,21 +103,19 @@ def best_case(request: Request, device_num: int, search: Callable[[Request, floa
     every = cases(request.limits, device_num)
     best: Plan | None = None
     bound_s, candidates, search_time_s = inf, 0, 0.0
-    why = None
+    whys: list[Callable[[], InfeasibleError]] = []
     for limits in every:
         known_s = inf if best is None else best.prediction.step_time_s
         found = _on_host(request, search(replace(request, limits=limits), known_s))
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.candidates
         if found.plan is None:
-            why = found.why
+            whys.append(found.why)
             continue
         search_time_s += found.plan.search.search_time_s
         if best is None or found.plan.prediction.step_time_s < best.prediction.step_time_s:
             best = found.plan
     if best is None:
-        if len(every) == 1 and why is not None:
-            raise why()
-        raise InfeasibleError(f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space}")
+        raise smallest_obstacle([why() for why in whys]) or InfeasibleError(nothing_fits(request))
     best = replace(best, fixed=request.limits.fixed, at_most=request.limits.at_most)
     if len(every) == 1:
         return best

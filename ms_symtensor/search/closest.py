@@ -1,0 +1,104 @@
+"""Where nothing fits: the plans that need least, of one stage and of several, as obstacles."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.asked.obstacle import Obstacle, largest_tensor
+from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.folded.depth import judged
+from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs
+from ms_symtensor.search.one_stage.solve import Candidate
+from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.own_mesh import priced
+from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.whole import Whole, as_given, peaks_of, strategies_of
+
+WORKED_OUT = 3
+"""So many layouts that keep least by what the tables know are worked out with true peaks (empirical)."""
+
+STEPS_PER_GIB = 4
+"""Limits are tried in steps of a quarter of a GiB: less is not worth telling."""
+
+MOST_GIB = 4096
+"""No limit above is tried: devices with as much are not to be had."""
+
+
+def of_one_stage(shorts: ShortGraphs, request: Request, found: Candidate) -> Obstacle:
+    """The obstacle of a plan of one stage, `found`, for the network that `shorts` stands for."""
+    cost = judged(shorts, found.strategies, found.settings, request.cluster, request.rules).cost
+    count = len(found.settings.recompute)
+    runs = shorts.short_runs(shorts.runs(count))
+    program = PeakMemory(shorts, found.strategies, found.settings).program(runs)
+    layout = f"one stage, {_settings(found.settings.optimizer_level, count, len(shorts.blocks))}"
+    return Obstacle(layout, None, cost.memory_B, *largest_tensor(shorts.graph, program, cost.memory_B))
+
+
+def of_stages(network: Network, request: Request, rows: Sequence[Row]) -> Obstacle | None:
+    """The obstacle of that plan in micro-batches with one of the layouts `rows` that needs least; None if there is none."""
+    found = least_plan(network, request, rows)
+    return None if found is None else _obstacle(network, request, found)
+
+
+def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole | None:
+    """That plan, whether it fits or not, blocks being recomputed as a whole."""
+    guesses = [(guess, row) for row in rows if (guess := _rough_B(network, row)) is not None]
+    every = []
+    for _, row in sorted(guesses, key=lambda pair: pair[0])[:WORKED_OUT]:
+        try:
+            own = priced(network, row, strategies_of(row), request.rules)
+            least = _least(network, own)
+            if least is not None:
+                layers, again = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]
+                every.append(as_given(network, own, layers, again, request.rules))
+        except InvalidStrategyError:
+            continue
+    return min(every, key=lambda one: one.estimate.peak_memory_B, default=None)
+
+
+def _rough_B(network: Network, row: Row) -> float | None:
+    """About the bytes of an average stage whose blocks are all recomputed; None where blocks cannot be divided so."""
+    chain = chain_of(row, network.depths)
+    if divided(row, chain, math.inf) is None:
+        return None
+    flight, stages = row.shape.in_flight(0), row.shape.stages
+    kept = sum(part.kept_recomputed_B for part in chain.parts) * flight / stages
+    return kept + sum(part.at_rest_B for part in chain.parts) / stages
+
+
+def _least(network: Network, row: Row) -> Estimate | None:
+    """The division of `row` that fits the least memory by what its tables know."""
+    chain = chain_of(row, network.depths)
+    limits = range(1, MOST_GIB * STEPS_PER_GIB)
+    first = bisect_left(limits, True, key=lambda n: divided(row, chain, n * GIB / STEPS_PER_GIB) is not None)
+    return divided(row, chain, (first + 1) * GIB / STEPS_PER_GIB)
+
+
+def _obstacle(network: Network, request: Request, found: Whole) -> Obstacle:
+    stages = found.estimate.stages
+    number = max(range(len(stages)), key=lambda n: sum(found.memory_B[n].values()))
+    peaks = peaks_of(network, found.row, found.strategies, request.rules)
+    start = sum(stage.blocks for stage in stages[:number])
+    program = peaks.program_of(start, stages[number])
+    memory_B = found.memory_B[number]
+    return Obstacle(
+        ", ".join(_layout(found)),
+        number if len(stages) > 1 else None,
+        memory_B,
+        *largest_tensor(peaks.graph, program, memory_B),
+    )
+
+
+def _layout(found: Whole) -> Iterator[str]:
+    shape, stages = found.estimate.shape, found.estimate.stages
+    yield f"{shape.stages} stages" if shape.stages > 1 else "one stage"
+    yield f"{shape.micro_batch_num} micro-batches"
+    yield _settings(found.row.level, sum(s.recomputed for s in stages), sum(s.blocks for s in stages))
+
+
+def _settings(level: OptimizerLevel, recomputed: int, blocks: int) -> str:
+    again = "everything recomputed" if recomputed == blocks else f"{recomputed} of {blocks} blocks recomputed"
+    return f"optimizer sharding {level.name.lower()}, {again}"

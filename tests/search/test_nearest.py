@@ -1,0 +1,80 @@
+"""Which changes are tried where nothing fits, and which are named."""
+
+import pytest
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.asked.obstacle import DoesNotFitError, Obstacle
+from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.nearest import naming_what_fits
+
+CLUSTER = load("atlas_800t_a2")
+
+
+def _searching(at_rest_GiB: float, activations_GiB: float):
+    """A search of which every device needs so much at rest on 8 devices, and so much for 64 samples there."""
+    asked = []
+
+    def search(request: Request) -> str:
+        asked.append(request)
+        rest = int(at_rest_GiB * GIB * 8 / request.device_num)
+        rest //= 2 if request.limits.swaps == (True,) else 1
+        kept = int(activations_GiB * GIB * 8 / request.device_num * request.global_batch_size / 64)
+        if rest + kept <= request.limit_B and not request.limits.names("pipeline_stages"):
+            return "found"
+        memory_B = {"parameters": rest, "gradients": 0, "optimizer_states": 0, "activations": kept, "buffers": 0}
+        raise DoesNotFitError(request, Obstacle("one stage", None, memory_B, "the result of x", kept))
+
+    return search, asked
+
+
+def _said(search, limits: Limits | None = None, any_batch: bool = True, limit_GiB: int = 10) -> str:
+    request = Request(CLUSTER, 8, 64, 1, limit_GiB * GIB, limits=limits or Limits())
+    with pytest.raises(InfeasibleError) as caught:
+        naming_what_fits(request, search, any_batch)
+    return str(caught.value).rpartition("; ")[2]
+
+
+def test_what_fits_is_found_at_once():
+    search, asked = _searching(4, 4)
+    assert naming_what_fits(Request(CLUSTER, 8, 64, 1, 10 * GIB), search) == "found" and len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("at_rest", "activations", "said"),
+    [
+        (4, 8, "what fits: 16 devices, or a global batch of 32, or optimizer states on the host (swap_optimizer=yes)"),
+        (2, 64, "what fits: 64 devices, or a global batch of 8"),
+        (15, 1, "what fits: 16 devices, or optimizer states on the host (swap_optimizer=yes)"),
+        (100, 1, "what fits: 128 devices"),
+    ],
+)
+def test_the_smallest_changes_that_fit_are_named(at_rest, activations, said):
+    search, _ = _searching(at_rest, activations)
+    assert _said(search) == said
+
+
+def test_a_network_with_one_batch_keeps_it():
+    search, asked = _searching(4, 8)
+    assert "batch" not in _said(search, any_batch=False)
+    assert {request.global_batch_size for request in asked} == {64}
+
+
+def test_limits_that_forbid_what_would_fit_are_named():
+    search, _ = _searching(4, 4)
+    pinned = Limits({"pipeline_stages": 2}, {"pipeline_stages": 2})
+    assert _said(search, pinned) == "what fits: without pipeline_stages = 2"
+
+
+def test_few_searches_are_made():
+    search, asked = _searching(9, 4000)
+    _said(search)
+    assert len(asked) < 12
+
+
+def test_where_no_change_fits_that_is_said():
+    def search(request: Request) -> str:
+        raise InfeasibleError("no operators' layouts")
+
+    assert _said(search) == "no other number of devices, and nothing else that was tried, fits"

@@ -19,7 +19,7 @@ A2 = load("atlas_800t_a2")
         (163, False, 857515532),
         (31, False, 873012236),
         (25, True, 873134352),
-        (36, True, 861453850),
+        (36, True, 885580300),
     ],
 )
 def test_the_smallest_step_of_brute_force_is_found(number, selects, smallest_B):

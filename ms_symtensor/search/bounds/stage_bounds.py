@@ -149,11 +149,15 @@ class Bounds:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
         stalled, reached_s, best = 0, 0.0, tuple[Case, ...]()
+        last: tuple[tuple[Case, ...], int] | None = None
         for round_ in range(ROUNDS):
             chains = [self.duals.chain(row) for row in known]
             every = cases(
                 chains, self.setting.occurrences, shape, self.duals.left_B(known), bound_s, self.enough_s, shown
             )
+            if last == (every, len(known)):
+                break  # nothing was met that these cases were not asked with
+            last = every, len(known)
             values = self._of_cases(known, every, AGAIN, STEADY)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
             least_s = min(values.values())

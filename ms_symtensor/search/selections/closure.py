@@ -5,6 +5,7 @@ Written out because scipy's `maximum_flow` has capacities of 32 bits, too few fo
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 PICOSECONDS = 10**12
@@ -60,7 +61,7 @@ class Closures:
         """The smallest closure of the least weight; and prices at which no set of items that keeps `implies` alone weighs less,
         where one that breaks an implication of `priced` pays its price: what flows there (linear duality).
         """
-        left = [room for weight in weights for room in (max(-weight, 0), 0, max(weight, 0), 0)]
+        left = list(chain.from_iterable((-w, 0, 0, 0) if w < 0 else (0, 0, w, 0) for w in weights))
         left += [1 + sum(map(abs, weights)), 0] * ((len(self._ends) - len(left)) // 2)
         flow = _Flow(self._ends, self._of, left)
         reached = flow.cut()

@@ -55,17 +55,17 @@ class Tried:
         self._chains: dict[tuple, Chain] = {}
         self._known: dict[tuple, Estimate | None] = {}
         self._found: dict[Shape, Estimate] = {}
+        self._times_s: list[float] = []  # of `_found`, rising
         self._refused: set[Shape] = set()
 
     @property
     def worst_s(self) -> float:
         """What a step must be faster than to be of interest."""
-        times = sorted(e.step_time_s for e in self._found.values())
-        return times[self._keep - 1] if len(times) >= self._keep else self._known_s
+        return self._times_s[self._keep - 1] if len(self._times_s) >= self._keep else self._known_s
 
     @property
     def best_s(self) -> float:
-        return min((e.step_time_s for e in self._found.values()), default=math.inf)
+        return self._times_s[0] if self._times_s else math.inf
 
     def look_at(self, rows: Iterable[Row]) -> None:
         """Divide those of `rows` that may be of interest: fast enough, or else all that may fit on their shape."""
@@ -80,6 +80,7 @@ class Tried:
         one, known = self._divided(row), self._found.get(row.shape)
         if one is not None and (known is None or one.step_time_s < known.step_time_s):
             self._found[row.shape] = one
+            self._times_s = sorted(e.step_time_s for e in self._found.values())
         if row.shape in self._found:
             self._refused.discard(row.shape)
         else:

@@ -102,7 +102,7 @@ class Duals:
     def ask(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
         shape = known[0].shape
-        room_B, users, lines = self._room_B(shape), self._users_of(shape), self.lines(known, views)
+        room_B, users, lines = self._room_B(shape), self.users_of(shape), self.lines(known, views)
         for _ in range(PRICES):
             seconds, over = lines.arrays()
             shares, prices = slowest(seconds, over, self.enough_s)
@@ -126,7 +126,7 @@ class Duals:
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
         """The layouts `known`, each with anything made again that is known of it, in the run alone or everywhere."""
         shape = known[0].shape
-        lines, users = Lines(views, self._room_B(shape)), self._users_of(shape)
+        lines, users = Lines(views, self._room_B(shape)), self.users_of(shape)
         for row in known:
             lines.add(row, self._known_to_remake(row), self._needed_B(users, row))
         return lines
@@ -144,7 +144,7 @@ class Duals:
             self._ways[key] = len(front), np.concatenate(ways)
         return self._ways[key][1]
 
-    def _users_of(self, shape: Shape) -> tuple[User, ...]:
+    def users_of(self, shape: Shape) -> tuple[User, ...]:
         """What operators need: in buffers by the layouts that are known when it is asked for first."""
         if shape not in self._users:
             known = self._known[shape]
@@ -218,7 +218,7 @@ class Duals:
     def left_B(self, known: Sequence[Row]) -> float:
         """Those that any stage has left beside buffers that it certainly needs in any of these layouts."""
         shape = known[0].shape
-        users = self._users_of(shape)
+        users = self.users_of(shape)
         kinds = self.communicators.kinds
         least_B = min(float(self._needed_B(users, row)[:kinds].min(initial=np.inf)) for row in known)
         return self._room_B(shape) - (least_B if np.isfinite(least_B) else 0.0)

@@ -69,6 +69,8 @@ class Bounds:
         self._waiting = [row.shape for row in waiting]
         self._first: dict[Shape, tuple[float, list[Row], float]] = {}
         self._alike: dict[Shape, list[Row]] = {}
+        self._averages: dict[Shape, Asked] = {}
+        self._shown_by: dict[Shape, list[Asked]] = {}
         for row in of.free:
             self._alike.setdefault(replace(row.shape, interleave=1), []).append(row)
         self.duals = Duals(of.setting, self._known, remaking, fronts, depths, limit_B, enough_s)
@@ -126,7 +128,10 @@ class Bounds:
             others = [one for one in self._waiting if one != shape]
             taken = [shape, *others[: TOGETHER - 1]]
             self._waiting = [one for one in self._waiting if one not in taken]
-            asked = [self._of_shape(one) for one in taken]
+            for one in taken:
+                if _on_any_mesh(one) not in self._averages:
+                    self._averages[_on_any_mesh(one)] = self._of_shape(one)
+            asked = [self._asked_at(one, self._averages[_on_any_mesh(one)]) for one in taken]
             for one, its, (value_s, rows) in zip(taken, asked, self.duals.least(asked), strict=True):
                 self._first[one] = value_s, rows(), its.most_s
         return self._first[shape]
@@ -148,6 +153,8 @@ class Bounds:
     def _in_cases(self, shape: Shape, bound_s: float) -> Iterator[float]:
         """The bounds of the shape from round to round, by what a stage holds."""
         known, shown = self._known[shape], dict[Case, float]()
+        bound_s = max(bound_s, self._by_another_mesh(shape))
+        yield bound_s
         stalled, reached_s, best = 0, 0.0, tuple[Case, ...]()
         last: tuple[tuple[Case, ...], int] | None = None
         for round_ in range(ROUNDS):
@@ -158,10 +165,11 @@ class Bounds:
             if last == (every, len(known)):
                 break  # nothing was met that these cases were not asked with
             last = every, len(known)
-            values = self._of_cases(known, every, AGAIN, STEADY)
+            values, asked = self._of_cases(known, every, AGAIN, STEADY)
             shown |= {case: max(value_s, shown.get(case, value_s)) for case, value_s in values.items()}
             least_s = min(values.values())
-            best = every if least_s > bound_s else best
+            if least_s > bound_s:
+                best, self._shown_by[_on_any_mesh(shape)] = every, asked
             bound_s = max(bound_s, least_s)
             yield bound_s
             # The first cases are made of what was known without any; what they show may still be less than was known before.
@@ -171,7 +179,7 @@ class Bounds:
                 break
         if not best:
             return
-        values = self._of_cases(known, best, POLISHED, SOLVED)
+        values, _ = self._of_cases(known, best, POLISHED, SOLVED)
         for _ in best:
             least = min(best, key=values.__getitem__)
             bound_s = max(bound_s, values[least])
@@ -182,9 +190,20 @@ class Bounds:
             values[least] = raised_s
         yield max(bound_s, min(values.values()))
 
-    def _of_cases(self, known: list[Row], every: Sequence[Case], again: int, near: float) -> dict[Case, float]:
+    def _by_another_mesh(self, shape: Shape) -> float:
+        """The bound that the cases show which showed most on another mesh, asked for as there."""
+        asked = [self._asked_at(shape, one) for one in self._shown_by.get(_on_any_mesh(shape), ())]
+        return min((value_s for value_s, _ in self.duals.least(asked)), default=0.0) if asked else 0.0
+
+    def _asked_at(self, shape: Shape, asked: Asked) -> Asked:
+        """What is `asked` on another mesh, on that of `shape`, where layouts cost about as much: it holds whatever the prices."""
+        return replace(asked, number=self._known[shape][0].number, users=self.duals.users_of(shape))
+
+    def _of_cases(
+        self, known: list[Row], every: Sequence[Case], again: int, near: float
+    ) -> tuple[dict[Case, float], list[Asked]]:
         """The bounds of cases, the least of them asked for again where that may raise it, so often, or until it is so near to
-        what it can be; `known` grows by what they meet.
+        what it can be, and how they were asked for last; `known` grows by what they meet.
         """
         shape = known[0].shape
         asked = [self.duals.ask(known, self._views_of(shape, case)) for case in every]
@@ -201,4 +220,9 @@ class Bounds:
             asked[least] = self.duals.ask(known, self._views_of(shape, every[least]), met[least])
             (found[least],) = self.duals.least([asked[least]])
             values[least] = max(values[least], found[least][0])
-        return dict(zip(every, values, strict=True))
+        return dict(zip(every, values, strict=True)), asked
+
+
+def _on_any_mesh(shape: Shape) -> Shape:
+    """What `shape` has in common with those on other meshes, whose stages hold the same in the same cases."""
+    return replace(shape, mesh=())

@@ -1,6 +1,6 @@
 """The forward program of one block as what is made again is chosen of it: its nodes, and the tensors that gradients need."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
@@ -62,7 +62,7 @@ def forward_block(
     gradients = {t for n in program.nodes if n.phase is Phase.BACKWARD for t in n.inputs}
     elsewhere = {t for n in program.nodes if n.phase is Phase.BACKWARD and n.block != block for t in n.inputs}
 
-    def is_free(tensor: int, elsewhere: Collection[int]) -> bool:
+    def is_free(tensor: int) -> bool:
         """Whether it costs this block nothing: a view, whose tensor does, or kept for others."""
         made_by = maker.get(tensor)
         return tensor in elsewhere if made_by is None else _is_view(graph, nodes[made_by])
@@ -72,7 +72,7 @@ def forward_block(
         nodes,
         [round(s * PICOSECONDS) for s in forward_s(graph, plan, program, nodes, cluster, known)],
         inputs,
-        {t: 0 if is_free(t, elsewhere) else program.tensors[t].size_B for t in tensors},
+        {t: 0 if is_free(t) else program.tensors[t].size_B for t in tensors},
         maker,
         [t for t in tensors if t in gradients],
         {i for i, n in enumerate(nodes) if any(t in leaving for t in n.outputs)},

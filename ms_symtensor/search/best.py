@@ -12,13 +12,13 @@ from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import DoesNotFitError, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.closest import of_stages
+from ms_symtensor.search.closest import least_plan, of_stages
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
 from ms_symtensor.search.selected_shapes import fitted, improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting
-from ms_symtensor.search.smallest import slimmest
+from ms_symtensor.search.smallest import slimmest_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.space.pinnable import require_pinnable
@@ -124,9 +124,8 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
     if one.smallest is not None:
         found.append(infeasible(of.graph_at(request.global_batch_size), request, one))
     if several is not None and several.outcome is not None:
-        rows = [row for surveyed in several.outcome.surveyed for row in slimmest(surveyed.setting)]
-        obstacle = of_stages(of, request, rows)
-        found += [] if obstacle is None else [DoesNotFitError(request, obstacle)]
+        least = several.least or least_plan(of, request, slimmest_of_all(several.outcome))
+        found += [] if least is None else [DoesNotFitError(request, of_stages(of, request, least))]
     return smallest_obstacle(found) or InfeasibleError(
         f"{nothing_fits(request)}, over {shapes} shapes of stages, micro-batches and meshes"
     )

@@ -37,14 +37,10 @@ def of_one_stage(shorts: ShortGraphs, request: Request, found: Candidate) -> Obs
     return Obstacle(layout, None, cost.memory_B, *largest_tensor(shorts.graph, program, cost.memory_B))
 
 
-def of_stages(network: Network, request: Request, rows: Sequence[Row]) -> Obstacle | None:
-    """The obstacle of that plan in micro-batches with one of the layouts `rows` that needs least; None if there is none."""
-    found = least_plan(network, request, rows)
-    return None if found is None else _obstacle(network, request, found)
-
-
 def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole | None:
-    """That plan, whether it fits or not, blocks being recomputed as a whole."""
+    """The plan in micro-batches that needs least, with one of the layouts `rows` and blocks recomputed as a whole, whether it
+    fits or not; None if there is none.
+    """
     guesses = [(guess, row) for row in rows if (guess := _rough_B(network, row)) is not None]
     every = []
     for _, row in sorted(guesses, key=lambda pair: pair[0])[:WORKED_OUT]:
@@ -77,7 +73,8 @@ def _least(network: Network, row: Row) -> Estimate | None:
     return divided(row, chain, (first + 1) * GIB / STEPS_PER_GIB)
 
 
-def _obstacle(network: Network, request: Request, found: Whole) -> Obstacle:
+def of_stages(network: Network, request: Request, found: Whole) -> Obstacle:
+    """The obstacle of a plan in micro-batches: its fullest stage."""
     stages = found.estimate.stages
     number = max(range(len(stages)), key=lambda n: sum(found.memory_B[n].values()))
     peaks = peaks_of(network, found.row, found.strategies, request.rules)

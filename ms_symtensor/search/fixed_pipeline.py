@@ -11,7 +11,7 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import DoesNotFitError, nothing_fits
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.closest import of_stages
+from ms_symtensor.search.closest import least_plan, of_stages
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.one_stage.solve import settings_of
@@ -75,8 +75,10 @@ def _searched(network: Network, request: Request, of: Shape, known_s: float, sta
             best = found
 
     def why() -> InfeasibleError:
-        obstacle = of_stages(network, request, every)
-        return InfeasibleError(nothing_fits(request)) if obstacle is None else DoesNotFitError(request, obstacle)
+        least = least_plan(network, request, every)
+        if least is None:
+            return InfeasibleError(nothing_fits(request))
+        return DoesNotFitError(request, of_stages(network, request, least))
 
     if best is None or best.estimate.step_time_s >= known_s:
         return Searched(None, bound_s, candidates, why)

@@ -35,7 +35,7 @@ class Pipelined:
     """The best plan in micro-batches, `whole`, if one fits and is fast enough; no such plan takes less than `bound_s`.
 
     `one_stage_s`: the meshes of a plan with one stage and one batch, if these were surveyed too, each with a bound on its step.
-    `outcome`: what was learnt of all of `space`.
+    `outcome`: what was learnt of all of `space`. `least`: where nothing fits, the plan that needs least, if it was looked for.
     """
 
     whole: Whole | None
@@ -45,6 +45,7 @@ class Pipelined:
     one_stage_s: Mapping[tuple[int, ...], float]
     outcome: Outcome | None = None
     space: tuple[Shape, ...] = ()
+    least: Whole | None = None
 
     @property
     def shapes(self) -> int:

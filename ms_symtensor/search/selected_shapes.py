@@ -12,7 +12,7 @@ from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
 from ms_symtensor.search.closest import least_plan
 from ms_symtensor.search.pipelined import Pipelined, bounded, shorts_of
 from ms_symtensor.search.selections.selected_stages import selecting
-from ms_symtensor.search.smallest import slimmest, smallest
+from ms_symtensor.search.smallest import slimmest_of_all, smallest
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.whole import Whole, settled
@@ -56,11 +56,11 @@ def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined
     if outcome is None or request.limits.selects:
         return searched
     found = None if request.limits.names("recompute") else smallest(network, request, outcome)
-    if found is None:
-        rows = [row for one in outcome.surveyed for row in slimmest(one.setting)]
-        least = least_plan(network, request, rows)
-        found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
-    return replace(searched, whole=found)
+    if found is not None:
+        return replace(searched, whole=found)
+    least = least_plan(network, request, slimmest_of_all(outcome))
+    fits = least is not None and least.estimate.peak_memory_B <= request.limit_B
+    return replace(searched, whole=least if fits else None, least=least)
 
 
 def improved(network: Network, request: Request, searched: Pipelined, known_s: float) -> Pipelined:

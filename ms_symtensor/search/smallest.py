@@ -86,18 +86,21 @@ def _descended(network: Network, request: Request, row: Row, peak_B: float) -> W
 
 def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
     """Different layouts that the survey thinks fit, those that keep least first."""
-    known = [row for row in outcome.rows if row.shape.accumulates]
-    for one in outcome.surveyed:
-        known += slimmest(one.setting)
+    known = [row for row in outcome.rows if row.shape.accumulates] + slimmest_of_all(outcome)
     found: dict[tuple, tuple[float, Row]] = {}
     for row in known:
-        key = row.shape, row.level, frozenset(strategies_of(row).items())
-        if key not in found and (guess := divided(row, chain_of(row, network.depths), limit_B)) is not None:
-            found[key] = guess.peak_memory_B, row
+        guess = divided(row, chain_of(row, network.depths), limit_B)
+        if guess is not None:
+            found.setdefault((row.shape, row.level, frozenset(strategies_of(row).items())), (guess.peak_memory_B, row))
     return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def slimmest(of: Setting) -> Iterator[Row]:
+def slimmest_of_all(outcome: Outcome) -> list[Row]:
+    """The layouts that keep least, of all settings that were surveyed."""
+    return [row for one in outcome.surveyed for row in _slimmest(one.setting)]
+
+
+def _slimmest(of: Setting) -> Iterator[Row]:
     """The layouts that keep least, with nothing or all made again, of every shape in micro-batches with one run of blocks per
     stage.
     """

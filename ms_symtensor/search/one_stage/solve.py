@@ -138,8 +138,11 @@ class _Setting:
         """The best choice where memory is free and, if it does not fit, at the price that recomputation pays for it."""
         self._known_s = known_s
         self.dual.begin()
-        self._learn()
         self.free = Free(self.settings, self.dual.bound_s, self.dual.fast.choice)
+        if self._is_hopeless():
+            self.bound_s, self.dual.met = math.inf, []
+            return
+        self._learn()
         if not self._is_settled():
             price = self._price_of_recomputation()
             self.dual.note(self.dual.at(price), price)
@@ -148,6 +151,8 @@ class _Setting:
     def go_on(self, known_s: float) -> None:
         """Solve the dual; stop early once its bound exceeds `known_s`, the time of a plan that fits."""
         self._known_s = min(self._known_s, known_s)
+        if math.isinf(self.bound_s):
+            return
         if not self._is_settled():
             self.dual.go_on(self._known_s)
         self._learn()
@@ -191,6 +196,13 @@ class _Setting:
             if found.memory_B <= self.limit_B and (best is None or found.time_s < best.time_s):
                 best = found
         return best
+
+    def _is_hopeless(self) -> bool:
+        """Whether even the choice that keeps the least keeps too much."""
+        fastest = self.dual.fast.choice
+        if not fastest or self._least_recomputed(fastest) is not None:
+            return False
+        return self.dual.at(MEMORY_ALONE).kept_B > self.limit_B
 
     def _is_settled(self) -> bool:
         """Whether no better bound is needed: the fastest choice fits, or something known is faster than all of these."""

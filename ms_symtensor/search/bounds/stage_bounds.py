@@ -193,7 +193,10 @@ class Bounds:
     def _by_another_mesh(self, shape: Shape) -> float:
         """The bound that the cases show which showed most on another mesh, asked for as there."""
         asked = [self._asked_at(shape, one) for one in self._shown_by.get(_on_any_mesh(shape), ())]
-        return min((value_s for value_s, _ in self.duals.least(asked)), default=0.0) if asked else 0.0
+        found = self.duals.least(asked) if asked else []
+        for _, rows in found:
+            self._learn(rows())
+        return min((value_s for value_s, _ in found), default=0.0)
 
     def _asked_at(self, shape: Shape, asked: Asked) -> Asked:
         """What is `asked` on another mesh, on that of `shape`, where layouts cost about as much: it holds whatever the prices."""

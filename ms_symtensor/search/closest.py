@@ -11,7 +11,7 @@ from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.folded.depth import judged
 from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs
 from ms_symtensor.search.one_stage.solve import Candidate
-from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided
+from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.own_mesh import priced
 from ms_symtensor.search.stages.rows import Row
@@ -46,9 +46,7 @@ def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole
     for _, row in sorted(guesses, key=lambda pair: pair[0])[:WORKED_OUT]:
         try:
             own = priced(network, row, strategies_of(row), request.rules)
-            least = _least(network, own)
-            if least is not None:
-                layers, again = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]
+            for layers, again in _divisions(network, own):
                 every.append(as_given(network, own, layers, again, request.rules))
         except InvalidStrategyError:
             continue
@@ -65,12 +63,20 @@ def _rough_B(network: Network, row: Row) -> float | None:
     return kept + sum(part.at_rest_B for part in chain.parts) / stages
 
 
-def _least(network: Network, row: Row) -> Estimate | None:
-    """The division of `row` that fits the least memory by what its tables know."""
+def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int]]]:
+    """The blocks of every stage, and how many are recomputed, in the division of `row` that fits the least memory by what its
+    tables know; and all of them recomputed, since more lives for a moment than tables count.
+    """
     chain = chain_of(row, network.depths)
     limits = range(1, MOST_GIB * STEPS_PER_GIB)
     first = bisect_left(limits, True, key=lambda n: divided(row, chain, n * GIB / STEPS_PER_GIB) is not None)
-    return divided(row, chain, (first + 1) * GIB / STEPS_PER_GIB)
+    least = divided(row, chain, (first + 1) * GIB / STEPS_PER_GIB)
+    if least is None:
+        return
+    layers, again = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]
+    yield layers, again
+    if again != layers and row.problem.limits.recomputed(sum(layers))[1] == sum(layers):
+        yield layers, layers
 
 
 def of_stages(network: Network, request: Request, found: Whole) -> Obstacle:

@@ -25,7 +25,7 @@ def naming_what_fits(request: Request, search: Callable[[Request], Found], any_b
         return search(request)
     except InfeasibleError as error:
         of_kinds = [_more_devices(request, error), _smaller_batches(request, error) if any_batch else []]
-        of_kinds += [[change] for change in _others(request)]
+        of_kinds += [[change] for change in _others(request, error)]
         fit = [name for changes in of_kinds if (name := _first(search, changes)) is not None]
         what = (
             f"what fits: {', or '.join(fit)}"
@@ -45,7 +45,8 @@ def _first(search: Callable[[Request], Found], changes: Sequence[Change]) -> str
             return False
         return True
 
-    first = bisect_left(range(len(changes)), True, key=fits)
+    # The smallest change is the likeliest: it is what is missing, rounded up.
+    first = 0 if changes and fits(0) else bisect_left(range(len(changes)), True, lo=min(1, len(changes)), key=fits)
     return changes[first][0] if first < len(changes) else None
 
 
@@ -75,10 +76,13 @@ def _smaller_batches(request: Request, error: InfeasibleError) -> list[Change]:
     return found
 
 
-def _others(request: Request) -> Iterator[Change]:
-    limits = request.limits
+def _others(request: Request, error: InfeasibleError) -> Iterator[Change]:
+    """The request without its limits; and with states on the host, if what stays on the device beside them fits."""
+    limits, stays_B = request.limits, 0
+    if isinstance(error, DoesNotFitError):
+        stays_B = error.obstacle.at_rest_B - error.obstacle.memory_B["optimizer_states"]
     if limits != FREE:
         yield f"without {limits}", replace(request, limits=FREE)
-    if request.cluster.host is not None and not limits.names(SWAP):
+    if request.cluster.host is not None and not limits.names(SWAP) and stays_B <= request.limit_B:
         swapped = replace(limits, least={**limits.least, SWAP: 1}, most={**limits.most, SWAP: 1})
         yield f"optimizer states on the host ({SWAP}=yes)", replace(request, limits=swapped)

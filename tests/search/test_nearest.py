@@ -13,17 +13,23 @@ CLUSTER = load("atlas_800t_a2")
 
 
 def _searching(at_rest_GiB: float, activations_GiB: float):
-    """A search of which every device needs so much at rest on 8 devices, and so much for 64 samples there."""
+    """A search of which every device needs so much at rest on 8 devices, half of it states, and so much for 64 samples there."""
     asked = []
 
     def search(request: Request) -> str:
         asked.append(request)
-        rest = int(at_rest_GiB * GIB * 8 / request.device_num)
-        rest //= 2 if request.limits.swaps == (True,) else 1
+        weights_B = int(at_rest_GiB * GIB * 4 / request.device_num)
+        states_B = 0 if request.limits.swaps == (True,) else weights_B
         kept = int(activations_GiB * GIB * 8 / request.device_num * request.global_batch_size / 64)
-        if rest + kept <= request.limit_B and not request.limits.names("pipeline_stages"):
+        if weights_B + states_B + kept <= request.limit_B and not request.limits.names("pipeline_stages"):
             return "found"
-        memory_B = {"parameters": rest, "gradients": 0, "optimizer_states": 0, "activations": kept, "buffers": 0}
+        memory_B = {
+            "parameters": weights_B,
+            "gradients": 0,
+            "optimizer_states": states_B,
+            "activations": kept,
+            "buffers": 0,
+        }
         raise DoesNotFitError(request, Obstacle("one stage", None, memory_B, "the result of x", kept))
 
     return search, asked

@@ -2,7 +2,7 @@
 
 Its rooms, each of which imports only rooms above it:
 
-    asked       requests, limits, pins: what users ask for, in their terms
+    asked       requests, limits, pins: what users ask for, in their terms, and what stands in the way of it
     folded      the network with one block in place of many
     space       meshes, shapes of steps, strategies: what there is to choose from
     tables      one stage as a sum of small tables, priced on many meshes at once, and its exact minimiser

@@ -10,7 +10,7 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
-from ms_symtensor.search.asked.obstacle import DoesNotFitError, nothing_fits, smallest_obstacle
+from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan, of_stages
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
@@ -125,7 +125,7 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
         found.append(infeasible(of.graph_at(request.global_batch_size), request, one))
     if several is not None and several.outcome is not None:
         least = several.least or least_plan(of, request, slimmest_of_all(several.outcome))
-        found += [] if least is None else [DoesNotFitError(request, of_stages(of, request, least))]
+        found += [] if least is None else [does_not_fit(request, of_stages(of, request, least))]
     return smallest_obstacle(found) or InfeasibleError(
         f"{nothing_fits(request)}, over {shapes} shapes of stages, micro-batches and meshes"
     )

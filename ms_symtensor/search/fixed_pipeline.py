@@ -9,7 +9,7 @@ import numpy as np
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.search.asked.limits import FREE
-from ms_symtensor.search.asked.obstacle import DoesNotFitError, nothing_fits
+from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan, of_stages
 from ms_symtensor.search.folded.folding import fold, shorten
@@ -78,7 +78,7 @@ def _searched(network: Network, request: Request, of: Shape, known_s: float, sta
         least = least_plan(network, request, every)
         if least is None:
             return InfeasibleError(nothing_fits(request))
-        return DoesNotFitError(request, of_stages(network, request, least))
+        return does_not_fit(request, of_stages(network, request, least))
 
     if best is None or best.estimate.step_time_s >= known_s:
         return Searched(None, bound_s, candidates, why)

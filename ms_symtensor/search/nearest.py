@@ -27,11 +27,7 @@ def naming_what_fits(request: Request, search: Callable[[Request], Found], any_b
         of_kinds = [_more_devices(request, error), _smaller_batches(request, error) if any_batch else []]
         of_kinds += [[change] for change in _others(request, error)]
         fit = [name for changes in of_kinds if (name := _first(search, changes)) is not None]
-        what = (
-            f"what fits: {', or '.join(fit)}"
-            if fit
-            else "no other number of devices, and nothing else that was tried, fits"
-        )
+        what = f"what fits: {', or '.join(fit)}" if fit else "no change that was tried fits"
         raise InfeasibleError(f"{error}; {what}") from None
 
 

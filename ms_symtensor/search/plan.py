@@ -13,7 +13,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.obstacle import DoesNotFitError
+from ms_symtensor.search.asked.obstacle import does_not_fit
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import of_one_stage
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
@@ -203,4 +203,4 @@ def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleErr
         return InfeasibleError(f"no operators' layouts on {request.device_num} devices have {request.limits}")
     few, kinds = shortened(graph)
     shorts = short_graphs(few, fold(few), meanings(few, request.rules), kinds)
-    return DoesNotFitError(request, of_one_stage(shorts, request, found.smallest))
+    return does_not_fit(request, of_one_stage(shorts, request, found.smallest))

@@ -53,14 +53,16 @@ def _selected(network: Network, request: Request, found: Whole) -> Whole | None:
 def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
     """`searched`, which has no plan, with one where a last attempt finds what fits."""
     outcome = searched.outcome
-    if outcome is None or request.limits.selects:
+    if outcome is None:
         return searched
+    least: Whole | None = None
     found = None if request.limits.names("recompute") else smallest(network, request, outcome)
-    if found is not None:
-        return replace(searched, whole=found)
-    least = least_plan(network, request, slimmest_of_all(outcome))
-    fits = least is not None and least.estimate.peak_memory_B <= request.limit_B
-    return replace(searched, whole=least if fits else None, least=least)
+    if found is None:
+        least = least_plan(network, request, slimmest_of_all(outcome))
+        found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
+    if found is not None and request.limits.selects:
+        found = _selected(network, request, found)  # none of its blocks as a whole
+    return replace(searched, whole=found, least=least)
 
 
 def improved(network: Network, request: Request, searched: Pipelined, known_s: float) -> Pipelined:

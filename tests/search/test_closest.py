@@ -28,7 +28,7 @@ def _obstacle(limit_B: int, **fix: str):
 def test_with_as_much_memory_there_is_a_plan(fix):
     obstacle, request = _obstacle(2 * GIB, **fix)
     assert obstacle.peak_B > 2 * GIB and sum(obstacle.memory_B.values()) == obstacle.peak_B
-    plan, _ = planned(MODEL, replace(request, limit_B=int(1.02 * obstacle.peak_B)))
+    plan, _ = planned(MODEL, replace(request, limit_B=obstacle.peak_B))
     assert plan.prediction.fits
     assert (obstacle.stage is None) == (not fix)
 
@@ -49,3 +49,16 @@ def test_an_activation_is_named_by_its_operator():
     assert obstacle.memory_B["activations"] > obstacle.at_rest_B
     assert obstacle.largest.startswith(("the result of ", "a gradient of "))
     assert 0 < obstacle.largest_B < obstacle.memory_B["activations"]
+
+
+def test_what_only_the_limits_forbid_is_said_to_fit():
+    """Blocks recomputed as a whole fit in less than blocks recomputed in part."""
+    whole, _ = _obstacle(GIB, pipeline_stages="1", micro_batch_num="1")
+    request = Request(
+        CLUSTER, 8, 32, 2048, whole.peak_B, MODEL.name,
+        limits=limits_of([("pipeline_stages", "1"), ("micro_batch_num", "1"), ("recompute", "select")], ()),
+    )  # fmt: skip
+    with pytest.raises(
+        InfeasibleError, match="GiB would do for one stage, .*everything recomputed, which is not asked for"
+    ):
+        planned(MODEL, request)

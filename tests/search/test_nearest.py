@@ -83,4 +83,4 @@ def test_where_no_change_fits_that_is_said():
     def search(request: Request) -> str:
         raise InfeasibleError("no operators' layouts")
 
-    assert _said(search) == "no other number of devices, and nothing else that was tried, fits"
+    assert _said(search) == "no change that was tried fits"

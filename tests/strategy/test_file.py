@@ -162,6 +162,9 @@ def test_operators_that_are_recomputed_alone_come_back(stored):
     data = file.to_json(alone)
     assert data["version"] == 5  # who does not know of it would recompute the block as a whole
     assert file.from_json(data).settings == settings
+    data["stages"][0]["settings"]["recompute"]["layers.1"]["kept"] = ["attention.query.matmul"]
+    with pytest.raises(InputError, match="recompute > layers.1 has only, and what is kept beside it: plan again"):
+        file.from_json(data)
 
 
 def test_swapped_optimizer_states_come_back(stored):

@@ -58,6 +58,15 @@ class DoesNotFitError(InfeasibleError):
         super().__init__(f"{nothing_fits(request)}: {obstacle.text(request.limit_B)}")
 
 
+def does_not_fit(request: Request, obstacle: Obstacle) -> InfeasibleError:
+    """The error for `obstacle`: where that would fit, it is the limits that forbid it (blocks as a whole, for example)."""
+    if obstacle.peak_B > request.limit_B:
+        return DoesNotFitError(request, obstacle)
+    return InfeasibleError(
+        f"{nothing_fits(request)}: {obstacle.peak_B / GIB:.1f} GiB would do for {obstacle.layout}, which is not asked for"
+    )
+
+
 def smallest_obstacle(errors: Sequence[InfeasibleError]) -> InfeasibleError | None:
     """Of `errors` that which lacks the least memory; if memory is nowhere what is missing, the first one, if there is any."""
     lacking = [error for error in errors if isinstance(error, DoesNotFitError)]

@@ -26,8 +26,10 @@ Item = tuple[Literal["needed", "made", "saved"], int]
 
 @dataclass(frozen=True)
 class Marks:
-    """What can be said of a block: the nodes that may be made again, the tensors that need not be kept then, and what else
-    follows from one choice; `recompute` says it.
+    """What can be said of a block: the nodes that are `makeable` again, the tensors that are `savable`, not kept then, and what
+    follows from a choice `further` to what always does; `recompute` says it.
+
+    `views`: of a tensor, the nodes that make views of it, which must be made again with it.
     """
 
     of: ForwardBlock

@@ -50,10 +50,24 @@ class MicroBatch:
         return max(last_B + behind_B + ceil((flight - 1) * kept_B), before_B)
 
     def longer(self, middle: str, last: str, count: int) -> "MicroBatch":
-        """The same with `count` further blocks like `middle` between it and `last`, both of a run of equal blocks.
+        """The same with `count` further blocks like `middle` between it and `last`, both of a run of equal blocks; -1: without
+        `middle`.
 
         What a further block keeps waits while `last` and what follows it run forward, until `last` has run backward.
         """
+        if count < 0:
+            return self._longer(middle, last, count)._without(middle)
+        return self._longer(middle, last, count)
+
+    def _without(self, block: str) -> "MicroBatch":
+        """The same but for the steps of `block`."""
+        left = [step for step, its in enumerate(self.blocks) if its != block]
+        live_B, behind, blocks, dropped_B = (
+            tuple(each[step] for step in left) for each in (self.live_B, self.behind, self.blocks, self.dropped_B)
+        )
+        return replace(self, live_B=live_B, behind=behind, blocks=blocks, dropped_B=dropped_B)
+
+    def _longer(self, middle: str, last: str, count: int) -> "MicroBatch":
         inside = [step for step, block in enumerate(self.blocks) if block == last]
         waiting_B = count * self.kept_B.get(middle, 0)
 

@@ -100,10 +100,20 @@ class StagePeaks:
         held = self._chain[start : start + stage.blocks]
         parts = mix.parts(held, stage.recomputed)
         true = tuple(tuple(part.count(kind) for part in parts) for kind in range(len(self._names)))
-        few = tuple(ns if sum(ns) <= 2 * EACH else tuple(min(n, EACH) for n in ns) for ns in true)
-        before, after = self._chain[:start], self._chain[start + stage.blocks :]
-        written = self._written(few, tuple(sorted({*before})), tuple(sorted({*after})), mix)
+        before, after = (tuple(sorted({*part})) for part in (self._chain[:start], self._chain[start + stage.blocks :]))
+        few = tuple(
+            self._few(ns, len(names) - before.count(kind) - after.count(kind))
+            for kind, (names, ns) in enumerate(zip(self._names, true, strict=True))
+        )
+        written = self._written(few, before, after, mix)
         return written, [n - m for pair in zip(true, few, strict=True) for n, m in zip(*pair, strict=True)]
+
+    def _few(self, true: tuple[int, ...], most: int) -> tuple[int, ...]:
+        """Blocks of the parts of a mixture that stand for those that there are truly, at most so many: three for two as well, so
+        that one program stands for both.
+        """
+        few = tuple(EACH if n > 1 else n for n in true)
+        return few if sum(few) <= most else tuple(min(n, EACH) for n in true)
 
     @property
     def _scatters(self) -> bool:

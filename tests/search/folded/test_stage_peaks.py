@@ -19,18 +19,20 @@ from ms_symtensor.search.stages.network import network
 from ms_symtensor.strategy.stages import pipeline_stages
 from ms_symtensor.tensor.graph import TensorType
 
-CASES = {
-    "llama2_7b": ((9, 7, 8), (5, 0, 4)),
-    "gpt2_xl": ((5, 12, 7), (0, 12, 0)),
-    "deepseek_v3": ((5, 10, 9), (4, 1, 0)),
-}
+CASES = (
+    ("llama2_7b", (9, 7, 8), (5, 0, 4)),
+    ("llama2_7b", (3, 4, 2), (2, 2, 0)),
+    ("llama2_7b", (2, 3, 5), (1, 3, 2)),
+    ("gpt2_xl", (5, 12, 7), (0, 12, 0)),
+    ("deepseek_v3", (5, 10, 9), (4, 1, 0)),
+    ("deepseek_v3", (2, 3, 4), (1, 2, 2)),
+)
 """Blocks of every stage, and how many of them are recomputed."""
 
 
 @pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
-@pytest.mark.parametrize("model", CASES)
-def test_few_blocks_stand_for_all(model, level):
-    blocks, recomputed = CASES[model]
+@pytest.mark.parametrize(("model", "blocks", "recomputed"), CASES)
+def test_few_blocks_stand_for_all(model, blocks, recomputed, level):
     config = dimensions_of(model, batch_size=4, seq_length=512, num_layers=sum(blocks))
 
     def graph_at(batch, layers):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ def compile_expression(expressions: sympy.Expr | Mapping[str, sympy.Expr], symbo
     """A function of keyword arguments, one per symbol (by name): numbers or arrays, which follow numpy's broadcasting.
 
     It returns the value of the expression, or for a mapping a dict of the values under the same keys. An expression in
-    which no symbol occurs gives a plain number. Common subexpressions, also those shared by several expressions of a
-    mapping, are computed once. The compiled function is kept: asking again for the same expressions costs a look-up.
+    which no symbol occurs gives a plain number. The compiled function is kept: asking again for the same expressions
+    costs a look-up.
 
     Errors: ValueError if an expression contains a symbol that is not in `symbols`; TypeError, on the call, for a
     missing or unknown argument.
@@ -47,26 +46,13 @@ def _compiled(expressions: tuple[tuple[str | None, sympy.Expr], ...], symbols: t
 
 
 def _function(expressions: list[sympy.Expr], symbols: tuple[sympy.Symbol, ...]) -> Compiled:
-    """What `sympy.lambdify(…, cse=True)` makes, in a third of its time: a search compiles some twenty formulas."""
-    shared, reduced = sympy.cse(expressions, order="none") if _repeats(expressions) else ([], expressions)
+    """What `sympy.lambdify` makes, in a fraction of its time: a search compiles some twenty formulas."""
     printed = NumPyPrinter(_SETTINGS).doprint
-    lines = [f"def compiled_expression({', '.join(symbol.name for symbol in symbols)}):"]
-    lines += [f"{name} = {printed(shared_expression)}" for name, shared_expression in shared]
-    lines.append(f"return [{', '.join(map(printed, reduced))}]")
+    arguments, values = ", ".join(symbol.name for symbol in symbols), ", ".join(map(printed, expressions))
     scope: dict[str, Any] = dict(_NUMPY)
-    exec("\n    ".join(lines), scope)  # of expressions that this package has made
+    exec(f"def compiled_expression({arguments}):\n    return [{values}]", scope)  # of what this package has made
     compiled: Compiled = scope["compiled_expression"]
     return compiled
-
-
-def _repeats(expressions: Iterable[sympy.Expr]) -> bool:
-    """Whether some subexpression occurs twice: sympy takes longer to find out, above all about Max."""
-    seen: set[sympy.Expr] = set()
-    for node in chain.from_iterable(map(sympy.preorder_traversal, expressions)):
-        if node.args and node in seen:
-            return True
-        seen.add(node)
-    return False
 
 
 def _maximum(values: Iterable[ArrayLike], axis: int) -> Any:

@@ -62,10 +62,13 @@ class MicroBatch:
     def _without(self, block: str) -> "MicroBatch":
         """The same but for the steps of `block`."""
         left = [step for step, its in enumerate(self.blocks) if its != block]
-        live_B, behind, blocks, dropped_B = (
-            tuple(each[step] for step in left) for each in (self.live_B, self.behind, self.blocks, self.dropped_B)
+        return replace(
+            self,
+            live_B=tuple(self.live_B[step] for step in left),
+            behind=tuple(self.behind[step] for step in left),
+            blocks=tuple(self.blocks[step] for step in left),
+            dropped_B=tuple(self.dropped_B[step] for step in left),
         )
-        return replace(self, live_B=live_B, behind=behind, blocks=blocks, dropped_B=dropped_B)
 
     def _longer(self, middle: str, last: str, count: int) -> "MicroBatch":
         inside = [step for step, block in enumerate(self.blocks) if block == last]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from ms_symtensor.search.bounds.given_layouts import Item
 from ms_symtensor.search.bounds.multipliers import Multipliers
@@ -99,26 +100,22 @@ class _Paid:
         shapes: Sequence[Shape],
         multipliers: Multipliers,
     ) -> None:
-        entries, numbers, signs = [], [], []
+        entries, numbers = ([np.zeros(0, dtype=np.intp)] for _ in range(2))
+        signs = [np.zeros(0)]
         end = 0
         for items, scope, shape in zip(every, scopes, shapes, strict=False):
             mine = np.arange(end, end := end + prod(shape))
-            # A multiplier beyond the last one is nothing: every entry has one.
-            found = [(0.0, np.full(len(mine), multipliers.number))]
-            found += [one for item in items for one in multipliers.of_item(item, scope, shape)]
-            entries += [mine] * len(found)
-            numbers += [number.ravel() for _, number in found]
-            signs += [np.full(len(mine), sign) for sign, _ in found]
-        order = np.argsort(np.concatenate(entries), kind="stable") if entries else np.zeros(0, dtype=np.intp)
-        self._numbers, self._signs = (np.concatenate(of)[order] if entries else order for of in (numbers, signs))
-        self._starts = np.searchsorted(np.concatenate(entries)[order], np.arange(end)) if entries else order
+            for sign, number in (one for item in items for one in multipliers.of_item(item, scope, shape)):
+                entries.append(mine)
+                numbers.append(number.ravel())
+                signs.append(np.full(len(mine), sign))
+        where = np.concatenate(entries), np.concatenate(numbers)
+        self._signs = csr_array((np.concatenate(signs), where), shape=(end, multipliers.number), dtype=float)
 
     def of(self, multipliers: Array) -> Array:
         """For `multipliers` [number, problems]: [problems, entries]."""
-        if not len(self._starts):
-            return np.zeros((multipliers.shape[1], 0))
-        padded = np.concatenate([multipliers, np.zeros((1, multipliers.shape[1]))]).T
-        return np.add.reduceat(padded[:, self._numbers] * self._signs, self._starts, axis=1)
+        found: Array = self._signs @ multipliers
+        return found.T
 
 
 def _written(ways: Sequence[Way], shapes: Sequence[Shape], members: int) -> Way:

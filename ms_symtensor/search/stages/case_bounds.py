@@ -56,28 +56,30 @@ def _saved(case: Case, count: int) -> list[float]:
     return found
 
 
-def corner_weights(
-    occurrences: Sequence[int], shape: Shape, case: Case, count: int, known: Sequence[Costs]
-) -> list[list[float]]:
-    """How much every place counts where `count` blocks of the run are recomputed: a row for each field of `Weights`."""
-    turns, flight = shape.turns, case.flight
-    again = first_blocks(case.held, count)
+def _seconds(
+    occurrences: Sequence[int], shape: Shape, case: Case, known: Sequence[Costs]
+) -> tuple[list[float], list[float]]:
+    """How much every place counts in the seconds of a micro-batch, and in those once per step."""
+    turns = shape.turns
     each = [n / turns.interleave + turns.slowest * m for n, m in zip(occurrences, case.held, strict=True)]
     ending = [[n / shape.stages for n in occurrences], [float(n) for n in case.held]]
     if case.also is not None:
         ending.append([float(n) for n in case.also])
     # Each is a bound of the end. An average stage sees what every layout costs there: another one must be worth it.
-    least_s = [min(float(one.each_s @ each + one.once_s @ counts) for one in known) for counts in ending]
-    most = max(range(len(ending)), key=least_s.__getitem__)
-    worth = least_s[most] >= (1 + DECIDES) * least_s[0]
-    return [
-        each,
-        [float(turns.micro_batch_num * n) for n in again],
-        ending[most if worth else 0],
-        [float(flight * n) for n in case.held],
-        [float(n) for n in _saved(case, count)],
-        [float(n) for n in case.held],
-    ]
+    each_s, once_s = (np.array([getattr(one, name) for one in known]) for name in ("each_s", "once_s"))
+    least_s = (each_s @ each + np.array(ending) @ once_s.T).min(axis=1)
+    most = int(least_s.argmax())
+    return each, ending[most if least_s[most] >= (1 + DECIDES) * least_s[0] else 0]
+
+
+def _corner_weights(
+    seconds: tuple[list[float], list[float]], shape: Shape, case: Case, count: int
+) -> list[list[float]]:
+    """How much every place counts where `count` blocks of the run are recomputed: a row for each field of `Weights`."""
+    each, ending = seconds
+    kept = [float(case.flight * n) for n in case.held]
+    again = [float(shape.micro_batch_num * n) for n in first_blocks(case.held, count)]
+    return [each, again, ending, kept, [float(n) for n in _saved(case, count)], [float(n) for n in case.held]]
 
 
 def branches(case: Case, shape: Shape, known: Sequence[Costs], limit_B: float) -> tuple[Branch, ...]:
@@ -141,14 +143,15 @@ def corners(
     them one of every case where memory is free.
     """
     found: list[Corner] = []
+    seconds = {case: _seconds(occurrences, shape, case, known) for case in cases}
     for branch in (one for case in cases for one in branches(case, shape, known, limit_B)):
-        rows = [corner_weights(occurrences, shape, branch.case, count, known) for count in branch.corners()]
+        rows = [_corner_weights(seconds[branch.case], shape, branch.case, count) for count in branch.corners()]
         price = best_price(*_lines(Weights(*np.array(rows).transpose(1, 2, 0)), known, limit_B), asked_s)
         # Where memory costs nothing, nothing is recomputed but what must be.
         found += [Corner(branch.case, row, price) for row in (rows if price > 0 else rows[:1])]
     free = {corner.case for corner in found if corner.is_free}
     return found + [
-        Corner(case, corner_weights(occurrences, shape, case, 0, known), 0.0, is_asked=False)
+        Corner(case, _corner_weights(seconds[case], shape, case, 0), 0.0, is_asked=False)
         for case in cases
         if case not in free
     ]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.space.domain import divisors
@@ -43,7 +44,7 @@ class Shape:
         """Whether gradients add up over several micro-batches; with one stage these come one after the other."""
         return self.micro_batch_num > 1
 
-    @property
+    @cached_property
     def turns(self) -> Turns:
         """How its micro-batches take turns."""
         return Turns(self.micro_batch_num, self.interleave)

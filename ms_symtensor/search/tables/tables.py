@@ -84,12 +84,11 @@ class Tables:
                 entry = np.ravel_multi_index(at, t.forward_s.shape)
                 for number, table in t.given:
                     values[number, place] = table.take(entry)
-        counts = np.array([t.counts for t in self.every]).T
-        total = np.zeros((len(values), len(counts), len(which)))
+        counts = np.array([t.counts for t in self.every], dtype=float)
         with np.errstate(invalid="ignore"):  # what is forbidden stays no number
-            for column in range(len(which)):  # one by one: sums that do not depend on what is asked for beside them
-                total[:, :, [column]] = counts @ values[:, :, [column]]
-        return Costs(*total)
+            # A product for each member: sums that do not depend on what is asked for beside them.
+            total = np.matmul(np.ascontiguousarray(values.transpose(2, 0, 1)), counts)
+        return Costs(*total.transpose(1, 2, 0))
 
 
 def factors(

@@ -318,6 +318,8 @@ def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int
 
 def _distinct_axes(axes: tuple[int, ...], table: Array) -> Array:
     """Drop the axes of the network's ends (-1), join axes of the same variable (a diagonal), and sort axes by variable."""
+    if axes == tuple(range(len(axes))):
+        return np.ascontiguousarray(table)
     ends = tuple(place + 1 for place, v in enumerate(axes) if v < 0)
     source = "".join(chr(ord("a") + v) for v in axes if v >= 0)
     target = "".join(sorted(set(source)))

@@ -22,8 +22,8 @@ Table = NDArray[np.float64]
 MAX_ENTRIES = 1 << 27
 """Largest table that is built, 1 GiB of float64; a graph that needs more is refused rather than swapped."""
 
-CACHED_ENTRIES = 1 << 15
-"""Entries of a sum that is formed at once, 256 KiB of float64 (empirical: that stays in a core's cache)."""
+CACHED_ENTRIES = 1 << 16
+"""Entries of a sum that is formed at once, 512 KiB of float64 (empirical: that stays in a core's cache)."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,8 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
         order = elimination_order(sizes, scopes)
     problems = factors[0].table.shape[0] if factors else 1
     axes, turns = _turns(tuple(sizes), scopes, tuple(order))
-    # In turn, so that what is summed and compared together lies together.
-    tables = [
-        table if of is None else np.ascontiguousarray(table.transpose(of))
-        for table, of in zip(joined.values(), axes, strict=True)
-    ]
+    # Problems last: all that is summed and compared runs over them, and the axes before come in turn.
+    tables = [np.ascontiguousarray(table.transpose(of)) for table, of in zip(joined.values(), axes, strict=True)]
     value = np.zeros(problems) + joined.get((), 0.0)
     decided = []
     for turn in turns:
@@ -104,12 +101,10 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     found: list[int | NDArray[np.intp]] = [0] * len(sizes)
     each = np.arange(problems) if problems > 1 else 0
     for turn, summed in zip(reversed(turns), reversed(decided), strict=True):
-        at = np.zeros((problems, sizes[turn.variable]) if problems > 1 else sizes[turn.variable])
+        at = np.zeros((sizes[turn.variable], problems) if problems > 1 else sizes[turn.variable])
         for others, table in summed:
-            # Of an array indexed by arrays around a slice, numpy puts what they index first: [problems, values].
-            index = (each, slice(None), *(found[v] for v in others))
-            at += table[index]
-        found[turn.variable] = at.argmin(axis=-1)
+            at += table[(slice(None), *(found[v] for v in others), each)]
+        found[turn.variable] = at.argmin(axis=0)
     return Minimum(value, np.array(found, dtype=np.intp).reshape(len(sizes), problems).T)
 
 
@@ -118,7 +113,7 @@ class _Turn:
     """The elimination of `variable`, which leaves a table over the `others`, sized `shape`; `entries` are summed before.
 
     `parts`: the tables that are added, by number, each with the variables after the first and the index that gives it an axis
-    for every one of the others, of one value where it does not depend on it.
+    for every one of the others, of one value where it does not depend on it, and one for the problems.
     """
 
     variable: int
@@ -131,18 +126,15 @@ class _Turn:
 @lru_cache(maxsize=64)
 def _turns(
     sizes: tuple[int, ...], scopes: tuple[tuple[int, ...], ...], order: tuple[int, ...]
-) -> tuple[tuple[tuple[int, ...] | None, ...], tuple[_Turn, ...]]:
-    """How tables over `scopes` are transposed (None: not at all), and what is done with them and with the tables that are left,
-    which are numbered on.
+) -> tuple[tuple[tuple[int, ...], ...], tuple[_Turn, ...]]:
+    """How tables over `scopes` are transposed, and what is done with them and with the tables that are left, which are numbered
+    on.
 
-    Every table waits for the first of its variables that is eliminated; the first axis after the problems is that variable's.
+    Every table waits for the first of its variables that is eliminated; the first axis is that variable's.
     """
     number = {variable: n for n, variable in enumerate(order)}
     ordered = [tuple(sorted(scope, key=number.__getitem__)) for scope in scopes]
-    axes = tuple(
-        None if mine == scope else (0, *(1 + scope.index(v) for v in mine))
-        for mine, scope in zip(ordered, scopes, strict=True)
-    )
+    axes = tuple((*(1 + scope.index(v) for v in mine), 0) for mine, scope in zip(ordered, scopes, strict=True))
     waiting: list[list[int]] = [[] for _ in order]
     for table, scope in enumerate(ordered):
         if scope:
@@ -157,7 +149,7 @@ def _turns(
             (
                 table,
                 ordered[table][1:],
-                (slice(None), slice(None), *(slice(None) if v in ordered[table] else None for v in others)),
+                (slice(None), *(slice(None) if v in ordered[table] else None for v in others), slice(None)),
             )
             for table in among
         )
@@ -169,26 +161,35 @@ def _turns(
 
 
 def _least(turn: _Turn, tables: Sequence[Table], problems: int) -> tuple[list[tuple[tuple[int, ...], Table]], Table]:
-    """The tables whose sum is minimised, each with its variables after the first; and the minimum, [problems, values of the
-    others].
+    """The tables whose sum is minimised, each with its variables after the first; and the minimum, [values of the others,
+    problems].
 
-    The sum is formed for some problems at a time, so that it stays in the cache; where that is all of them, it is kept.
+    The sum is formed for some values of the others at a time, so that it stays in the cache; where that is all of them, it is
+    kept.
     """
     entries = problems * turn.entries
     if entries > MAX_ENTRIES:
         raise InputError(
             f"the search would need a table of {entries} entries; this graph joins too many operators at one tensor"
         )
-    shape = (problems, *turn.shape)
     if not turn.parts:
-        return [], np.zeros(shape)
+        return [], np.zeros((*turn.shape, problems))
     parts = [tables[number][index] for number, _, index in turn.parts]
-    step = max(1, CACHED_ENTRIES // turn.entries)
-    if step >= problems:
+    apart = 0  # of so many of the others, a value at a time
+    while entries > CACHED_ENTRIES and apart < len(turn.shape):
+        entries //= turn.shape[apart]
+        apart += 1
+    if not apart:
         total = reduce(np.add, parts)
-        return [(turn.others, total)], np.minimum.reduce(total, axis=1)
-    least = np.empty(shape)
-    for start in range(0, problems, step):
-        total = reduce(np.add, (part[start : start + step] for part in parts))
-        np.minimum.reduce(total, axis=1, out=least[start : start + step])
+        return [(turn.others, total)], np.minimum.reduce(total, axis=0)
+    least = np.empty((*turn.shape, problems))
+    for values in np.ndindex(turn.shape[:apart]):
+        total = reduce(np.add, (_at(part, values) for part in parts))
+        np.minimum.reduce(total, axis=0, out=least[values])
     return [(others, tables[number]) for number, others, _ in turn.parts], least
+
+
+def _at(part: Table, values: tuple[int, ...]) -> Table:
+    """`part` where the first of the others have these values."""
+    index = (value if size > 1 else 0 for value, size in zip(values, part.shape[1:], strict=False))
+    return part[(slice(None), *index)]

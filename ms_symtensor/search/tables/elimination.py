@@ -103,7 +103,8 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     for turn, summed in zip(reversed(turns), reversed(decided), strict=True):
         at = np.zeros((sizes[turn.variable], problems) if problems > 1 else sizes[turn.variable])
         for others, table in summed:
-            at += table[(slice(None), *(found[v] for v in others), each)]
+            index = (slice(None), *(found[v] for v in others), each)
+            at += table[index]
         found[turn.variable] = at.argmin(axis=0)
     return Minimum(value, np.array(found, dtype=np.intp).reshape(len(sizes), problems).T)
 
@@ -191,5 +192,6 @@ def _least(turn: _Turn, tables: Sequence[Table], problems: int) -> tuple[list[tu
 
 def _at(part: Table, values: tuple[int, ...]) -> Table:
     """`part` where the first of the others have these values."""
-    index = (value if size > 1 else 0 for value, size in zip(values, part.shape[1:], strict=False))
-    return part[(slice(None), *index)]
+    chosen = (value if size > 1 else 0 for value, size in zip(values, part.shape[1:], strict=False))
+    index = (slice(None), *chosen)
+    return part[index]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.program.parameters import is_summed
-from ms_symtensor.search.bounds.users import Choice, User
+from ms_symtensor.search.bounds.users import User
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.problem import Problem
 
@@ -34,7 +34,7 @@ class Communicators:
     kind_of: Mapping[int, int]
     sizes: Mapping[int, Sequence[frozenset[int]]]
 
-    def users(self, choices: Sequence[Choice], member: int) -> tuple[User, ...]:
+    def users(self, choices: Sequence[Sequence[int] | NDArray[np.intp]], member: int) -> tuple[User, ...]:
         """The users on one mesh where `choices` are the layouts that are known: of what all of these use."""
         groups = {number: [self._groups(sizes, member) for sizes in its] for number, its in self.sizes.items()}
         numbers_of: dict[tuple[int, Group], list[int]] = {}

@@ -98,9 +98,9 @@ class Duals:
     def moments(self) -> Moments:
         return moments(self.setting.problem, self.communicators.kind_of)
 
-    def _needed_B(self, users: Sequence[User], row: Row) -> Array:
-        """Bytes of what `users` need in the layouts of `row`, [needs]."""
-        return needed_B(users, row.choice, self.communicators.kinds)
+    def _needed_B(self, users: Sequence[User], rows: Sequence[Row]) -> Array:
+        """Bytes of what `users` need in the layouts of `rows`, [rows, needs]."""
+        return needed_B(users, np.array([row.choice for row in rows]), self.communicators.kinds)
 
     def ask(self, known: Sequence[Row], views: Views, met: Sequence[Row] = ()) -> Asked:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
@@ -114,7 +114,7 @@ class Duals:
             row = lines.rows[least]
             of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:3], views.size_B.transpose(1, 0, 2)[1:3]
             groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
-            lines.add(row, remade[None], self._needed_B(users, row))
+            lines.add([row], [remade[None]], self._needed_B(users, [row]))
             more_s, more_B = lines.last()
             most_s = float(more_s @ shares + more_B @ prices)
             if most_s >= at[least] - STEADY * abs(at[least]):
@@ -129,9 +129,8 @@ class Duals:
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
         """The layouts `known`, each with anything made again that is known of it, in the run alone or everywhere."""
         shape = known[0].shape
-        lines, users = Lines(views, self._room_B(shape)), self.users_of(shape)
-        for row in known:
-            lines.add(row, self._known_to_remake(row), self._needed_B(users, row))
+        lines = Lines(views, self._room_B(shape))
+        lines.add(known, list(map(self._known_to_remake, known)), self._needed_B(self.users_of(shape), known))
         return lines
 
     def _known_to_remake(self, row: Row) -> Array:
@@ -222,7 +221,7 @@ class Duals:
         shape = known[0].shape
         users = self.users_of(shape)
         kinds = self.communicators.kinds
-        least_B = min(float(self._needed_B(users, row)[:kinds].min(initial=np.inf)) for row in known)
+        least_B = float(self._needed_B(users, known)[:, :kinds].min(initial=np.inf))
         return self._room_B(shape) - (least_B if np.isfinite(least_B) else 0.0)
 
 

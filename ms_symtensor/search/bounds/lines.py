@@ -1,5 +1,7 @@
 """What layouts take by every view of a shape: the lines whose least one prices are to make as large as can be."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,9 @@ from ms_symtensor.search.bounds.views import Views
 from ms_symtensor.search.stages.rows import Row
 
 Array = NDArray[np.float64]
+
+
+_COSTS = ("each_s", "once_s", "kept_B", "at_rest_B")
 
 
 class Lines:
@@ -18,20 +23,23 @@ class Lines:
         self._seconds: list[Array] = []
         self._over: list[Array] = []
 
-    def add(self, row: Row, remade: Array, needed_B: Array) -> None:
-        """A line for each of `remade`: seconds and bytes, in the run and elsewhere [lines, 2, (seconds, bytes), places].
+    def add(self, rows: Sequence[Row], remade: Sequence[Array], needed_B: Array) -> None:
+        """Lines for every one of `rows`, one for each of what it may make again: of each row seconds and bytes, in the run and
+        elsewhere [lines, 2, (seconds, bytes), places].
 
-        `needed_B` [needs]: bytes of what operators need beside (`users`).
+        `needed_B` [rows, needs]: bytes of what operators need beside (`users`).
         """
-        each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 0, 2)
-        kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 0, 2)
-        run, other, costs = remade[:, 0], remade[:, 1], row.costs
-        again_s = run[:, 0] @ here_s.T + other[:, 0] @ elsewhere_s.T
-        saved_B = run[:, 1] @ here_B.T + other[:, 1] @ elsewhere_B.T
-        self._seconds.append(each @ costs.each_s + once @ costs.once_s + again_s)
-        plain_B = kept @ costs.kept_B + rest @ costs.at_rest_B + self.views.there @ needed_B
-        self._over.append(plain_B - self.limit_B - saved_B)
-        self.rows += [row] * len(remade)
+        each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 2, 0)
+        kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 2, 0)
+        costs = (np.array([getattr(row.costs, name) for row in rows]) for name in _COSTS)
+        each_s, once_s, kept_B, rest_B = costs
+        run, other = np.concatenate(remade).transpose(1, 2, 0, 3)
+        which = np.repeat(np.arange(len(rows)), [len(ways) for ways in remade])
+        plain_s = each_s @ each + once_s @ once
+        plain_B = kept_B @ kept + rest_B @ rest + needed_B @ self.views.there.T - self.limit_B
+        self._seconds.append(plain_s[which] + (run[0] @ here_s + other[0] @ elsewhere_s))
+        self._over.append(plain_B[which] - (run[1] @ here_B + other[1] @ elsewhere_B))
+        self.rows += [rows[number] for number in which]
 
     def last(self) -> tuple[Array, Array]:
         return self._seconds[-1][-1], self._over[-1][-1]

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from ms_symtensor.search.tables.elimination import Factor
 
 Array = NDArray[np.float64]
-Choice = Sequence[int] | NDArray[np.intp]
 
 
 class User(NamedTuple):
@@ -29,11 +28,11 @@ def need_num(kinds: int) -> int:
     return 2 * kinds + 1
 
 
-def needed_B(users: Sequence[User], choice: Choice, kinds: int) -> Array:
-    """Bytes of every need in these layouts [needs], as `users` count them."""
-    found = np.zeros(need_num(kinds))
+def needed_B(users: Sequence[User], choices: NDArray[np.intp], kinds: int) -> Array:
+    """Bytes of every need in layouts [layouts, variables], as `users` count them: [layouts, needs]."""
+    found = np.zeros((len(choices), need_num(kinds)))
     for user in users:
-        found[user.need] += user.size_B[choice[user.number]]
+        found[:, user.need] += user.size_B[choices[:, user.number]]
     return found
 
 

@@ -192,6 +192,9 @@ def _least(turn: _Turn, tables: Sequence[Table], problems: int) -> tuple[list[tu
 
 def _at(part: Table, values: tuple[int, ...]) -> Table:
     """`part` where the first of the others have these values."""
-    chosen = (value if size > 1 else 0 for value, size in zip(values, part.shape[1:], strict=False))
-    index = (slice(None), *chosen)
-    return part[index]
+    index: tuple[slice | int, ...] = (
+        slice(None),
+        *(value if size > 1 else 0 for value, size in zip(values, part.shape[1:], strict=False)),
+    )
+    found: Table = part[index]
+    return found

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from model_zoo import dimensions_of
@@ -32,7 +33,7 @@ def case(request):
 
 
 def _needed_B(needs, users, choice):
-    return needed_B(users, choice, needs.kinds)
+    return needed_B(users, np.array([choice]), needs.kinds)[0]
 
 
 def _programs_B(of, choice):

@@ -46,7 +46,7 @@ def _needed_B(of, choice):
     """Bytes of every kind of blocks."""
     kinds = len(of.places.kinds)
     users = moments(of, communicators(of).kind_of).users(0)
-    return needed_B(users, choice, kinds)[kinds:]
+    return needed_B(users, np.array([choice]), kinds)[0, kinds:]
 
 
 def _programs(of, choice):

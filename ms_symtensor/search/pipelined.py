@@ -1,6 +1,7 @@
 """The best plan over pipeline stages, micro-batches and meshes, as a `Plan`."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +23,7 @@ from ms_symtensor.search.stages.whole import Whole, host_memory_B, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
-from ms_symtensor.tensor.graph import Graph, ParameterRef
+from ms_symtensor.tensor.graph import Graph, ParameterRef, sources_of
 
 METHOD = (
     "exact variable elimination for all shapes of stages, micro-batches and meshes at once, stages divided by bisection,"
@@ -142,9 +143,9 @@ def _can_interleave(network: Network, request: Request) -> bool:
     """
     if len(network.depths) != 3 or request.limits.interleaves == (1,):
         return False
-    graph = network.graph_at(request.global_batch_size)
-    readers = (graph.users.get(ParameterRef(p.name), ()) for p in graph.parameters)
-    return all(sum(op.block is None for op, _ in found) < 2 for found in readers)
+    outside = (op for op in network.graph_at(request.global_batch_size).ops if op.block is None)
+    readers = Counter(source for op in outside for source in sources_of(op) if isinstance(source, ParameterRef))
+    return max(readers.values(), default=0) < 2
 
 
 def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined, search_time_s: float) -> Plan:

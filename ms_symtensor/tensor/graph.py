@@ -183,7 +183,7 @@ class Graph:
 
     @cached_property
     def _tensor_inputs(self) -> dict[str, tuple[Source, ...]]:
-        return {op.name: tuple(s for s in flat(op.inputs) if self.type_of(s) is not None) for op in self.ops}
+        return {op.name: tuple(filter(is_tensor, flat(op.inputs))) for op in self.ops}
 
     @cached_property
     def users(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
@@ -219,6 +219,11 @@ class Graph:
 def sources_of(op: Op) -> Iterator[Source]:
     """What `op` reads, tuples opened."""
     return flat(op.inputs)
+
+
+def is_tensor(source: Source) -> bool:
+    """Whether `source`, which is no tuple, is a tensor; a scalar constant is not."""
+    return not isinstance(source, Constant) or source.tensor is not None
 
 
 def makers_of(op: Op) -> list[str]:

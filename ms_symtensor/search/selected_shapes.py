@@ -75,7 +75,8 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
         return searched
     if not outcome.surveyed[0].setting.problem.selects:
         return searched
-    raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, enough_s)
+    # What layouts must promise to be worked out is as near to the plan as its bound has to be.
+    raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, (1 - WORTH) * enough_s)
     searched = bounded(request, searched, {**outcome.bounds_s, **raised.bounds_s})
     for number, (step_s, row) in enumerate(_promising(raised, searched.whole, enough_s)):
         is_close = enough_s <= CLOSE * searched.bound_s

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,8 @@ class PairCost:
     Seconds and bytes are [members, rows, columns]. `forward_s` is inf where MindSpore finds no way; `backward_s` leaves out
     the way back of a first AllGather, which `gather_s` holds, with the bytes of what it gathers in `gathered_B`; `gather`
     [rows, columns] numbers the different first AllGathers (-1: none). `prefix` [rows, columns, steps] numbers the beginnings
-    of the ways, step by step: two ways share those steps whose numbers are equal; `prefix_s` [members, rows, columns, steps + 1]
-    is the time of the first so many.
+    of the ways, step by step: two ways share those steps whose numbers are equal. Their nodes have the numbers `nodes` [rows,
+    columns, steps] and take `node_s` [nodes, members].
     """
 
     forward_s: Array
@@ -34,7 +35,16 @@ class PairCost:
     gather_s: Array
     gathered_B: Array
     prefix: Numbers
-    prefix_s: Array
+    nodes: Numbers
+    node_s: Array
+
+    @cached_property
+    def prefix_s(self) -> Array:
+        """The time of the first so many steps, [members, rows, columns, steps + 1]."""
+        makers, readers, steps = self.nodes.shape
+        found = np.zeros((makers, readers, steps + 1, self.node_s.shape[-1]))
+        np.cumsum(self.node_s[self.nodes], axis=2, out=found[:, :, 1:])
+        return np.moveaxis(found, -1, 0)
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -87,10 +97,8 @@ class Pairs:
                 numbers[i, : len(way.nodes)] = [self._row[node, whole_B, power] for node in way.nodes]
         there_s, back_s, after_B = self._prices
 
-        prefix_s = np.zeros((len(ways), longest + 1, self._prices.shape[-1]))
-        np.cumsum(there_s[numbers], axis=1, out=prefix_s[:, 1:])
         missing = np.array([not way.exists for way in ways])
-        forward = np.where(missing[:, None], np.inf, prefix_s[:, -1])
+        forward = np.where(missing[:, None], np.inf, there_s[numbers].sum(axis=1))
         first = np.array([numbers[i, way.first] if way.first >= 0 else NONE for i, way in enumerate(ways)])
         gather_s = back_s[first]
         backward = back_s[numbers].sum(axis=1) - gather_s
@@ -99,14 +107,14 @@ class Pairs:
             """[ways, …, members] as [members, rows, columns, …]."""
             return np.moveaxis(values.reshape(len(makers), len(readers), *values.shape[1:]), -1, 0)
 
-        def numbered(values: Sequence[object]) -> Numbers:
+        def numbered(values: Sequence[object] | Numbers) -> Numbers:
             return np.array(values, dtype=np.intp).reshape(len(makers), len(readers), -1)
 
         return PairCost(
             table(forward), table(backward), numbered([w.gather for w in ways])[..., 0], table(gather_s),
             table(after_B[first]),
             numbered([(*w.prefix, *(-1,) * (longest - len(w.prefix))) for w in ways]),
-            table(prefix_s),
+            numbered(numbers), there_s,
         )  # fmt: skip
 
     def _price(self, wanted: Iterable[tuple[int, float, int]]) -> None:

@@ -71,4 +71,4 @@ def _select(conditions: list[ArrayLike], choices: list[ArrayLike], default: floa
 
 # What sympy prints for Max, Min and Piecewise calls these names; numpy's own refuse a mix of numbers and arrays.
 _NUMPY = {**vars(np), "reduce": reduce, "amax": _maximum, "amin": _minimum, "select": _select}
-_SETTINGS = {"fully_qualified_modules": False, "inline": True}
+_SETTINGS = {"fully_qualified_modules": False, "inline": True, "order": "none"}

@@ -53,18 +53,19 @@ def maximised(gain: Array, rows: Array, most: Array) -> Array:
     table[:-1, :count], table[:-1, count], table[-1, :count] = rows, most, gain
     inside, outside = np.arange(count, count + len(rows)), np.arange(count)
     for turn in range(TURNS):
-        rising = np.flatnonzero(table[-1, :count] > TINY)
-        if not len(rising):
+        gains = table[-1, :count]
+        column = int(gains.argmax())
+        if gains[column] <= TINY:
             break
-        column = (
-            int(rising[np.argmax(table[-1, rising])]) if turn < DANTZIG else int(rising[np.argmin(outside[rising])])
-        )
-        tight = np.flatnonzero(table[:-1, column] > TINY)
+        if turn >= DANTZIG:
+            rising = (gains > TINY).nonzero()[0]
+            column = int(rising[outside[rising].argmin()])
+        tight = (table[:-1, column] > TINY).nonzero()[0]
         if not len(tight):
             break
         room = table[tight, count] / table[tight, column]
         least = tight[room <= room.min() + TINY]
-        row = int(least[np.argmin(inside[least])])
+        row = int(least[inside[least].argmin()])
         _pivot(table, row, column)
         inside[row], outside[column] = outside[column], inside[row]
     found = np.zeros(count + len(rows))
@@ -81,5 +82,5 @@ def _pivot(table: Array, row: int, column: int) -> None:
     others[row] = 0.0
     table[:, column] = 0.0
     table[row] = 0.0
-    table -= np.outer(others, mine)
+    table -= others[:, None] * mine
     table[row] = mine

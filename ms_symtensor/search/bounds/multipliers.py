@@ -29,7 +29,13 @@ class Multipliers:
 
     @cached_property
     def starts(self) -> NDArray[np.intp]:
-        return np.cumsum([0, *self.sizes.prod(axis=1)])
+        return np.cumsum([0, *self._each])
+
+    @cached_property
+    def _each(self) -> NDArray[np.intp]:
+        """How many there are of every implication."""
+        found: NDArray[np.intp] = self.sizes.prod(axis=1)
+        return found
 
     @property
     def number(self) -> int:
@@ -40,6 +46,8 @@ class Multipliers:
         """The multipliers [number] of layouts, each with the prices of its implications: their mean over those that have the
         candidates, or over all where none has them; the later a layout was met, the more it counts.
         """
+        if len(found) == 1:
+            return np.repeat(found[0][1], self._each)
         total, times = np.zeros(self.number), np.zeros(self.number)
         counts = [float(number**LATER) for number in range(1, len(found) + 1)]
         for count, (choice, prices) in zip(counts, found, strict=True):
@@ -47,7 +55,7 @@ class Multipliers:
             mine = self.starts[:-1] + first * self.sizes[:, 1] + second
             total[mine] += count * prices
             times[mine] += count
-        mean = np.repeat(np.average([prices for _, prices in found], axis=0, weights=counts), np.diff(self.starts))
+        mean = np.repeat(np.average([prices for _, prices in found], axis=0, weights=counts), self._each)
         return np.where(times > 0, total / np.maximum(times, 1), mean)
 
     def of_item(

@@ -33,9 +33,14 @@ class Crossing:
 
 
 def stage_graphs(
-    graph: Graph, stages: Sequence[StagePlan], pipeline: Pipeline, known: Meanings
+    graph: Graph,
+    stages: Sequence[StagePlan],
+    pipeline: Pipeline,
+    known: Meanings,
+    wanted: Sequence[int] | None = None,
 ) -> tuple[StageGraph, ...]:
-    """The parts of `graph`, the network at the size of one micro-batch, that the stages of `pipeline` run.
+    """The parts of `graph`, the network at the size of one micro-batch, that the stages of `pipeline` run: those of the stages
+    `wanted`, or of all.
 
     `known`: what the operators of `graph` mean. Errors: those of `runs_of_ops`; InvalidStrategyError where MindSpore cannot
     cut the network.
@@ -45,7 +50,7 @@ def stage_graphs(
     trained = differentiable_sources(graph, {name: sig for name, (_, sig) in known.items()})
     readers = _readers(graph, runs, pipeline.stage_num)
     found = []
-    for stage in range(pipeline.stage_num):
+    for stage in range(pipeline.stage_num) if wanted is None else wanted:
         arriving = {
             c.source: Received(
                 c.sender % pipeline.stage_num,

@@ -148,7 +148,7 @@ class StagePeaks:
             layers = tuple(n for n in (len(before), sum(held), len(after)) if n)
             pipeline = Pipeline(runs_of(layers), max(2, len(layers)))
             plan = StagePlan(self.strategies, self.settings)
-            part = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings)[bool(before)]
+            (part,) = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings, [int(bool(before))])
             ops = part.graph.ops
             block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
             self._parts[key] = part, {op.name: self._meanings[op.name] for op in ops}, block_of

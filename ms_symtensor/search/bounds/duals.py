@@ -21,7 +21,7 @@ from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.lines import Lines
 from ms_symtensor.search.bounds.moments import Moments, moments
-from ms_symtensor.search.bounds.prices import slowest
+from ms_symtensor.search.bounds.prices import rounded_up, slowest
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.users import User, needed_B, priced
 from ms_symtensor.search.bounds.views import Views
@@ -39,9 +39,6 @@ PRICES = 6
 
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is (empirical)."""
-
-DIGITS = 36
-"""Binary digits of a price of a byte beside a second (empirical: sums of a few numbers differ by less)."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +155,7 @@ class Duals:
         """What the layouts of `row` make again in the run, and elsewhere, where every place counts so much [2, places]: in groups
         of equal prices of a byte, and of all of them [2, (seconds, bytes), places].
         """
-        rates = _rounded_up(np.where(again > 0, saved / np.where(again > 0, again, 1.0), 0.0))
+        rates = rounded_up(np.where(again > 0, saved / np.where(again > 0, again, 1.0), 0.0))
         groups, remade = [], np.zeros((2, *again.shape))
         for rate in sorted({float(rate) for rate in rates.flat if rate > 0}):
             found, mine = self.fronts.at(self._given_of(row), rate), rates == rate
@@ -223,13 +220,6 @@ class Duals:
         kinds = self.communicators.kinds
         least_B = float(self._needed_B(users, known)[:, :kinds].min(initial=np.inf))
         return self._room_B(shape) - (least_B if np.isfinite(least_B) else 0.0)
-
-
-def _rounded_up(prices: Array) -> Array:
-    """`prices` to DIGITS: those that differ by what sums are rounded are one. A dearer byte makes a bound no larger."""
-    mantissa, exponent = np.frexp(prices)
-    found: Array = np.ldexp(np.ceil(np.ldexp(mantissa, DIGITS)), exponent - DIGITS)
-    return found
 
 
 def _key(row: Row) -> tuple[int, bytes]:

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from ms_symtensor.search.bounds.prices import slowest
+from ms_symtensor.search.bounds.prices import rounded_up, slowest
 
 
 def _largest_s(seconds, over, enough_s):
@@ -33,3 +35,18 @@ def test_the_least_line_is_as_large_as_can_be(seed):
 def test_nothing_is_paid_where_all_fits():
     shares, prices = slowest(np.array([[3.0, 2.0]]), np.array([[-1e9, -2e9]]), 10.0)
     assert shares.tolist() == [1.0, 0.0] and prices.tolist() == [0.0, 0.0]
+
+
+@given(st.lists(st.floats(1e-14, 1e-6), min_size=1, max_size=20))
+def test_rounded_prices_are_no_lower_and_hardly_higher(prices):
+    found = rounded_up(np.array(prices))
+    assert (found >= prices).all() and (found <= np.array(prices) * (1 + 1e-10)).all()
+    assert (rounded_up(found) == found).all() and rounded_up(np.zeros(1)) == 0.0
+
+
+def test_prices_that_differ_by_how_sums_are_rounded_are_one():
+    draw = np.random.default_rng(5)
+    sums = [draw.permutation(draw.uniform(0, 1e-11, 8)) for _ in range(200)]
+    pairs = np.array([(sum(one.tolist()), sum(one[::-1].tolist())) for one in sums])
+    first, second = rounded_up(pairs).T
+    assert (pairs[:, 0] != pairs[:, 1]).any() and (first == second).all()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.ways import Ways, plain_layout
+from ms_symtensor.search.tables.ways import Between, Ways, plain_layout
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import COLLECTIVES, SCATTERED
@@ -24,8 +24,7 @@ class PairCost:
 
     Seconds and bytes are [members, rows, columns]. `forward_s` is inf where MindSpore finds no way; `backward_s` leaves out
     the way back of a first AllGather, which `gather_s` holds, with the bytes of what it gathers in `gathered_B`; `gather`
-    [rows, columns] numbers the different first AllGathers (-1: none). `prefix` [rows, columns, steps] numbers the beginnings
-    of the ways, step by step: two ways share those steps whose numbers are equal. Their nodes have the numbers `nodes` [rows,
+    [rows, columns] numbers the different first AllGathers (-1: none). The nodes of the `ways` have the numbers `nodes` [rows,
     columns, steps] and take `node_s` [nodes, members].
     """
 
@@ -34,9 +33,16 @@ class PairCost:
     gather: Numbers
     gather_s: Array
     gathered_B: Array
-    prefix: Numbers
+    ways: Between
     nodes: Numbers
     node_s: Array
+
+    @cached_property
+    def prefix(self) -> Numbers:
+        """Numbers of the beginnings of the ways, step by step, [rows, columns, steps]: two ways share those steps whose numbers
+        are equal.
+        """
+        return self.ways.prefix.reshape(self.nodes.shape)
 
     @cached_property
     def prefix_s(self) -> Array:
@@ -71,8 +77,8 @@ class Pairs:
         nodes: dict[tuple[int, float, int], None] = {}
         for makers, readers, dtype, power in wanted:
             whole_B = _whole_B(makers, size_B(dtype))
-            for way in self._ways.between(makers, readers, dtype in SCATTERED):
-                nodes.update(dict.fromkeys((node, whole_B, power) for node in way.nodes))
+            ways = self._ways.between(makers, readers, dtype in SCATTERED)
+            nodes.update(dict.fromkeys((node, whole_B, power) for node in ways.nodes))
         self._price(nodes)
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
@@ -87,19 +93,12 @@ class Pairs:
     ) -> PairCost:
         whole_B = _whole_B(makers, element_B)
         ways = self._ways.between(makers, readers, gathered)
-        longest = max(1, max(len(way.prefix) for way in ways))
-
-        # Every different node has a row of prices; that of zeros stands for none.
-        self._price((node, whole_B, power) for way in ways for node in way.nodes)
-        numbers = np.full((len(ways), longest), NONE)
-        for i, way in enumerate(ways):
-            if way.nodes:
-                numbers[i, : len(way.nodes)] = [self._row[node, whole_B, power] for node in way.nodes]
+        wanted = [(node, whole_B, power) for node in ways.nodes]
+        self._price(wanted)
+        numbers = np.array([NONE, *(self._row[one] for one in wanted)])[ways.steps]
         there_s, back_s, after_B = self._prices
-
-        missing = np.array([not way.exists for way in ways])
-        forward = np.where(missing[:, None], np.inf, there_s[numbers].sum(axis=1))
-        first = np.array([numbers[i, way.first] if way.first >= 0 else NONE for i, way in enumerate(ways)])
+        forward = np.where(ways.exists[:, None], there_s[numbers].sum(axis=1), np.inf)
+        first = np.where(ways.first >= 0, numbers[np.arange(len(numbers)), ways.first], NONE)
         gather_s = back_s[first]
         backward = back_s[numbers].sum(axis=1) - gather_s
 
@@ -107,14 +106,12 @@ class Pairs:
             """[ways, …, members] as [members, rows, columns, …]."""
             return np.moveaxis(values.reshape(len(makers), len(readers), *values.shape[1:]), -1, 0)
 
-        def numbered(values: Sequence[object] | Numbers) -> Numbers:
-            return np.array(values, dtype=np.intp).reshape(len(makers), len(readers), -1)
+        def numbered(values: Numbers) -> Numbers:
+            return values.reshape(len(makers), len(readers), *values.shape[1:])
 
         return PairCost(
-            table(forward), table(backward), numbered([w.gather for w in ways])[..., 0], table(gather_s),
-            table(after_B[first]),
-            numbered([(*w.prefix, *(-1,) * (longest - len(w.prefix))) for w in ways]),
-            numbered(numbers), there_s,
+            table(forward), table(backward), numbered(ways.gather), table(gather_s), table(after_B[first]),
+            ways, numbered(numbers), there_s,
         )  # fmt: skip
 
     def _price(self, wanted: Iterable[tuple[int, float, int]]) -> None:

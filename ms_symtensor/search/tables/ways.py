@@ -3,13 +3,18 @@
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 from ms_symtensor.tensor.redistribution import GRADIENT_KIND, redistribute
+
+Numbers = NDArray[np.intp]
 
 _Item = TypeVar("_Item", bound=Hashable)
 
@@ -58,6 +63,34 @@ class Way:
 NO_WAY = Way(exists=False)
 
 
+class Between:
+    """The `ways` from every layout of one list to every one of another: their different `nodes`, the `steps` [ways, steps] of
+    each, which are numbers of these, counted from 1 (0: no further step), and its `prefix` [ways, steps] (-1: no further one).
+
+    `gather`, `first` and `exists` [ways] are those of each.
+    """
+
+    def __init__(self, ways: Sequence[Way]) -> None:
+        self._ways = ways
+        nodes = _padded([way.nodes for way in ways])
+        different = np.unique(nodes[nodes >= 0])
+        self.nodes: list[int] = different.tolist()
+        self.steps: Numbers = np.where(nodes >= 0, 1 + np.searchsorted(different, nodes), 0)
+        self.gather = np.array([way.gather for way in ways])
+        self.first = np.array([way.first for way in ways])
+        self.exists = np.array([way.exists for way in ways])
+
+    @cached_property
+    def prefix(self) -> Numbers:
+        return _padded([way.prefix for way in self._ways])
+
+
+def _padded(rows: Sequence[tuple[int, ...]]) -> Numbers:
+    """`rows` of one length, with -1 behind those that are shorter."""
+    longest = max(1, max(map(len, rows)))
+    return np.array([(*row, *(-1,) * (longest - len(row))) for row in rows], dtype=np.intp)
+
+
 class Ways:
     """The ways between layouts on the meshes of `family`; `nodes` are their steps, by number."""
 
@@ -70,13 +103,13 @@ class Ways:
         self._prefixes = _Numbers[tuple]()
         self._gathers = _Numbers[tuple]()
         self._ways: dict[tuple[int, int], Way] = {}
-        self._between: dict[tuple[tuple[Layout, ...], tuple[Layout, ...], bool], list[Way]] = {}
+        self._between: dict[tuple[tuple[Layout, ...], tuple[Layout, ...], bool], Between] = {}
 
     @property
     def nodes(self) -> Sequence[Node]:
         return self._nodes.items
 
-    def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> list[Way]:
+    def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> Between:
         """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not."""
         key = (makers, readers, gathered)
         if key not in self._between:
@@ -89,7 +122,7 @@ class Ways:
                 ways = [
                     NO_WAY if any(self._nodes.items[n].kind == "AllGather" for n in way.nodes) else way for way in ways
                 ]
-            self._between[key] = ways
+            self._between[key] = Between(ways)
         return self._between[key]
 
     def _way(self, source: int, target: int) -> Way:

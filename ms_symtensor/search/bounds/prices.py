@@ -74,7 +74,7 @@ def maximised(gain: Array, rows: Array, most: Array) -> Array:
         if not len(tight):
             break
         room = table[tight, count] / table[tight, column]
-        least = tight[room <= room.min() + TINY]
+        least = tight[room <= np.minimum.reduce(room) + TINY]
         row = int(least[inside[least].argmin()])
         _pivot(table, row, column)
         inside[row], outside[column] = outside[column], inside[row]

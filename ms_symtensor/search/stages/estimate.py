@@ -77,14 +77,16 @@ def least_step_s(
     The first stage holds a block beside what stands before them, the last one a block beside what stands after them, the fullest
     one its share of the blocks, rounded up, and the slowest one its share of all.
     """
-    counts, stages = np.array(occurrences), shape.stages
-    total_s = float(counts @ each_s)
+    each, once, stages = each_s.tolist(), once_s.tolist(), shape.stages
+    total_s = math.fsum(n * s for n, s in zip(occurrences, each, strict=True) if n)
     slowest_s = [total_s / stages]
     if stages > 1:
-        fullest = -(-int(counts[1:-1].sum()) // stages)
-        ends_s = float(each_s[:2].sum()), float(each_s[-2:].sum())
-        slowest_s += [*ends_s, fullest * float(each_s[1:-1][counts[1:-1] > 0].min())]
-    return shape.turns.of_slowest_s(max(slowest_s), total_s, float(counts @ once_s) / stages)
+        blocks = occurrences[1:-1]
+        fullest = -(-sum(blocks) // stages)
+        quickest_block_s = min(s for n, s in zip(blocks, each[1:-1], strict=True) if n)
+        slowest_s += [each[0] + each[1], each[-2] + each[-1], fullest * quickest_block_s]
+    ending_s = math.fsum(n * s for n, s in zip(occurrences, once, strict=True) if n) / stages
+    return shape.turns.of_slowest_s(max(slowest_s), total_s, ending_s)
 
 
 def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:

@@ -31,7 +31,7 @@ class FanOut:
     def nothing(self) -> Array:
         """A table of zeros, in memory with the members side by side, as those of `pairs` are."""
         members, *ways = self.shape
-        return np.moveaxis(np.zeros((*ways, members)), -1, 0)
+        return np.zeros((*ways, members)).transpose(len(ways), *range(len(ways)))
 
     def spread(self, table: NDArray, *axes: int) -> NDArray:
         """`table` over some of the axes (maker 0, reader i at i + 1), with or without members, as one that broadcasts."""

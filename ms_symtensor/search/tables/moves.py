@@ -102,9 +102,9 @@ class Pairs:
         gather_s = back_s[first]
         backward = back_s[numbers].sum(axis=1) - gather_s
 
-        def table(values: NDArray) -> NDArray:
-            """[ways, …, members] as [members, rows, columns, …]."""
-            return np.moveaxis(values.reshape(len(makers), len(readers), *values.shape[1:]), -1, 0)
+        def table(values: Array) -> Array:
+            """[ways, members] as [members, rows, columns]."""
+            return values.reshape(len(makers), len(readers), -1).transpose(2, 0, 1)
 
         def numbered(values: Numbers) -> Numbers:
             return values.reshape(len(makers), len(readers), *values.shape[1:])

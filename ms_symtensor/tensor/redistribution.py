@@ -153,10 +153,16 @@ def _check(source: Layout, target: Layout) -> None:
     source_elements, target_elements = _elements(source), _elements(target)
     if source.device_num != target.device_num:
         raise InvalidStrategyError(f"no redistribution between {source.device_num} and {target.device_num} devices")
-    if not is_feasible(DeviceGroup((source.device_num,), (0,))):
+    if not _has_group(source.device_num):
         raise InvalidStrategyError(f"MindSpore has no group of {source.device_num} Ascend devices: use 2, 4 or 8k")
     if source_elements != target_elements:
         raise InvalidStrategyError(f"a tensor of shape {source.shape} cannot be reshaped to {target.shape}")
+
+
+@lru_cache(maxsize=1 << 10)
+def _has_group(device_num: int) -> bool:
+    """Whether MindSpore has a group of all the devices."""
+    return is_feasible(DeviceGroup((device_num,), (0,)))
 
 
 def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> Sequence[Move]:

@@ -63,26 +63,43 @@ class Way:
 NO_WAY = Way(exists=False)
 
 
+@dataclass(frozen=True, eq=False)
 class Between:
-    """The `ways` from every layout of one list to every one of another: their different `nodes`, the `steps` [ways, steps] of
-    each, which are numbers of these, counted from 1 (0: no further step), and its `prefix` [ways, steps] (-1: no further one).
+    """The `ways` from every layout of one list to every one of another, as arrays."""
 
-    `gather`, `first` and `exists` [ways] are those of each.
-    """
+    ways: Sequence[Way]
 
-    def __init__(self, ways: Sequence[Way]) -> None:
-        self._ways = ways
-        nodes = _padded([way.nodes for way in ways])
-        different = np.unique(nodes[nodes >= 0])
-        self.nodes: list[int] = different.tolist()
-        self.steps: Numbers = np.where(nodes >= 0, 1 + np.searchsorted(different, nodes), 0)
-        self.gather = np.array([way.gather for way in ways])
-        self.first = np.array([way.first for way in ways])
-        self.exists = np.array([way.exists for way in ways])
+    @cached_property
+    def nodes(self) -> list[int]:
+        """The different nodes."""
+        found: list[int] = np.unique(self._nodes[self._nodes >= 0]).tolist()
+        return found
+
+    @cached_property
+    def steps(self) -> Numbers:
+        """The nodes of each way [ways, steps]: which of `nodes`, counted from 1; 0: no further one."""
+        return np.where(self._nodes >= 0, 1 + np.searchsorted(self.nodes, self._nodes), 0)
+
+    @cached_property
+    def _nodes(self) -> Numbers:
+        return _padded([way.nodes for way in self.ways])
 
     @cached_property
     def prefix(self) -> Numbers:
-        return _padded([way.prefix for way in self._ways])
+        """The beginnings of each [ways, steps]; -1: no further one."""
+        return _padded([way.prefix for way in self.ways])
+
+    @cached_property
+    def gather(self) -> Numbers:
+        return np.array([way.gather for way in self.ways])
+
+    @cached_property
+    def first(self) -> Numbers:
+        return np.array([way.first for way in self.ways])
+
+    @cached_property
+    def exists(self) -> NDArray[np.bool_]:
+        return np.array([way.exists for way in self.ways])
 
 
 def _padded(rows: Sequence[tuple[int, ...]]) -> Numbers:

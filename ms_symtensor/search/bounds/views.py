@@ -10,6 +10,7 @@ is made again is there for a moment too, but a part of a block may be gone befor
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ class Views:
         return Views(*(np.concatenate(pair) for pair in pairs))
 
 
+@lru_cache(maxsize=1 << 10)
 def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
     """What is true on `shape` however its blocks are divided: of an average stage, and of the first one."""
     held = [0] * len(occurrences)
@@ -49,6 +51,7 @@ def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
     return _of_average(occurrences, shape, held) + of_run(occurrences, shape, held, flight)
 
 
+@lru_cache(maxsize=1 << 10)
 def of_case(occurrences: tuple[int, ...], shape: Shape, case: Case) -> Views:
     """What is true in `case`: of an average stage, and of its run."""
     found = _of_average(occurrences, shape, case.held) + of_run(occurrences, shape, case.held, case.flight)

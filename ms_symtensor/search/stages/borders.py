@@ -46,7 +46,7 @@ def least_borders_s(row: Row) -> float:
 
 
 def _of_step_s(row: Row, each_s: float) -> float:
-    return row.shape.turns.step_s([each_s] * row.shape.stages, 0.0)
+    return row.shape.turns.of_slowest_s(each_s, row.shape.stages * each_s, 0.0)
 
 
 def _further_s(row: Row, size_B: float) -> float:

@@ -71,4 +71,5 @@ def _select(conditions: list[ArrayLike], choices: list[ArrayLike], default: floa
 
 # What sympy prints for Max, Min and Piecewise calls these names; numpy's own refuse a mix of numbers and arrays.
 _NUMPY = {**vars(np), "reduce": reduce, "amax": _maximum, "amin": _minimum, "select": _select}
+# Terms and factors stay in the order in which sympy keeps them: sorting them takes as long as printing.
 _SETTINGS = {"fully_qualified_modules": False, "inline": True, "order": "none"}

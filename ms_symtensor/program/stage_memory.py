@@ -55,9 +55,20 @@ class MicroBatch:
 
         What a further block keeps waits while `last` and what follows it run forward, until `last` has run backward.
         """
-        if count < 0:
-            return self._longer(middle, last, count)._without(middle)
-        return self._longer(middle, last, count)
+        inside = [step for step, block in enumerate(self.blocks) if block == last]
+        waiting_B = count * self.kept_B.get(middle, 0)
+
+        def more(of: ByBlock) -> ByBlock:
+            return {**of, middle: (1 + count) * of.get(middle, 0)}
+
+        found = replace(
+            self,
+            live_B=tuple(n + waiting_B * (inside[0] <= step <= inside[-1]) for step, n in enumerate(self.live_B)),
+            kept_B=more(self.kept_B),
+            weights_B=more(self.weights_B),
+            weights_behind_B=more(self.weights_behind_B),
+        )
+        return found if count >= 0 else found._without(middle)
 
     def _without(self, block: str) -> "MicroBatch":
         """The same but for the steps of `block`."""
@@ -68,21 +79,6 @@ class MicroBatch:
             behind=tuple(self.behind[step] for step in left),
             blocks=tuple(self.blocks[step] for step in left),
             dropped_B=tuple(self.dropped_B[step] for step in left),
-        )
-
-    def _longer(self, middle: str, last: str, count: int) -> "MicroBatch":
-        inside = [step for step, block in enumerate(self.blocks) if block == last]
-        waiting_B = count * self.kept_B.get(middle, 0)
-
-        def more(of: ByBlock) -> ByBlock:
-            return {**of, middle: (1 + count) * of.get(middle, 0)}
-
-        return replace(
-            self,
-            live_B=tuple(n + waiting_B * (inside[0] <= step <= inside[-1]) for step, n in enumerate(self.live_B)),
-            kept_B=more(self.kept_B),
-            weights_B=more(self.weights_B),
-            weights_behind_B=more(self.weights_behind_B),
         )
 
 

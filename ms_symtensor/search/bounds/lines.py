@@ -10,7 +10,6 @@ from ms_symtensor.search.stages.rows import Row
 
 Array = NDArray[np.float64]
 
-
 _COSTS = ("each_s", "once_s", "kept_B", "at_rest_B")
 
 
@@ -31,8 +30,7 @@ class Lines:
         """
         each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 2, 0)
         kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 2, 0)
-        costs = (np.array([getattr(row.costs, name) for row in rows]) for name in _COSTS)
-        each_s, once_s, kept_B, rest_B = costs
+        each_s, once_s, kept_B, rest_B = (np.array([getattr(row.costs, name) for row in rows]) for name in _COSTS)
         run, other = np.concatenate(remade).transpose(1, 2, 0, 3)
         which = np.repeat(np.arange(len(rows)), [len(ways) for ways in remade])
         plain_s = each_s @ each + once_s @ once

@@ -46,7 +46,7 @@ class Multipliers:
         """The multipliers [number] of layouts, each with the prices of its implications: their mean over those that have the
         candidates, or over all where none has them; the later a layout was met, the more it counts.
         """
-        if len(found) == 1:
+        if len(found) == 1:  # the mean is its own prices, whatever its candidates
             return np.repeat(found[0][1], self._each)
         total, times = np.zeros(self.number), np.zeros(self.number)
         counts = [float(number**LATER) for number in range(1, len(found) + 1)]

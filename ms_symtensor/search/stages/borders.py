@@ -6,13 +6,11 @@ v - 1 times more often than otherwise. Sends of one run per stage are taken to b
 
 import math
 from dataclasses import replace
-from functools import lru_cache
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.tables.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Graph, OpOutput, TensorType
 
 
 def border_s(row: Row) -> float:
@@ -37,11 +35,7 @@ def least_borders_s(row: Row) -> float:
     shape = row.shape
     if shape.interleave == 1:
         return 0.0
-    grown = row.problem.known.pricer.family.grown
-    least_B = sum(
-        kind.size_B * float(grown(row.problem.known.power_of(source))[row.member])
-        for source, kind in _between(row).items()
-    ) / math.prod(shape.mesh)
+    least_B = float(row.problem.sent_B[row.member]) / math.prod(shape.mesh)
     return _of_step_s(row, _further_s(row, least_B))
 
 
@@ -60,28 +54,10 @@ def sent_B(row: Row) -> float:
     """Bytes that a rank sends after a block: its slice of every tensor that the next block reads."""
     graph, known = row.problem.graph, row.problem.known
     total = 0.0
-    for source, kind in _between(row).items():
+    for source, kind in row.problem.sent.items():
         end = maker_of(graph, known, source)
         if end is not None:
             layout = layouts_at(known, end, kind.shape)[row.choice[end[0]]]
             sizes_B = known.pricer.slices_B([layout], size_B(kind.dtype), known.power_of(source))
             total += float(sizes_B[row.member, 0])
     return total
-
-
-def _between(row: Row) -> dict[OpOutput, TensorType]:
-    """The tensors of the first block that the second one reads."""
-    first, second, *_ = row.problem.blocks
-    return _read(row.problem.graph, first, second)
-
-
-@lru_cache(maxsize=32)
-def _read(graph: Graph, first: str, second: str) -> dict[OpOutput, TensorType]:
-    return {
-        source: kind
-        for op in graph.ops
-        if op.block == second
-        for source in graph.tensor_inputs(op)
-        if isinstance(source, OpOutput) and graph.op_by_name[source.op].block == first
-        if (kind := graph.type_of(source)) is not None
-    }

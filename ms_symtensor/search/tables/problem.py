@@ -15,6 +15,7 @@ at one moment, so that it never exceeds the true peak. Tables hold the costs on 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -42,7 +43,7 @@ from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, mak
 from ms_symtensor.search.tables.terms import Terms, terms
 from ms_symtensor.search.tables.turn import turn
 from ms_symtensor.search.tables.variables import Variables, transparent_s, variables
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
 
 Array = NDArray[np.float64]
 
@@ -100,6 +101,28 @@ class Problem:
     def blocks(self) -> tuple[str, ...]:
         """The repeated blocks, which may be recomputed."""
         return self.shorts.blocks
+
+    @cached_property
+    def sent(self) -> Mapping[OpOutput, TensorType]:
+        """The tensors of the first block that the second one reads: what a stage with several runs of blocks sends."""
+        first, second, *_ = self.blocks
+        return {
+            source: kind
+            for op in self.graph.ops
+            if op.block == second
+            for source in self.graph.tensor_inputs(op)
+            if isinstance(source, OpOutput) and self.graph.op_by_name[source.op].block == first
+            if (kind := self.graph.type_of(source)) is not None
+        }
+
+    @cached_property
+    def sent_B(self) -> Array:
+        """Bytes of these, none of them cut, [members]."""
+        grown = self.known.pricer.family.grown
+        found: Array = np.sum(
+            [n.size_B * grown(self.known.power_of(source)) for source, n in self.sent.items()], axis=0
+        )
+        return found
 
     def repeated(self, recomputed: int) -> tuple[int, ...]:
         """How often every place is computed again where the first `recomputed` blocks are: behind them, what is moved there from

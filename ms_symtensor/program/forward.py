@@ -133,7 +133,7 @@ class _Writer:
 
         Of several users MindSpore asks the one that its graph manager lists first (`tensor/users.py`).
         """
-        for user, position in self.graph.users_from_result.get(source, ()):
+        for user, position in self.graph.listed_users(source):
             if user.type == "Reshape":
                 continue
             if user.name in self.out.placements:

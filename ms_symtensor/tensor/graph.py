@@ -199,9 +199,13 @@ class Graph:
         """Operators in cells with a backward pass of their own."""
         return frozenset(op.name for op in self.ops if any(name == BPROP for name, _ in op.attributes))
 
+    def listed_users(self, source: Source) -> tuple[tuple[Op, int], ...]:
+        """The `users` of `source`, in the order in which MindSpore's graph manager lists them."""
+        users = self.users.get(source, ())
+        return users if len(users) < 2 else self._users_from_result[source]
+
     @cached_property
-    def users_from_result(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
-        """`users`, in the order in which MindSpore's graph manager lists them."""
+    def _users_from_result(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
         # How MindSpore lists them follows from the graph, not the other way round.
         from ms_symtensor.tensor.users import users_from_result
 

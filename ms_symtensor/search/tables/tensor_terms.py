@@ -231,12 +231,15 @@ class TensorTables:
         if move not in self._ways:
             self._ways[move] = self._ways_of(tensor, readers)
         ways, which = self._ways[move]
+        # An end at the network's border has one layout; several ends of one variable take their layouts together.
+        along = [[-1 if v == axis else 1 for v in range(len(numbers))] for axis in axes]
+        index: tuple[Any, ...] = (slice(None), *(one.reshape(n) for one, n in zip(which, along, strict=True)))
 
         def table(*what: object, written: Callable[[], Array]) -> Array:
             """[members, values of every variable of the scope]: for the candidates, what is `written` for different layouts."""
             key = (axes, move, what)
             if key not in self._tables:
-                self._tables[key] = _distinct_axes(axes, written()[which])
+                self._tables[key] = np.ascontiguousarray(written()[index])
             return self._tables[key]
 
         return tuple(numbers), table, ways
@@ -270,7 +273,7 @@ class TensorTables:
 
     def _ways_of(self, tensor: Tensor, readers: tuple[Reader, ...]) -> "_Ways":
         """The ways of `tensor` to `readers` for the different layouts of every end, of which there are fewer than candidates; and
-        the index of all candidates in tables of these ways.
+        which of these every candidate has, end by end.
         """
         (makers, *wanted), which = zip(
             self._layouts_at(tensor.maker, tensor.shape),
@@ -278,7 +281,7 @@ class TensorTables:
             strict=True,
         )
         pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted)
-        return FanOut(pairs, self._known.pricer), (slice(None), *np.ix_(*which))
+        return FanOut(pairs, self._known.pricer), which
 
     def _backward_s(self, tensor: Tensor, ways: FanOut, sends: tuple[bool, ...], others: int | None) -> Array:
         makers, _ = self._layouts_at(tensor.maker, tensor.shape)
@@ -303,7 +306,7 @@ class TensorTables:
         return kept
 
 
-_Ways = tuple[FanOut, tuple[Any, ...]]
+_Ways = tuple[FanOut, tuple[NDArray[np.intp], ...]]
 
 
 def _possible(seconds: Array) -> Array:
@@ -314,13 +317,3 @@ def _possible(seconds: Array) -> Array:
 def slices_B(known: Variables, layouts: Sequence[Layout], dtype: str, power: int) -> Array:
     """Bytes of one device's slice in each layout: [members, layouts]."""
     return known.pricer.slices_B(layouts, size_B(dtype), power)
-
-
-def _distinct_axes(axes: tuple[int, ...], table: Array) -> Array:
-    """Drop the axes of the network's ends (-1), join axes of the same variable (a diagonal), and sort axes by variable."""
-    if axes == tuple(range(len(axes))):
-        return np.ascontiguousarray(table)
-    ends = tuple(place + 1 for place, v in enumerate(axes) if v < 0)
-    source = "".join(chr(ord("a") + v) for v in axes if v >= 0)
-    target = "".join(sorted(set(source)))
-    return np.ascontiguousarray(np.einsum(f"...{source}->...{target}", table.squeeze(ends)))

@@ -215,7 +215,7 @@ def reshape_target(graph: Graph, known: Variables, source: Source) -> tuple[Op, 
     """The operator input whose layout a Reshape's output takes: that of the user that MindSpore asks first (`tensor/users.py`),
     looking through transparent operators (as `_next_layout` of program/forward.py).
     """
-    for user, position in graph.users_from_result.get(source, ()):
+    for user, position in graph.listed_users(source):
         if user.type == "Reshape":
             continue
         if user.name in known.index:

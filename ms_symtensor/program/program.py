@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
@@ -33,8 +34,7 @@ class Role(Enum):
     BORDER = "border"  # a tensor, or its gradient, goes to or comes from another pipeline stage
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """One piece of local work or one collective.
 
     `inputs` and `outputs` are numbers of local tensors (`Program.tensors`); `op` is the operator of the graph that caused

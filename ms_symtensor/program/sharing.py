@@ -1,7 +1,6 @@
 """Equal moves of equal tensors: which of them MindSpore makes one, before and after it differentiates."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from ms_symtensor.program.program import Node, Role
 from ms_symtensor.tensor.graph import TensorType
@@ -75,4 +74,4 @@ def share_equal_moves(nodes: Sequence[Node], tensors: Sequence[TensorType], agai
 
 def _renamed(node: Node, same: dict[int, int]) -> Node:
     inputs = tuple(same.get(t, t) for t in node.inputs)
-    return node if inputs == node.inputs else replace(node, inputs=inputs)
+    return node if inputs == node.inputs else node._replace(inputs=inputs)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
@@ -33,8 +34,7 @@ SCATTERED = frozenset({"bfloat16", "bool", "complex64", "float16", "float32", "i
 """Element types that MindSpore's ReduceScatter takes, and so AllGather, whose gradient it is (checked for integers too)."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One operator on the local slice.
 
     `kind` is MindSpore's: AllGather and ReduceScatter (always along dim 0), AlltoAll, StridedSlice, Split, Concat,

@@ -100,7 +100,9 @@ def _on_all(
 ) -> tuple[Graph, Variables]:
     """The representative's graph, and its operators with their candidates on all shapes of a family."""
     axes, kind = len(members[0].mesh), members[0].round
-    batch, other = SAMPLES[axes, kind], SAMPLES[axes, Round.ONE if kind is Round.WHOLE else Round.WHOLE]
+    batch = SAMPLES[axes, kind]
+    # What grows with the batch is seen beside a graph that another family, of most meshes, is looked at on.
+    other = SAMPLES[2, Round.ONE if batch == SAMPLES[2, Round.WHOLE] else Round.WHOLE]
     graph = graph_at(batch)
     laid, _ = laid_out_on(members)
     pricer = Pricer(cluster, family([mesh for mesh, _ in laid], [own / batch for _, own in laid]))

@@ -60,10 +60,10 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
         progress("pipeline stages")
         several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few)
+    several = None if several is None else selecting_stages(of, request, several)
     if not few and graph is not None and several is not None:
         wide = dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
         one = one_stage(graph, request, {**several.one_stage_s, **wide}, min(known_s, several.time_s), progress)
-    several = None if several is None else selecting_stages(of, request, several)
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)

@@ -44,6 +44,9 @@ AGAIN = 8
 POLISHED = 12
 """So often, where that is the last that can raise a bound (empirical)."""
 
+SAME = 1e-4
+"""What has moved by less than this share stands still (empirical)."""
+
 SOLVED = 1e-5
 """So near a bound comes to what it can be where that is the last that can raise it (empirical)."""
 
@@ -220,9 +223,12 @@ class Bounds:
                 break
             self._learn(rows)
             met.setdefault(least, []).extend(rows)
+            before_s, most_s = values[least], asked[least].most_s
             asked[least] = self.duals.ask(known, self._views_of(shape, every[least]), met[least])
             (found[least],) = self.duals.least([asked[least]])
-            values[least] = max(values[least], found[least][0])
+            values[least] = max(before_s, found[least][0])
+            if values[least] <= (1 + SAME) * before_s and asked[least].most_s >= (1 - SAME) * most_s:
+                break  # neither end has moved
         return dict(zip(every, values, strict=True)), asked
 
 

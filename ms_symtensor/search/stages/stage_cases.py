@@ -178,11 +178,17 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
 
 
 def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
-    """Whether a step of `step_s` could not be excluded in this case, or one that keeps more."""
-    return any(
-        shown_s < step_s and one.held == case.held and one.flight >= case.flight and one.also == case.also
-        for one, shown_s in space.shown.items()
-    )
+    """Whether a step of `step_s` could not be excluded in this case, or one that keeps more; or hardly could be, as it looks from
+    two that keep less.
+    """
+    alike = ((one, shown_s) for one, shown_s in space.shown.items() if (one.held, one.also) == (case.held, case.also))
+    less = sorted((one.flight, shown_s) for one, shown_s in alike if shown_s < step_s)
+    if less and less[-1][0] >= case.flight:
+        return True
+    if len(less) < 2:
+        return False
+    (before, before_s), (last, last_s) = less[-2:]
+    return last_s + (last_s - before_s) / (last - before) * (case.flight - last) < step_s
 
 
 def _end(space: _Space, one: Chain, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:

@@ -16,7 +16,7 @@ from ms_symtensor.search.closest import least_plan, of_stages
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
-from ms_symtensor.search.selected_shapes import fitted, improved, selecting_stages
+from ms_symtensor.search.selected_shapes import WORTH, fitted, improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import slimmest_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
@@ -27,9 +27,6 @@ from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
 
 NOTHING = OneStage(None, None, None, math.inf, 0)
-
-WORTH = 1e-3
-"""Meshes that could make a step faster by less than this share are not searched again (empirical)."""
 
 
 @no_garbage_collection()

@@ -31,16 +31,17 @@ class Raised:
 def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float) -> Raised:
     """The bounds up to `enough_s`.
 
-    Of shapes in micro-batches nobody asks but for the least bound of all: each is raised as far as that depends on it.
+    Of shapes in micro-batches nobody asks but for the least bound of all: each is raised as far as that depends on it. Of one
+    stage and one batch, every mesh is asked for.
     """
     fronts, remaking = Fronts(), dict[int, Remaking]()
     bounds = tuple(Bounds(one, remaking, fronts, depths, limit_B, enough_s) for one in surveyed)
     climbs = [_Climb(row.shape, row.bound_s + least_borders_s(row), of.rising(row)) for of in bounds for row in of.free]
     every = sorted(climbs, key=lambda climb: climb.bound_s)
-    least_s = _raised((one for one in every if one.shape.accumulates), enough_s)
+    _raised((one for one in every if one.shape.accumulates), enough_s)
     for one in every:
         if not one.shape.accumulates:
-            _raised([one], least_s)
+            _raised([one], enough_s)
     found: dict[Shape, float] = {}
     for one in every:
         found[one.shape] = min(one.bound_s, found.get(one.shape, math.inf))
@@ -57,16 +58,15 @@ class _Climb:
     is_done: bool = False
 
 
-def _raised(climbs: Iterable[_Climb], enough_s: float) -> float:
-    """The least bound of `climbs`, up to `enough_s`: always the least one is raised, until it is and no step raises it more."""
+def _raised(climbs: Iterable[_Climb], enough_s: float) -> None:
+    """Raise the least bound of `climbs` up to `enough_s`: always the least one, until it is there or no step raises it more."""
     queue = [(climb.bound_s, number, climb) for number, climb in enumerate(climbs)]
     heapq.heapify(queue)
     while queue:
         bound_s, number, climb = queue[0]
         if bound_s >= enough_s or climb.is_done:
-            return min(bound_s, enough_s)
+            return
         climb.bound_s = next(climb.steps, math.nan)
         if math.isnan(climb.bound_s):
             climb.bound_s, climb.is_done = bound_s, True
         heapq.heapreplace(queue, (climb.bound_s, number, climb))
-    return enough_s

@@ -183,14 +183,12 @@ class Bounds:
         if not best:
             return
         values, _ = self._of_cases(known, best, POLISHED, SOLVED)
-        for _ in best:
-            least = min(best, key=values.__getitem__)
+        split = set[Case]()
+        while (least := min(best, key=values.__getitem__)) not in split:
+            split.add(least)
             bound_s = max(bound_s, values[least])
             yield bound_s
-            raised_s = branched(self.duals, known, self._views_of(shape, least), values[least])
-            if raised_s <= values[least]:
-                break
-            values[least] = raised_s
+            values[least] = max(values[least], branched(self.duals, known, self._views_of(shape, least), values[least]))
         yield max(bound_s, min(values.values()))
 
     def _by_another_mesh(self, shape: Shape) -> float:

@@ -179,7 +179,7 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
 
 def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
     """Whether a step of `step_s` could not be excluded in this case, or one that keeps more; or hardly could be, as it looks from
-    two that keep less.
+    two that keep less. A wrong guess costs time only: whatever cases are taken, their bounds hold.
     """
     alike = ((one, shown_s) for one, shown_s in space.shown.items() if (one.held, one.also) == (case.held, case.also))
     less = sorted((one.flight, shown_s) for one, shown_s in alike if shown_s < step_s)

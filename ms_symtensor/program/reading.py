@@ -71,7 +71,7 @@ class Reading:
                 "Receive", (stored,), (kind,), op=root.name, role=Role.BORDER, parameter=root.name, peer=placement.owner,
                 once=True,
             )[0]  # fmt: skip
-        if all(other != root for other, _ in self._stored):
+        if (root, True) not in self._stored and (root, False) not in self._stored:
             for receiver in self._borders.parameters_sent.get(root.name, ()):
                 self._builder.send(stored, receiver, root.name, root.name)
         return stored

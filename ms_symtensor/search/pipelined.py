@@ -113,6 +113,7 @@ def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shap
     is impossible.
     """
     best = {one.shape: one for one in outcome.estimates}
+    infeasible = set(outcome.infeasible)
 
     def described(shape: Shape, bound_s: float) -> Considered:
         plain = Considered(
@@ -120,7 +121,7 @@ def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shap
             shape.micro_batch_num,
             shape.mesh,
             bound_s,
-            fits=shape not in outcome.infeasible,
+            fits=shape not in infeasible,
             pp_interleave_num=shape.interleave,
         )
         if (one := best.get(shape)) is None:

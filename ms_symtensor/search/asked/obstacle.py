@@ -13,6 +13,8 @@ from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.names import short_name
 
+MIB = 1 << 20
+
 AT_REST = ("parameters", "gradients", "optimizer_states")
 """The kinds of memory that parameters take, whatever the batch."""
 
@@ -45,9 +47,14 @@ class Obstacle:
         parts = ", ".join(f"{kind} {value / GIB:.1f}" for kind, value in falling if value)
         return (
             f"of the plan that needs least ({self.layout}), {where} needs {self.peak_B / GIB:.1f} GiB,"
-            f" {(self.peak_B - limit_B) / GIB:.1f} GiB too much ({parts}; the largest tensor: {self.largest},"
+            f" {_lacking(self.peak_B - limit_B)} too much ({parts}; the largest tensor: {self.largest},"
             f" {self.largest_B / GIB:.2f} GiB)"
         )
+
+
+def _lacking(missing_B: int) -> str:
+    """`2.3 GiB`, or `0.8 MiB` where it is not even a tenth of one."""
+    return f"{missing_B / GIB:.1f} GiB" if missing_B >= GIB / 10 else f"{max(missing_B / MIB, 0.1):.1f} MiB"
 
 
 class DoesNotFitError(InfeasibleError):

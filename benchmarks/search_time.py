@@ -3,8 +3,9 @@
     python -m benchmarks.search_time [--repeat 5] [--models llama3_70b]
 
 The first row is the yardstick, all others are shown as ratios to it as well: deeper networks, more devices, other networks.
-With `stages` 1, one stage and the whole batch are searched alone, whatever memory that needs; `any`: pipeline stages,
-micro-batches and meshes too.
+`loops`: the search's CPU seconds in times of those that a fixed loop of plain Python takes in the same process; they stay the same
+where a machine's speed does not. With `stages` 1, one stage and the whole batch are searched alone, whatever memory that needs;
+`any`: pipeline stages, micro-batches and meshes too.
 """
 
 import argparse
@@ -55,16 +56,20 @@ try:
 except InfeasibleError:
     pass
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-print(json.dumps([wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+peak_MiB = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+start, table = time.process_time(), {}
+for number in range(1_000_000):
+    table[number & 1023, number >> 16] = str(number)
+print(json.dumps([wall, cpu, peak_MiB, cpu / (time.process_time() - start)]))
 """
 
 
 Case = tuple[str, int, int, int, str]
 
 
-def measured(cases: Sequence[Case], repeat: int) -> dict[Case, list[tuple[float, float, float]]]:
-    """Wall seconds, CPU seconds and peak MiB of processes that search once, in turns: a machine has slow hours."""
-    rows: dict[Case, list[tuple[float, float, float]]] = {case: [] for case in cases}
+def measured(cases: Sequence[Case], repeat: int) -> dict[Case, list[tuple[float, float, float, float]]]:
+    """Wall seconds, CPU seconds, peak MiB and loops of processes that search once, in turns: a machine has slow hours."""
+    rows: dict[Case, list[tuple[float, float, float, float]]] = {case: [] for case in cases}
     with tqdm(total=repeat * len(cases), disable=not sys.stderr.isatty()) as bar:
         for case in (*cases,) * repeat:
             command = [sys.executable, "-c", ONE, *map(str, case)]
@@ -81,13 +86,13 @@ def main() -> int:
     chosen = parser.parse_args()
     first = None
     rows = measured([case for case in CASES if not chosen.models or case[0] in chosen.models], chosen.repeat)
-    print(f"{'model':13s} layers devices  batch stages   search     CPU  memory   ratio of search, of memory")
+    print(f"{'model':13s} layers devices  batch stages   search     CPU  loops  memory   ratio of search, of memory")
     for (model, layers, device_num, batch, stages), found in rows.items():
-        wall, cpu, memory = (statistics.median(column) for column in zip(*found, strict=True))
+        wall, cpu, memory, loops = (statistics.median(column) for column in zip(*found, strict=True))
         first = first or (wall, memory)
         print(
-            f"{model:13s} {layers:6d} {device_num:7d} {batch:6d} {stages:>6s}  {wall:5.2f} s  {cpu:4.2f} s  {memory:3.0f} MiB"
-            f"  {wall / first[0]:5.2f}  {memory / first[1]:5.2f}"
+            f"{model:13s} {layers:6d} {device_num:7d} {batch:6d} {stages:>6s}  {wall:5.2f} s  {cpu:4.2f} s  {loops:5.1f}"
+            f"  {memory:3.0f} MiB  {wall / first[0]:5.2f}  {memory / first[1]:5.2f}"
         )
     return 0
 

@@ -14,8 +14,11 @@ from ms_symtensor.report.operators import operators_text
 from ms_symtensor.report.recomputation import in_short, recomputation_text
 from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
-from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
+
+ROUNDING = 1e-9
+"""A smaller gap is one of rounding."""
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -74,7 +77,7 @@ def plan_text(
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
             *([alternatives_text(plan, alternatives)] if alternatives else []),
             *([families_text(plan)] if plan.search.considered else []),
-            _search(plan),
+            search_text(plan.search),
         ]
     )
 
@@ -150,11 +153,12 @@ def _collectives(costs: tuple[CollectiveCost, ...]) -> str:
     return table(rows, ("phase", "collective", "ranks", "count", "bytes each", "time of all"), right=(2, 3, 4, 5))
 
 
-def _search(plan: Plan) -> str:
-    search = plan.search
-    above = f"at most {100 * search.optimality_gap:.2g} % above" if search.optimality_gap else ""
-    gap = f"{above} the optimum of this model" if above else "optimal in this model"
-    return f"Search: {search.candidates} candidates; {gap} ({search.method})"
+def search_text(search: SearchReport) -> str:
+    """How much was searched, how, and how far from the optimum the plan can be."""
+    above = (
+        f"at most {100 * search.optimality_gap:.2g} % above the optimum of" if search.optimality_gap > ROUNDING else ""
+    )
+    return f"Search: {search.candidates} candidates; {above or 'optimal in'} this model ({search.method})"
 
 
 def _named(settings: Settings, key: str) -> dict[str, list[str]]:

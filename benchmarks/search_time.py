@@ -3,7 +3,7 @@
     python -m benchmarks.search_time [--repeat 5] [--models llama3_70b]
 
 The first row is the yardstick, all others are shown as ratios to it as well: deeper networks, more devices, other networks.
-`loops`: the search's CPU seconds in times of those that a fixed loop of plain Python takes in the same process; they stay the same
+`loops`: the search's CPU seconds in times of those of a fixed loop of plain Python in the same process; they stay the same
 where a machine's speed does not. With `stages` 1, one stage and the whole batch are searched alone, whatever memory that needs;
 `any`: pipeline stages, micro-batches and meshes too.
 """

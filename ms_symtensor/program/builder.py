@@ -44,7 +44,7 @@ class Builder:
 
         `again`: gradients read its outputs from a copy that is computed again in the backward pass.
         """
-        key = (kind, inputs, outputs, group and group.ranks(), attribute)
+        key = (kind, inputs, outputs, group and group.ranks(), attribute) if once else ()
         if once and key in self._known:
             if again:
                 self.computed_again.update(self._known[key])

@@ -34,7 +34,7 @@ class TensorType:
     @property
     def is_known(self) -> bool:
         """Whether the shape is known before the network runs."""
-        return all(n >= 0 for n in self.shape)
+        return min(self.shape, default=0) >= 0
 
     @property
     def size_B(self) -> int:

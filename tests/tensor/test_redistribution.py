@@ -94,7 +94,7 @@ def execute(steps: tuple[Step, ...], local: Slices) -> Slices:
     return local
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(pairs(), st.booleans())
 def test_every_rank_ends_with_its_slice_of_the_target(pair: tuple[Layout, Layout], enable_alltoall: bool) -> None:
     source, target = pair
@@ -108,7 +108,7 @@ def test_every_rank_ends_with_its_slice_of_the_target(pair: tuple[Layout, Layout
     assert all(np.array_equal(a, b) for a, b in zip(received, wanted, strict=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pairs(), st.booleans(), st.integers(0, 2**32 - 1))
 def test_backward_is_the_transpose_of_forward(
     pair: tuple[Layout, Layout], enable_alltoall: bool, seed: int
@@ -126,7 +126,7 @@ def test_backward_is_the_transpose_of_forward(
     assert forward_product == sum(int((a * b).sum()) for a, b in zip(x, execute(backward(steps), y)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(pairs(), st.booleans())
 def test_no_step_without_need(pair: tuple[Layout, Layout], enable_alltoall: bool) -> None:
     source, _ = pair

@@ -60,7 +60,7 @@ def best_pace(chain, stages, micro_batch_num, limit_B):
     return min(found, default=None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(chains(), st.integers(1, 3), st.integers(3, 6), st.integers(5, 80))
 def test_no_other_division_has_a_smaller_pace(chain, stages, micro_batch_num, limit_B):
     best = best_pace(chain, stages, micro_batch_num, limit_B)
@@ -74,7 +74,7 @@ def test_no_other_division_has_a_smaller_pace(chain, stages, micro_batch_num, li
     assert max(s.peak_B for s in found) <= limit_B
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(chains(2), st.integers(1, 3), st.integers(3, 6), st.integers(5, 80))
 def test_of_two_kinds_of_blocks_what_is_found_fits_and_is_no_faster_than_can_be(
     chain, stages, micro_batch_num, limit_B

@@ -34,7 +34,7 @@ def total(factors, problem, assignment):
     return sum(float(f.table[(problem, *(assignment[v] for v in f.scope))]) for f in factors)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problems())
 def test_the_minimum_is_that_of_brute_force(problem):
     sizes, factors = problem
@@ -45,7 +45,7 @@ def test_the_minimum_is_that_of_brute_force(problem):
         assert total(factors, number, assignment) == pytest.approx(best)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(problems(), st.randoms())
 def test_every_order_finds_the_same_value(problem, random):
     sizes, factors = problem

@@ -16,7 +16,7 @@ from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.domain import meshes
-from ms_symtensor.search.space.shapes import Shape, interleaved, shapes
+from ms_symtensor.search.space.shapes import Round, Shape, interleaved, shapes
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.stages.whole import Whole, host_memory_B, whole_plan
@@ -96,14 +96,12 @@ def bounded(request: Request, searched: Pipelined, bounds_s: Mapping[Shape, floa
 def _one_stage_s(request: Request, bounds_s: Mapping[Shape, float]) -> Mapping[tuple[int, ...], float]:
     """A bound on the step in one stage for every mesh, whose axes may change places; 0 where the survey knows none.
 
-    It does not where samples are several on a position of the major axis, but do not go round: there the search of the mesh
-    by itself may use AlltoAll, see `problem.plain_settings`.
+    It does not where no mesh that it looks at stands for how the samples lie: there layouts of the mesh itself may be faster.
     """
     found = dict.fromkeys(meshes(request.device_num), math.inf)
     for shape, least_s in bounds_s.items():
         mesh = tuple(sorted((*shape.mesh, 1)[:2], reverse=True))
-        goes_round = shape.samples <= 1 or shape.batch % request.device_num == 0
-        if not shape.accumulates and mesh in found and goes_round:
+        if not shape.accumulates and mesh in found and shape.round is not Round.PART:
             found[mesh] = min(found[mesh], least_s)
     return {mesh: least_s if math.isfinite(least_s) else 0.0 for mesh, least_s in found.items()}
 

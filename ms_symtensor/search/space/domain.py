@@ -94,7 +94,7 @@ def _placed(
             except InvalidStrategyError:
                 continue  # a rule of this operator (`forbids`, a scatter that does not divide)
             layouts = (*placement.inputs, *placement.computed, *placement.outputs)
-            if regular and not all(map(of.is_regular, layouts)):
+            if (regular or of.is_strict) and not all(map(of.is_regular, layouts)):
                 continue
             if placement.partial is None or is_feasible(placement.partial.group):
                 yield strategy, placement

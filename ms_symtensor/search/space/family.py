@@ -4,10 +4,13 @@ The layouts of a network depend on the sizes of the mesh's axes only through whi
 and groups are found once, on the representative mesh, whose axes have sizes with different products (4 x 2: a dim in 8
 slices is cut by both axes, in 4 by the major one). A number of slices, or the size and stride of a group, then stands for a
 product of axes, and is read as that product on every member of the family. A family of one mesh is the mesh itself.
+
+Where several samples lie on a position of the major axis, but fewer than the minor axis has devices, these share them: a Reshape
+of samples and sequence cuts the minor axis in two, samples and parts of a sequence (`SplitFamily`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -22,6 +25,12 @@ Array = NDArray[np.float64]
 
 REPRESENTATIVES = {1: (2,), 2: (4, 2), 3: (16, 4, 2)}
 """The mesh on which those with so many axes are looked at."""
+
+SPLIT = (2, 4)
+"""The mesh on which those are looked at whose minor axis is split, in 2 x 2."""
+
+Run = tuple[int, int]
+"""Size and stride of neighbouring axes of a mesh."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +51,9 @@ class Family:
                 f"the axes of {self.mesh} do not tell apart which of them cut a dim: choose 4, 2 or 16, 4, 2"
             )
 
+    is_strict = False
+    """Whether only regular layouts have a meaning."""
+
     @property
     def members(self) -> int:
         return self.sizes.shape[1]
@@ -60,6 +72,14 @@ class Family:
     def degree(self, n: int) -> Array | None:
         """What `n` slices (or ranks) of the representative are on every member; None if they are no product of axes."""
         return self._degrees.get(n)
+
+    def code(self, runs: Iterable[Run]) -> int | None:
+        """A number for `runs` of axes, which `coded` knows: the product of theirs; None where one has none."""
+        return math.prod(size for size, _ in runs)
+
+    def coded(self, code: int) -> Array | None:
+        """What the axes with `code` are on every member; None if they are no product of axes."""
+        return self.degree(code)
 
     def axes(self, n: int, member: int) -> frozenset[int]:
         """The axes that cut a dim in `n` slices on the representative, or over which `n` ranks lie, but those of one device on
@@ -84,14 +104,11 @@ class Family:
     def shape_of(self, group: DeviceGroup) -> tuple[tuple[Array, Array], ...] | None:
         """(ranks, stride) of every axis of `group` on every member; None if it is not regular."""
         found = []
-        for axis in group.axes:
-            count = group.device_matrix[axis]
-            if count > 1:
-                stride = math.prod(group.device_matrix[axis + 1 :])
-                ranks, apart = self.degree(count), self.degree(stride)
-                if ranks is None or apart is None:
-                    return None
-                found.append((ranks, apart))
+        for count, stride in runs_of(group):
+            ranks, apart = self.degree(count), self.degree(stride)
+            if ranks is None or apart is None:
+                return None
+            found.append((ranks, apart))
         return tuple(found)
 
     @cached_property
@@ -129,11 +146,74 @@ class Single(Family):
         return True
 
     def shape_of(self, group: DeviceGroup) -> tuple[tuple[Array, Array], ...]:
-        matrix = group.device_matrix
-        pairs = ((matrix[a], math.prod(matrix[a + 1 :])) for a in group.axes if matrix[a] > 1)
-        return tuple((np.array([float(n)]), np.array([float(s)])) for n, s in pairs)
+        return tuple((np.array([float(n)]), np.array([float(s)])) for n, s in runs_of(group))
+
+
+@dataclass(frozen=True, eq=False)
+class SplitFamily(Family):
+    """Meshes of two axes, of which the minor one has so many times the devices that `samples` [members] lie on a position of the
+    major one.
+
+    All parts of the representative's axes have two devices: their place tells them apart, so that axes cannot change places.
+    What is moved to where the whole minor axis cuts sequences is exact on members whose minor axis has two equal parts too.
+    """
+
+    samples: Array
+
+    is_strict = True
+
+    def code(self, runs: Iterable[Run]) -> int | None:
+        found = 1
+        for run in runs:
+            if (code := _SPLIT_CODES.get(run)) is None:
+                return None
+            found *= code
+        return found
+
+    def coded(self, code: int) -> Array | None:
+        return self._coded.get(code)
+
+    def shape_of(self, group: DeviceGroup) -> tuple[tuple[Array, Array], ...] | None:
+        found = []
+        for count, stride in runs_of(group):
+            # Behind a run lie the axes from its stride on.
+            code, behind = self.code([(count, stride)]), self.code([(stride, 1)] if stride > 1 else [])
+            if code is None or behind is None:
+                return None
+            found.append((self._coded[code], self._coded[behind]))
+        return tuple(found)
+
+    @cached_property
+    def _coded(self) -> Mapping[int, Array]:
+        major, minor = self.sizes
+        parts = {16: major, 4: self.samples, 2: minor / self.samples}
+        chosen = [c for k in range(len(parts) + 1) for c in combinations(parts, k)]
+        return {math.prod(c): np.prod([np.ones(self.members), *(parts[n] for n in c)], axis=0) for c in chosen}
+
+
+_SPLIT_CODES: Mapping[Run, int] = {(2, 4): 16, (2, 2): 4, (2, 1): 2, (4, 2): 64, (4, 1): 8, (8, 1): 128}
+"""Codes of the runs of SPLIT's axes: of the major one, of samples and of parts of a sequence 16, 4 and 2."""
+
+
+def runs_of(group: DeviceGroup) -> list[Run]:
+    """The axes of `group` that have several devices."""
+    matrix = group.device_matrix
+    return [(matrix[a], math.prod(matrix[a + 1 :])) for a in group.axes if matrix[a] > 1]
+
+
+def runs_of_cuts(layout: Layout) -> list[Run]:
+    """The axes that cut `layout`."""
+    matrix = layout.device_matrix
+    used = (len(matrix) - 1 - a for a in layout.tensor_map if a >= 0)
+    return [(matrix[a], math.prod(matrix[a + 1 :])) for a in used if matrix[a] > 1]
 
 
 def family(meshes: Sequence[tuple[int, ...]], growth: Sequence[float]) -> Family:
     """The family of `meshes`, all with two or all with three axes, each with its growth of the batch."""
     return Family(REPRESENTATIVES[len(meshes[0])], np.array(meshes, dtype=float).T, np.array(growth, dtype=float))
+
+
+def split_family(meshes: Sequence[tuple[int, ...]], growth: Sequence[float], samples: Sequence[int]) -> SplitFamily:
+    """The family of `meshes` of two axes, with so many samples on a position of the major one, which divide the minor one."""
+    sizes = np.array(meshes, dtype=float).T
+    return SplitFamily(SPLIT, sizes, np.array(growth, dtype=float), np.array(samples, dtype=float))

@@ -21,6 +21,7 @@ class Round(Enum):
 
     WHOLE = "as many on every device"
     ONE = "one per position of the major axis"
+    SPLIT = "several per position of the major axis, each on as many devices of the minor one"
     PART = "none of these"
     FEW = "one for all positions of the only axis"
 
@@ -65,7 +66,10 @@ class Shape:
             return Round.ONE
         if self.batch == 1:
             return Round.FEW
-        return Round.PART if self.batch % math.prod(self.mesh) else Round.WHOLE
+        if self.batch % math.prod(self.mesh) == 0:
+            return Round.WHOLE
+        divides = len(self.mesh) == 2 and self.batch % self.mesh[0] == 0 and self.mesh[1] % max(self.samples, 1) == 0
+        return Round.SPLIT if divides else Round.PART
 
 
 def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Shape, ...]:

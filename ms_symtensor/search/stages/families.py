@@ -19,7 +19,7 @@ from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, prime_factors
-from ms_symtensor.search.space.family import REPRESENTATIVES, Single, family
+from ms_symtensor.search.space.family import REPRESENTATIVES, SPLIT, Family, Single, family, split_family
 from ms_symtensor.search.space.shapes import Round, Shape
 from ms_symtensor.search.tables.pricing import Pricer
 from ms_symtensor.search.tables.variables import Variables, variables
@@ -34,9 +34,10 @@ SAMPLES = {
     (1, Round.FEW): 1,
     (2, Round.WHOLE): 24,
     (2, Round.ONE): 4,
+    (2, Round.SPLIT): 4,
     (2, Round.PART): 12,
 }
-"""Samples of the representative by the axes of its mesh, 2 or 4 x 2, and how far samples go round there."""
+"""Samples of the representative by the axes of its mesh, 2 or 4 x 2 (2 x 4 for SPLIT), and how far samples go round there."""
 
 
 def families(
@@ -51,7 +52,10 @@ def families(
     for shape in space:
         axes, kind = len(shape.mesh), shape.round
         alike = not 1 < math.prod(shape.mesh) <= FINEST_MESH_DEVICES or stands_for(
-            REPRESENTATIVES[axes], dims(SAMPLES[axes, kind]), shape.mesh, dims(shape.batch)
+            SPLIT if kind is Round.SPLIT else REPRESENTATIVES[axes],
+            dims(SAMPLES[axes, kind]),
+            shape.mesh,
+            dims(shape.batch),
         )
         found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch), []).append(shape)
     return [(members, isinstance(key[1], Round)) for key, members in found.items()]
@@ -105,7 +109,12 @@ def _on_all(
     other = SAMPLES[2, Round.ONE if batch == SAMPLES[2, Round.WHOLE] else Round.WHOLE]
     graph = graph_at(batch)
     laid, _ = laid_out_on(members)
-    pricer = Pricer(cluster, family([mesh for mesh, _ in laid], [own / batch for _, own in laid]))
+    meshes, growth = [mesh for mesh, _ in laid], [own / batch for _, own in laid]
+    if kind is Round.SPLIT:
+        of: Family = split_family(meshes, growth, [own // mesh[0] for mesh, own in laid])
+    else:
+        of = family(meshes, growth)
+    pricer = Pricer(cluster, of)
     powers = batch_powers(graph, graph_at(other))
     return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
 

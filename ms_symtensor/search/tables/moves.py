@@ -124,14 +124,14 @@ class Pairs:
         pricer, nodes = self._pricer, [self._ways.nodes[number] for number, _, _ in missing]
         grown = np.array([whole_B * pricer.family.grown(power) for _, whole_B, power in missing])
         before_B, after_B = (
-            grown / pricer.degrees(n.before for n in nodes),
-            grown / pricer.degrees(n.after for n in nodes),
+            grown / pricer.coded(n.before for n in nodes),
+            grown / pricer.coded(n.after for n in nodes),
         )
         there = pricer.nodes_s([pricer.number(n.kind, n.group) for n in nodes], before_B, after_B)
         back = pricer.nodes_s([pricer.number(n.opposite, n.group) for n in nodes], after_B, before_B)
         # What is cut in one part on a member is nothing there.
         idle = [n.kind not in COLLECTIVES and n.kind != "Reshape" for n in nodes]
-        nothing = np.array(idle)[:, None] & (pricer.degrees(n.parts for n in nodes) == 1)
+        nothing = np.array(idle)[:, None] & (pricer.coded(n.parts for n in nodes) == 1)
         new = np.stack([np.where(nothing, 0.0, there), np.where(nothing, 0.0, back), after_B])
         rows = self._prices.shape[1]
         self._row.update((one, rows + i) for i, one in enumerate(missing))

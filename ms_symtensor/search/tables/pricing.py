@@ -46,6 +46,12 @@ class Pricer:
         found: Array = np.array([self.degree(n) for n in ns])
         return found
 
+    def coded(self, codes: Iterable[int]) -> Array:
+        """What the axes with these codes are on every member, 1 where they are no product of axes: [codes, members]."""
+        one = np.ones(self.family.members)
+        found: Array = np.array([one if (of := self.family.coded(code)) is None else of for code in codes])
+        return found
+
     def local_s(self, kind: str, traffic_B: Array) -> Array:
         """Seconds of a node that only moves bytes, as `cost.move.local_time_s`."""
         if kind in VIEWS:

@@ -1,16 +1,17 @@
 """The ways of tensors between layouts: which steps MindSpore takes, numbered, so that equal ones are found and priced once."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from operator import floordiv, mul
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.search.space.family import Family
+from ms_symtensor.search.space.family import Family, runs_of, runs_of_cuts
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 from ms_symtensor.tensor.redistribution import GRADIENT_KIND, redistribute
 
@@ -35,7 +36,7 @@ class _Numbers(Generic[_Item]):
 
 class Node(NamedTuple):
     """A step as far as its price goes: of a tensor in so many slices before and after it, among the ranks of a group or in so
-    many parts.
+    many parts; these as codes of the family's axes.
     """
 
     kind: str
@@ -61,6 +62,13 @@ class Way:
 
 
 NO_WAY = Way(exists=False)
+
+_SLICES: Mapping[str, Callable[[int, int], int]] = {"AllGather": floordiv, "StridedSlice": mul}
+"""In how many slices a tensor is after a step of a group; after any other one in as many as before."""
+
+
+def _as_many(before: int, _: int) -> int:
+    return before
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,16 +162,19 @@ class Ways:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
             return NO_WAY
-        elements = math.prod(source.shape)
         nodes: list[int] = []
         prefix: list[int] = []
         gather = first = -1
         reshaped: tuple[int, ...] | None = None
-        before = elements // math.prod(source.slice_shape)
+        before, parts = self._family.code(runs_of_cuts(source)), 1
         for place, step in enumerate(steps):
             group = step.group
-            after = elements // math.prod(step.output_shape)
-            parts = step.pieces if group is None else group.size
+            taken = 1 if group is None else self._family.code(runs_of(group))
+            if before is None or taken is None:
+                return NO_WAY
+            # Split and Concat divide what was gathered before them.
+            parts = taken if group is not None else parts if step.pieces > 1 else 1
+            after = _SLICES.get(step.kind, _as_many)(before, taken)
             nodes.append(self._node(Node(step.kind, GRADIENT_KIND[step.kind], group, before, after, parts)))
             if not self._possible[nodes[-1]]:
                 return NO_WAY
@@ -186,7 +197,7 @@ class Ways:
         if number == len(self._possible):
             family, parts = self._family, (node.before, node.after, node.parts)
             of_group = node.group is None or family.shape_of(node.group) is not None
-            self._possible.append(of_group and all(family.degree(n) is not None for n in parts))
+            self._possible.append(of_group and all(family.coded(n) is not None for n in parts))
         return number
 
 

@@ -14,7 +14,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.search.folded.growth import batch_powers
-from ms_symtensor.search.space.family import Family, Single, family
+from ms_symtensor.search.space.family import Family, Single, family, runs_of, runs_of_cuts, split_family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import plain_settings, problem, problem_of_family
@@ -23,6 +23,7 @@ from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 A2 = load("atlas_800t_a2")
 MESHES = ((4, 2), (8, 4), (16, 2), (64, 8))
+SPLIT_MESHES, SAMPLES = ((2, 4), (8, 8), (4, 8), (32, 4), (16, 16)), (2, 4, 2, 2, 8)
 
 
 def network(batch, model="llama2_7b"):
@@ -46,20 +47,33 @@ def enlarged(strategy, of, member):
 @pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
 def test_members_cost_what_their_partitioned_programs_cost(model, level):
     """One sample per position of the major axis, and no more slices than heads: then moves are alike on all meshes."""
-    graph = network(4, model)
     of = family(MESHES, [mesh[0] / 4 for mesh in MESHES])
+    assert_costs_are_those_of_programs(of, MESHES, [mesh[0] for mesh in MESHES], model, level, rel=4e-3)
+
+
+@pytest.mark.parametrize("model, rel", (("llama2_7b", 4e-3), ("gpt2_xl", 0.03)))
+@pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
+def test_so_they_do_where_samples_share_the_minor_axis(model, rel, level):
+    """About so where heads cannot be cut (25): the way to sequences that the whole minor axis cuts depends on its parts."""
+    batches = [mesh[0] * samples for mesh, samples in zip(SPLIT_MESHES, SAMPLES)]
+    of = split_family(SPLIT_MESHES, [batch / 4 for batch in batches], SAMPLES)
+    assert_costs_are_those_of_programs(of, SPLIT_MESHES, batches, model, level, rel)
+
+
+def assert_costs_are_those_of_programs(of, meshes, batches, model, level, rel):
+    graph = network(4, model)
     tables = problem_of_family(graph, A2, of, powers=batch_powers(graph, network(8, model)))
     parameters = parameter_terms(tables.known, tables.parameters, replace(tables.settings, optimizer_level=level))
     least = minimise(tables.sizes, factors(tables, parameters, 0.0, 0.0), tables.order)
-    for member, mesh in enumerate(MESHES):
+    for member, (mesh, batch) in enumerate(zip(meshes, batches)):
         chosen = {
             name: enlarged(tables.known.items[v].strategies[least.assignment[member, v]], of, member)
             for name, v in tables.known.index.items()
         }
-        whole = network(mesh[0], model)
+        whole = network(batch, model)
         plan = StagePlan(chosen, replace(plain_settings(whole, int(np.prod(mesh))), optimizer_level=level))
         found = price(whole, plan, partition(whole, plan), A2).step_time_s
-        assert least.value[member] == pytest.approx(found, rel=4e-3), mesh
+        assert least.value[member] == pytest.approx(found, rel=rel), mesh
 
 
 def test_the_representative_is_a_member_like_any_other():
@@ -100,6 +114,19 @@ def test_a_single_mesh_stands_for_itself():
     of = Single((6, 4))
     assert of.device_num == 24 and of.degree(3).tolist() == [3]
     assert of.is_regular(Layout((4, 6), (1, 0), (24, 24)))
+
+
+def test_the_place_of_a_part_of_the_minor_axis_tells_what_it_is():
+    """16 stands for the major axis, 4 for the samples of one of its positions, 2 for the devices of a sample."""
+    of = split_family([(32, 8), (6, 15)], [1.0, 1.0], [4, 3])
+    assert [of.coded(code).tolist() for code in (1, 2, 4, 8, 16, 128)] == [
+        [1, 1], [2, 5], [4, 3], [8, 15], [32, 6], [256, 90],
+    ]  # fmt: skip
+    assert [of.degree(n).tolist() for n in (1, 2, 4, 8)] == [[1, 1], [32, 6], [8, 15], [256, 90]]
+    two = DeviceGroup((2, 2, 2), (0, 2))
+    assert [[x.tolist() for x in pair] for pair in of.shape_of(two)] == [[[32, 6], [8, 15]], [[2, 5], [1, 1]]]
+    assert of.code(runs_of(two)) == 32 and of.code(runs_of_cuts(Layout((2, 2, 2), (1, -1), (4, 4)))) == 4
+    assert of.shape_of(DeviceGroup((4, 3), (0,))) is None and of.code([(3, 1)]) is None
 
 
 def test_axes_that_cannot_be_told_apart_are_refused():

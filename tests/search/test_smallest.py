@@ -12,18 +12,20 @@ A2 = load("atlas_800t_a2")
 
 
 @pytest.mark.parametrize(
-    ("number", "selects", "smallest_B"),
+    ("seed", "number", "selects", "smallest_B"),
     # Of the cases of `benchmarks.brute_force_stages`, with the bytes of the smallest step that brute force finds.
     [
-        (15, False, 901879820),
-        (163, False, 857515532),
-        (31, False, 873012236),
-        (25, True, 873134352),
-        (36, True, 885580300),
+        (0, 15, False, 901879820),
+        (0, 163, False, 857515532),
+        (0, 31, False, 873012236),
+        (0, 25, True, 873134352),
+        (0, 36, True, 885580300),
+        (31, 6, True, 1262793778),
+        (31, 24, True, 1090940990),
     ],
 )
-def test_the_smallest_step_of_brute_force_is_found(number, selects, smallest_B):
-    draw = random.Random(f"0/{number}")
+def test_the_smallest_step_of_brute_force_is_found(seed, number, selects, smallest_B):
+    draw = random.Random(f"{seed}/{number}")
     case = selected_case(draw, 3000, A2) if selects else random_case(draw, 3000, True, A2)
     assert case.planned(smallest_B).prediction.peak_memory_B <= smallest_B
     with pytest.raises(InfeasibleError):

@@ -5,7 +5,7 @@ to everything. What a plan must save lies between two neighbouring levels: the f
 few of them as fit, the others on the other one. For equal blocks whose memory adds up no other mixture of corners is faster.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
@@ -33,10 +33,13 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """`every` level of corners, from nothing to everything; and those `between` them for one block, each a point of one kind."""
+    """`every` level of corners, from nothing to everything; those `between` them for one block, each a point of one kind; and,
+    where they were asked for, those at which a tensor of it is made again `singly`.
+    """
 
     every: tuple[Level, ...] = ()
     between: tuple[Level, ...] = ()
+    singly: tuple[Level, ...] = ()
 
 
 def levels(
@@ -46,11 +49,13 @@ def levels(
     cluster: Cluster,
     only: bool = False,
     peaks: PeakMemory | None = None,
+    singly: bool = False,
 ) -> Levels:
     """The levels of the blocks of a network; none where something in them cannot be chosen.
 
     `settings` recompute nothing; `peaks` are theirs, where they are known. `only`: without those at which a block is recomputed
-    as a whole. Blocks that MindSpore compiles once for all their calls share their marks, so that none is chosen for them.
+    as a whole. `singly`: single tensors are asked for. Blocks that MindSpore compiles once for all their calls share their marks,
+    so that none is chosen for them.
     """
     if any(parameter.in_shared_block for parameter in shorts.graph.parameters):
         return Levels()
@@ -58,16 +63,21 @@ def levels(
     runs = shorts.short_runs(shorts.runs(0))
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
-    fronts = [front(graph, plan, program, block, cluster, shorts.known) for block in blocks]
+    fronts = [front(graph, plan, program, block, cluster, shorts.known, singly) for block in blocks]
     there = [one for one in fronts if one is not None]
     if len(there) < len(fronts):
         return Levels()
     every = map(Level, _merged([one.corners for one in there]))
     plain = tuple(one.corners[0] for one in there)
-    between = [Level((*plain[:k], c, *plain[k + 1 :])) for k, one in enumerate(there) for c in one.between]
+
+    def of_one(points: Iterable[tuple[int, Selected]]) -> tuple[Level, ...]:
+        """Levels at which a block of one kind is at a point of its own."""
+        return tuple(Level((*plain[:kind], point, *plain[kind + 1 :])) for kind, point in points)
+
     return Levels(
         tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level.corners))),
-        tuple(between),
+        of_one((kind, point) for kind, one in enumerate(there) for point in one.between),
+        of_one((kind, point) for kind, one in enumerate(there) for point in one.singly),
     )
 
 

@@ -66,8 +66,11 @@ def fitting(
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
 ) -> Whole | None:
-    """`found`, which does not fit, with blocks recomputed in part so that it does; None if they cannot be."""
-    ways = levels(shorts, found.strategies, found.settings, cluster)
+    """`found`, which does not fit, with blocks recomputed in part so that it does; None if they cannot be.
+
+    Where no mixture fits, what lives at the peak may be a single tensor of a stage's last block.
+    """
+    ways = levels(shorts, found.strategies, found.settings, cluster, singly=True)
     return _Selecting(network, found, ways, limit_B, rules).best(None) if ways.every else None
 
 
@@ -199,7 +202,10 @@ class _Selecting:
                 low = middle + 1
                 wanted_B = steps[middle].saved_B + (size_B - self.limit_B) / flight
                 middle = next((n for n in range(low, high) if steps[n].saved_B >= wanted_B), (low + high) // 2)
-        return steps[low] if low < len(steps) else None
+        if low < len(steps):
+            return steps[low]
+        singly = [] if self.turns.interleave > 1 else self._steps(layers, number).singly()
+        return next((step for step in singly if self._peak_B(layers, number, step) <= self.limit_B), None)
 
     def _filled(self, layers: Sequence[int], chosen: Sequence[Step]) -> list[Step]:
         """`chosen`, but for the slowest stage, where a quicker mixture fits, until there is none."""

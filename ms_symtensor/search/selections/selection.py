@@ -43,12 +43,13 @@ class Selected:
 
 @dataclass(frozen=True)
 class Front:
-    """The `corners` of a block's front, from nothing to everything; and what lies `between` two of them, each a corner and one
-    tensor more that is made again.
+    """The `corners` of a block's front, from nothing to everything; what lies `between` two of them, each a corner and one
+    tensor more that is made again; and where it was asked for, every tensor made again `singly`.
     """
 
     corners: tuple[Selected, ...]
     between: tuple[Selected, ...]
+    singly: tuple[Selected, ...] = ()
 
 
 def front(
@@ -58,9 +59,10 @@ def front(
     block: str,
     cluster: Cluster,
     known: Meanings,
+    singly: bool = False,
 ) -> Front | None:
     """The front of `block` in `program`, which is `partition(graph, plan)` with nothing recomputed. `known`: what the operators
-    mean. None where an operator of the block was written in pieces.
+    mean; `singly`: single tensors are asked for. None where an operator of the block was written in pieces.
     """
     if any(op.body is not None for op in graph.ops if op.block == block):
         return None
@@ -70,7 +72,8 @@ def front(
     corners = chain.from_iterable(one.selected(one.corners) for one in every)
     between = chain.from_iterable(one.selected(one.between()) for one in every)
     falling = sorted(corners, key=lambda point: (-point.kept_B, point.again_s))
-    return Front(tuple(hull([nothing, *falling])), tuple(between))
+    single = (choice for one in every for choice in one.selected(one.singly())) if singly else ()
+    return Front(tuple(hull([nothing, *falling])), tuple(between), tuple(single))
 
 
 def hull(points: Sequence[Selected]) -> list[Selected]:
@@ -189,6 +192,10 @@ class _Choices:
                 if more.again < one.again < less.again and less.kept_B < one.kept_B < more.kept_B:
                     found.setdefault((one.again, one.kept_B), one)
         return list(found.values())
+
+    def singly(self) -> list[_Choice]:
+        """Every tensor made again by itself, with what that needs."""
+        return [self._choice({*self.corners[0].items, *self._implied(("saved", t))}) for t in self.marks.savable]
 
     def _implied(self, item: Item) -> set[Item]:
         """`item`, and all that follows from it."""

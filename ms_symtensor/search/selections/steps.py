@@ -29,12 +29,15 @@ class Steps:
 
     def __init__(self, levels: Levels, held: Sequence[int], falling: bool = False) -> None:
         self.every, self.blocks, self.falling = levels.every, len(held), falling
-        self._of_one = (*levels.every, *levels.between)
-        again_s = np.array([[corner.again_s for corner in level.corners] for level in self._of_one])[:, list(held)]
-        kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in self._of_one])[:, list(held)]
+        self._of_one, self._singly = (*levels.every, *levels.between), levels.singly
+        of_one = (*self._of_one, *self._singly)
+        again_s = np.array([[corner.again_s for corner in level.corners] for level in of_one])[:, list(held)]
+        kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in of_one])[:, list(held)]
         saved_B = kept_B[0] - kept_B
         self._again_s, self._saved_B = again_s[: len(self.every)], saved_B[: len(self.every)]
-        self._one_again_s, self._one_saved_B = again_s, saved_B
+        number = len(self._of_one)
+        self._one_again_s, self._one_saved_B = again_s[:number], saved_B[:number]
+        self._single_again_s, self._single_saved_B = again_s[number:], saved_B[number:]
 
     def neighbouring(self) -> list[Step]:
         """Those of two neighbouring levels, from nothing to everything."""
@@ -52,6 +55,18 @@ class Steps:
                 for first in range(1, self.blocks + 1)
             ]
         return steps
+
+    def singly(self) -> list[Step]:
+        """Those of which all blocks but the last one are on the last level, and this makes a single tensor again, the quickest
+        first.
+        """
+        again_s = self._again_s[-1, :-1].sum() + self._single_again_s[:, -1]
+        saved_B = self._saved_B[-1, :-1].sum() + self._single_saved_B[:, -1]
+        steps = [
+            Step(mix_of(self.every[-1], level), self.blocks - 1, float(takes_s), float(saves_B))
+            for level, takes_s, saves_B in zip(self._singly, again_s, saved_B, strict=True)
+        ]
+        return sorted(steps, key=lambda step: step.again_s)
 
     def quickest(self, saved_B: float) -> Step | None:
         """The one of any two levels, and anything of a block between, that takes the least of those that save so much; None if

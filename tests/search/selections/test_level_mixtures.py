@@ -34,18 +34,22 @@ def stages(draw):
         pairs = [(0, 100), *zip(takes, keeps, strict=True)]
         corners.append([_Corner(f"{kind}/{level}", float(t), k) for level, (t, k) in enumerate(pairs)])
     every = tuple(_Level(pair) for pair in zip(*corners, strict=True))
-    points = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 99), st.integers(1, 99)), max_size=3))
-    between = []
-    for number, (kind, takes_s, keeps_B) in enumerate(points):
-        point = _Corner(f"{kind}/between {number}", float(takes_s), keeps_B)
-        between.append(_Level((point, every[0].corners[1]) if kind == 0 else (every[0].corners[0], point)))
-    return Levels(every, tuple(between)), draw(st.lists(st.integers(0, 1), min_size=1, max_size=5))
+
+    def of_one(name):
+        points = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 99), st.integers(1, 99)), max_size=3))
+        for number, (kind, takes_s, keeps_B) in enumerate(points):
+            point = _Corner(f"{kind}/{name} {number}", float(takes_s), keeps_B)
+            yield _Level((point, every[0].corners[1]) if kind == 0 else (every[0].corners[0], point))
+
+    levels = Levels(every, tuple(of_one("between")), tuple(of_one("singly")))
+    return levels, draw(st.lists(st.integers(0, 1), min_size=1, max_size=5))
 
 
 def _costs(levels, held, step):
     """Seconds and bytes saved of a step, block by block."""
     names = [step.mix.way(kind, 1 + place - step.first) for place, kind in enumerate(held)]
-    corners = {corner.recompute: corner for level in (*levels.every, *levels.between) for corner in level.corners}
+    known = (*levels.every, *levels.between, *levels.singly)
+    corners = {corner.recompute: corner for level in known for corner in level.corners}
     chosen = [None if not isinstance(name, str) else corners[name] for name in names]
     return sum(c.again_s for c in chosen if c), sum(100 - c.kept_B for c in chosen if c)
 
@@ -54,9 +58,18 @@ def _costs(levels, held, step):
 def test_steps_take_and_save_what_their_blocks_do(of):
     levels, held = of
     found = Steps(levels, held)
-    several = [*found.neighbouring(), *filter(None, [found.quickest(10.0 * n) for n in range(20)])]
-    for step in several:
+    quickest = filter(None, [found.quickest(10.0 * n) for n in range(20)])
+    for step in (*found.neighbouring(), *quickest, *found.singly()):
         assert _costs(levels, held, step) == pytest.approx((step.again_s, step.saved_B))
+
+
+@given(stages())
+def test_before_a_single_tensor_everything_is_made_again(of):
+    levels, held = of
+    found = Steps(levels, held).singly()
+    assert len(found) == len(levels.singly) and found == sorted(found, key=lambda step: step.again_s)
+    for step in found:
+        assert step.first == len(held) - 1 and step.mix.first == tuple(c.recompute for c in levels.every[-1].corners)
 
 
 @given(stages(), st.integers(0, 400))

@@ -32,6 +32,9 @@ WORTH = 2e-3
 SAME = 1e-6
 """Of layouts that promise the same but for so much, as on another mesh of as many devices, one is enough (empirical)."""
 
+ALIKE = 5e-4
+"""So it is of layouts of one shape, which then differ by a Transpose or the like (empirical)."""
+
 
 def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
     """`searched` with blocks of its plan recomputed in part, where that is faster and it is not pinned how many are.
@@ -96,7 +99,7 @@ def _promising(raised: Raised, mine: Whole | None, enough_s: float) -> list[tupl
     mine_s = min((step_s for step_s, _ in alike), default=enough_s)
     below_s, found = (1 - WORTH) * mine_s, list[tuple[float, Row]]()
     for step_s, row in raised.steps(below_s, lambda row: raised.bounds_s[row.shape] < below_s):
-        if not found or step_s > (1 + SAME) * found[-1][0]:
+        if not any(step_s <= (1 + (ALIKE if row.shape == other.shape else SAME)) * its_s for its_s, other in found):
             found.append((step_s, row))
     return found[:FAR]
 

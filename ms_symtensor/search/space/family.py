@@ -151,8 +151,7 @@ class Single(Family):
 
 @dataclass(frozen=True, eq=False)
 class SplitFamily(Family):
-    """Meshes of two axes, of which the minor one has so many times the devices that `samples` [members] lie on a position of the
-    major one.
+    """Meshes of two axes where `samples` [members] lie on a position of the major one, each on as many devices of the minor one.
 
     All parts of the representative's axes have two devices: their place tells them apart, so that axes cannot change places.
     What is moved to where the whole minor axis cuts sequences is exact on members whose minor axis has two equal parts too.

@@ -68,7 +68,7 @@ class Shape:
             return Round.FEW
         if self.batch % math.prod(self.mesh) == 0:
             return Round.WHOLE
-        divides = len(self.mesh) == 2 and self.batch % self.mesh[0] == 0 and self.mesh[1] % max(self.samples, 1) == 0
+        divides = len(self.mesh) == 2 and self.batch % self.mesh[0] == 0 and self.mesh[1] % self.samples == 0
         return Round.SPLIT if divides else Round.PART
 
 

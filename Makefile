@@ -1,6 +1,6 @@
 # make install: .venv with everything, MindSpore included. demo, test and check call it.
 SUPPORTED := (3, 10) <= sys.version_info[:2] <= (3, 12)
-# The distribution's Python if it will do: it is built with profile-guided optimisation, with which searches are an eighth faster.
+# The distribution's Python if it will do: it is built with profile-guided optimisation, with which searches are a tenth faster.
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys; sys.exit(not $(SUPPORTED))' 2>/dev/null \
     && echo /usr/bin/python3 || echo python3)
 VENV := .venv

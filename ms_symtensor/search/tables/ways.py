@@ -1,10 +1,9 @@
 """The ways of tensors between layouts: which steps MindSpore takes, numbered, so that equal ones are found and priced once."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from operator import floordiv, mul
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -62,13 +61,6 @@ class Way:
 
 
 NO_WAY = Way(exists=False)
-
-_SLICES: Mapping[str, Callable[[int, int], int]] = {"AllGather": floordiv, "StridedSlice": mul}
-"""In how many slices a tensor is after a step of a group; after any other one in as many as before."""
-
-
-def _as_many(before: int, _: int) -> int:
-    return before
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +166,11 @@ class Ways:
                 return NO_WAY
             # Split and Concat divide what was gathered before them.
             parts = taken if group is not None else parts if step.pieces > 1 else 1
-            after = _SLICES.get(step.kind, _as_many)(before, taken)
+            after = before
+            if step.kind == "AllGather":
+                after //= taken
+            elif step.kind == "StridedSlice":
+                after *= taken
             nodes.append(self._node(Node(step.kind, GRADIENT_KIND[step.kind], group, before, after, parts)))
             if not self._possible[nodes[-1]]:
                 return NO_WAY

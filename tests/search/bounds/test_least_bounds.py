@@ -42,8 +42,8 @@ def test_the_least_bound_is_that_of_every_shape_by_itself(of: Network, found: Pi
             (bound_s,) = selection_bounds(by_itself, of.depths, LIMIT_B, enough_s).bounds_s.values()
             alone[row.shape] = min(bound_s, alone.get(row.shape, math.inf))
     bounds_s = selection_bounds(surveyed, of.depths, LIMIT_B, enough_s).bounds_s
+    assert min(bounds_s.values()) >= min(alone.values())
     # A shape by itself stops within STEADY of what it could show; what others have met can take it there.
-    assert min(bounds_s.values()) == pytest.approx(min(alone.values()), rel=STEADY)
     assert all(bound_s <= (1 + STEADY) * alone[shape] for shape, bound_s in bounds_s.items())
     assert any(bound_s < alone[shape] for shape, bound_s in bounds_s.items())
 

@@ -34,7 +34,7 @@ from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
-LEVELS = (OptimizerLevel.NONE, OptimizerLevel.LEVEL1)
+LEVELS = (OptimizerLevel.NONE, OptimizerLevel.LEVEL1, OptimizerLevel.LEVEL2)
 """Those that are planned where gradients add up: MindSpore does not combine level 3 with them, nor level 2 on one stage."""
 
 Chosen = tuple[OpStrategy, ...]
@@ -107,7 +107,8 @@ class Held:
     def memory_B(self, flight: float, micro_batch_num: int) -> int:
         """Peak bytes with so many micro-batches at once."""
         stages, peak_B = self.program.pipeline.stage_num, self.one.peak_B(flight, micro_batch_num)
-        return sum(stage_memory_B(self.program.micro, stages, False, peak_B, {}, {}).values())
+        scatters = self.program.scatters_gradients
+        return sum(stage_memory_B(self.program.micro, stages, scatters, peak_B, {}, {}).values())
 
 
 class Border(NamedTuple):
@@ -168,7 +169,9 @@ class Parts:
         if not all(is_synchronised(p) for p in micro.parameters.values() if p.requires_grad):
             return None
         program = StageProgram(number, part.graph, pipeline, level, micro)
-        return Held(stage_seconds(program, plan, self.case.cluster), micro_batch(micro, False), program)
+        return Held(
+            stage_seconds(program, plan, self.case.cluster), micro_batch(micro, program.scatters_gradients), program
+        )
 
     def border(self, held: Held, turns: Turns) -> Border:
         """What several runs of blocks per stage send and receive between them."""
@@ -203,7 +206,8 @@ def all_steps(case: Case, recompute: bool, select: bool = False) -> Iterator[Ste
             yield Step(one.time_s, one.memory_B, 1, settings.optimizer_level, (case.blocks,), again)
     for shape in case.ways:
         parts = Parts(case, shape.batch, case.device_num // shape.stages)
-        for chosen, level in itertools.product(parts.choices(), LEVELS):
+        levels = LEVELS if shape.stages > 1 else LEVELS[:2]
+        for chosen, level in itertools.product(parts.choices(), levels):
             yield from _steps(parts, chosen, level, shape, recompute, select)
 
 

@@ -20,13 +20,13 @@ STATES_B = 8
 class ParameterCost:
     """Seconds per step, bytes at rest on one rank.
 
-    `synchronisation_s`: gradient collectives; `gather_s`: AllGathers of the shares (twice at level 3); `update_s`: the
-    optimizer's pass over weight, gradient and states, and fetching these from the host and bringing them back where they stay
-    there. `used_B` is the copy in the operator's element type that the
-    backward pass keeps.
+    `scatter_s`, `sum_s`: ReduceScatter and AllReduce of the gradient; `gather_s`: AllGathers of the shares (twice at level 3);
+    `update_s`: the optimizer's pass over weight, gradient and states, and fetching these from the host and bringing them back
+    where they stay there. `used_B` is the copy in the operator's element type that the backward pass keeps.
     """
 
-    synchronisation_s: float
+    scatter_s: float
+    sum_s: float
     gather_s: float
     update_s: float
     weight_B: int
@@ -76,11 +76,8 @@ def price_slice(
     is_cast = used_dtype != placement.dtype
     is_shared = placement.gather is not None
     gradient_size = stored if settings.gradient_fp32_sync else used
-    synchronisation = 0.0
-    if is_shared:
-        synchronisation += seconds("ReduceScatter", placement.gather, elements * gradient_size)
-    if placement.mirror is not None:
-        synchronisation += seconds("AllReduce", placement.mirror, share * gradient_size)
+    scattered = seconds("ReduceScatter", placement.gather, elements * gradient_size) if is_shared else 0.0
+    summed = seconds("AllReduce", placement.mirror, share * gradient_size) if placement.mirror is not None else 0.0
     again = in_gradient and settings.optimizer_level is OptimizerLevel.LEVEL3
     gathers = 0 if not is_shared else 2 if again else 1
     gather = gathers * seconds("AllGather", placement.gather, elements * used) if gathers else 0.0
@@ -88,12 +85,12 @@ def price_slice(
     dropped = not in_gradient or (settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared)
     used_B = elements * used if not dropped and (is_cast or is_shared) else 0
     if not placement.requires_grad:  # MindSpore shares frozen parameters too
-        return ParameterCost(0.0, gather, 0.0, weight_B, 0, 0, used_B)
+        return ParameterCost(0.0, 0.0, gather, 0.0, weight_B, 0, 0, used_B)
     states_B = share * STATES_B
     update = seconds("AdamWeightDecay", None, 2 * (weight_B + states_B) + share * gradient_size)
     if settings.swap_optimizer:
         update, states_B = update + seconds(SWAP, None, 2 * states_B), 0 * states_B
-    return ParameterCost(synchronisation, gather, update, weight_B, share * gradient_size, states_B, used_B)
+    return ParameterCost(scattered, summed, gather, update, weight_B, share * gradient_size, states_B, used_B)
 
 
 def updating_B(parameters: Mapping[str, ParameterPlacement]) -> int:

@@ -93,7 +93,7 @@ def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], 
         network.short(shape.batch), request.cluster, Single(shape.mesh), request.rules, limits=request.limits
     )
     found, alone = list[Row](), np.zeros(1, dtype=np.intp)
-    for settings in settings_of(of.settings, True, request.limits):  # level3 is not combined with stages either
+    for settings in settings_of(of.settings, True, request.limits, shape.stages > 1):  # no level3 on stages either
         tables = Tables(of, stage_terms(of.known, of.parameters, settings, [True]))
         setting = Setting(of, (shape,), alone, network.depths, settings.optimizer_level, tables, alone, np.zeros(1))
         found += setting.slim(setting.fastest(), request.limit_B)[0]

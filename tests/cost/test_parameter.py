@@ -41,7 +41,7 @@ def test_a_frozen_parameter_is_gathered_but_has_no_gradient_and_no_states():
     assert cost(3, parameter=frozen).gather_s == cost(3).gather_s
     assert cost(1, parameter=frozen).used_B == cost(1).used_B
     found = cost(0, parameter=Parameter("weight", WEIGHT.type, requires_grad=False))
-    assert (found.synchronisation_s, found.update_s, found.gradient_B, found.states_B) == (0.0, 0.0, 0, 0)
+    assert (found.scatter_s, found.sum_s, found.update_s, found.gradient_B, found.states_B) == (0.0, 0.0, 0.0, 0, 0)
     assert found.weight_B == 512 * 512 * 4
 
 

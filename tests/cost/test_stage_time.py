@@ -23,17 +23,16 @@ def test_the_slowest_stage_sets_the_pace():
 
 
 @pytest.mark.parametrize(
-    ("device_num", "pins"), [(8, "pipeline_stages=2"), (4, "pipeline_stages=4"), (2, "pipeline_stages=1")]
+    ("device_num", "stages", "level"), [(8, 2, 1), (8, 2, 2), (4, 4, 1), (8, 4, 2), (2, 1, 1), (8, 2, 0)]
 )
-def test_the_programs_of_a_plan_take_the_time_that_is_predicted(device_num, pins):
+def test_the_programs_of_a_plan_take_the_time_that_is_predicted(device_num, stages, level):
     small = dimensions_of("llama2_7b", num_layers=5, batch_size=16, seq_length=1024)
 
     def at(batch, layers):
         return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
 
-    name, stages = pins.split("=")
-    few = [("micro_batch_num", 4)] if stages == "1" else []
-    limits = limits_of([(name, stages), ("pp_interleave_num", 1), *few])
+    pins = {"pipeline_stages": stages, "pp_interleave_num": 1, "micro_batch_num": 4, "optimizer_level": level}
+    limits = limits_of(pins.items())
     plan = best_plan(network(at(16, None), at), Request(A2, device_num, 16, 1024, 1 << 40, limits=limits))
     programs = partition_stages(at(16 // plan.micro_batch_num, None), plan.stages, plan.pipeline)
     seconds = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]

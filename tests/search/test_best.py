@@ -8,6 +8,7 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import Limits, limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
@@ -58,6 +59,26 @@ def test_gradients_accumulate_where_a_batch_is_large_and_the_network_small():
     assert found.pipeline.layer_num == 4 and "bubble" not in found.prediction.time_s
     assert found.graph_hash == at(1024 // found.micro_batch_num, None).hash
     assert found.prediction.peak_memory_B <= 16 * GIB
+
+
+def test_gradients_are_scattered_at_every_micro_batch_where_their_memory_is_worth_that():
+    small = dimensions_of("qwen3_30b_a3b", batch_size=16)
+
+    def at(batch, layers):
+        return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
+
+    of, request = network(at(16, None), at), replace(REQUEST, device_num=16, seq_length=small.seq_length)
+    free = best_plan(of, request)
+    assert free.settings.optimizer_level is OptimizerLevel.LEVEL2 and free.micro_batch_num == free.pipeline_stages == 2
+    for level in range(2):
+        pinned = best_plan(of, replace(request, limits=limits_of([("optimizer_level", level)])))
+        assert pinned.prediction.step_time_s > free.prediction.step_time_s
+
+
+def test_level2_is_not_for_micro_batches_on_one_stage():
+    pins = {"pipeline_stages": 1, "micro_batch_num": 2, "optimizer_level": 2}
+    with pytest.raises(InfeasibleError, match="level2 not for micro-batches on one stage"):
+        best_plan(NETWORK, replace(REQUEST, limits=limits_of(pins.items())))
 
 
 @pytest.mark.parametrize(("model", "layers"), [("llama2_7b", 1), ("deepseek_v3", 4)])

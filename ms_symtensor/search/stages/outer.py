@@ -95,7 +95,7 @@ def survey(
         of = problem_of(graph, known, again=again)
         again = of.again
         candidates += of.candidates * len(members)
-        new = list(_fastest(_settings(of, depths, members)))
+        new = list(_fastest(_settings(of, depths, members), enough_s))
         settings += [setting for setting, _ in new]
         fast += [rows for _, rows in new]
         tried.look_at(row for _, rows in new for row in rows)
@@ -204,10 +204,10 @@ def least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], member
 def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Setting]:
     """Shapes that make a family, under every setting of the optimizer that MindSpore allows for some of them."""
     found = []
-    for settings in settings_of(of.settings, of.shares_blocks, of.limits):
+    in_stages = any(m.stages > 1 for m in members)
+    for settings in settings_of(of.settings, of.shares_blocks, of.limits, in_stages):
         level = settings.optimizer_level
-        # MindSpore does not combine level 3 with pipeline stages, nor do we with gradients that add up.
-        allowed = [i for i, m in enumerate(members) if not m.accumulates or level is not OptimizerLevel.LEVEL3]
+        allowed = [i for i, m in enumerate(members) if _allows(m, level, of.limits)]
         if not allowed:
             continue
         _, on = laid_out_on(members)
@@ -218,10 +218,22 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
     return found
 
 
-def _fastest(settings: Sequence[Setting]) -> Iterator[tuple[Setting, list[Row]]]:
+def _allows(shape: Shape, level: OptimizerLevel, limits: Limits) -> bool:
+    """Whether MindSpore combines `level` with `shape`, and no other level does the same there.
+
+    Level 3 goes with no stages (nor do we combine it with gradients that add up), level 2 with none that add up on one stage.
+    """
+    if level is OptimizerLevel.LEVEL2:
+        idle = not shape.accumulates and limits.allows("optimizer_level", OptimizerLevel.LEVEL1)
+        return shape.stages > 1 or not (shape.accumulates or idle)
+    return not shape.accumulates or level is not OptimizerLevel.LEVEL3
+
+
+def _fastest(settings: Sequence[Setting], enough_s: float) -> Iterator[tuple[Setting, list[Row]]]:
     """The settings of one family, first the one that is searched for all shapes, each with its rows where memory is free.
 
-    A shape is left out of the others where these could save no more than WORTH of its step; the first one allows for that.
+    A shape is left out of the others where these could save no more than WORTH of its step, nor memory, or not so much that it
+    takes less than `enough_s`; the first one allows for that.
     """
     if not settings:
         return
@@ -232,8 +244,8 @@ def _fastest(settings: Sequence[Setting]) -> Iterator[tuple[Setting, list[Row]]]
         least_s[row.number] = row.bound_s
     slack_s = np.zeros(len(first.shapes))
     for setting in others:
-        saves_s = setting.saves_s(first)
-        idle = saves_s <= WORTH * least_s
+        saves_s, slimmer = setting.saves_s(first)
+        idle = ((saves_s <= WORTH * least_s) & ~slimmer) | (least_s - saves_s >= enough_s)
         slack_s = np.maximum(slack_s, np.where(idle, saves_s, 0.0))
         left = replace(setting, which=np.array([m for m in setting.which if not idle[m]], dtype=np.intp))
         yield left, left.fastest()

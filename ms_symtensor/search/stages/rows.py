@@ -90,14 +90,14 @@ class Setting:
         bound_s = plain.bound_s * _share(shape, plain.shape) - float(self.slack_s[number])
         return replace(plain, shape=shape, number=number, bound_s=bound_s)
 
-    def saves_s(self, than: "Setting") -> Array:
-        """Seconds [shapes] that a step takes less at most than with the same layouts under the level of `than`; inf where it
-        may need less memory.
+    def saves_s(self, than: "Setting") -> tuple[Array, NDArray[np.bool_]]:
+        """Seconds [shapes] that a step takes less at most than with the same layouts under the level of `than`, inf where every
+        micro-batch may be faster; and whether it may need less memory.
         """
         weights = self._weights(np.arange(len(self.shapes)))
         parameters = self.tables.parameters
         (once,) = occurring(parameters, [weights.once_s])
-        total = np.zeros(len(self.shapes))
+        total, slimmer = np.zeros(len(self.shapes)), np.zeros(len(self.shapes), dtype=bool)
         for occurs, mine, other in zip(once, parameters, than.tables.parameters, strict=True):
             more_B = [
                 mine.at_rest_B + kept - other.at_rest_B - other_kept
@@ -105,14 +105,13 @@ class Setting:
                     (mine.kept_B, other.kept_B), (mine.kept_recomputed_B, other.kept_recomputed_B)
                 )
             ]  # fmt: skip
-            never = np.minimum(*more_B) < 0
-            never |= mine.backward_s < other.backward_s
             with np.errstate(invalid="ignore"):  # what MindSpore would not train rightly is so under every level
                 saved = np.nan_to_num(other.once_s - mine.once_s, nan=0.0)
-            axes = tuple(range(1, never.ndim))
+            axes = tuple(range(1, saved.ndim))
             total += occurs * np.maximum(saved.max(axis=axes), 0.0)[self.members]
-            total[never.any(axis=axes)[self.members]] = np.inf
-        return total
+            total[(mine.backward_s < other.backward_s).any(axis=axes)[self.members]] = np.inf
+            slimmer |= (np.minimum(*more_B) < 0).any(axis=axes)[self.members]
+        return total, slimmer
 
     def slim(self, among: Sequence[Row], limit_B: float) -> tuple[list[Row], dict[Shape, float]]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.

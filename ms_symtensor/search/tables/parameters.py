@@ -224,33 +224,54 @@ def _placed(
     dtype, in_gradient = (placement.dtype, False) if tied else (first.dtype, first.in_gradient)
     cost = price_slice(seconds, placement, shard, elements, settings, dtype, in_gradient)
     # Weights are cast and gathered once for all micro-batches; their gradients are cast and added at each.
-    use_s, grad_s, kept_B = cost.gather_s + nothing, nothing, cost.used_B + nothing
+    use_s, kept_B = cost.gather_s + nothing, cost.used_B + nothing
     is_shared = placement.gather is not None
     share, stored = elements / shard, size_B(placement.dtype)
-    trains = use.parameter.requires_grad
     if tied:
         # In several element types, or in a shared block: gathered, and its gradients summed, as it is stored.
         kept_B = nothing
         for read in use.reads:
             used = size_B(read.dtype)
             if read.casts:
-                cast_s = pricer.local_s("Cast", elements * (stored + used))
-                use_s = use_s + cast_s
-                if trains and read.users > 0:
-                    grad_s = grad_s + cast_s
+                use_s = use_s + pricer.local_s("Cast", elements * (stored + used))
             if read.in_gradient and (read.casts or is_shared):
                 kept_B = kept_B + elements * used
-        users, used = sum(read.users for read in use.reads), stored
-    else:
-        users, used = first.users, size_B(first.dtype)
-        if first.casts:
-            again = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
-            use_s = use_s + (1 + again) * pricer.local_s("Cast", share * (stored + used))
-            if trains:
-                grad_s = grad_s + pricer.local_s("Cast", elements * (used + stored))
-    if trains and users > 1:
-        grad_s = grad_s + pricer.local_s("AddN", (users + 1) * elements * used)
-    rest_B = cost.at_rest_B + nothing
-    if trains:
-        rest_B = rest_B + adds_up * (elements * stored - cost.gradient_B)
-    return grad_s, use_s + cost.synchronisation_s + cost.update_s, kept_B, rest_B
+    elif first.casts:
+        again = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
+        use_s = use_s + (1 + again) * pricer.local_s("Cast", share * (stored + size_B(first.dtype)))
+    once_s, rest_B = use_s + cost.sum_s + cost.update_s, cost.at_rest_B + nothing
+    if not use.parameter.requires_grad:
+        return nothing, once_s, kept_B, rest_B
+    grad_s = _added_s(pricer, use.reads, tied, elements, stored)
+    if settings.optimizer_level is not OptimizerLevel.LEVEL2:
+        return grad_s, once_s + cost.scatter_s, kept_B, rest_B + adds_up * (elements * stored - cost.gradient_B)
+    each_s = _scattered_s(pricer, use.reads, cost.scatter_s + nothing, elements, share, stored)
+    return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), kept_B, rest_B
+
+
+def _added_s(pricer: Pricer, reads: Sequence[Read], tied: bool, elements: Array, stored: int) -> Array:
+    """Seconds in which the gradients of a parameter's users are added up and cast, whole, element type by element type; of one
+    that is `tied`, as it is stored.
+    """
+    found = np.zeros(pricer.family.members)
+    for read in reads:
+        if read.casts and (read.users > 0 or not tied):
+            found = found + pricer.local_s("Cast", elements * (size_B(read.dtype) + stored))
+    users = sum(read.users for read in reads)
+    if users > 1:
+        found = found + pricer.local_s("AddN", (users + 1) * elements * (stored if tied else size_B(reads[0].dtype)))
+    return found
+
+
+def _scattered_s(
+    pricer: Pricer, reads: Sequence[Read], scatter_s: Array, elements: Array, share: Array, stored: int
+) -> Array:
+    """Seconds in which the gradients of a parameter's users are cast and scattered, each by itself, and their shares added up."""
+    found = np.zeros(pricer.family.members)
+    for read in reads:
+        cast_s = pricer.local_s("Cast", elements * (size_B(read.dtype) + stored)) if read.casts else 0.0
+        found = found + read.users * (cast_s + scatter_s)
+    users = sum(read.users for read in reads)
+    if users > 1:
+        found = found + pricer.local_s("AddN", (users + 1) * share * stored)
+    return found

@@ -108,8 +108,8 @@ def test_one_axis_is_left_out_where_two_take_as_many_samples():
 def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():
     members = [s for s in shapes(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
     graph, known = variables_of(network, members, True, A2, None, FREE)
-    first, none, _ = outer._settings(problem_of(graph, known), (1, 12, 1), members)
-    saves_s = none.saves_s(first)
+    first, none, *_ = outer._settings(problem_of(graph, known), (1, 12, 1), members)
+    saves_s, _ = none.saves_s(first)
     least_s = {row.member: row.bound_s for row in first.fastest()}
     rows = none.fastest()
     assert rows and any(saves_s[row.member] < least_s[row.member] for row in rows)

@@ -10,7 +10,7 @@ operator, and what of the gradients' is hidden depends on the run-time's schedul
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -89,11 +89,13 @@ def price(
     return StepCost(time, memory)
 
 
-def weights_cost(program: Program, cluster: Cluster, times: Mapping[str, int] = MappingProxyType({})) -> MoveCost:
-    """What casting and gathering the weights takes of the step that `price` prices."""
+def cost_of(
+    program: Program, cluster: Cluster, wanted: Callable[[Node], bool], times: Mapping[str, int] = MappingProxyType({})
+) -> MoveCost:
+    """What the nodes that are `wanted`, none of them an operator's own work, take of the step that `price` prices."""
     local_s = communication_s = 0.0
     for node in program.nodes:
-        if node.role is Role.WEIGHT:
+        if node.role is not Role.WORK and wanted(node):
             cost = node_cost(cluster, node.kind, node.group, *traffic_B(program, node))
             count = times.get(node.block or "", 1)
             local_s, communication_s = local_s + count * cost.local_s, communication_s + count * cost.communication_s

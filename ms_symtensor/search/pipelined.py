@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
-from ms_symtensor.program.settings import Recompute
+from ms_symtensor.program.settings import OptimizerLevel, Recompute
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
 from ms_symtensor.search.folded.folding import fold
@@ -226,11 +226,13 @@ def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
     shape = estimate.shape
     share, once = shape.micro_batch_num / shape.stages, 1 / shape.stages
     time, weights = whole.cost.time_s, whole.weights
+    # With level 2 gradients are scattered at every micro-batch.
+    each_s = whole.scatters.communication_s if found.row.level is OptimizerLevel.LEVEL2 else 0.0
     again_s = max(0.0, math.fsum(stage.each_s for stage in estimate.stages) - estimate.work_s)
     split = {
         "compute": share * (time["compute"] - weights.local_s + again_s) + once * weights.local_s,
         "communication": share * (time["communication"] - weights.communication_s) + once * weights.communication_s,
-        "synchronisation": once * time["synchronisation"],
+        "synchronisation": share * each_s + once * (time["synchronisation"] - each_s),
         "optimizer": once * time["optimizer"],
     }
     if shape.stages == 1:

@@ -7,7 +7,10 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.move import node_cost
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
+from ms_symtensor.cost.step import traffic_B
+from ms_symtensor.program.program import Role
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
@@ -37,3 +40,10 @@ def test_the_programs_of_a_plan_take_the_time_that_is_predicted(device_num, stag
     programs = partition_stages(at(16 // plan.micro_batch_num, None), plan.stages, plan.pipeline)
     seconds = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]
     assert plan.prediction.step_time_s == pytest.approx(pipelined_step_s(seconds, plan.micro_batch_num), rel=1e-9)
+    synchronised_s = sum(
+        program.times(node) * node_cost(A2, node.kind, node.group, *traffic_B(program.micro, node)).communication_s
+        for program in programs
+        for node in program.micro.nodes
+        if node.role is Role.SYNC
+    )
+    assert plan.prediction.time_s["synchronisation"] == pytest.approx(synchronised_s / stages, rel=1e-9)

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import MoveCost
-from ms_symtensor.cost.step import StepCost, price, weights_cost
+from ms_symtensor.cost.step import StepCost, cost_of, price
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.parameters import require_synchronised
+from ms_symtensor.program.program import Role
 from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.asked.summary import Degrees, degrees
 from ms_symtensor.search.folded.folding import fold
@@ -30,12 +31,13 @@ def at_depth(class_of: Mapping[str, int], short: Graph, strategies: Mapping[str,
 class Judged:
     """What a choice costs in the network with all of its blocks, and the degrees that people ask for.
 
-    `weights`: the part of the step's time that casting and gathering weights takes.
+    `weights`, `scatters`: the parts of the step's time that casting and gathering weights takes, and scattering gradients.
     """
 
     cost: StepCost
     degrees: Degrees
     weights: MoveCost
+    scatters: MoveCost
 
 
 def judged(
@@ -65,6 +67,6 @@ def judged(
     cost = price(graph, plan, program, cluster, shorts.known, times)
     activations, buffers = peaks.of(recomputed)
     memory = {**cost.memory_B, "activations": activations, "buffers": buffers}
-    return Judged(
-        replace(cost, memory_B=memory), degrees(graph, plan, rules, times), weights_cost(program, cluster, times)
-    )
+    weights = cost_of(program, cluster, lambda node: node.role is Role.WEIGHT, times)
+    scatters = cost_of(program, cluster, lambda n: n.role is Role.SYNC and n.kind == "ReduceScatter", times)
+    return Judged(replace(cost, memory_B=memory), degrees(graph, plan, rules, times), weights, scatters)

@@ -28,6 +28,7 @@ class Pricer:
         self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
         self._lines = _Lines(family.members)
         self._lattices: dict[DeviceGroup, _Lattices] = {}
+        self._priced: dict[tuple[str, DeviceGroup, bytes, bytes], Array] = {}
 
     def slices_B(self, layouts: Sequence[Layout], element_B: float, power: int) -> Array:
         """Bytes of one device's slice of regular layouts: [members, layouts]."""
@@ -68,8 +69,10 @@ class Pricer:
         """
         if group is None or kind not in COMMUNICATING:
             return self.local_s(kind, input_B + output_B)
-        found: Array = self.nodes_s([self.number(kind, group)], input_B[None], output_B[None])[0]
-        return found
+        key = kind, group, input_B.tobytes(), output_B.tobytes()
+        if key not in self._priced:
+            self._priced[key] = self.nodes_s([self.number(kind, group)], input_B[None], output_B[None])[0]
+        return self._priced[key]
 
     def number(self, kind: str, group: DeviceGroup | None) -> int:
         """The number by which `nodes_s` knows nodes of `kind` on `group`."""

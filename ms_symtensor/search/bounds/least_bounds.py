@@ -23,9 +23,10 @@ class Raised:
 
     def steps(self, below_s: float, wanted: Callable[[Row], bool] = lambda _: True) -> list[tuple[float, Row]]:
         """Those layouts in micro-batches that are `wanted`, with seconds of a step of each, as `Bounds.steps` knows them, by
-        rising seconds.
+        rising seconds; of equal ones that first which shards the optimizer least.
         """
-        return sorted((step for one in self.met for step in one.steps(below_s, wanted)), key=lambda step: step[0])
+        every = (step for one in self.met for step in one.steps(below_s, wanted))
+        return sorted(every, key=lambda step: (step[0], step[1].level))
 
 
 def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float) -> Raised:

@@ -100,7 +100,8 @@ def settled(
     rules: Mapping[str, Rule] | None = None,
     met: set[tuple] | None = None,
 ) -> Whole | None:
-    """The best of `rows`, choices for one shape, with the true peaks of its stages; None if nothing fits.
+    """The best of `rows`, choices for one shape, with the true peaks of its stages; None if nothing fits. Of equal ones, that
+    which shards the optimizer least.
 
     Left out are those `met` on another mesh of as many devices, which are noted there.
     """
@@ -113,7 +114,7 @@ def settled(
         (row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every
     }.values()  # alike in all: one
     best: Whole | None = None
-    for guess, row in sorted(guesses, key=lambda pair: pair[0].step_time_s):
+    for guess, row in sorted(guesses, key=lambda pair: (pair[0].step_time_s, pair[1].level)):
         if best is not None and guess.step_time_s >= best.estimate.step_time_s:
             break
         strategies = strategies_of(row)

@@ -13,7 +13,7 @@ A2 = load("atlas_800t_a2")
 
 @pytest.mark.parametrize(
     ("seed", "number", "selects", "smallest_B"),
-    # Of the cases of `benchmarks.brute_force_stages`, with the bytes of the smallest step that brute force finds.
+    # Of the cases of `benchmarks.brute_force_stages --most 4500`, with the bytes of the smallest step that brute force finds.
     [
         (0, 15, False, 901879820),
         (0, 163, False, 857515532),
@@ -26,7 +26,7 @@ A2 = load("atlas_800t_a2")
 )
 def test_the_smallest_step_of_brute_force_is_found(seed, number, selects, smallest_B):
     draw = random.Random(f"{seed}/{number}")
-    case = selected_case(draw, 3000, A2) if selects else random_case(draw, 3000, True, A2)
+    case = selected_case(draw, 4500, A2) if selects else random_case(draw, 4500, True, A2)
     assert case.planned(smallest_B).prediction.peak_memory_B <= smallest_B
     with pytest.raises(InfeasibleError):
         case.planned(smallest_B - (1 << 20))

@@ -206,7 +206,7 @@ def all_steps(case: Case, recompute: bool, select: bool = False) -> Iterator[Ste
             yield Step(one.time_s, one.memory_B, 1, settings.optimizer_level, (case.blocks,), again)
     for shape in case.ways:
         parts = Parts(case, shape.batch, case.device_num // shape.stages)
-        levels = LEVELS if shape.stages > 1 else LEVELS[:2]
+        levels = [level for level in LEVELS if shape.stages > 1 or level is not OptimizerLevel.LEVEL2]
         for chosen, level in itertools.product(parts.choices(), levels):
             yield from _steps(parts, chosen, level, shape, recompute, select)
 

@@ -23,7 +23,7 @@ from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.pinnable import require_pinnable
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.rows import Row, Setting
+from ms_symtensor.search.stages.rows import Row, Setting, combines
 from ms_symtensor.search.stages.whole import Whole, settled
 from ms_symtensor.search.tables.parameters import stage_terms
 from ms_symtensor.search.tables.problem import problem_of_family
@@ -93,7 +93,13 @@ def _rows(network: Network, request: Request, shape: Shape) -> tuple[list[Row], 
         network.short(shape.batch), request.cluster, Single(shape.mesh), request.rules, limits=request.limits
     )
     found, alone = list[Row](), np.zeros(1, dtype=np.intp)
-    for settings in settings_of(of.settings, True, request.limits, shape.stages > 1):  # no level3 on stages either
+    every = settings_of(of.settings, True, request.limits, shape.stages > 1)  # no level3 on stages either
+    possible = [one for one in every if combines(shape, one.optimizer_level, request.limits)]
+    if not possible:
+        raise InputError(
+            "optimizer_level = 2: MindSpore does not combine it with gradients that add up on one stage; level 1 it does"
+        )
+    for settings in possible:
         tables = Tables(of, stage_terms(of.known, of.parameters, settings, [True]))
         setting = Setting(of, (shape,), alone, network.depths, settings.optimizer_level, tables, alone, np.zeros(1))
         found += setting.slim(setting.fastest(), request.limit_B)[0]

@@ -45,3 +45,11 @@ def test_what_cannot_be_is_told():
         match=r"nothing found that fits 0\.1 GiB on 4 devices: .*a device of stage [01] needs .*the largest tensor: ",
     ):
         fixed_pipeline(graph, request(limit_B=1 << 27), 2, 4)
+
+
+def test_level2_is_not_combined_with_gradients_that_add_up_on_one_stage():
+    level2 = Limits({"optimizer_level": 2}, {"optimizer_level": 2})
+    graph = build_graph(CONFIG)
+    with pytest.raises(InputError, match="level 1 it does"):
+        fixed_pipeline(graph, request(limits=level2), 1, 4)
+    assert fixed_pipeline(graph, request(limits=level2), 2, 4).settings.optimizer_level == 2

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import occurrences, places
@@ -27,7 +26,7 @@ from ms_symtensor.search.space.shapes import Round, Shape
 from ms_symtensor.search.stages.borders import least_borders_s, with_borders
 from ms_symtensor.search.stages.estimate import least_step_s
 from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
-from ms_symtensor.search.stages.rows import Row, Setting
+from ms_symtensor.search.stages.rows import Row, Setting, combines
 from ms_symtensor.search.stages.stage_cases import Case, cases
 from ms_symtensor.search.stages.tried import Outcome, Surveyed, Tried
 from ms_symtensor.search.tables.parameters import stage_terms
@@ -207,7 +206,7 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
     in_stages = any(m.stages > 1 for m in members)
     for settings in settings_of(of.settings, of.shares_blocks, of.limits, in_stages):
         level = settings.optimizer_level
-        allowed = [i for i, m in enumerate(members) if _allows(m, level, of.limits)]
+        allowed = [i for i, m in enumerate(members) if combines(m, level, of.limits)]
         if not allowed:
             continue
         _, on = laid_out_on(members)
@@ -216,17 +215,6 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
         which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
         found.append(Setting(of, tuple(members), on, depths, level, Tables(of, terms), which, none))
     return found
-
-
-def _allows(shape: Shape, level: OptimizerLevel, limits: Limits) -> bool:
-    """Whether MindSpore combines `level` with `shape`, and no other level does the same there.
-
-    Level 3 goes with no stages (nor do we combine it with gradients that add up), level 2 with none that add up on one stage.
-    """
-    if level is OptimizerLevel.LEVEL2:
-        idle = not shape.accumulates and limits.allows("optimizer_level", OptimizerLevel.LEVEL1)
-        return shape.stages > 1 or not (shape.accumulates or idle)
-    return not shape.accumulates or level is not OptimizerLevel.LEVEL3
 
 
 def _fastest(settings: Sequence[Setting], enough_s: float) -> Iterator[tuple[Setting, list[Row]]]:

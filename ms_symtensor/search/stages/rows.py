@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
@@ -207,6 +208,17 @@ class Setting:
             for i, n in enumerate(which)
             if finite[i]
         ]  # fmt: skip
+
+
+def combines(shape: Shape, level: OptimizerLevel, limits: Limits) -> bool:
+    """Whether MindSpore combines `level` with `shape`, and no other level does the same there.
+
+    Level 3 goes with no stages (nor do we combine it with gradients that add up), level 2 with none that add up on one stage.
+    """
+    if level is OptimizerLevel.LEVEL2:
+        idle = not shape.accumulates and limits.allows("optimizer_level", OptimizerLevel.LEVEL1)
+        return shape.stages > 1 or not (shape.accumulates or idle)
+    return not shape.accumulates or level is not OptimizerLevel.LEVEL3
 
 
 def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:

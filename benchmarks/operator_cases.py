@@ -9,7 +9,8 @@ from ms_symtensor.tensor.graph import TensorType
 class Case:
     """`primitive` makes the operator, `call` applies it as `op` to the parameters p0, p1, ... of types `inputs`.
 
-    `ignores_strategy`: MindSpore has no distributed form and accepts any strategy without using it.
+    `ignores_strategy`: MindSpore has no distributed form and accepts any strategy without using it. `accepts_more`: MindSpore
+    accepts strategies that the signature leaves out on purpose.
     `replaced_where_partial`: where a partial sum arises MindSpore replaces the operator by several, without all outputs.
     """
 
@@ -18,6 +19,7 @@ class Case:
     inputs: tuple[TensorType, ...]
     ignores_strategy: bool = False
     replaced_where_partial: bool = False
+    accepts_more: bool = False
 
 
 def _tensors(dtype: str, *shapes: tuple[int, ...]) -> tuple[TensorType, ...]:
@@ -40,13 +42,26 @@ def _attention(
 _ONE_HOT_SCALARS = "Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)"
 _ARITHMETIC = (
     "Add", "Sub", "Mul", "Div", "RealDiv", "DivNoNan", "Pow", "Maximum", "Minimum", "FloorDiv", "FloorMod", "Mod",
-    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
+    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "Atan2", "SquaredDifference", "Xlogy", "Xdivy",
+    "MulNoNan", "Hypot", "TruncateDiv", "TruncateMod", "SigmoidCrossEntropyWithLogits",
 )  # fmt: skip
 _UNARY = (
     "Neg", "Exp", "Log", "Sqrt", "Rsqrt", "Square", "Cos", "Sin", "Sigmoid", "GeLU", "FastGeLU", "ReLU", "Tanh", "Abs",
-    "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Dropout",
+    "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Dropout", "Log1p", "Expm1", "Erfc", "Erfinv", "Tan", "Sinh", "Cosh",
+    "Asin", "ACos", "Atan", "Asinh", "Acosh", "Atanh", "Inv", "Lgamma", "Rint", "Trunc", "Elu", "SeLU", "ReLU6", "HSigmoid",
+    "HShrink", "SoftShrink", "Softplus", "Softsign", "Mish", "Identity", "Tril", "Triu",
 )  # fmt: skip
 _PAIR, _MATRIX = _floats((16, 32), (16, 32)), _floats((16, 32))
+_IMAGES = _floats((16, 8, 8, 8))
+_BATCH_ONLY = {
+    "Divs": "op(p0, 2.0)", "AddScalar": "op(p0, 1.0, 1)", "SubScalar": "op(p0, 1.0, 1)", "TrilExt": "op(p0)",
+    "PowTensorScalar": "op(p0, 2.0)", "CeLU": "op(p0)", "HSwish": "op(p0)", "MishExt": "op(p0)", "SeLUExt": "op(p0)",
+    "Hardtanh": "op(p0)", "Threshold": "op(p0, 0.0, 1.0)", "Sinc": "op(p0)", "Digamma": "op(p0)", "AcosExt": "op(p0)",
+    "AcoshExt": "op(p0)", "AsinExt": "op(p0)", "AsinhExt": "op(p0)", "AtanExt": "op(p0)", "LogSigmoid": "op(p0)",
+    "IsNan": "op(p0)", "OnesLikeExt": "op(p0)", "ZerosLikeExt": "op(p0)", "EqScalar": "op(p0, 2.0)", "LessScalar": "op(p0, 2.0)",
+    "GreaterEqualScalar": "op(p0, 2.0)", "FloorDivScalar": "op(p0, 2.0)",
+}  # fmt: skip
+"""Operators without a distributed form, on a matrix."""
 
 CASES: dict[str, Case] = {
     # contraction
@@ -55,10 +70,47 @@ CASES: dict[str, Case] = {
     "MatMul uneven": Case("ops.MatMul(transpose_b=True)", "op(p0, p1)", _floats((24, 6), (20, 6))),
     "BatchMatMul": Case("ops.BatchMatMul()", "op(p0, p1)", _floats((8, 4, 16, 32), (8, 4, 32, 8))),
     "BatchMatMul transposed": Case("ops.BatchMatMul(transpose_b=True)", "op(p0, p1)", _floats((8, 16, 32), (8, 8, 32))),
+    "MatMulExt": Case("gen.MatMulExt()", "op(p0, p1)", _floats((16, 32), (32, 64))),
+    "MatMulExt batch": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 4, 16, 32), (8, 4, 32, 8))),
+    "MatMulExt matrix": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (32, 8))),
+    "BatchMatMulExt": Case("gen.BatchMatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (8, 32, 8))),
     "BatchMatMul matrix": Case("ops.BatchMatMul()", "op(p0, p1)", _floats((8, 4, 16, 32), (32, 8))),
     "Dense": Case("gen.Dense()", "op(p0, p1, p2)", _floats((16, 32), (64, 32), (64,)), ignores_strategy=True),
     "Dense undivided": Case("gen.Dense()", "op(p0, p1, None)", _floats((3, 16, 32), (64, 32)), ignores_strategy=True),
     "Outer": Case("gen.Outer()", "op(p0, p1)", _floats((16,), (32,))),
+    # convolution
+    "Conv2D": Case("ops.Conv2D(16, 3, pad_mode='same')", "op(p0, p1)", _IMAGES + _floats((16, 8, 3, 3)), accepts_more=True),
+    "Conv2D patches": Case("ops.Conv2D(32, 4, stride=4)", "op(p0, p1)", _IMAGES + _floats((32, 8, 4, 4)), accepts_more=True),
+    "Conv2D groups": Case(
+        "ops.Conv2D(8, 3, pad_mode='same', group=8)", "op(p0, p1)", _IMAGES + _floats((8, 1, 3, 3)), accepts_more=True
+    ),
+    "Conv2DExt": Case(
+        "gen.Conv2DExt()", "op(p0, p1, None, (1, 1), (1, 1), (1, 1), 1)", _IMAGES + _floats((16, 8, 3, 3)), ignores_strategy=True
+    ),
+    "Conv2DTranspose": Case(
+        "ops.Conv2DTranspose(8, 2, stride=2)", "op(p0, p1, (16, 32, 16, 16))", _IMAGES + _floats((8, 32, 2, 2))
+    ),
+    "ConvTranspose2D": Case(
+        "gen.ConvTranspose2D()", "op(p0, p1, None, (2, 2), (0, 0), (0, 0), 1, (1, 1))", _IMAGES + _floats((8, 16, 2, 2)),
+        ignores_strategy=True,
+    ),
+    "Conv3D": Case(
+        "ops.Conv3D(16, (2, 4, 4), stride=(2, 4, 4))", "op(p0, p1)", _tensors("float16", (8, 4, 8, 8, 8), (16, 4, 2, 4, 4)),
+        accepts_more=True,
+    ),
+    "MaxPool": Case("ops.MaxPool(2, 2)", "op(p0)", _IMAGES, accepts_more=True),
+    "MaxPool same": Case("ops.MaxPool(3, 2, 'same')", "op(p0)", _IMAGES),
+    "MaxPoolWithMask": Case("gen.MaxPoolWithMask((2, 2), (2, 2))", "op(p0)", _IMAGES, ignores_strategy=True),
+    "AvgPool": Case("ops.AvgPool(2, 2)", "op(p0)", _IMAGES, accepts_more=True),
+    "AvgPool2D": Case(
+        "gen.AvgPool2D()", "op(p0, (2, 2), (2, 2), (0, 0), False, True, None)", _IMAGES, ignores_strategy=True
+    ),
+    "AvgPool3D": Case("ops.AvgPool3D(2, 2)", "op(p0)", _floats((8, 4, 8, 8, 8)), accepts_more=True),
+    "AdaptiveAvgPool2D": Case("ops.AdaptiveAvgPool2D((1, 1))", "op(p0)", _IMAGES, ignores_strategy=True),
+    "ResizeBilinearV2": Case("ops.ResizeBilinearV2()", "op(p0, (16, 16))", _IMAGES, accepts_more=True),
+    "ResizeNearestNeighbor": Case("ops.ResizeNearestNeighbor((16, 16))", "op(p0)", _IMAGES, accepts_more=True),
+    "ResizeNearestNeighborV2": Case("ops.ResizeNearestNeighborV2()", "op(p0, (16, 16))", _IMAGES, ignores_strategy=True),
+    "Im2Col": Case("ops.Im2Col(2)", "op(p0)", _IMAGES, ignores_strategy=True),
     # elementwise
     **{name: Case(f"ops.{name}()", "op(p0, p1)", _PAIR) for name in _ARITHMETIC},
     **{name: Case("ops.Dropout(0.9)" if name == "Dropout" else f"ops.{name}()", "op(p0)", _MATRIX) for name in _UNARY},
@@ -76,12 +128,35 @@ CASES: dict[str, Case] = {
     "LogicalNot": Case("ops.LogicalNot()", "op(p0)", _tensors("bool", (16, 32))),
     "Select": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 32)) + _PAIR),
     "MaskedFill": Case("ops.MaskedFill()", "op(p0, p1, 2.0)", _MATRIX + _tensors("bool", (1, 32))),
+    **{
+        name: Case(f"{'ops' if name in ('CeLU', 'HSwish', 'Sinc', 'Digamma', 'IsNan') else 'gen'}.{name}()", call, _MATRIX, True)
+        for name, call in _BATCH_ONLY.items()
+    },
+    "Divs undivided": Case("gen.Divs()", "op(p0, 2.0)", _floats((12, 32)), ignores_strategy=True),
+    "EluExt": Case("gen.EluExt()", "op(p0)", _MATRIX),
+    "SoftplusExt": Case("gen.SoftplusExt()", "op(p0)", _MATRIX),
+    "LeakyReLUExt": Case("gen.LeakyReLUExt()", "op(p0)", _MATRIX),
+    "ClampScalar": Case("gen.ClampScalar()", "op(p0, 0.0, 1.0)", _MATRIX),
+    "RemainderTensorScalar": Case("gen.RemainderTensorScalar()", "op(p0, 2.0)", _MATRIX),
+    "Lerp": Case("ops.Lerp()", "op(p0, p1, p2)", _PAIR + _MATRIX),
+    "PReLU": Case("ops.PReLU()", "op(p0, p1)", _floats((16, 8, 4), (8,))),
+    "PReLU one weight": Case("ops.PReLU()", "op(p0, p1)", _floats((16, 8, 4), (1,))),
+    "MaskedFillScalar": Case(
+        "gen.MaskedFillScalar()", "op(p0, p1, 2.0)", _floats((16, 8, 32)) + _tensors("bool", (8, 32)), ignores_strategy=True
+    ),
+    "Add smaller first": Case("ops.Add()", "op(p0, p1)", _floats((8, 16), (4, 8, 16))),
     "AssignAdd": Case("ops.AssignAdd()", "op(p0, p1)", _PAIR),
     # normalization
     "RmsNorm": Case("ops.RmsNorm()", "op(p0, p1)", _floats((16, 8, 32), (32,)), replaced_where_partial=True),
     "RmsNorm half": Case("ops.RmsNorm()", "op(p0, p1)", _tensors("float16", (16, 32), (32,)), replaced_where_partial=True),
     "LayerNorm": Case("ops.LayerNorm(-1, -1)", "op(p0, p1, p2)", _floats((16, 8, 32), (32,), (32,))),
     "LayerNorm two dims": Case("ops.LayerNorm(1, 1)", "op(p0, p1, p2)", _floats((16, 8, 32), (8, 32), (8, 32))),
+    "GroupNorm": Case("gen.GroupNorm()", "op(p0, 4, p1, p2)", _floats((16, 8, 4, 4), (8,), (8,))),
+    "BatchNorm": Case(
+        "ops.BatchNorm(is_training=True)", "op(p0, p1, p2, p3, p4)", _floats((16, 8, 4, 4), (8,), (8,), (8,), (8,)),
+        accepts_more=True,
+    ),
+    "L2Normalize": Case("ops.L2Normalize(1)", "op(p0)", _MATRIX),
     "Softmax": Case("ops.Softmax()", "op(p0)", _floats((16, 8, 32))),
     "Softmax first dim": Case("ops.Softmax(0)", "op(p0)", _floats((16, 8, 32))),
     "LogSoftmax": Case("ops.LogSoftmax()", "op(p0)", _MATRIX),
@@ -94,6 +169,21 @@ CASES: dict[str, Case] = {
     "ReduceMin": Case("ops.ReduceMin()", "op(p0, 0)", _MATRIX),
     "SumExt": Case("gen.SumExt()", "op(p0, (1,), False)", _MATRIX),
     "MeanExt": Case("gen.MeanExt()", "op(p0, (1,), True)", _MATRIX),
+    "ReduceProd": Case("ops.ReduceProd()", "op(p0, 1)", _MATRIX),
+    "Max": Case("gen.Max()", "op(p0)", _MATRIX),
+    "Min": Case("gen.Min()", "op(p0)", _MATRIX, ignores_strategy=True),
+    "MaxDim": Case("gen.MaxDim()", "op(p0, 1, False)", _MATRIX),
+    "MinDim": Case("gen.MinDim()", "op(p0, 1, True)", _MATRIX, ignores_strategy=True),
+    "Argmax": Case("ops.Argmax()", "op(p0)", _MATRIX, accepts_more=True),
+    "ArgMaxExt": Case("gen.ArgMaxExt()", "op(p0, 1, False)", _MATRIX, ignores_strategy=True),
+    "ProdExt": Case("gen.ProdExt()", "op(p0, 1)", _MATRIX, ignores_strategy=True),
+    "LogSumExp": Case("gen.LogSumExp()", "op(p0, (1,), True)", _MATRIX, ignores_strategy=True),
+    "LogSumExp to row": Case("gen.LogSumExp()", "op(p0, (0,), True)", _MATRIX, ignores_strategy=True),
+    "Var": Case("gen.Var()", "op(p0, (1,), 1, False)", _MATRIX, ignores_strategy=True),
+    "LinalgVectorNorm": Case("gen.LinalgVectorNorm()", "op(p0, 2.0, (1,), False)", _MATRIX, ignores_strategy=True),
+    "LpNorm": Case("ops.LpNorm(1)", "op(p0)", _MATRIX, ignores_strategy=True),
+    "Sort": Case("ops.Sort()", "op(p0)", _MATRIX),
+    "SortExt": Case("gen.SortExt()", "op(p0, 1, False, False)", _MATRIX),
     "ReduceAny": Case("ops.ReduceAny()", "op(p0, 1)", _tensors("bool", (16, 32))),
     "ReduceAll": Case("ops.ReduceAll()", "op(p0, 1)", _tensors("bool", (16, 32))),
     "ArgMaxWithValue": Case("ops.ArgMaxWithValue(axis=1)", "op(p0)", _MATRIX),
@@ -101,6 +191,7 @@ CASES: dict[str, Case] = {
     "TopK": Case("ops.TopK()", "op(p0, 4)", _MATRIX),
     "TopkExt": Case("gen.TopkExt()", "op(p0, 4, 0, True, True)", _MATRIX),
     "CumSum": Case("ops.CumSum()", "op(p0, 1)", _MATRIX),
+    "CumsumExt": Case("gen.CumsumExt()", "op(p0, 1)", _MATRIX),
     "CumProd": Case("ops.CumProd()", "op(p0, 1)", _MATRIX),
     # shape
     "Transpose": Case("ops.Transpose()", "op(p0, (0, 2, 1, 3))", _floats((8, 8, 16, 32))),
@@ -120,6 +211,27 @@ CASES: dict[str, Case] = {
     "SplitTensor": Case("gen.SplitTensor()", "op(p0, 16, 1)", _MATRIX),
     "Concat": Case("ops.Concat(axis=-1)", "op((p0, p1))", _floats((8, 16, 32), (8, 16, 8))),
     "Stack": Case("ops.Stack(axis=1)", "op((p0, p1))", _PAIR),
+    "StackExt": Case("gen.StackExt(1)", "op((p0, p1))", _PAIR),
+    "SliceExt": Case("gen.SliceExt()", "op(p0, 1, 0, 4, 1)", _floats((8, 16, 32))),
+    "PadV3": Case("ops.PadV3()", "op(p0, (1, 1), 0.0)", _MATRIX),
+    "ReverseV2": Case("ops.ReverseV2([1])", "op(p0)", _MATRIX),
+    "RepeatInterleaveInt": Case("gen.RepeatInterleaveInt()", "op(p0, 2, 1, None)", _floats((8, 16, 32))),
+    "TransposeView": Case("ops.TransposeView()", "op(p0, (0, 2, 1))", _floats((16, 8, 32)), ignores_strategy=True),
+    "TransposeExtView": Case("ops.TransposeExtView()", "op(p0, 1, 2)", _floats((16, 8, 32)), ignores_strategy=True),
+    "TExt": Case("gen.TExt()", "op(p0)", _floats((12, 30)), ignores_strategy=True),
+    "ExpandDimsView": Case("gen.ExpandDimsView()", "op(p0, 1)", _MATRIX, ignores_strategy=True),
+    "SplitWithSizeView": Case("gen.SplitWithSizeView()", "op(p0, (4, 28), 1)", _MATRIX, ignores_strategy=True),
+    "SliceExtView": Case("gen.SliceExtView()", "op(p0, 1, 0, 4, 1)", _floats((8, 16, 32)), ignores_strategy=True),
+    "Flatten": Case("ops.Flatten()", "op(p0)", _floats((16, 8, 32)), ignores_strategy=True),
+    "FlattenExt": Case("gen.FlattenExt()", "op(p0, 0, 1)", _floats((16, 8, 32)), ignores_strategy=True),
+    "SplitTensorView": Case("gen.SplitTensorView()", "op(p0, 16, 1)", _MATRIX, ignores_strategy=True),
+    "ChunkView": Case("gen.ChunkView()", "op(p0, 2, 1)", _MATRIX, ignores_strategy=True),
+    "SelectExtView": Case("gen.SelectExtView()", "op(p0, 1, 0)", _floats((16, 8, 32)), ignores_strategy=True),
+    "Unstack": Case("ops.Unstack(1, 4)", "op(p0)", _floats((16, 4, 32)), ignores_strategy=True),
+    "UnstackExtView": Case("gen.UnstackExtView()", "op(p0, 1)", _floats((16, 4, 32)), ignores_strategy=True),
+    "NarrowView": Case("gen.NarrowView()", "op(p0, 1, 0, 4)", _MATRIX, ignores_strategy=True),
+    "ConstantPadND": Case("gen.ConstantPadND()", "op(p0, (1, 1), 0.0)", _MATRIX, ignores_strategy=True),
+    "Roll": Case("ops.Roll(1, 1)", "op(p0)", _MATRIX, ignores_strategy=True),
     "Tile": Case("ops.Tile()", "op(p0, (1, 1, 4, 1))", _floats((8, 4, 1, 16))),
     "Tile copies": Case("ops.Tile()", "op(p0, (4, 2))", _MATRIX),
     "Tile more dims": Case("ops.Tile()", "op(p0, (4, 1, 1))", _MATRIX),
@@ -135,6 +247,7 @@ CASES: dict[str, Case] = {
     "Gather batch dims, rows": Case(
         "ops.Gather(batch_dims=1)", "op(p0, p1, 1)", _floats((8, 16, 32)) + _tensors("int32", (8, 4, 8))
     ),
+    "IndexSelect": Case("gen.IndexSelect()", "op(p0, 0, p1)", _MATRIX + _tensors("int32", (8,)), accepts_more=True),
     "GatherD": Case("ops.GatherD()", "op(p0, 1, p1)", _MATRIX + _tensors("int32", (16, 4))),
     "Embedding": Case("gen.Embedding()", "op(p0, p1, None, None, 2.0, False)", _tensors("int32", (16, 8)) + _floats((64, 32))),
     "OneHot": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
@@ -158,4 +271,12 @@ CASES: dict[str, Case] = {
     "FlashAttentionScore TND": _attention("TND", (64, 8, 16), (64, 8, 16), 3, (2048, 2048)),
     # loss
     "SoftmaxCrossEntropyWithLogits": Case("ops.SoftmaxCrossEntropyWithLogits()", "op(p0, p1)", _PAIR),
+    "KLDivLoss": Case("ops.KLDivLoss('sum')", "op(p0, p1)", _PAIR),
+    "KLDivLoss mean": Case("ops.KLDivLoss('mean')", "op(p0, p1)", _PAIR),
+    "NLLLoss": Case("ops.NLLLoss()", "op(p0, p1, p2)", _MATRIX + _tensors("int32", (16,)) + _floats((32,)), True),
+    "SmoothL1Loss": Case("ops.SmoothL1Loss(reduction='mean')", "op(p0, p1)", _PAIR, ignores_strategy=True),
+    "L1LossExt": Case("gen.L1LossExt()", "op(p0, p1)", _PAIR, ignores_strategy=True),
+    "MSELossExt": Case("gen.MSELossExt()", "op(p0, p1)", _PAIR, ignores_strategy=True),
+    "BCEWithLogitsLoss": Case("ops.BCEWithLogitsLoss()", "op(p0, p1, p2, p3)", _PAIR + _PAIR, ignores_strategy=True),
+    "BinaryCrossEntropy": Case("ops.BinaryCrossEntropy()", "op(p0, p1, p2)", _PAIR + _MATRIX, ignores_strategy=True),
 }  # fmt: skip

@@ -3,7 +3,7 @@
     python -m benchmarks.operators [--device-num 2 4 8 16] [--strategies 10] [--only MatMul] [--seed 0]
 
 Every case is a network of one operator whose inputs are parameters and whose outputs are gathered again; it is compiled
-for Ascend on this machine with strategies that the signature allows and with strategies that it forbids. Compared are
+for Ascend on this machine with strategies that the signature allows, with strategies that it forbids, and with none. Compared are
 
 - accepted or rejected;
 - the layout of every input (MindSpore tells it for parameters), as the ranks along which each dim is cut;
@@ -36,6 +36,7 @@ from ms_symtensor.errors import CompilerError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import Combine, OpView, Signature, view
+from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
@@ -143,8 +144,16 @@ def predicted(op: OpView, sig: Signature, strategy: OpStrategy, device_num: int)
         return None
 
 
+def unasked(op: OpView, sig: Signature, device_num: int) -> Placement | None:
+    """The placement of an operator that is given no strategy, or None where that is predicted to be rejected."""
+    try:
+        return place(op, sig, default_strategy(op, sig, device_num), device_num)
+    except InvalidStrategyError:
+        return None
+
+
 def compiled(
-    case: Case, op: OpView, strategy: OpStrategy, device_num: int, rank: int, directory: str
+    case: Case, op: OpView, strategy: OpStrategy | None, device_num: int, rank: int, directory: str
 ) -> CompiledProgram | None:
     """The compiled program, or None where MindSpore rejects the strategy."""
     try:
@@ -208,6 +217,7 @@ class Tally:
 
     allowed: int = 0
     forbidden: int = 0
+    unasked: int = 0
     different: int = 0
 
 
@@ -222,7 +232,7 @@ def check(
         picked = dict.fromkeys(itertools.islice(allowed(op, sig, device_num, rng), strategies))
         refused = (
             {}
-            if case.ignores_strategy
+            if case.ignores_strategy or case.accepts_more
             else dict.fromkeys(itertools.islice(forbidden(op, sig, device_num, rng), strategies))
         )
         tally.allowed += len(picked)
@@ -234,6 +244,12 @@ def check(
             found = differences(case, op, placement, program)
             tally.different += bool(found)
             messages += [f"{op.type} {strategy} on {device_num} devices, rank {rank}: {text}" for text in found]
+        tally.unasked += 1
+        rank = rng.randrange(device_num)
+        program = compiled(case, op, None, device_num, rank, directory)
+        found = differences(case, op, unasked(op, sig, device_num), program)
+        tally.different += bool(found)
+        messages += [f"{op.type} without a strategy on {device_num} devices, rank {rank}: {text}" for text in found]
     return tally, messages
 
 
@@ -253,7 +269,7 @@ def main() -> int:
                 continue
             rng = random.Random(f"{arguments.seed} {name}")
             tally, messages = check(case, arguments.device_num, arguments.strategies, rng, directory)
-            total += tally.allowed + tally.forbidden
+            total += tally.allowed + tally.forbidden + tally.unasked
             different += tally.different
             print(
                 f"{name:34s} allowed {tally.allowed:4d}  forbidden {tally.forbidden:4d}  different {tally.different:4d}",

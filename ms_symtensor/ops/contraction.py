@@ -1,8 +1,7 @@
 """Products that sum over a dim: the cube unit's work."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.batch_only import cut_along_batch
 from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named
 
 
@@ -13,12 +12,17 @@ def matmul(op: OpView) -> Signature:
     return bind(
         f"{first}, {second} -> m n",
         op.inputs, op.outputs, op.name,
-        mesh=("m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True, scatter="m",
+        mesh=("m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True, scatter="m", leading="m",
     )  # fmt: skip
 
 
 def batch_matmul(op: OpView) -> Signature:
-    """`... m k, ... k n -> ... m n`, either input transposed as its flag says; leading dims are broadcast."""
+    """`... m k, ... k n -> ... m n`, either input transposed as its flag says; leading dims are broadcast.
+
+    InvalidStrategyError for a vector, which MindSpore rejects in a partitioned program.
+    """
+    if min(len(t.shape) for t in op.inputs) < 2:
+        raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore cuts no product with a vector; make it a matrix")
     first = ("k", "m") if op.argument(0, "transpose_a", False) else ("m", "k")
     second = ("n", "k") if op.argument(1, "transpose_b", False) else ("k", "n")
     batch = dims_like(len(op.outputs[0].shape) - 2, "b")
@@ -30,7 +34,7 @@ def batch_matmul(op: OpView) -> Signature:
         op,
         (leading(len(op.inputs[0].shape)) + first, leading(len(op.inputs[1].shape)) + second),
         ((*batch, "m", "n"),),
-        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True,
+        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True, leading=(*batch, "m")[0],
     )  # fmt: skip
 
 
@@ -49,25 +53,14 @@ def dense(op: OpView) -> Signature:
     return cut_along_batch(op, whole)
 
 
-def cut_along_batch(op: OpView, signature: Signature) -> Signature:
-    """`signature` for an operator of which MindSpore has no distributed form: it always cuts the first dim of the first input
-    by all devices, if that divides.
-    """
-    batch = signature.inputs[0][0] if signature.inputs and signature.inputs[0] else None
-    size = 1 if batch is None else signature.sizes[batch]
-
-    def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
-        forced = 1 if size % device_num else device_num
-        if (1 if batch is None else cuts.get(batch, 1)) != forced:
-            return f"MindSpore always cuts the first dim of {op.type} by {forced} on {device_num} devices"
-        return None
-
-    return replace(signature, fixed=frozenset(signature.sizes) - {batch}, forbids=forbids)
-
-
 def outer(op: OpView) -> Signature:
     """`m, n -> m n`."""
     return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
 
 
-RULES = {"MatMul": matmul, "BatchMatMul": batch_matmul, "Dense": dense, "Outer": outer}
+RULES = {
+    "MatMul": matmul,
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulExt", "MatMulExt"), batch_matmul),
+    "Dense": dense,
+    "Outer": outer,
+}

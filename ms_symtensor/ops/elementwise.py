@@ -1,7 +1,9 @@
 """Operators that work element by element, with broadcasting."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from ms_symtensor.ops.batch_only import batch_only
 from ms_symtensor.ops.signature import Dims, OpView, Signature, dims_like, named, positive
 
 
@@ -25,9 +27,21 @@ def elementwise(
         return named(
             op, [trailing(t.shape) for t in op.inputs], [trailing(t.shape) for t in op.outputs], mesh=dims,
             keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, differentiable=differentiable, bilinear=bilinear,
+            leading=next(iter(dims), None),
         )  # fmt: skip
 
     return rule
+
+
+def choice(op: OpView) -> Signature:
+    """One of two tensors by a mask; MindSpore cuts the mask's first dim of one that is given no strategy."""
+    return replace(elementwise(keeps_inputs=(0,), differentiable=(1, 2))(op), leading=None)
+
+
+def per_channel(op: OpView) -> Signature:
+    """`n c ..., c -> n c ...`: one weight for every channel, or one for all."""
+    dims = dims_like(len(op.inputs[0].shape))
+    return named(op, [dims, (dims[1 % len(dims)],)], [dims], mesh=dims, keeps_inputs=(0, 1))
 
 
 def swiglu(op: OpView) -> Signature:
@@ -38,33 +52,61 @@ def swiglu(op: OpView) -> Signature:
     return named(op, [dims], [half], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(0,))
 
 
+_READS_INPUT = (
+    "Log", "Log1p", "Square", "Cos", "Sin", "Tan", "Cosh", "Sinh", "ACos", "Asin", "Atan", "Atanh", "SiLU", "FastGeLU", "Abs",
+    "Erf", "Erfc", "Expm1", "Lgamma", "GeluExt", "ReLU6", "EluExt", "LeakyReLUExt", "Softplus", "SoftplusExt", "Softsign",
+    "Mish", "HSigmoid", "HShrink", "SoftShrink", "ClampScalar",
+)  # fmt: skip
+_READS_OUTPUT = (
+    "Exp", "Sqrt", "Rsqrt", "Sigmoid", "ReLU", "Tanh", "Reciprocal", "Inv", "Elu", "SeLU", "Erfinv", "Acosh", "Asinh",
+)  # fmt: skip
+_NO_GRADIENT = (
+    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "LogicalXor",
+    "FloorDiv", "FloorMod", "Mod", "Floor", "Ceil", "Round", "Rint", "Trunc", "Sign", "IsFinite", "ZerosLike", "OnesLike",
+    "TruncateDiv", "TruncateMod",
+)  # fmt: skip
+_READS_INPUT_ALONE = (
+    "PowTensorScalar", "CeLU", "HSwish", "MishExt", "SeLUExt", "Hardtanh", "Threshold", "Sinc", "Digamma", "AcosExt", "AcoshExt",
+    "AsinExt", "AsinhExt", "AtanExt",
+)  # fmt: skip
+_NO_GRADIENT_ALONE = (
+    "IsNan", "OnesLikeExt", "ZerosLikeExt", "EqScalar", "LessScalar", "GreaterEqualScalar", "FloorDivScalar",
+)  # fmt: skip
+
 RULES = {
-    # sums, signs and constant factors: the gradient reads nothing
-    **dict.fromkeys(("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "Muls"), elementwise()),
+    # sums, signs, constant factors and what lies on one side of the diagonal: the gradient reads nothing
+    **dict.fromkeys(
+        ("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "Muls", "Identity", "RemainderTensorScalar", "Tril", "Triu"),
+        elementwise(),
+    ),
     # products and quotients
     "Mul": elementwise(keeps_inputs=(0, 1), bilinear=True),
     **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,))),
     "Pow": elementwise(keeps_inputs=(0, 1), keeps_outputs=(0,)),
-    **dict.fromkeys(("Maximum", "Minimum"), elementwise(keeps_inputs=(0, 1))),
+    **dict.fromkeys(
+        ("Maximum", "Minimum", "Atan2", "SquaredDifference", "SigmoidCrossEntropyWithLogits", "Xlogy", "Xdivy", "MulNoNan"),
+        elementwise(keeps_inputs=(0, 1)),
+    ),
+    "Hypot": elementwise(keeps_inputs=(0, 1), keeps_outputs=(0,)),
+    "Lerp": elementwise(keeps_inputs=(0, 1, 2)),
     # functions of one tensor
-    **dict.fromkeys(
-        ("Log", "Square", "Cos", "Sin", "SiLU", "FastGeLU", "Abs", "Erf", "GeluExt"), elementwise((0,))
-    ),
-    **dict.fromkeys(("Exp", "Sqrt", "Rsqrt", "Sigmoid", "ReLU", "Tanh", "Reciprocal"), elementwise((), (0,))),
+    **dict.fromkeys(_READS_INPUT, elementwise((0,))),
+    **dict.fromkeys(_READS_OUTPUT, elementwise((), (0,))),
     "GeLU": elementwise((0,), (0,)),
-    # comparisons and logic: no gradient
-    **dict.fromkeys(
-        (
-            "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot",
-            "LogicalXor", "FloorDiv", "FloorMod", "Mod", "Floor", "Ceil", "Round", "Sign", "IsFinite", "ZerosLike", "OnesLike",
-        ),
-        elementwise(differentiable=()),
-    ),
+    "PReLU": per_channel,
+    # comparisons, logic and steps
+    **dict.fromkeys(_NO_GRADIENT, elementwise(differentiable=())),
     # choices by a mask
-    **dict.fromkeys(("Select", "Where"), elementwise(keeps_inputs=(0,), differentiable=(1, 2))),
+    **dict.fromkeys(("Select", "Where"), choice),
     "MaskedFill": elementwise(keeps_inputs=(1,), differentiable=(0, 2)),
     # updates of a parameter in place
     **dict.fromkeys(("Assign", "AssignAdd", "AssignSub"), elementwise(differentiable=())),
     "Swiglu": swiglu,
     "Dropout": elementwise(keeps_outputs=(1,)),
+    # of which MindSpore has no distributed form
+    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "TrilExt"), batch_only(elementwise())),
+    **dict.fromkeys(_READS_INPUT_ALONE, batch_only(elementwise((0,)))),
+    "LogSigmoid": batch_only(elementwise((0,), (1,))),
+    "MaskedFillScalar": batch_only(elementwise((1,), differentiable=(0,))),
+    **dict.fromkeys(_NO_GRADIENT_ALONE, batch_only(elementwise(differentiable=()))),
 }  # fmt: skip

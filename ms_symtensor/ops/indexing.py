@@ -45,8 +45,18 @@ def gather(op: OpView) -> Signature:
         op, [table, index], [output], mesh=(*index, *(d for d in table if d not in index)),
         fixed=frozenset() if can_cut_axis else frozenset((looked_up,)), forbids=forbids,
         repeat_left_when=frozenset((looked_up,)), scatter=index[0] if can_cut_axis else None, scatters_unasked=True,
-        scatters_whole_only=len(index) > 1,
+        scatters_whole_only=len(index) > 1, leading=next(iter(index), None),
         keeps_inputs=(1,), differentiable=(0,),
+    )  # fmt: skip
+
+
+def index_select(op: OpView) -> Signature:
+    """`table[.., axis, ..]` at one list of indices; the axis stays whole."""
+    table = dims_like(len(op.inputs[0].shape), "t")
+    axis = positive(op.argument(0, "axis", 0), len(table))[0]
+    return named(
+        op, [table, ("i",)], [(*table[:axis], "i", *table[axis + 1 :])], mesh=("i", *table), fixed=frozenset((table[axis],)),
+        leading="i", keeps_inputs=(1,), differentiable=(0,),
     )  # fmt: skip
 
 
@@ -65,7 +75,14 @@ def one_hot(op: OpView) -> Signature:
     output = (*index[:axis], "depth", *index[axis:])
     whole = frozenset((*index[1:], "depth")) if len(index) > 1 else frozenset()
     return named(
-        op, [index, (), ()], [output], entries=(output, (), ()), mesh=(*index, "depth"), fixed=whole, differentiable=()
+        op,
+        [index, (), ()],
+        [output],
+        entries=(output, (), ()),
+        mesh=(*index, "depth"),
+        fixed=whole,
+        differentiable=(),
+        leading=output[0],
     )
 
 
@@ -86,8 +103,15 @@ def embedding(op: OpView) -> Signature:
     return named(
         op, [index, ("vocabulary", "width")], [(*index, "width")], mesh=(*index, "vocabulary", "width"),
         fixed=frozenset(index), forbids=forbids, scatter=index[0] if index else None, scatters_unasked=True,
-        keeps_inputs=(0,), differentiable=(1,),
+        leading="vocabulary", keeps_inputs=(0,), differentiable=(1,),
     )  # fmt: skip
 
 
-RULES = {"Gather": gather, "GatherD": gather_d, "OneHot": one_hot, "OneHotExt": one_hot_ext, "Embedding": embedding}
+RULES = {
+    "Gather": gather,
+    "GatherD": gather_d,
+    "IndexSelect": index_select,
+    "OneHot": one_hot,
+    "OneHotExt": one_hot_ext,
+    "Embedding": embedding,
+}

@@ -1,5 +1,7 @@
 """Normalisations over trailing dims and softmax over an axis: the normalised dims stay whole."""
 
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.batch_only import batch_only
 from ms_symtensor.ops.signature import Combine, OpView, Signature, dims_like, named, positive
 
 
@@ -40,11 +42,74 @@ def softmax(op: OpView) -> Signature:
     """Element by element, except that the softmax axis stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
     axes = positive(op.argument(0, "axis", -1), len(dims))
-    return named(op, [dims], [dims], mesh=dims, fixed=frozenset(dims[a] for a in axes), keeps_outputs=(0,))
+    return named(
+        op,
+        [dims],
+        [dims],
+        mesh=dims,
+        fixed=frozenset(dims[a] for a in axes),
+        needs_strategy=0 in axes,
+        keeps_outputs=(0,),
+    )
+
+
+def layer_norm_ext(op: OpView) -> Signature:
+    """As LayerNorm, over as many trailing dims as its argument has; MindSpore has no distributed form of it.
+
+    InvalidStrategyError with weights, which MindSpore does not find among its inputs where a program is partitioned.
+    """
+    if len(op.inputs) > 1:
+        raise InvalidStrategyError(
+            f"{op.name} (LayerNormExt): MindSpore rejects its weights in a partitioned program; use nn.LayerNorm or ops.LayerNorm"
+            " for ops.layer_norm, mint.nn.LayerNorm and mint.nn.functional.layer_norm"
+        )
+    normalised = op.argument(0, "normalized_shape")
+    rank = len(op.inputs[0].shape)
+    return _norm(
+        op, rank - (len(normalised) if isinstance(normalised, tuple) else 1), keeps_inputs=(0,), keeps_outputs=(1, 2)
+    )
+
+
+def group_norm(op: OpView) -> Signature:
+    """`n c! ..., c!, c! -> n c! ..., n groups, n groups`: every sample is normalised by itself."""
+    dims = dims_like(len(op.inputs[0].shape))
+    inputs = [dims, *((dims[1],) for _ in op.inputs[1:])]
+    return named(
+        op, inputs, [dims, (dims[0], None), (dims[0], None)], mesh=dims, fixed=frozenset(dims[1:]),
+        keeps_inputs=(0, 1), keeps_outputs=(1, 2),
+    )  # fmt: skip
+
+
+def batch_norm(op: OpView) -> Signature:
+    """`n c ..., c, c, c, c -> n c ..., c, c, c, c`: every channel is normalised over samples and places.
+
+    Where samples are cut in training, MindSpore makes it a SyncBatchNorm, which adds up two numbers per channel inside: no
+    collective of the program, and not priced.
+    """
+    dims = dims_like(len(op.inputs[0].shape))
+    channels = (dims[1],)
+    return named(
+        op, [dims, *[channels] * 4], [dims, *[channels] * 4], mesh=dims, fixed=frozenset(dims[2:]),
+        keeps_inputs=(0, 1), keeps_outputs=(3, 4), differentiable=(0, 1, 2),
+    )  # fmt: skip
+
+
+def unit_length(op: OpView) -> Signature:
+    """Divided by the norm along axes that stay whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axes = positive(op.argument(0, "axis", 0), len(dims))
+    return named(
+        op, [dims], [dims], mesh=dims, fixed=frozenset(dims[a] for a in axes), needs_strategy=0 in axes,
+        keeps_inputs=(0,), keeps_outputs=(0,),
+    )  # fmt: skip
 
 
 RULES = {
     "RmsNorm": rms_norm,
     "LayerNorm": layer_norm,
+    "LayerNormExt": batch_only(layer_norm_ext),
+    "GroupNorm": group_norm,
+    "BatchNorm": batch_norm,
+    "L2Normalize": unit_length,
     **dict.fromkeys(("Softmax", "LogSoftmax", "LogSoftmaxExt"), softmax),
 }

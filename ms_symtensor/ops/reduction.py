@@ -2,17 +2,24 @@
 
 from collections.abc import Callable
 
-from ms_symtensor.ops.signature import Combine, OpView, Signature, dims_like, named, positive
+from ms_symtensor.ops.batch_only import batch_only
+from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature, dims_like, named, positive
 
 
 def reduction(
-    combine: Combine, keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = (), **more
+    combine: Combine,
+    keeps_inputs: tuple[int, ...] = (),
+    keeps_outputs: tuple[int, ...] = (),
+    position: int = 0,
+    **more,
 ) -> Callable:
-    """The dims of argument `axis` disappear (or become 1, with `keep_dims`); partial results are combined by `combine`."""
+    """The dims of argument `axis`, number `position`, disappear (or become 1, with `keep_dims`); partial results are combined by
+    `combine`.
+    """
 
     def rule(op: OpView) -> Signature:
         dims = dims_like(len(op.inputs[0].shape))
-        axes = positive(op.argument(0, "axis"), len(dims))
+        axes = positive(op.argument(position, "axis"), len(dims))
         return _reduced(op, dims, axes, combine=combine, keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, **more)
 
     return rule
@@ -49,6 +56,27 @@ def top_k(op: OpView) -> Signature:
     return named(op, [dims], [found, found], mesh=dims, fixed=frozenset((dims[axis],)), keeps_outputs=(1,))
 
 
+def whole_axis(
+    keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = (), default: int = -1, **more
+) -> Callable[[OpView], Signature]:
+    """An axis that stays whole, and may disappear or become 1: the largest along it and where it stands, a sorted axis."""
+
+    def rule(op: OpView) -> Signature:
+        dims = dims_like(len(op.inputs[0].shape))
+        axis = positive(op.argument(0, "axis", default), len(dims))[0]
+        same = op.outputs[0].shape == op.inputs[0].shape
+        outputs: list[Dims] = [dims] * len(op.outputs) if same else []
+        for kind in () if same else op.outputs:
+            kept = tuple(None if i == axis else d for i, d in enumerate(dims))
+            outputs.append(kept if len(kind.shape) == len(dims) else tuple(d for d in kept if d is not None))
+        return named(
+            op, [dims], outputs, mesh=dims, fixed=frozenset((dims[axis],)), needs_strategy=axis == 0,
+            keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, **more,
+        )  # fmt: skip
+
+    return rule
+
+
 def cumulative(
     keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = ()
 ) -> Callable[[OpView], Signature]:
@@ -70,11 +98,23 @@ RULES = {
     **dict.fromkeys(("ReduceMean", "MeanExt"), reduction(Combine.MEAN)),
     "ReduceMax": reduction(Combine.MAX, (0,), (0,)),
     "ReduceMin": reduction(Combine.MIN, (0,), (0,)),
+    "ReduceProd": reduction(Combine.PROD, (0,), (0,)),
+    "Max": reduction(Combine.MAX, (0,), (0,)),
     "ReduceAny": reduction(Combine.SUM, partial_dtype="int32", differentiable=()),
     "ReduceAll": reduction(Combine.PROD, partial_dtype="int32", differentiable=()),
     "ArgMaxWithValue": arg_with_value(Combine.MAX),
     "ArgMinWithValue": arg_with_value(Combine.MIN),
     **dict.fromkeys(("TopK", "TopkExt"), top_k),
-    "CumSum": cumulative(),
+    **dict.fromkeys(("CumSum", "CumsumExt"), cumulative()),
+    "MaxDim": whole_axis(keeps_outputs=(1,)),
+    **dict.fromkeys(("Sort", "SortExt"), whole_axis(keeps_outputs=(1,))),
+    **dict.fromkeys(("Argmax", "Argmin"), whole_axis(differentiable=())),
+    # of which MindSpore has no distributed form
+    "Min": batch_only(reduction(Combine.MIN, (0,), (0,))),
+    "MinDim": batch_only(whole_axis(keeps_outputs=(1,))),
+    **dict.fromkeys(("ArgMaxExt", "ArgMinExt"), batch_only(reduction(Combine.MAX, differentiable=()))),
+    **dict.fromkeys(("ProdExt", "LogSumExp", "LpNorm"), batch_only(reduction(Combine.SUM, (0,), (0,)))),
+    "Var": batch_only(reduction(Combine.SUM, (0,))),
+    "LinalgVectorNorm": batch_only(reduction(Combine.SUM, (0,), (0,), position=1)),
     "CumProd": cumulative((0,), (0,)),
 }

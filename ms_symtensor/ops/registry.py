@@ -8,6 +8,7 @@ from ms_symtensor.errors import InputError, UnknownOperatorError
 from ms_symtensor.ops import (
     attention,
     contraction,
+    convolution,
     elementwise,
     fixed,
     indexing,
@@ -17,6 +18,7 @@ from ms_symtensor.ops import (
     routing,
     shape,
 )
+from ms_symtensor.ops.batch_only import cut_along_batch
 from ms_symtensor.ops.signature import OpView, Signature, bind
 from ms_symtensor.tensor.graph import TensorType
 
@@ -37,7 +39,9 @@ def merge(*families: Mapping[str, Rule]) -> dict[str, Rule]:
 @lru_cache(maxsize=1)
 def rules() -> Mapping[str, Rule]:
     """The rules that ship with ms_symtensor."""
-    families = (attention, contraction, elementwise, fixed, indexing, loss, normalization, reduction, routing, shape)
+    families = (
+        attention, contraction, convolution, elementwise, fixed, indexing, loss, normalization, reduction, routing, shape,
+    )  # fmt: skip
     return merge(*(family.RULES for family in families))
 
 
@@ -59,7 +63,7 @@ def register(name: str, rule: Rule | str, batch_only: bool = False, **properties
 
 def _bound(line: str, batch_only: bool, properties: Mapping[str, Any], op: OpView) -> Signature:
     found = bind(line, op.inputs, op.outputs, f"{op.name} ({op.type})", **properties)
-    return contraction.cut_along_batch(op, found) if batch_only else found
+    return cut_along_batch(op, found) if batch_only else found
 
 
 def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:

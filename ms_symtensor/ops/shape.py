@@ -4,6 +4,7 @@ import math
 from itertools import accumulate
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.ops.batch_only import batch_only
 from ms_symtensor.ops.signature import Attribute, OpView, Signature, Unit, dims_like, named, positive
 
 
@@ -174,8 +175,58 @@ def tile(op: OpView) -> Signature:
     return named(
         op, [tuple(d if n == 1 else None for d, n in zip(dims, times, strict=True))[new:]], [dims],
         entries=(tuple(d if t > 1 else None for d, t in zip(dims, target, strict=True)),), mesh=dims,
-        sizes={d: n for d, n in zip(dims, times, strict=True) if n > 1},
+        sizes={d: n for d, n in zip(dims, times, strict=True) if n > 1}, needs_strategy=times[0] > 1,
     )  # fmt: skip
+
+
+def swapped(op: OpView) -> Signature:
+    """Two dims change places."""
+    dims = [*dims_like(len(op.inputs[0].shape))]
+    a, b = (positive(op.argument(i, f"dim{i}"), len(dims))[0] for i in range(2))
+    order = [*dims]
+    order[a], order[b] = order[b], order[a]
+    return named(op, [tuple(dims)], [tuple(order)], mesh=tuple(dims))
+
+
+def flatten(op: OpView) -> Signature:
+    """Neighbouring dims become one, in which the first of them comes first."""
+    source, target = op.inputs[0].shape, op.outputs[0].shape
+    dims = dims_like(len(source))
+    kept = next((i for i, (n, m) in enumerate(zip(source, target, strict=False)) if n != m), len(target))
+    outputs = tuple(dims[i] if i <= kept else None for i in range(len(target)))
+    return named(op, [dims], [outputs], mesh=dims, unit=Unit.NONE)
+
+
+def one_of(op: OpView) -> Signature:
+    """A number along an axis, or several: the axis disappears from the outputs."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "axis", 0), len(dims))[0]
+    left = tuple(d for i, d in enumerate(dims) if i != axis)
+    return named(op, [dims], [left] * len(op.outputs), mesh=dims, fixed=frozenset((dims[axis],)))
+
+
+def along_axis(op: OpView) -> Signature:
+    """Elements of an axis (or several) left out, moved or added: it stays whole, the others are as they were."""
+    dims = dims_like(len(op.inputs[0].shape))
+    named_axes = positive(op.argument(1 if op.type == "Roll" else 0, "axis", 0), len(dims)) if op.type in _AXES else ()
+    axes = {
+        *named_axes,
+        *(i for i, (n, m) in enumerate(zip(op.inputs[0].shape, op.outputs[0].shape, strict=True)) if n != m),
+    }
+    kept = tuple(None if i in axes else d for i, d in enumerate(dims))
+    return named(op, [dims], [kept], mesh=dims, fixed=frozenset(dims[i] for i in axes))
+
+
+_AXES = ("ReverseV2", "Roll")
+"""Of these an argument says which; of others that the axis has another size afterwards."""
+
+
+def repeated(op: OpView) -> Signature:
+    """Every element of an axis so many times in a row."""
+    dims = dims_like(len(op.inputs[0].shape))
+    if len(op.outputs[0].shape) != len(dims):
+        raise InputError(f"{op.name} ({op.type}): say along which dim elements are repeated")
+    return named(op, [dims], [dims], mesh=dims)
 
 
 RULES = {
@@ -190,8 +241,19 @@ RULES = {
     "SplitWithSize": split_with_size,
     "SplitTensor": split_tensor,
     "Slice": slice_,
-    **dict.fromkeys(("Concat",), concat),
-    "Stack": stack,
+    "Concat": concat,
+    **dict.fromkeys(("Stack", "StackExt"), stack),
+    **dict.fromkeys(("SliceExt", "PadV3", "ReverseV2"), along_axis),
+    **dict.fromkeys(("RepeatInterleaveInt", "RepeatElements"), repeated),
+    # of which MindSpore has no distributed form
+    **dict.fromkeys(("TransposeView", "TExt"), batch_only(transpose)),
+    "ExpandDimsView": batch_only(expand_dims),
+    "SplitWithSizeView": batch_only(split_with_size),
+    "TransposeExtView": batch_only(swapped),
+    **dict.fromkeys(("Flatten", "FlattenExt"), batch_only(flatten)),
+    **dict.fromkeys(("SplitTensorView", "ChunkView"), batch_only(split_tensor)),
+    **dict.fromkeys(("SelectExtView", "Unstack", "UnstackExtView"), batch_only(one_of)),
+    **dict.fromkeys(("NarrowView", "SliceExtView", "ConstantPadND", "Roll"), batch_only(along_axis)),
     "Tile": tile,
     "BroadcastTo": broadcast_to,
 }

@@ -120,6 +120,8 @@ class Signature:
       an input reads only the other inputs (MatMul, Mul).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
+    - `leading`: the dim that MindSpore cuts of an operator that is given no strategy, the first one of the first input unless
+      another one is named here; `needs_strategy` where it rejects such an operator.
     """
 
     inputs: tuple[Dims, ...]
@@ -137,6 +139,8 @@ class Signature:
     bilinear: bool = False
     differentiable: tuple[int, ...] | None = None
     shardable: bool = True
+    leading: str | None = None
+    needs_strategy: bool = False
     entries: tuple[Dims, ...] | None = None
     repeat_left_when: frozenset[str] = frozenset()
     forbids: Callable[[Mapping[str, int], int], str | None] | None = None

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy, strategy_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.tensor.graph import Graph
@@ -29,15 +30,20 @@ def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
 
 
 def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrategy:
-    """What MindSpore does with an operator that was given no strategy: the leading dim of every input cut by all devices,
-    except a dim that it never cuts; by the greatest divisor that all these dims share with the number of devices.
+    """What MindSpore does with an operator that was given no strategy: its leading dim is cut by all devices, or by as many as
+    divide it, and nothing where it cannot be.
+
+    Errors: InvalidStrategyError where MindSpore rejects the operator without a strategy.
     """
-    leading = [bool(dims) and dims[0] not in sig.fixed for dims in sig.inputs]
-    sizes = [t.shape[0] for t, is_cut in zip(seen.inputs, leading, strict=True) if is_cut]
-    parts = math.gcd(device_num, *sizes)
-    return OpStrategy(
-        tuple(
-            tuple(parts if i == 0 and is_cut else 1 for i in range(len(dims)))
-            for dims, is_cut in zip(sig.inputs, leading, strict=True)
+    if sig.needs_strategy:
+        raise InvalidStrategyError(
+            f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: make it a primitive of its cell (in"
+            f" __init__: self.{seen.type.lower()} = ops.{seen.type}(…)), so that it can be given one"
         )
+    dim = sig.leading or next(iter(sig.inputs[0] if sig.inputs else ()), None)
+    cuts = (
+        {} if dim is None or dim not in sig.sizes or dim in sig.fixed else {dim: math.gcd(device_num, sig.sizes[dim])}
     )
+    if sig.forbids is not None and sig.forbids(cuts, device_num) is not None:
+        cuts = {}
+    return strategy_of(sig, cuts)

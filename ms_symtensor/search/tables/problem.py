@@ -213,7 +213,7 @@ def problem_of(
     folded, pricer = fold(graph), known.pricer
     shorts = short_graphs(graph, folded, known.meanings, of)
     where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
-    again = _computed_again(known, shorts, pricer.family.device_num) if again is None else again
+    again = _computed_again(known, shorts) if again is None else again
     repeated = frozenset(known.index[name] for name in again if name in known.index)
     found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in again), where)
@@ -236,16 +236,16 @@ def problem_of(
 # -- operators -------------------------------------------------------------------------------------------------------------
 
 
-def _computed_again(known: Variables, shorts: ShortGraphs, device_num: int) -> frozenset[str]:
+def _computed_again(known: Variables, shorts: ShortGraphs) -> frozenset[str]:
     """The operators whose work is done again in a recomputed block, casts included.
 
-    Read off a small program, partitioned with no cuts.
+    Read off a small program for one device.
     """
     if not shorts.blocks:
         return frozenset()
     small = shorts.of(shorts.short_runs(shorts.runs(len(shorts.blocks))))
     strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
-    settings = Settings(device_num, recompute=dict.fromkeys(shorts.blocks, Recompute()))
+    settings = Settings(1, recompute=dict.fromkeys(shorts.blocks, Recompute()))
     program = partition(small, StagePlan(strategies, settings), known=shorts.known)
     return frozenset(n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
 

@@ -1,0 +1,81 @@
+"""Convolutions, pooling and resizing of images: samples and channels may be cut, rows and columns stay whole.
+
+MindSpore also cuts rows and columns, with neighbours' rows exchanged (NeighborExchange): that is not searched.
+"""
+
+from collections.abc import Callable
+
+from ms_symtensor.ops.batch_only import batch_only
+from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, named
+
+
+def _places(rank: int, prefix: str = "y") -> tuple[str, ...]:
+    """Names for the spatial dims of a tensor with `rank` dims."""
+    return tuple(f"{prefix}{i}" for i in range(rank - 2))
+
+
+def convolution(op: OpView) -> Signature:
+    """`n i …, o i kernel… -> n o y…`, work over all of them; a cut of the input channels leaves partial sums.
+
+    With several groups of channels only samples are cut.
+    """
+    rank = len(op.inputs[0].shape)
+    groups = op.arguments[-1] if op.arguments else op.attributes.get("group", 1)
+    across: Dims = (None,) * (rank - 2)
+    kernel, places = _places(rank, "w"), _places(rank)
+    inputs: list[Dims] = [("n", "i" if groups == 1 else None, *across), ("o", "i", *kernel), ("o",)]
+    return named(
+        op, inputs[: len(op.inputs)], [("n", "o", *places)], mesh=("n", "i", "o", *places, *kernel), unit=Unit.CUBE,
+        fixed=frozenset((*places, *kernel, *(() if groups == 1 else ("i", "o")))), keeps_inputs=(0, 1), bilinear=True,
+    )  # fmt: skip
+
+
+def transposed_convolution(op: OpView) -> Signature:
+    """`n o y…, o i kernel… -> n i …`: the gradient of a convolution by its input, as a layer."""
+    rank = len(op.inputs[0].shape)
+    across: Dims = (None,) * (rank - 2)
+    kernel, places = _places(rank, "w"), _places(rank)
+    inputs: list[Dims] = [("n", "o", *places), ("o", "i", *kernel), ("i",)]
+    return named(
+        op, inputs[: len(op.inputs)], [("n", "i", *across)], mesh=("n", "o", "i", *places, *kernel), unit=Unit.CUBE,
+        fixed=frozenset(("o", "i", *places, *kernel)), keeps_inputs=(0, 1), bilinear=True,
+    )  # fmt: skip
+
+
+def window(keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = ()) -> Callable[[OpView], Signature]:
+    """`n c … -> n c …`: pooling and resizing of every sample and channel by itself."""
+
+    def rule(op: OpView) -> Signature:
+        rank = len(op.inputs[0].shape)
+        across: Dims = (None,) * (rank - 2)
+        return named(
+            op, [("n", "c", *across)], [("n", "c", *across)] * len(op.outputs), mesh=("n", "c"),
+            keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs,
+        )  # fmt: skip
+
+    return rule
+
+
+def patches(op: OpView) -> Signature:
+    """`n c … -> n c kernel places`: the windows of an image side by side (Im2Col)."""
+    return named(op, [("n", "c", None, None)], [("n", "c", None, None)], mesh=("n", "c"))
+
+
+RULES = {
+    **dict.fromkeys(("Conv2D", "Conv3D"), convolution),
+    "Conv2DExt": batch_only(convolution),
+    "Conv2DTranspose": transposed_convolution,
+    "ConvTranspose2D": batch_only(transposed_convolution),
+    # pooling: the gradient of a maximum reads where it was
+    "MaxPool": window((0,), (0,)),
+    "MaxPoolWithMask": batch_only(window((0,), (1,))),
+    "AvgPool": window((0,), (0,)),
+    "AvgPool2D": batch_only(window((0,))),
+    "AvgPool3D": window(),
+    "AdaptiveAvgPool2D": batch_only(window()),
+    # resizing
+    "ResizeBilinearV2": window((0,)),
+    "ResizeNearestNeighbor": window(),
+    "ResizeNearestNeighborV2": batch_only(window()),
+    "Im2Col": batch_only(patches),
+}

@@ -1,10 +1,11 @@
 """Random small networks: operators joined as transformers join them, few enough to try every combination of strategies."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from model_zoo.emitter import Emitter, Value
+from model_zoo.emitter import Argument, Emitter, Value
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
 
 ROWS = (1024, 1536, 4096, 6144)
@@ -22,6 +23,7 @@ class Network:
 
     emit: Emitter = field(default_factory=Emitter)
     weights: int = 0
+    places: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
     def input(self, *shape: int, dtype: str = HALF) -> Value:
         return self.emit.input(f"x{len(shape)}_{dtype}", shape, dtype)
@@ -30,6 +32,12 @@ class Network:
         self.weights += 1
         return self.emit.parameter(f"w{self.weights - 1}", shape, dtype)
 
+    def op(self, kind: str, name: str, arguments: tuple[Argument, ...], *outputs: TensorType) -> tuple[Value, ...]:
+        """An operator with a primitive of its own."""
+        place = (*self.emit.path, name)
+        self.places[place] += 1
+        return self.emit.op(kind, f"{name}{self.places[place]}", arguments, *outputs)
+
     def matmul(self, x: Value, width: int, stored: str = HALF) -> Value:
         """x [m, k] times a new weight [width, k] transposed, cast where it is stored in another element type."""
         weight = self.weight(width, x.shape[1], dtype=stored)
@@ -37,33 +45,33 @@ class Network:
 
     def product(self, x: Value, weight: Value) -> Value:
         kind = TensorType((x.shape[0], weight.shape[0]), x.dtype)
-        return self.emit.op("MatMul", "matmul", (x, weight, Constant(False), Constant(True)), kind)[0]
+        return self.op("MatMul", "matmul", (x, weight, Constant(False), Constant(True)), kind)[0]
 
     def norm(self, x: Value) -> Value:
         statistic = TensorType((x.shape[0], 1), "float32")
         gamma = self.weight(x.shape[1], dtype=x.dtype)
-        return self.emit.op("RmsNorm", "norm", (x, gamma, Constant(1e-6)), x.type, statistic)[0]
+        return self.op("RmsNorm", "norm", (x, gamma, Constant(1e-6)), x.type, statistic)[0]
 
     def unary(self, kind: str, x: Value) -> Value:
-        return self.emit.op(kind, kind.lower(), (x,), x.type)[0]
+        return self.op(kind, kind.lower(), (x,), x.type)[0]
 
     def binary(self, kind: str, x: Value, y: Value) -> Value:
-        return self.emit.op(kind, kind.lower(), (x, y), x.type)[0]
+        return self.op(kind, kind.lower(), (x, y), x.type)[0]
 
     def cast(self, x: Value, dtype: str) -> Value:
-        return self.emit.op("Cast", "cast", (x, Constant(0)), TensorType(x.shape, dtype))[0]
+        return self.op("Cast", "cast", (x, Constant(0)), TensorType(x.shape, dtype))[0]
 
     def reshape(self, x: Value, *shape: int) -> Value:
-        return self.emit.op("Reshape", "reshape", (x, Constant(shape)), TensorType(shape, x.dtype))[0]
+        return self.op("Reshape", "reshape", (x, Constant(shape)), TensorType(shape, x.dtype))[0]
 
     def embedding(self, ids: Value, vocabulary: int, width: int) -> Value:
         kind = TensorType((*ids.shape, width), HALF)
-        return self.emit.op("Gather", "gather", (self.weight(vocabulary, width), ids, Constant(0)), kind)[0]
+        return self.op("Gather", "gather", (self.weight(vocabulary, width), ids, Constant(0)), kind)[0]
 
     def total(self, x: Value) -> Value:
         axes = tuple(range(len(x.shape)))
         kind = TensorType((), x.dtype)
-        return self.emit.op("ReduceSum", "sum", (x, Constant(axes), Constant(False), Constant(False)), kind)[0]
+        return self.op("ReduceSum", "sum", (x, Constant(axes), Constant(False), Constant(False)), kind)[0]
 
     def graph(self, loss: Value) -> Graph:
         return self.emit.graph("Small", loss, ORDER)

@@ -75,6 +75,11 @@ class Emitter:
         self._inputs: list[tuple[str, TensorType]] = []
         self._parameters: dict[str, Parameter] = {}
 
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the current cell stands."""
+        return self._cell.path
+
     @contextmanager
     def cell(self, attribute: str, class_name: str) -> Iterator[None]:
         """Inside, operators belong to the child cell `attribute` of the current cell."""

@@ -46,4 +46,4 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     )
     if sig.forbids is not None and sig.forbids(cuts, device_num) is not None:
         cuts = {}
-    return strategy_of(sig, cuts)
+    return OpStrategy(strategy_of(sig, cuts).inputs)

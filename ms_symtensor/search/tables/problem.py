@@ -38,6 +38,7 @@ from ms_symtensor.search.tables.elimination import elimination_order
 from ms_symtensor.search.tables.moves import Pairs
 from ms_symtensor.search.tables.parameters import ParameterUse, counted, parameter_uses, tied
 from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.sharing import sharing
 from ms_symtensor.search.tables.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.tables.terms import Terms, terms
@@ -216,6 +217,7 @@ def problem_of(
     again = _computed_again(known, shorts) if again is None else again
     repeated = frozenset(known.index[name] for name in again if name in known.index)
     found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
+    found += sharing(known, where)
     found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in again), where)
     uses = list(parameter_uses(graph, known, where))
     between = tensors(graph, known)

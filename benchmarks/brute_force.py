@@ -1,6 +1,6 @@
 """The search against brute force: random small networks, every combination of strategies, settings and recomputation.
 
-    python -m benchmarks.brute_force [--cases 200] [--seed 0] [--most 300] [--select]
+    python -m benchmarks.brute_force [--cases 200] [--seed 0] [--most 300] [--select | --bound]
 
 Every combination of every operator's candidates is partitioned and priced as a whole. `plan` must find a plan as fast as
 the fastest; under a memory limit, one within the gap that it states. `--select`: two equal blocks under limits, of which any
@@ -24,7 +24,7 @@ from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
@@ -36,6 +36,7 @@ from ms_symtensor.search.space.domain import candidates, meshes
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.primitives import strategies_by_primitive
 from ms_symtensor.tensor.graph import Graph, OpOutput
 
 SAME = 1e-9
@@ -52,11 +53,16 @@ class Priced:
 
 
 def combinations(graph: Graph, device_num: int, known: Meanings, folded: Fold) -> list[dict[str, OpStrategy]]:
-    """Every joint choice of strategies, operators of one class alike."""
+    """Every joint choice of strategies, operators of one class alike; those made on the fly have no choice."""
     found: dict[tuple, dict[str, OpStrategy]] = {}
     for mesh in meshes(device_num):
         classes = [members for members in folded.members if known[members[0].name][1].shardable]
-        rows = [[s for s, _ in candidates(*known[members[0].name], Single(mesh))] for members in classes]
+        rows = [
+            [s for s, _ in candidates(*known[members[0].name], Single(mesh))]
+            if members[0].primitive
+            else [default_strategy(*known[members[0].name], device_num)]
+            for members in classes
+        ]
         for chosen in itertools.product(*rows):
             named = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
             found[tuple(chosen)] = named
@@ -107,6 +113,7 @@ def all_priced(
         for settings, again in itertools.product(settled, ways):
             stage = StagePlan(strategies, replace(settings, recompute=again))
             try:
+                strategies_by_primitive(graph, stage)  # operators of one primitive are alike
                 program = partition(graph, stage, known=known)
             except InvalidStrategyError:
                 continue
@@ -170,6 +177,18 @@ def random_case(draw: random.Random, most: int) -> tuple[Graph, int]:
             return graph, device_num
 
 
+def bound_case(draw: random.Random, most: int) -> tuple[Graph, int]:
+    """A case with some operators made on the fly, and some that share a primitive."""
+    graph, device_num = random_case(draw, most)
+    ops = []
+    for op in graph.ops:
+        if not op.primitive or draw.random() < 0.4:
+            ops.append(replace(op, cell=(), primitive=""))
+        else:
+            ops.append(replace(op, primitive=op.type if draw.random() < 0.7 else op.primitive))
+    return replace(graph, ops=tuple(ops)), device_num
+
+
 def repeated_case(draw: random.Random, most: int) -> tuple[Graph, int]:
     """A network of equal blocks and a number of devices with at most `most` joint choices."""
     while True:
@@ -192,11 +211,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=300, help="joint choices of a case")
     parser.add_argument("--select", action="store_true", help="two blocks, any operators of which are recomputed")
+    parser.add_argument("--bound", action="store_true", help="operators made on the fly, and of one primitive")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
     for number in range(chosen.cases):
         draw = random.Random(f"{chosen.seed}/{number}")
-        graph, device_num = (selected_case if chosen.select else random_case)(draw, chosen.most)
+        graph, device_num = (selected_case if chosen.select else bound_case if chosen.bound else random_case)(
+            draw, chosen.most
+        )
         tried += size(graph, device_num)
         if chosen.select:
             wrong = "; ".join(disagreement_under_limits(graph, cluster, device_num, draw, True)) or None

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, named
+from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, always, named
 
 # FlashAttentionScore's optional tensors, by input position
 _REAL_SHIFT, _DROP_MASK, _PADDING_MASK, _ATTENTION_MASK, _PREFIX = 3, 4, 5, 6, 7
@@ -68,7 +68,7 @@ def flash_attention_score(op: OpView) -> Signature:
         position == _ATTENTION_MASK and len(tensor.shape) == 2
         for position, tensor in zip(op.positions[3:] or range(3, len(op.inputs)), op.inputs[3:], strict=True)
     )
-    found = replace(found, needs_strategy=shared or layout in ("SBH", "TND"))
+    found = replace(found, needs_strategy=always if shared or layout in ("SBH", "TND") else None)
     # the lengths of packed sequences count as entries of the strategy
     return replace(found, entries=(*found.inputs, *[("b",)] * len(sequence_ends)))
 

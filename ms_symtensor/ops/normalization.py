@@ -2,7 +2,7 @@
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Combine, OpView, Signature, dims_like, named, positive
+from ms_symtensor.ops.signature import Combine, OpView, Signature, always, dims_like, named, positive
 
 
 def rms_norm(op: OpView) -> Signature:
@@ -48,7 +48,7 @@ def softmax(op: OpView) -> Signature:
         [dims],
         mesh=dims,
         fixed=frozenset(dims[a] for a in axes),
-        needs_strategy=0 in axes,
+        needs_strategy=always if 0 in axes else None,
         keeps_outputs=(0,),
     )
 
@@ -99,7 +99,7 @@ def unit_length(op: OpView) -> Signature:
     dims = dims_like(len(op.inputs[0].shape))
     axes = positive(op.argument(0, "axis", 0), len(dims))
     return named(
-        op, [dims], [dims], mesh=dims, fixed=frozenset(dims[a] for a in axes), needs_strategy=0 in axes,
+        op, [dims], [dims], mesh=dims, fixed=frozenset(dims[a] for a in axes), needs_strategy=always if 0 in axes else None,
         keeps_inputs=(0,), keeps_outputs=(0,),
     )  # fmt: skip
 

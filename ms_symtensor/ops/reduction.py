@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature, dims_like, named, positive
+from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature, always, dims_like, named, positive
 
 
 def reduction(
@@ -70,7 +70,7 @@ def whole_axis(
             kept = tuple(None if i == axis else d for i, d in enumerate(dims))
             outputs.append(kept if len(kind.shape) == len(dims) else tuple(d for d in kept if d is not None))
         return named(
-            op, [dims], outputs, mesh=dims, fixed=frozenset((dims[axis],)), needs_strategy=axis == 0,
+            op, [dims], outputs, mesh=dims, fixed=frozenset((dims[axis],)), needs_strategy=always if axis == 0 else None,
             keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, **more,
         )  # fmt: skip
 

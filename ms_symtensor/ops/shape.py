@@ -172,10 +172,11 @@ def tile(op: OpView) -> Signature:
         raise InputError(
             f"{op.name} (Tile): give a multiple for every dim of the output {list(target)}, not {multiples}"
         )
+    rejects = (lambda devices: times[0] % devices > 0) if times[0] > 1 else None
     return named(
         op, [tuple(d if n == 1 else None for d, n in zip(dims, times, strict=True))[new:]], [dims],
         entries=(tuple(d if t > 1 else None for d, t in zip(dims, target, strict=True)),), mesh=dims,
-        sizes={d: n for d, n in zip(dims, times, strict=True) if n > 1}, needs_strategy=times[0] > 1,
+        sizes={d: n for d, n in zip(dims, times, strict=True) if n > 1}, leading=dims[0], needs_strategy=rejects,
     )  # fmt: skip
 
 

@@ -121,7 +121,7 @@ class Signature:
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
     - `leading`: the dim that MindSpore cuts of an operator that is given no strategy, the first one of the first input unless
-      another one is named here; `needs_strategy` where it rejects such an operator.
+      another one is named here; `needs_strategy` tells whether it rejects such an operator on so many devices.
     """
 
     inputs: tuple[Dims, ...]
@@ -140,7 +140,7 @@ class Signature:
     differentiable: tuple[int, ...] | None = None
     shardable: bool = True
     leading: str | None = None
-    needs_strategy: bool = False
+    needs_strategy: Callable[[int], bool] | None = None
     entries: tuple[Dims, ...] | None = None
     repeat_left_when: frozenset[str] = frozenset()
     forbids: Callable[[Mapping[str, int], int], str | None] | None = None
@@ -246,6 +246,11 @@ def named(op: OpView, inputs: Sequence[Dims], outputs: Sequence[Dims], **more) -
 def dims_like(rank: int, prefix: str = "d") -> tuple[str, ...]:
     """Names for the dims of a tensor of any rank: `("d0", "d1", ...)`."""
     return tuple(f"{prefix}{i}" for i in range(rank))
+
+
+def always(device_num: int) -> bool:
+    """MindSpore rejects an operator without a strategy on any number of devices but one."""
+    return device_num > 1
 
 
 def positive(axis: Attribute, rank: int) -> tuple[int, ...]:

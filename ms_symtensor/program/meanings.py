@@ -35,7 +35,7 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
 
     Errors: InvalidStrategyError where MindSpore rejects the operator without a strategy.
     """
-    if sig.needs_strategy:
+    if sig.needs_strategy is not None and sig.needs_strategy(device_num):
         raise InvalidStrategyError(
             f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: make it a primitive of its cell (in"
             f" __init__: self.{seen.type.lower()} = ops.{seen.type}(…)), so that it can be given one"

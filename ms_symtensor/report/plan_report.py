@@ -9,6 +9,7 @@ from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.report.alternatives import Alternative, alternatives_text
+from ms_symtensor.report.bound_operators import bound_operators_text
 from ms_symtensor.report.considered import considered_json, families_text
 from ms_symtensor.report.operators import operators_text
 from ms_symtensor.report.recomputation import in_short, recomputation_text
@@ -75,6 +76,7 @@ def plan_text(
             *([recomputation_text(graph, again, nodes)] if selected else []),
             *_exchanges(plan, graph, programs),
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
+            *([bound] if (bound := bound_operators_text(graph)) else []),
             *([alternatives_text(plan, alternatives)] if alternatives else []),
             *([families_text(plan)] if plan.search.considered else []),
             search_text(plan.search),

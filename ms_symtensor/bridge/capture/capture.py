@@ -14,8 +14,8 @@ from ms_symtensor.bridge.compiler.mindir import read_graph
 from ms_symtensor.bridge.compiler.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.bridge.compiler.stop_gradient import STAND_IN, visible
-from ms_symtensor.errors import CompilerError
-from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter
+from ms_symtensor.errors import CompilerError, InputError
+from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter, ParameterRef, flat
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
@@ -30,7 +30,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
 
     `inputs` may be shape-only tensors: `Tensor(shape=(2, 4096), dtype=mindspore.int32, init=Zero())`. Operators of
     cells decorated with `@lazy_inline` are included. The cell and the process are afterwards as before.
-    CompilerError, with the line of the network, if MindSpore rejects it.
+    CompilerError, with the line of the network, if MindSpore rejects it. InputError where it reads a parameter of no cell.
     """
     import_mindspore()
     shared = parameters_of_shared_blocks(cell)
@@ -47,6 +47,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         model, _ = front_end(cell, inputs, "capture")
     graph = read_graph(model)
     types = dict(graph.parameters)
+    _require_own(cell, graph)
     by_node = {node.name: _owner(node, owners) for node in graph.nodes}
     custom = {path for path, owner in _cells(cell) if hasattr(owner, "bprop")}
     blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
@@ -77,6 +78,23 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         output=graph.output,
     )
     return with_types_of_bodies(captured) if bodies else captured
+
+
+def _require_own(cell: Any, graph: NodeGraph) -> None:
+    """InputError if an operator reads a parameter that no cell of the network owns."""
+    own = {p.name for p in cell.get_parameters()}
+    for node in graph.nodes:
+        read = [s.name for s in flat(node.inputs) if isinstance(s, ParameterRef) and s.name not in own]
+        if read and node.type == "Generator":
+            raise InputError(
+                f"{node.name} ({node.type}): the state of mint's random numbers lies outside the network, where it cannot be"
+                " planned; use nn.Dropout or ops.dropout for mint.nn.Dropout and mint.nn.functional.dropout"
+            )
+        if read:
+            raise InputError(
+                f"{node.name} ({node.type}) reads parameter {read[0]!r}, which no cell of {type(cell).__name__} owns: make it an"
+                " attribute of a cell, or a Tensor"
+            )
 
 
 def primitive_of(cell: Any, op: Op) -> Any:

@@ -26,7 +26,7 @@ from ms_symtensor.tensor.graph import (
 )
 
 _FORWARDED = {"Load", "Depend", "Return", "identity", "StopGradient"}  # deliver their first input
-_TUPLES = {"MakeTuple", "MakeList"}
+_TUPLES = {"MakeTuple", "MakeList", "make_list"}
 _GET_ITEM = {"TupleGetItem", "ListGetItem", "RealTupleGetItem"}
 _NO_VALUE = {"UpdateState", "EnvironCreate"}
 _ORDERS = {"Depend", "UpdateState"}  # deliver their first input, or nothing, after the others are there

@@ -3,6 +3,8 @@
 A gradient is what MindSpore's own differentiation makes of the definition.
 """
 
+import math
+
 import mindspore
 from mindspore import nn, ops
 
@@ -77,6 +79,30 @@ class SiluGradient(nn.Cell):
         return dy * sigmoid * (1 + x * (1 - sigmoid))
 
 
+class Gelu(nn.Cell):
+    """x Φ(x), with the normal distribution's Φ as it is or by tanh."""
+
+    def __init__(self, by_tanh):
+        super().__init__()
+        self.by_tanh = by_tanh
+
+    def construct(self, x):
+        if self.by_tanh:
+            return 0.5 * x * (1 + ops.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+        return 0.5 * x * (1 + ops.erf(x / 2**0.5))
+
+
+class GeluGradient(nn.Cell):
+    """From dy and x."""
+
+    def __init__(self, by_tanh):
+        super().__init__()
+        self.gradient = Gradient(Gelu(by_tanh), 1)
+
+    def construct(self, dy, x):
+        return self.gradient(x, dy)[0]
+
+
 class Sum(nn.Cell):
     """The sum over `dims`, () for all."""
 
@@ -86,6 +112,28 @@ class Sum(nn.Cell):
 
     def construct(self, x):
         return self.sum(x, self.dims)
+
+
+class EmbeddingGradient(nn.Cell):
+    """Of a table with so many rows, from dy [..., width] and the indices [...]."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def construct(self, dy, indices):
+        return ops.unsorted_segment_sum(ops.reshape(dy, (-1, dy.shape[-1])), ops.reshape(indices, (-1,)), self.rows)
+
+
+class Repeated(nn.Cell):
+    """Every element along `dim` so many times in a row."""
+
+    def __init__(self, repeats, dim):
+        super().__init__()
+        self.repeats, self.dim = repeats, dim
+
+    def construct(self, x):
+        return ops.repeat_elements(x, self.repeats, self.dim)
 
 
 class Product(nn.Cell):

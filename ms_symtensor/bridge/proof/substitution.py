@@ -56,6 +56,22 @@ def _sum(call: Call, _: GroupOf) -> Definition:
     return Definition((0,), (Function("Sum", (dims, call.constant(2))),))
 
 
+def _gelu(cell: str, operands: int) -> Callable[[Call, GroupOf], Definition]:
+    by_tanh = 1  # the number of "tanh"
+    return lambda call, _: Definition(tuple(range(operands)), (Function(cell, (call.constant(operands) == by_tanh,)),))
+
+
+def _embedding_gradient(call: Call, _: GroupOf) -> Definition:
+    rows, padding, by_frequency = (call.constant(i) for i in (2, 3, 4))
+    if padding is not None or by_frequency:
+        raise ExecutionError(f"{call.name} ({call.type}) with padding, or scaled by frequency, has no definition")
+    return Definition((0, 1), (Function("EmbeddingGradient", (rows,)),))
+
+
+def _repeated(call: Call, _: GroupOf) -> Definition:
+    return Definition((0,), (Function("Repeated", (call.constant(1), call.constant(2))),))
+
+
 def _broadcast_product(call: Call, _: GroupOf) -> Definition | None:
     if call.tensor(0).shape[:-2] == call.tensor(1).shape[:-2]:
         return None
@@ -77,6 +93,10 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
     "SumExt": Substitute("ReduceSum", _sum),
+    "GeluExt": Substitute("x Φ(x) from plain operators", _gelu("Gelu", 1)),
+    "GeluGradExt": Substitute("its derivative", _gelu("GeluGradient", 2)),
+    "EmbeddingDenseBackward": Substitute("UnsortedSegmentSum", _embedding_gradient),
+    "RepeatInterleaveInt": Substitute("copies joined", _repeated),
     "TopKRouter": Substitute("places by counting", _top_k_router),
     "BatchMatMul": Substitute("MatMul, where one operand is broadcast", _broadcast_product),
     "RmsNormGrad": Substitute("its derivative", _plain("RmsNormGradient", 0, 1, 2, 3)),

@@ -79,6 +79,7 @@ def candidates(
         found = tuple(_placed(op, sig, chosen, of, regular))
         if found:
             return found
+    place(op, sig, strategy_of(sig, vectors[0]), of.device_num)  # says what speaks against it
     raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore accepts no strategy on {of.device_num} devices")
 
 

@@ -10,8 +10,8 @@ from ms_symtensor.search.tables.terms import Terms, terms
 from ms_symtensor.search.tables.variables import Variables
 
 APART_S = 1e6
-"""Seconds that operators of one primitive are charged where their strategies differ: more than any step takes, and finite, so that
-it is nothing where they do not occur."""
+"""Seconds that operators of one primitive are charged where their strategies differ: more than any step takes (empirical), and
+finite, so that nothing is charged where they do not occur."""
 
 
 def sharing(known: Variables, where: Places) -> Iterator[Terms]:

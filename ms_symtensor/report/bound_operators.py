@@ -1,0 +1,45 @@
+"""Which operators a search cannot cut as it likes, because of how the network is written."""
+
+from collections import Counter
+
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import view
+from ms_symtensor.tensor.graph import Graph, Op
+
+SHOWN = 5
+"""So many names are shown."""
+
+
+def bound_operators_text(graph: Graph) -> str:
+    """Operators made on the fly, and those that share a primitive; nothing where there are none."""
+    lines = []
+    ops = [op for op in graph.ops if op.body is None and signature(view(graph, op)).shardable]
+    kinds = Counter(op.type for op in ops if not op.primitive)
+    if kinds:
+        lines.append(
+            f"  {kinds.total()} operators are made on the fly (x + y, ops.…) and cut as MindSpore does by itself; as primitives"
+            f" of their cells they could be cut otherwise: {_some([f'{n} {kind}' for kind, n in kinds.most_common()])}"
+        )
+    shared = _shared(ops)
+    if shared:
+        names = [f"{name} ({n} operators)" for name, n in shared.items()]
+        lines.append(
+            "  One primitive has one strategy, whatever operators it is used for; with one for each they could differ:"
+            f" {_some(names)}"
+        )
+    return "\n".join(["Bound by how the network is written", *lines]) if lines else ""
+
+
+def _shared(ops: list[Op]) -> dict[str, int]:
+    """How many operators each primitive is, of those that are several; of alike blocks the first."""
+    paths = Counter((*op.cell, op.primitive) for op in ops if op.primitive)
+    found: dict[tuple[str, ...], tuple[str, int]] = {}
+    for path, n in paths.items():
+        if n > 1:
+            alike = tuple("*" if part.isdigit() else part for part in path)
+            found.setdefault(alike, (".".join(path), n))
+    return dict(found.values())
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")

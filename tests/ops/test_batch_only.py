@@ -1,0 +1,63 @@
+"""Operators that MindSpore has no distributed form of: how it cuts them all the same, and which results that would spoil."""
+
+import pytest
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.batch_only import batch_only
+from ms_symtensor.ops.elementwise import elementwise
+from ms_symtensor.ops.placement import OpStrategy, place
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.program.meanings import default_strategy
+from tests.ops.views import make
+
+SPOILT = "no distributed {}.*cuts the first dim of its first input alone"
+
+
+@pytest.mark.parametrize(
+    ("rows", "slices"), [(16, 8), (12, 1), (8, 8), (1, 1)], ids=["divided", "undivided", "one each", "one row"]
+)
+def test_the_first_dim_is_cut_by_all_devices_or_not_at_all(rows, slices):
+    op = make("Divs", f"float32[{rows}, 32] -> float32[{rows}, 32]", 2.0)
+    sig = signature(op)
+    assert default_strategy(op, sig, 8) == OpStrategy(((slices, 1),))
+    assert place(op, sig, OpStrategy(((slices, 1),)), 8).outputs[0].slice_shape == (rows // slices, 32)
+    if rows > 1:
+        with pytest.raises(InvalidStrategyError, match=f"always cuts the first dim of Divs by {slices}"):
+            place(op, sig, OpStrategy(((2, 1),)), 8)
+
+
+def test_outputs_that_all_devices_do_not_divide_leave_it_whole():
+    op = make("LogSumExp", "float32[16, 32] -> float32[1, 32]", (0,), True)
+    assert default_strategy(op, signature(op), 8) == OpStrategy(((1, 1),))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        make("TransposeView", "float32[16, 8] -> float32[8, 16]", (1, 0)),
+        make("LogSumExp", "float32[16, 32] -> float32[32]", (0,), False),
+        make("Roll", "float32[16, 32] -> float32[16, 32]", (1,), (0,)),
+        make("SmoothL1Loss", "float32[16, 32], float32[16, 32] -> float32[16, 32]", 1.0, 0),
+        make("MaskedFillScalar", "float32[16, 32], bool[16, 32] -> float32[16, 32]", 0.0),
+    ],
+    ids=lambda op: op.type,
+)
+def test_what_would_give_another_result_is_refused(op):
+    """A first dim that ends up elsewhere, is summed, or is another input's too."""
+    sig = signature(op)
+    for slices in (1, 8):
+        with pytest.raises(InvalidStrategyError, match=SPOILT.format(op.type)):
+            place(op, sig, OpStrategy(((slices, 1),) * len(op.inputs)), 8)
+    assert default_strategy(op, sig, 3).inputs[0] == (1, 1)  # three devices divide nothing here
+
+
+def test_a_loss_that_is_one_number_is_computed_by_every_device():
+    op = make("MSELossExt", "float32[16, 32], float32[16, 32] -> float32[]", 1)
+    strategy = default_strategy(op, signature(op), 8)
+    placed = place(op, signature(op), strategy, 8)
+    assert strategy == OpStrategy(((1, 1), (1, 1))) and placed.partial is None
+
+
+def test_it_keeps_what_the_rule_says():
+    op = make("Any", "float32[16, 32] -> float32[16, 32]")
+    assert batch_only(elementwise((0,)))(op).keeps_inputs == (0,)

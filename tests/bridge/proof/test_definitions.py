@@ -1,5 +1,7 @@
 """Definitions against numpy, run by MindSpore on the CPU."""
 
+import math
+
 import mindspore
 import numpy as np
 import pytest
@@ -139,3 +141,31 @@ def test_a_product_with_a_matrix_that_all_share(transpose_x: bool, transpose_y: 
     x, y = values(2, 3, 4, 5), values(5, 6)
     arguments = x.swapaxes(-1, -2) if transpose_x else x, y.T if transpose_y else y
     np.testing.assert_allclose(run(definitions.Product(transpose_x, transpose_y), *arguments)[0], x @ y, atol=1e-5)
+
+
+@pytest.mark.parametrize("by_tanh", [False, True])
+def test_gelu_and_its_gradient(by_tanh: bool) -> None:
+    x, dy = values(3, 5), values(3, 5)
+    wide = x.astype(np.float64)
+    step = 1e-6
+    np.testing.assert_allclose(run(definitions.Gelu(by_tanh), x)[0], _gelu(wide, by_tanh), atol=1e-6)
+    above, below = (_gelu(wide + sign * step, by_tanh) for sign in (1, -1))
+    slope = (above - below) / (2 * step)
+    np.testing.assert_allclose(run(definitions.GeluGradient(by_tanh), dy, x)[0], dy * slope, atol=1e-5)
+
+
+def _gelu(x: np.ndarray, by_tanh: bool) -> np.ndarray:
+    inner = (2 / np.pi) ** 0.5 * (x + 0.044715 * x**3) if by_tanh else x / 2**0.5
+    return 0.5 * x * (1 + (np.tanh(inner) if by_tanh else np.vectorize(math.erf)(inner)))
+
+
+def test_the_gradient_of_an_embedding_adds_up_rows() -> None:
+    dy, indices = values(2, 3, 4), np.array([[1, 0, 1], [4, 1, 0]], np.int32)
+    expected = np.zeros((6, 4), np.float32)
+    np.add.at(expected, indices, dy)
+    np.testing.assert_allclose(run(definitions.EmbeddingGradient(6), dy, indices)[0], expected, atol=1e-6)
+
+
+def test_elements_are_repeated_in_a_row() -> None:
+    x = values(2, 3, 4)
+    np.testing.assert_array_equal(run(definitions.Repeated(2, 1), x)[0], np.repeat(x, 2, 1))

@@ -16,8 +16,10 @@ from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_networ
 from ms_symtensor.cli import main
 from ms_symtensor.cluster.load import load
 from ms_symtensor.search.plan import plan
+from ms_symtensor.strategy.file import load as load_file
 
 NETWORKS = Path(__file__).with_name("networks.py")
+FUNCTIONAL = Path(__file__).parents[1] / "functional_networks.py"
 KEYS = [
     "equal", "ranks", "loss_rel_error", "grad_rel_error_max", "worst_parameter", "parameters_checked", "substitutions",
     "reduction", "seconds",
@@ -42,6 +44,15 @@ def test_networks_of_the_zoo(model: str, name: str, four: Processes) -> None:
     assert 0.0 < proof.worst.error < 1e-5
     assert proof.reduction["hidden_size"][0] > proof.reduction["hidden_size"][1]
     assert any(said.startswith("FlashAttentionScoreGrad:") for said in proof.substitutions)
+
+
+@pytest.mark.parametrize("name", ["vision", "decoder"])
+def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> None:
+    """A convolution, functions of `ops` and `mint`, operators that MindSpore always cuts in one way."""
+    assert main(["plan", f"{FUNCTIONAL}:{name}", "--device-num", "4", "--out", str(tmp_path / name)]) == 0
+    proof = prove_plan(load_file(tmp_path / name), request=Request(processes=four))
+    assert proof.equal, proof.wrong
+    assert 0.0 < proof.worst.error < 1e-5
 
 
 def test_pipeline_stages(four: Processes) -> None:

@@ -1,0 +1,190 @@
+"""Networks as people write them, with functions of `ops` and `mint` on the way, as factories: `file.py:name`."""
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, mint, nn, ops
+from mindspore.common.initializer import Zero, initializer
+
+
+def tensor(*shape, dtype=ms.float32):
+    return Tensor(shape=shape, dtype=dtype, init=Zero())
+
+
+class Attention(nn.Cell):
+    """Softmax attention of functions."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.qkv, self.out = nn.Dense(width, 3 * width), nn.Dense(width, width)
+
+    def construct(self, x):
+        b, n, d = x.shape
+        q, k, v = ops.split(self.qkv(x).reshape(b, n, self.heads, 3 * self.size).swapaxes(1, 2), self.size, -1)
+        p = ops.softmax(ops.matmul(q, k.swapaxes(-1, -2)) / self.size**0.5, -1)
+        return self.out(ops.matmul(p, v).swapaxes(1, 2).reshape(b, n, d))
+
+
+class Block(nn.Cell):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm((width,)), nn.LayerNorm((width,))
+        self.attention = Attention(width, heads)
+        self.up, self.down = nn.Dense(width, 4 * width), nn.Dense(4 * width, width)
+
+    def construct(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(ops.gelu(self.up(self.norm2(x))))
+
+
+class VisionTransformer(nn.Cell):
+    """Patches by a convolution, a token for the class in front of them."""
+
+    def __init__(self, width=64, heads=4, layers=2):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 8, stride=8, pad_mode="valid", has_bias=True)
+        self.token = Parameter(initializer("normal", (1, 1, width)), name="token")
+        self.places = Parameter(initializer("normal", (1, 17, width)), name="places")
+        self.blocks = nn.CellList([Block(width, heads) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm((width,)), nn.Dense(width, 16)
+        self.loss = nn.CrossEntropyLoss()
+
+    def construct(self, x, label):
+        x = self.patches(x)
+        b, d, rows, columns = x.shape
+        x = x.reshape(b, d, rows * columns).transpose(0, 2, 1)
+        x = ops.concat((ops.broadcast_to(self.token, (b, 1, d)), x), 1) + self.places
+        for block in self.blocks:
+            x = block(x)
+        return self.loss(self.head(self.norm(x)[:, 0]), label)
+
+
+def vision():
+    return VisionTransformer(), (tensor(16, 3, 32, 32), tensor(16, dtype=ms.int32))
+
+
+class Unet(nn.Cell):
+    """Down and up again: convolutions, norms over groups, pooling, and functions without a distributed form."""
+
+    def __init__(self, channels=16):
+        super().__init__()
+        c = channels
+        self.first, self.second = (nn.Conv2d(i, o, 3, pad_mode="same", has_bias=True) for i, o in ((4, c), (c, 2 * c)))
+        self.norm1, self.norm2 = nn.GroupNorm(4, c), nn.GroupNorm(4, 2 * c)
+        self.pool, self.act, self.time = nn.AvgPool2d(2, 2), nn.PReLU(2 * c), nn.Dense(8, 2 * c)
+        self.up = nn.Conv2dTranspose(2 * c, c, 2, stride=2, pad_mode="valid", has_bias=True)
+        self.last = nn.Conv2d(2 * c, 4, 1, has_bias=True)
+
+    def construct(self, x, time, noise):
+        wide = self.first(x)
+        y = self.second(ops.silu(self.norm1(wide))) + self.time(time).expand_dims(2).expand_dims(3)
+        y = self.up(self.norm2(self.act(self.pool(y))))
+        return ops.mse_loss(self.last(ops.hardswish(ops.concat((y, wide), 1))), noise)
+
+
+def unet():
+    return Unet(), (tensor(8, 4, 8, 8), tensor(8, 8), tensor(8, 4, 8, 8))
+
+
+class MintBlock(nn.Cell):
+    """Grouped-query attention with a cap on its scores, in `mint`."""
+
+    def __init__(self, width, heads, groups, length):
+        super().__init__()
+        self.heads, self.groups, self.size = heads, groups, width // heads
+        self.query = mint.nn.Linear(width, width, bias=False)
+        self.key, self.value = (mint.nn.Linear(width, groups * self.size, bias=False) for _ in range(2))
+        self.out = mint.nn.Linear(width, width, bias=False)
+        self.up, self.down = mint.nn.Linear(width, 2 * width), mint.nn.Linear(2 * width, width)
+        self.hidden = Tensor(np.triu(np.ones((length, length)), 1).astype(bool))
+
+    def construct(self, x):
+        b, n, d = x.shape
+        q = self.query(x).reshape(b, n, self.heads, self.size).permute(0, 2, 1, 3)
+        k, v = (f(x).reshape(b, n, self.groups, self.size).permute(0, 2, 1, 3) for f in (self.key, self.value))
+        k, v = (mint.repeat_interleave(y, self.heads // self.groups, 1) for y in (k, v))
+        s = 50.0 * mint.tanh(mint.matmul(q, k.permute(0, 1, 3, 2)) / 50.0)
+        p = mint.nn.functional.softmax(s.masked_fill(self.hidden, -1e30), -1)
+        x = x + self.out(mint.matmul(p, v).permute(0, 2, 1, 3).reshape(b, n, d))
+        return x + self.down(mint.nn.functional.gelu(self.up(x), approximate="tanh"))
+
+
+class MintDecoder(nn.Cell):
+    """A tied embedding, blocks, and outputs of several of them stacked in a list."""
+
+    def __init__(self, words=64, width=64, length=16, layers=2):
+        super().__init__()
+        self.embedding = mint.nn.Embedding(words, width)
+        self.blocks = nn.CellList([MintBlock(width, 4, 2, length) for _ in range(layers)])
+
+    def construct(self, x, target):
+        x = self.embedding(x) * 8.0
+        seen = []
+        for block in self.blocks:
+            x = block(x)
+            seen.append(x)
+        x = mint.matmul(mint.mean(mint.stack(seen, 2), 2), self.embedding.weight.T)
+        return ops.cross_entropy(x.reshape(-1, x.shape[-1]), target.reshape(-1))
+
+
+def decoder():
+    return MintDecoder(), (tensor(8, 16, dtype=ms.int32), tensor(8, 16, dtype=ms.int32))
+
+
+class SharedBlock(nn.Cell):
+    """Primitives that serve several operators each, as in networks of old."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.norm = nn.LayerNorm((width,))
+        self.query, self.key, self.value, self.out = (nn.Dense(width, width, has_bias=False) for _ in range(4))
+        self.transpose, self.reshape, self.matmul = ops.Transpose(), ops.Reshape(), ops.BatchMatMul()
+        self.softmax, self.add = ops.Softmax(), ops.Add()
+
+    def construct(self, x):
+        b, n, d = x.shape
+        y = self.norm(x)
+        q, k, v = (
+            self.transpose(self.reshape(f(y), (b, n, self.heads, self.size)), (0, 2, 1, 3))
+            for f in (self.query, self.key, self.value)
+        )
+        p = self.softmax(self.matmul(q, self.transpose(k, (0, 1, 3, 2))))
+        return self.add(x, self.out(self.reshape(self.transpose(self.matmul(p, v), (0, 2, 1, 3)), (b, n, d))))
+
+
+class Shared(nn.Cell):
+    def __init__(self, width=1024, layers=2):
+        super().__init__()
+        self.blocks = nn.SequentialCell([SharedBlock(width, 8) for _ in range(layers)])
+        self.sum = ops.ReduceSum()
+
+    def construct(self, x):
+        return self.sum(self.blocks(x), (0, 1, 2))
+
+
+def shared():
+    """Two samples: on eight devices heads are cut."""
+    return Shared(), (tensor(2, 256, 1024),)
+
+
+class Stranger(nn.Cell):
+    """Reads a parameter that is in no cell."""
+
+    def construct(self, x):
+        return (mint.nn.functional.dropout(x, 0.1, True) * x).sum()
+
+
+def stranger():
+    return Stranger(), (tensor(8, 16),)
+
+
+class Spoilt(nn.Cell):
+    """Its samples end up behind, through an operator of which MindSpore always cuts the first dim."""
+
+    def construct(self, x):
+        return mint.transpose(x, 0, 1).sum()
+
+
+def spoilt():
+    return Spoilt(), (tensor(8, 16),)

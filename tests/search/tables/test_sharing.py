@@ -1,0 +1,58 @@
+"""Operators that cannot be cut freely: those of one primitive, and those made on the fly."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.brute_force import bound_case, disagreement, planned
+from benchmarks.small_networks import Network
+from ms_symtensor.cluster.load import load
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import view
+from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.strategy.primitives import strategies_by_primitive
+from ms_symtensor.tensor.graph import Graph
+
+A2 = load("atlas_800t_a2")
+
+
+@pytest.fixture(scope="module")
+def two_products() -> Graph:
+    """Two products in a row, the first one fastest with its columns cut, the second one with nothing but what it sums over."""
+    net = Network()
+    x = net.matmul(net.input(513, 8192), 4096)
+    return net.graph(net.matmul(net.unary("SiLU", x), 513))
+
+
+def changed(graph: Graph, **fields: str | tuple[str, ...]) -> Graph:
+    """`graph` with these fields of its products."""
+    return replace(graph, ops=tuple(replace(op, **fields) if op.type == "MatMul" else op for op in graph.ops))
+
+
+def products(graph: Graph) -> list[str]:
+    return [op.name for op in graph.ops if op.type == "MatMul"]
+
+
+def test_operators_of_one_primitive_have_one_strategy(two_products):
+    shared = changed(two_products, primitive="matmul")
+    free, bound = (planned(graph, A2, 2) for graph in (two_products, shared))
+    assert len({free.strategies[name] for name in products(two_products)}) == 2
+    assert len({bound.strategies[name] for name in products(shared)}) == 1
+    assert bound.prediction.step_time_s > free.prediction.step_time_s
+    assert strategies_by_primitive(shared, bound.stage)
+
+
+def test_operators_made_on_the_fly_are_cut_as_mindspore_does(two_products):
+    on_the_fly = changed(two_products, cell=(), primitive="")
+    bound = planned(on_the_fly, A2, 2)
+    for name in products(on_the_fly):
+        seen = view(on_the_fly, on_the_fly.op_by_name[name])
+        assert bound.strategies[name] == default_strategy(seen, signature(seen), 2)
+    assert not any("matmul" in path for path in strategies_by_primitive(on_the_fly, bound.stage))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_combination_that_the_network_can_carry_is_faster(seed):
+    graph, device_num = bound_case(random.Random(seed), 150)
+    assert disagreement(graph, A2, device_num) is None

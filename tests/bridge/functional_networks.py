@@ -123,7 +123,7 @@ class MintDecoder(nn.Cell):
         for block in self.blocks:
             x = block(x)
             seen.append(x)
-        x = mint.matmul(mint.mean(mint.stack(seen, 2), 2), self.embedding.weight.T)
+        x = mint.matmul(mint.mean(ops.stack(seen, 2), 2), self.embedding.weight.T)
         return ops.cross_entropy(x.reshape(-1, x.shape[-1]), target.reshape(-1))
 
 

@@ -6,14 +6,14 @@ from difflib import get_close_matches
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
-from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
 from ms_symtensor.search.asked.limits import LOWEST, Limits, shown
 from ms_symtensor.search.asked.operator_pins import OperatorPin
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.asked.roles import batch_size, expert_products, major_products, stream_norms
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.space.cases import cases
-from ms_symtensor.search.space.domain import candidates, prime_factors
+from ms_symtensor.search.space.domain import candidates, divisors, prime_factors
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.restriction import Restriction
 from ms_symtensor.tensor.graph import Graph, Op
@@ -78,16 +78,22 @@ def _require_layout(
     """InputError if no strategy of `op` obeys `pins`, whatever dp and tp stand for."""
     seen, sig = known
     mesh = Single(prime_factors(request.device_num))
-    every = [strategy for strategy, _ in candidates(seen, sig, mesh, idle=True)]
+    on_the_fly = not op.primitive and op.body is None
+    if on_the_fly:
+        usual = every = [default_strategy(seen, sig, devices) for devices in reversed(divisors(request.device_num))]
+    else:
+        every = [strategy for strategy, _ in candidates(seen, sig, mesh, idle=True)]
+        usual = [strategy for strategy, _ in candidates(seen, sig, mesh)]
     for case in cases(Limits(operators=pins), request.device_num):
         allowed = Restriction(graph, {seen.name: known}, case, mesh).allowed(seen, sig, every)
         if allowed is None or allowed.any():
             return
-    cuts = [cuts_of(seen, sig, strategy, request.device_num) for strategy, _ in candidates(seen, sig, mesh)]
+    cuts = [cuts_of(seen, sig, strategy, request.device_num) for strategy in usual]
     texts = dict.fromkeys(", ".join(f"{d}/{n}" for d, n in cut.items() if n > 1) or "whole" for cut in cuts)
     sizes = ", ".join(f"{d} ({sig.sizes[d]})" for d in sig.mesh)
     more = ", …" if len(texts) > SHOWN else ""
     raise InputError(
         f"{'; '.join(map(str, pins))}: no layout of {short_name(op)} on {request.device_num} devices is so; its dims are {sizes},"
         f" its layouts {' or '.join(list(texts)[:SHOWN])}{more}"
+        + (" (made on the fly, it is cut as MindSpore does: make it a primitive of its cell)" if on_the_fly else "")
     )

@@ -1,5 +1,7 @@
 """Pins that no plan can obey are told before anything is searched."""
 
+from dataclasses import replace
+
 import pytest
 
 from ms_symtensor.cluster.load import load
@@ -48,3 +50,15 @@ def test_what_cannot_be(pair, message):
 def test_pins_that_contradict_each_other():
     with pytest.raises(InputError, match=r"\*\.matmul = m/8; \*\.query\.matmul = n/8: no layout of attention\.query"):
         check(("*.matmul", "m/8"), ("*.query.matmul", "n/8"))
+
+
+def test_an_operator_made_on_the_fly_can_be_pinned_to_nothing_else():
+    ops = tuple(replace(op, cell=(), primitive="") if op.type == "SiLU" else op for op in GRAPH.ops)
+    graph, rows = replace(GRAPH, ops=ops), GRAPH.ops[0].outputs[0].shape[0]
+    request = Request(A2, 8, 8, 128, 1 << 60)
+    require_pinnable(graph, replace(request, limits=limits_of([("*.SiLU-op*", "d0/8")])))
+    with pytest.raises(
+        InputError, match=r"its layouts d0/8 or d0/4 or .* \(made on the fly, .* primitive of its cell\)"
+    ):
+        require_pinnable(graph, replace(request, limits=limits_of([("*.SiLU-op*", "d1/8")])))
+    assert rows % 8 == 0

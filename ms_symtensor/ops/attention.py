@@ -63,12 +63,9 @@ def flash_attention_score(op: OpView) -> Signature:
         unit=Unit.CUBE, flops_per_point=flops, rising=rising,
         keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
     )  # fmt: skip
-    # Without a strategy MindSpore cuts the first dims of all inputs, which the mask that all samples share does not take.
-    shared = any(
-        position == _ATTENTION_MASK and len(tensor.shape) == 2
-        for position, tensor in zip(op.positions[3:] or range(3, len(op.inputs)), op.inputs[3:], strict=True)
-    )
-    found = replace(found, needs_strategy=always if shared or layout in ("SBH", "TND") else None)
+    # Without a strategy MindSpore cuts the first dims of all inputs, which a mask that all samples share does not take.
+    if (rows, None) in inputs[3:] or layout in ("SBH", "TND"):
+        found = replace(found, needs_strategy=always)
     # the lengths of packed sequences count as entries of the strategy
     return replace(found, entries=(*found.inputs, *[("b",)] * len(sequence_ends)))
 

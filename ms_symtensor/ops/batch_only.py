@@ -18,19 +18,21 @@ def batch_only(rule: Callable[[OpView], Signature]) -> Callable[[OpView], Signat
 def cut_along_batch(op: OpView, signature: Signature) -> Signature:
     """`signature` for an operator of which MindSpore has no distributed form.
 
-    It forbids what MindSpore would make wrong: another input that has the dim too, or outputs in which it does not come first.
+    It forbids what MindSpore would make wrong: a dim that has to stay whole, that another input has too, or that does not come
+    first in an output.
     """
     first = signature.inputs[0] if signature.inputs else ()
     batch = first[0] if first else None
     leading = [t.shape[0] if t.shape else 1 for t in (*op.inputs[:1], *op.outputs)]
-    is_wrong = any(batch in dims for dims in signature.inputs[1:]) or any(
-        batch not in dims[:1] for dims in signature.outputs
+    is_spoilt = (
+        batch in signature.fixed
+        or any(batch in dims for dims in signature.inputs[1:])
+        or any(batch not in dims[:1] for dims in signature.outputs)
     )
-    is_mixed = batch in signature.fixed
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
         forced = 1 if batch is None or any(n % device_num for n in leading) else device_num
-        if forced > 1 and (is_wrong or is_mixed):
+        if forced > 1 and is_spoilt:
             return (
                 f"MindSpore has no distributed {op.type}: on {device_num} devices it cuts the first dim of its first input alone,"
                 " which gives another result; write it with other operators, or with a first dim that they do not divide"

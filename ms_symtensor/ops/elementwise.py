@@ -44,6 +44,12 @@ def per_channel(op: OpView) -> Signature:
     return named(op, [dims, (dims[1 % len(dims)],)], [dims], mesh=dims, keeps_inputs=(0, 1))
 
 
+def triangle(op: OpView) -> Signature:
+    """What lies on one side of the diagonal of the last two dims, which a slice by itself does not know."""
+    dims = dims_like(len(op.inputs[0].shape))
+    return named(op, [dims], [dims], mesh=dims, fixed=frozenset(dims[-2:]))
+
+
 def swiglu(op: OpView) -> Signature:
     """silu(first half) * second half along an axis that stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -104,7 +110,8 @@ RULES = {
     "Swiglu": swiglu,
     "Dropout": elementwise(keeps_outputs=(1,)),
     # of which MindSpore has no distributed form
-    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "TrilExt"), batch_only(elementwise())),
+    **dict.fromkeys(("Divs", "AddScalar", "SubScalar"), batch_only(elementwise())),
+    "TrilExt": batch_only(triangle),
     **dict.fromkeys(_READS_INPUT_ALONE, batch_only(elementwise((0,)))),
     "LogSigmoid": batch_only(elementwise((0,), (1,))),
     "MaskedFillScalar": batch_only(elementwise((1,), differentiable=(0,))),

@@ -75,15 +75,9 @@ def one_hot(op: OpView) -> Signature:
     output = (*index[:axis], "depth", *index[axis:])
     whole = frozenset((*index[1:], "depth")) if len(index) > 1 else frozenset()
     return named(
-        op,
-        [index, (), ()],
-        [output],
-        entries=(output, (), ()),
-        mesh=(*index, "depth"),
-        fixed=whole,
+        op, [index, (), ()], [output], entries=(output, (), ()), mesh=(*index, "depth"), fixed=whole, leading=output[0],
         differentiable=(),
-        leading=output[0],
-    )
+    )  # fmt: skip
 
 
 def one_hot_ext(op: OpView) -> Signature:

@@ -83,8 +83,8 @@ def group_norm(op: OpView) -> Signature:
 def batch_norm(op: OpView) -> Signature:
     """`n c ..., c, c, c, c -> n c ..., c, c, c, c`: every channel is normalised over samples and places.
 
-    Where samples are cut in training, MindSpore makes it a SyncBatchNorm, which adds up two numbers per channel inside: no
-    collective of the program, and not priced.
+    Where samples are cut, MindSpore 2.10 leaves it as it is: every device normalises by its own samples, as is usual for data
+    parallelism, and not as one process would.
     """
     dims = dims_like(len(op.inputs[0].shape))
     channels = (dims[1],)

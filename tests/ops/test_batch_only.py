@@ -36,6 +36,7 @@ def test_outputs_that_all_devices_do_not_divide_leave_it_whole():
     [
         make("TransposeView", "float32[16, 8] -> float32[8, 16]", (1, 0)),
         make("LogSumExp", "float32[16, 32] -> float32[32]", (0,), False),
+        make("TrilExt", "float32[16, 16] -> float32[16, 16]", 0),
         make("Roll", "float32[16, 32] -> float32[16, 32]", (1,), (0,)),
         make("SmoothL1Loss", "float32[16, 32], float32[16, 32] -> float32[16, 32]", 1.0, 0),
         make("MaskedFillScalar", "float32[16, 32], bool[16, 32] -> float32[16, 32]", 0.0),

@@ -58,9 +58,9 @@ def combinations(graph: Graph, device_num: int, known: Meanings, folded: Fold) -
     for mesh in meshes(device_num):
         classes = [members for members in folded.members if known[members[0].name][1].shardable]
         rows = [
-            [s for s, _ in candidates(*known[members[0].name], Single(mesh))]
-            if members[0].primitive
-            else [default_strategy(*known[members[0].name], device_num)]
+            [default_strategy(*known[members[0].name], device_num)]
+            if members[0].is_on_the_fly
+            else [s for s, _ in candidates(*known[members[0].name], Single(mesh))]
             for members in classes
         ]
         for chosen in itertools.product(*rows):

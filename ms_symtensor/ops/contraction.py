@@ -1,6 +1,6 @@
 """Products that sum over a dim: the cube unit's work."""
 
-from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.errors import InputError
 from ms_symtensor.ops.batch_only import cut_along_batch
 from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named
 
@@ -19,10 +19,10 @@ def matmul(op: OpView) -> Signature:
 def batch_matmul(op: OpView) -> Signature:
     """`... m k, ... k n -> ... m n`, either input transposed as its flag says; leading dims are broadcast.
 
-    InvalidStrategyError for a vector, which MindSpore rejects in a partitioned program.
+    InputError for a vector, which MindSpore rejects in a partitioned program.
     """
     if min(len(t.shape) for t in op.inputs) < 2:
-        raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore cuts no product with a vector; make it a matrix")
+        raise InputError(f"{op.name} ({op.type}): MindSpore cuts no product with a vector; make it a matrix")
     first = ("k", "m") if op.argument(0, "transpose_a", False) else ("m", "k")
     second = ("n", "k") if op.argument(1, "transpose_b", False) else ("k", "n")
     batch = dims_like(len(op.outputs[0].shape) - 2, "b")

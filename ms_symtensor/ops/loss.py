@@ -1,8 +1,7 @@
 """Losses that are one operator."""
 
-from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Combine, OpView, Signature, bind, dims_like, named
+from ms_symtensor.ops.signature import Combine, OpView, Signature, bind, dims_like, named, refused
 
 
 def softmax_cross_entropy(op: OpView) -> Signature:
@@ -29,10 +28,12 @@ def loss(op: OpView) -> Signature:
 
 
 def sparse_softmax_cross_entropy(op: OpView) -> Signature:
-    raise InvalidStrategyError(
-        f"{op.name} ({op.type}): MindSpore cuts the samples and leaves out the mean over devices; use nn.CrossEntropyLoss or"
-        " ops.cross_entropy"
+    """`b c!, b -> `: the mean over the samples, which MindSpore leaves out where it cuts them."""
+    found = named(op, [("b", "c"), ("b",)], [()], fixed=frozenset("c"), keeps_inputs=(0, 1), differentiable=(0,))
+    reason = (
+        "MindSpore cuts the samples and leaves out the mean over devices; use nn.CrossEntropyLoss or ops.cross_entropy"
     )
+    return refused(found, reason)
 
 
 RULES = {

@@ -1,8 +1,7 @@
 """Normalisations over trailing dims and softmax over an axis: the normalised dims stay whole."""
 
-from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Combine, OpView, Signature, always, dims_like, named, positive
+from ms_symtensor.ops.batch_only import cut_along_batch
+from ms_symtensor.ops.signature import Combine, OpView, Signature, always, dims_like, named, positive, refused
 
 
 def rms_norm(op: OpView) -> Signature:
@@ -43,31 +42,22 @@ def softmax(op: OpView) -> Signature:
     dims = dims_like(len(op.inputs[0].shape))
     axes = positive(op.argument(0, "axis", -1), len(dims))
     return named(
-        op,
-        [dims],
-        [dims],
-        mesh=dims,
-        fixed=frozenset(dims[a] for a in axes),
-        needs_strategy=always if 0 in axes else None,
+        op, [dims], [dims], mesh=dims, fixed=frozenset(dims[a] for a in axes), needs_strategy=always if 0 in axes else None,
         keeps_outputs=(0,),
-    )
+    )  # fmt: skip
 
 
 def layer_norm_ext(op: OpView) -> Signature:
-    """As LayerNorm, over as many trailing dims as its argument has; MindSpore has no distributed form of it.
-
-    InvalidStrategyError with weights, which MindSpore does not find among its inputs where a program is partitioned.
+    """As LayerNorm, over as many trailing dims as its argument has. MindSpore has no distributed form of it, and does not find
+    its weights among its inputs where a program is partitioned.
     """
-    if len(op.inputs) > 1:
-        raise InvalidStrategyError(
-            f"{op.name} (LayerNormExt): MindSpore rejects its weights in a partitioned program; use nn.LayerNorm or ops.LayerNorm"
-            " for ops.layer_norm, mint.nn.LayerNorm and mint.nn.functional.layer_norm"
-        )
-    normalised = op.argument(0, "normalized_shape")
-    rank = len(op.inputs[0].shape)
-    return _norm(
-        op, rank - (len(normalised) if isinstance(normalised, tuple) else 1), keeps_inputs=(0,), keeps_outputs=(1, 2)
+    axes = op.argument(0, "normalized_shape")
+    begin = len(op.inputs[0].shape) - (len(axes) if isinstance(axes, tuple) else 1)
+    found = cut_along_batch(op, _norm(op, begin, keeps_inputs=(0,), keeps_outputs=(1, 2)))
+    reason = (
+        "MindSpore rejects its weights; use nn.LayerNorm for ops.layer_norm, mint.nn.LayerNorm and the function of mint"
     )
+    return refused(found, reason) if len(op.inputs) > 1 else found
 
 
 def group_norm(op: OpView) -> Signature:
@@ -107,7 +97,7 @@ def unit_length(op: OpView) -> Signature:
 RULES = {
     "RmsNorm": rms_norm,
     "LayerNorm": layer_norm,
-    "LayerNormExt": batch_only(layer_norm_ext),
+    "LayerNormExt": layer_norm_ext,
     "GroupNorm": group_norm,
     "BatchNorm": batch_norm,
     "L2Normalize": unit_length,

@@ -14,7 +14,7 @@ dims of a tensor of any rank.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
@@ -251,6 +251,11 @@ def dims_like(rank: int, prefix: str = "d") -> tuple[str, ...]:
 def always(device_num: int) -> bool:
     """MindSpore rejects an operator without a strategy on any number of devices but one."""
     return device_num > 1
+
+
+def refused(signature: Signature, reason: str) -> Signature:
+    """`signature` of an operator that no partitioned program may have, for a `reason` that says what to write instead."""
+    return replace(signature, forbids=lambda _, device_num: reason if device_num > 1 else None)
 
 
 def positive(axis: Attribute, rank: int) -> tuple[int, ...]:

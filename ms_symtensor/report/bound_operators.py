@@ -14,7 +14,7 @@ def bound_operators_text(graph: Graph) -> str:
     """Operators made on the fly, and those that share a primitive; nothing where there are none."""
     lines = []
     ops = [op for op in graph.ops if op.body is None and signature(view(graph, op)).shardable]
-    kinds = Counter(op.type for op in ops if not op.primitive)
+    kinds = Counter(op.type for op in ops if op.is_on_the_fly)
     if kinds:
         lines.append(
             f"  {kinds.total()} operators are made on the fly (x + y, ops.…) and cut as MindSpore does by itself; as primitives"

@@ -127,6 +127,11 @@ class Op:
     def attribute(self, name: str, default: Attribute = None) -> Attribute:
         return dict(self.attributes).get(name, default)
 
+    @property
+    def is_on_the_fly(self) -> bool:
+        """Whether no cell owns its primitive (`x + y`), so that it takes no strategy but MindSpore's own."""
+        return not self.primitive and self.body is None
+
     @cached_property
     def results(self) -> tuple[OpOutput, ...]:
         """Its outputs, as others name them."""

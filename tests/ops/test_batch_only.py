@@ -59,6 +59,22 @@ def test_a_loss_that_is_one_number_is_computed_by_every_device():
     assert strategy == OpStrategy(((1, 1), (1, 1))) and placed.partial is None
 
 
+@pytest.mark.parametrize(
+    ("op", "instead"),
+    [
+        (make("LayerNormExt", "float32[16, 8], float32[8] -> float32[16, 8], float32[16, 1], float32[16, 1]", (8,), 1e-5),
+         "use nn.LayerNorm"),
+        (make("SparseSoftmaxCrossEntropyWithLogits", "float32[16, 8], int32[16] -> float32[]"), "use nn.CrossEntropyLoss"),
+    ],
+    ids=lambda value: value.type if hasattr(value, "type") else "",
+)  # fmt: skip
+def test_what_mindspore_cannot_partition_runs_on_one_device_alone(op, instead):
+    sig = signature(op)
+    assert place(op, sig, default_strategy(op, sig, 1), 1).partial is None
+    with pytest.raises(InvalidStrategyError, match=instead):
+        place(op, sig, default_strategy(op, sig, 8), 8)
+
+
 def test_it_keeps_what_the_rule_says():
     op = make("Any", "float32[16, 32] -> float32[16, 32]")
     assert batch_only(elementwise((0,)))(op).keeps_inputs == (0,)

@@ -78,8 +78,7 @@ def _require_layout(
     """InputError if no strategy of `op` obeys `pins`, whatever dp and tp stand for."""
     seen, sig = known
     mesh = Single(prime_factors(request.device_num))
-    on_the_fly = not op.primitive and op.body is None
-    if on_the_fly:
+    if op.is_on_the_fly:
         usual = every = [default_strategy(seen, sig, devices) for devices in reversed(divisors(request.device_num))]
     else:
         every = [strategy for strategy, _ in candidates(seen, sig, mesh, idle=True)]
@@ -95,5 +94,9 @@ def _require_layout(
     raise InputError(
         f"{'; '.join(map(str, pins))}: no layout of {short_name(op)} on {request.device_num} devices is so; its dims are {sizes},"
         f" its layouts {' or '.join(list(texts)[:SHOWN])}{more}"
-        + (" (made on the fly, it is cut as MindSpore does: make it a primitive of its cell)" if on_the_fly else "")
+        + (
+            " (made on the fly, it is cut as MindSpore does: make it a primitive of its cell)"
+            if op.is_on_the_fly
+            else ""
+        )
     )

@@ -113,8 +113,8 @@ def variables(
         only = None
         if given is not None:
             only = given.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
-        elif not all(op.primitive for op in members) and sig.body is None:
-            only = default_strategy(seen, sig, pricer.family.device_num)  # made on the fly: it takes no other one
+        elif any(op.is_on_the_fly for op in members):
+            only = default_strategy(seen, sig, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
         idle = restriction.needs_idle(seen, sig, regular)

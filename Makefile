@@ -25,8 +25,9 @@ demo: install
 	$(BIN)/symtensor verify $(PLAN)
 	$(BIN)/symtensor prove $(PLAN)
 
+# Two processes; all that MindSpore compiles is in one of them (tests/conftest.py).
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: install
 	$(BIN)/ruff check .

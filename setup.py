@@ -18,7 +18,7 @@ setup(
         # MindSpore has no bfloat16 with numpy 2.
         "mindspore": ["mindspore>=2.7,<2.11", "numpy<2"],
         "plots": ["matplotlib"],  # benchmarks/validation.py --plots
-        "test": ["hypothesis", "mypy", "pytest", "ruff", "types-PyYAML", "types-tqdm"],
+        "test": ["hypothesis", "mypy", "pytest", "pytest-xdist", "ruff", "types-PyYAML", "types-tqdm"],
     },
     entry_points={"console_scripts": ["symtensor=ms_symtensor.__main__:command"]},
 )

@@ -23,13 +23,18 @@ from ms_symtensor.tensor.redistribution import SCATTERED, redistribute
 class Value:
     """A tensor of the graph on this rank: its local tensor, its layout, whether a gradient flows back through it.
 
-    `maker` is the operator that laid it out so.
+    `maker` is the operator that laid it out so; `behind` how its input lies, seen through all Reshapes, if that is one.
     """
 
     tensor: int
     layout: Layout
     needs_gradient: bool
     maker: Op | None = None
+    behind: Layout | None = None
+
+
+CARRIED = {"bool": "int32"}
+"""The element types in which MindSpore carries others from layout to layout where it reshapes them."""
 
 
 @dataclass
@@ -102,7 +107,7 @@ class _Writer:
             layout = Layout(whole, (-1,) * len(kind.shape), kind.shape)
             self.values[InputRef(name)] = Value(self.out.builder.tensor(kind, kept=True), layout, False)
         for op in self.graph.ops:
-            if op.type == "Reshape":
+            if op.reshapes:
                 self._reshape(op)
             elif op.body is not None:
                 self._written_by_hand(op)
@@ -207,15 +212,21 @@ class _Writer:
         if isinstance(self._root(source), ParameterRef | Constant):
             return
         value = self.values[source]
+        if op.type == "Reshape":  # an idle one
+            self.values[OpOutput(op.name)] = value
+            return
         kind = TensorType(value.layout.slice_shape, op.outputs[0].dtype)
         (tensor,) = self.out.builder.node(
             op.type, (value.tensor,), (kind,), op=op.name, block=op.block, again=self.again.work(op)
         )
         grad = value.needs_gradient and "float" in kind.dtype and self.out.signatures[op.name].differentiable is None
-        self._define(OpOutput(op.name), Value(tensor, value.layout, grad, value.maker))
+        self._define(OpOutput(op.name), replace(value, tensor=tensor, needs_gradient=grad))
 
     def _reshape(self, op: Op) -> None:
-        """Reshape takes its input as it lies and delivers what the next operator wants; MindSpore redistributes between."""
+        """Reshape takes its input as it lies and delivers what the next operator wants; MindSpore redistributes between.
+
+        What another Reshape has delivered is first brought back to where that had it from.
+        """
         source, shape = self.graph.tensor_inputs(op)[0], op.outputs[0].shape
         root = self._root(source)
         if isinstance(root, Constant):
@@ -229,14 +240,30 @@ class _Writer:
         if target is None:
             whole = self.settings.device_num
             target = Layout((whole,), (-1,) * len(shape), shape)
-        tensor = self._move(op, value, target, op.outputs[0].dtype)
-        if self.out.builder.tensors[tensor].shape != target.slice_shape:
-            kind = TensorType(target.slice_shape, op.outputs[0].dtype)
+        behind, dtype = value.behind or value.layout, op.outputs[0].dtype
+        carried = CARRIED.get(dtype, dtype)
+        value = self._carried_as(op, value, carried)
+        value = replace(value, tensor=self._move(op, value, behind, carried), layout=behind)
+        value = replace(value, tensor=self._move(op, value, target, carried), layout=target)
+        if self.out.builder.tensors[value.tensor].shape != target.slice_shape:
+            kind = TensorType(target.slice_shape, carried)
             (tensor,) = self.out.builder.node(
-                "Reshape", (tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True,
+                "Reshape", (value.tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True,
                 again=self.again.move(op, value.maker),
             )  # fmt: skip
-        self._define(OpOutput(op.name), Value(tensor, target, value.needs_gradient, op))
+            value = replace(value, tensor=tensor)
+        value = self._carried_as(op, value, dtype)
+        self._define(OpOutput(op.name), replace(value, maker=op, behind=behind))
+
+    def _carried_as(self, op: Op, value: Value, dtype: str) -> Value:
+        kind = self.out.builder.tensors[value.tensor]
+        if kind.dtype == dtype:
+            return value
+        (tensor,) = self.out.builder.node(
+            "Cast", (value.tensor,), (replace(kind, dtype=dtype),),
+            op=op.name, role=Role.MOVE, block=op.block, again=self.again.move(op, value.maker),
+        )  # fmt: skip
+        return replace(value, tensor=tensor)
 
     def _define(self, source: Source, value: Value) -> None:
         self.values[source] = value

@@ -7,7 +7,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, strategy_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, Op
 
 Meanings = Mapping[str, tuple[OpView, Signature]]
 """View and signature of every operator of a graph, by name."""
@@ -27,6 +27,22 @@ def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
         else:
             found[op.name] = seen, signature(seen, rules)
     return found
+
+
+def cut_by_default(graph: Graph) -> frozenset[str]:
+    """The operators to which no plan gives a strategy: those made on the fly, and those that share a primitive with operators on
+    tensors of other numbers of dims, so that no strategy is right for all.
+    """
+    found, users = set(), dict[tuple[str, ...], list[Op]]()
+    for op in graph.ops:
+        if op.is_on_the_fly:
+            found.add(op.name)
+        elif op.body is None:
+            users.setdefault((*op.cell, op.primitive), []).append(op)
+    for ops in users.values():
+        if len(ops) > 1 and len({tuple(len(kind.shape) for kind in view(graph, op).inputs) for op in ops}) > 1:
+            found.update(op.name for op in ops)
+    return frozenset(found)
 
 
 def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrategy:

@@ -100,13 +100,13 @@ def _readers(graph: Graph, runs: Mapping[str, frozenset[int]], stage_num: int) -
 def _layout(graph: Graph, known: Meanings, stage: StagePlan, source: OpOutput) -> Layout:
     """How the tensor lies on the stage that makes it; MindSpore sends it so."""
     name, index = source.op, source.index
-    while not known[name][1].shardable and graph.op_by_name[name].type != "Reshape":
+    while not known[name][1].shardable and not graph.op_by_name[name].reshapes:
         (behind, *_) = graph.tensor_inputs(graph.op_by_name[name])
         if not isinstance(behind, OpOutput):
             break
         name, index = behind.op, behind.index
     seen, sig = known[name]
-    if graph.op_by_name[name].type == "Reshape" or not sig.shardable:
+    if graph.op_by_name[name].reshapes or not sig.shardable:
         raise InvalidStrategyError(
             f"a pipeline cannot be cut behind {name} ({graph.op_by_name[name].type}): MindSpore sends results of operators"
             " that it can shard; lay the layers out so that another operator ends the stage"

@@ -20,7 +20,7 @@ def root_of(graph: Graph, signatures: Mapping[str, Signature], source: Source) -
     """The source behind operators that MindSpore lets pass whatever layout comes (Cast)."""
     while isinstance(source, OpOutput):
         op = graph.op_by_name[source.op]
-        if op.type == "Reshape" or signatures[op.name].shardable:
+        if op.reshapes or signatures[op.name].shardable:
             break
         source = graph.tensor_inputs(op)[0]
     return source

@@ -22,7 +22,6 @@ from ms_symtensor.search.stages.own_mesh import priced
 from ms_symtensor.search.stages.rows import Row, Setting
 from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.stages.whole import Whole, smallest_of, strategies_of
-from ms_symtensor.search.tables.elimination import minimise
 
 TRIED = 24
 """So many layouts are worked out at most, those first of which the survey thinks that they keep least (empirical)."""
@@ -120,6 +119,6 @@ def _slimmest(of: Setting) -> Iterator[Row]:
             weights = replace(every, kept_B=kept_B, at_rest_B=at_rest_B)
         for recomputed in (0.0, 1.0):
             tables = of.tables.factors(recomputed, price, weights, of.members[which])
-            least = minimise(of.problem.sizes, tables, of.problem.order)
+            least = of.problem.least(tables)
             there = np.isfinite(least.value)
             yield from of.rows_of(which[there], least.assignment[there], least.value[there])

@@ -7,7 +7,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.program.meanings import cut_by_default, default_strategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op
@@ -23,10 +23,11 @@ def strategies_by_primitive(
     strategies, or if an operator made on the fly (`x + y`) has one that MindSpore does not give it anyway.
     """
     users: dict[tuple[str, ...], list[Op]] = {}
+    by_default = cut_by_default(graph)
     for op in graph.ops:
         if op.body is not None:
             continue  # it keeps the layouts that it was given
-        if op.primitive:
+        if op.name not in by_default:
             users.setdefault((*op.cell, op.primitive), []).append(op)
         elif op.name in plan.strategies:
             _require_default(graph, op, plan, rules)
@@ -78,9 +79,14 @@ def context_settings(settings: Settings, pipeline: Pipeline | None = None) -> di
 def _require_default(graph: Graph, op: Op, plan: StagePlan, rules: Mapping[str, Rule] | None) -> None:
     strategy, seen = plan.strategies[op.name], view(graph, op)
     if strategy != default_strategy(seen, signature(seen, rules), plan.settings.device_num):
+        why = (
+            "is made on the fly"
+            if op.is_on_the_fly
+            else f"shares primitive {op.primitive} with operators of other dims"
+        )
         raise InvalidStrategyError(
-            f"{op.name} ({op.type}) is made on the fly and cannot be given the strategy {_shown(strategy)}: make it a"
-            f" primitive of its cell (in __init__: self.{op.type.lower()} = ops.{op.type}()), or plan again without it"
+            f"{op.name} ({op.type}) {why} and cannot be given the strategy {_shown(strategy)}: make it a primitive of its cell"
+            f" (in __init__: self.{op.type.lower()} = ops.{op.type}()), or plan again without it"
         )
 
 

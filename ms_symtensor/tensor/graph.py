@@ -17,6 +17,9 @@ from ms_symtensor.tensor.dtype import size_B
 BPROP = "bprop"
 """An operator's attribute: the cell around it that has a backward pass of its own, written by the user."""
 
+IDLE = "idle"
+"""An attribute of a Reshape that only further Reshapes read: MindSpore leaves its input as it lies."""
+
 Attribute = bool | int | float | str | None | tuple["Attribute", ...]
 
 
@@ -131,6 +134,11 @@ class Op:
     def is_on_the_fly(self) -> bool:
         """Whether no cell owns its primitive (`x + y`), so that it takes no strategy but MindSpore's own."""
         return not self.primitive and self.body is None
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether it is a Reshape that brings its input into another layout; an IDLE one is none."""
+        return self.type == "Reshape" and self.attribute(IDLE) is None
 
     @cached_property
     def results(self) -> tuple[OpOutput, ...]:

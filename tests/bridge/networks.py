@@ -149,3 +149,35 @@ class ReshapeUsers(nn.Cell):
         near = self.near(y)
         far = self.inner(y) if self.nested else self.further(self.far(y))
         return self.sum(self.add(near, far) if self.near_first else self.add(far, near))
+
+
+class ReshapedTwice(nn.Cell):
+    """x [128, 64] -> [], through y [128, 128] = x w, [4, 32, 128] and a Cast, and [128, 128] again; with `reads`, an operator
+    reads what lies between, too.
+    """
+
+    def __init__(self, reads: bool):
+        super().__init__()
+        self.reads = reads
+        self.weight = Parameter(initializer("ones", (64, 128), ms.bfloat16), name="weight")
+        self.matmul, self.apart, self.back, self.cast = ops.MatMul(), ops.Reshape(), ops.Reshape(), ops.Cast()
+        self.between, self.exp = ops.Neg(), ops.Exp()
+        self.sum, self.sum_between, self.add = ops.ReduceSum(), ops.ReduceSum(), ops.Add()
+
+    def construct(self, x):
+        y = self.cast(self.apart(self.matmul(x, self.weight), (4, 32, 128)), ms.float32)
+        loss = self.sum(self.exp(self.back(y, (128, 128))))
+        return self.add(loss, self.sum_between(self.between(y))) if self.reads else loss
+
+
+class ReshapedMask(nn.Cell):
+    """x [128, 64] -> sum(x · !(x < 1)) [], the mask [128, 4, 16] where it is negated."""
+
+    def __init__(self):
+        super().__init__()
+        self.less, self.apart, self.negate, self.back = ops.Less(), ops.Reshape(), ops.LogicalNot(), ops.Reshape()
+        self.cast, self.mul, self.sum = ops.Cast(), ops.Mul(), ops.ReduceSum()
+
+    def construct(self, x):
+        mask = self.negate(self.apart(self.less(x, 1.0), (128, 4, 16)))
+        return self.sum(self.mul(x, self.back(self.cast(mask, ms.float32), (128, 64))))

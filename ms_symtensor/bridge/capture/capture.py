@@ -6,6 +6,7 @@ from typing import Any
 
 from ms_symtensor.bridge.capture.blocks import block_of_ops
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
+from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
@@ -77,7 +78,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         ),
         output=graph.output,
     )
-    return with_types_of_bodies(captured) if bodies else captured
+    return with_idle_reshapes(with_types_of_bodies(captured) if bodies else captured)
 
 
 def _require_own(cell: Any, graph: NodeGraph) -> None:

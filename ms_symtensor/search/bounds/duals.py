@@ -29,7 +29,7 @@ from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.estimate import chain_of
 from ms_symtensor.search.stages.rows import Row, Setting
-from ms_symtensor.search.tables.elimination import Factor, minimise
+from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.terms import Weights
 
 Array = NDArray[np.float64]
@@ -179,7 +179,7 @@ class Duals:
             tables += self._gains(asked, number, setting.members[which])
         tables += priced([one.needed for one in asked], [one.users for one in asked])
         tables += forbidden([one.branch for one in asked], setting.problem.sizes)
-        least = minimise(setting.problem.sizes, tables, setting.problem.order)
+        least = setting.problem.least(tables)
         values = least.value - np.array([one.worth_s for one in asked]) - setting.slack_s[which]
 
         def rows(number: int) -> list[Row]:

@@ -16,7 +16,6 @@ import numpy as np
 from ms_symtensor.search.bounds.given_layouts import Given, Remade
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.one_stage.dual import Choice
-from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tables import factors, totals
 from ms_symtensor.search.tables.terms import Terms, Weights
@@ -131,6 +130,6 @@ class SelectionDual:
         multipliers = self.remaking.of_implications.of([(choice, found.remade.prices)])
         gains = self.remaking.gains(price, multipliers[:, None], again, only)
         tables = [*factors(self.of, list(self.parameters), 0.0, price), *gains]
-        least = minimise(self.of.sizes, tables, self.of.order)
+        least = self.of.least(tables)
         self.solved += 1
         return float(least.value[0]) - found.price_s_per_B * self.limit_B, tuple(least.assignment[0].tolist())

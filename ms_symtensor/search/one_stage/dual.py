@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tables import Tables, Totals
 from ms_symtensor.search.tables.terms import Terms, Weights
@@ -78,7 +77,7 @@ class Dual:
         weights = Weights(*np.array(rows, dtype=float).transpose(1, 2, 0))
         which = np.zeros(len(counts), dtype=np.intp)
         summed = self.tables.factors(1.0, np.full(len(counts), price), weights, which)
-        least = minimise(self.of.sizes, summed, self.of.order)
+        least = self.of.least(summed)
         self.solved += len(counts)
         found = [
             (float(v), k, tuple(x.tolist())) for v, k, x in zip(least.value, counts, least.assignment, strict=True)

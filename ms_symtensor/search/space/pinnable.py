@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
-from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
+from ms_symtensor.program.meanings import Meanings, cut_by_default, default_strategy, meanings
 from ms_symtensor.search.asked.limits import LOWEST, Limits, shown
 from ms_symtensor.search.asked.operator_pins import OperatorPin
 from ms_symtensor.search.asked.request import Request
@@ -78,7 +78,8 @@ def _require_layout(
     """InputError if no strategy of `op` obeys `pins`, whatever dp and tp stand for."""
     seen, sig = known
     mesh = Single(prime_factors(request.device_num))
-    if op.is_on_the_fly:
+    by_default = op.name in cut_by_default(graph)
+    if by_default:
         usual = every = [default_strategy(seen, sig, devices) for devices in reversed(divisors(request.device_num))]
     else:
         every = [strategy for strategy, _ in candidates(seen, sig, mesh, idle=True)]
@@ -95,8 +96,8 @@ def _require_layout(
         f"{'; '.join(map(str, pins))}: no layout of {short_name(op)} on {request.device_num} devices is so; its dims are {sizes},"
         f" its layouts {' or '.join(list(texts)[:SHOWN])}{more}"
         + (
-            " (made on the fly, it is cut as MindSpore does: make it a primitive of its cell)"
-            if op.is_on_the_fly
+            " (without a primitive of its own it is cut as MindSpore does: give it one in its cell)"
+            if by_default
             else ""
         )
     )

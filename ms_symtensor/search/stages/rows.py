@@ -17,7 +17,7 @@ from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.case_bounds import corners
 from ms_symtensor.search.stages.stage_cases import Case
-from ms_symtensor.search.tables.elimination import Minimum, minimise
+from ms_symtensor.search.tables.elimination import Minimum
 from ms_symtensor.search.tables.parameters import stage_terms
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tables import Tables
@@ -194,7 +194,7 @@ class Setting:
         self, which: Numbers, weights: Weights, recomputed: float | Array = 0.0, price: float | Array = 0.0
     ) -> Minimum:
         summed = self.tables.factors(recomputed, price, weights, self.members[which])
-        return minimise(self.problem.sizes, summed, self.problem.order)
+        return self.problem.least(summed)
 
     def rows_of(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
         """The rows of those of the shapes `which` that `assignment` [which, variables] can be laid out on."""

@@ -34,11 +34,11 @@ from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.folded.memory import ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.folded.places import Counts, Places, first_blocks, places
 from ms_symtensor.search.space.family import Family, Single
-from ms_symtensor.search.tables.elimination import elimination_order
+from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
 from ms_symtensor.search.tables.moves import Pairs
 from ms_symtensor.search.tables.parameters import ParameterUse, counted, parameter_uses, tied
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.sharing import sharing
+from ms_symtensor.search.tables.sharing import Ties, ties
 from ms_symtensor.search.tables.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.tables.terms import Terms, terms
@@ -62,6 +62,7 @@ class Problem:
     shorts: ShortGraphs
     places: Places
     terms: tuple[Terms, ...]
+    ties: Ties
     order: tuple[int, ...]
     parameters: tuple[ParameterUse, ...]
     again: frozenset[str]
@@ -141,6 +142,10 @@ class Problem:
     def sizes(self) -> tuple[int, ...]:
         return tuple(len(v.strategies) for v in self.known.items)
 
+    def least(self, tables: Sequence[Factor]) -> Minimum:
+        """The candidates for which the sum of `tables` is least."""
+        return self.ties.minimise(self.sizes, tables, self.order)
+
     @property
     def candidates(self) -> int:
         """How many operator strategies are priced, over all classes."""
@@ -217,7 +222,6 @@ def problem_of(
     again = _computed_again(known, shorts) if again is None else again
     repeated = frozenset(known.index[name] for name in again if name in known.index)
     found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
-    found += sharing(known, where)
     found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in again), where)
     uses = list(parameter_uses(graph, known, where))
     between = tensors(graph, known)
@@ -231,8 +235,9 @@ def problem_of(
     found += tables.passing(where.behind)
     found += tied(known, [use for _, use in uses])
     sizes = tuple(len(v.strategies) for v in known.items)
-    order = elimination_order(sizes, [t.scope for t in found])
-    return Problem(graph, known, shorts, where, tuple(found), order, counted(uses), again, placed, tables)
+    alike = ties(known)
+    order = elimination_order(sizes, [alike.scope(t.scope) for t in found])
+    return Problem(graph, known, shorts, where, tuple(found), alike, order, counted(uses), again, placed, tables)
 
 
 # -- operators -------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ms_symtensor.program.gradients import gradient_inputs, gradient_users, is_kept, sends_gradient
 from ms_symtensor.search.tables.variables import Variable, Variables
@@ -102,7 +102,7 @@ def _collect(collector: _Collector, source: Source) -> None:
     for user, position in graph.users.get(source, ()):
         if user.name in known.index:
             readers.append((user, position))
-        elif user.type == "Reshape":
+        elif user.reshapes:
             reshaped.append(user)
     kind = graph.type_of(source)
     assert kind is not None
@@ -113,7 +113,12 @@ def _collect(collector: _Collector, source: Source) -> None:
     for reshape in reshaped:
         target = reshape_target(graph, known, OpOutput(reshape.name))
         reader = NETWORK if target is None else _reader(collector, source, *target, reshape)
-        _add(collector, source, maker, [reader], kind.shape, reshape.outputs[0].shape, 0, [reshape])
+        shape, end = kind.shape, maker
+        if (behind := _behind(graph, known, source)) is not None:
+            end, shape = behind
+            back = replace(reader, end=end, kept=False)
+            _add(collector, source, maker, [back], kind.shape, shape, 0, [reshape])
+        _add(collector, source, end, [reader], shape, reshape.outputs[0].shape, 0, [reshape])
     if not graph.users.get(source, ()) and _keeps(collector, source):
         _add(collector, source, maker, [], kind.shape, kind.shape, 0, [])
 
@@ -199,7 +204,7 @@ def maker_of(graph: Graph, known: Variables, source: Source) -> End | None:
         op = graph.op_by_name[source.op]
         if op.name in known.index:
             return (known.index[op.name], "out", source.index)
-        if op.type == "Reshape":
+        if op.reshapes:
             if maker_of(graph, known, graph.tensor_inputs(op)[0]) is None:
                 return None
             target = reshape_target(graph, known, source)
@@ -208,6 +213,21 @@ def maker_of(graph: Graph, known: Variables, source: Source) -> End | None:
     if isinstance(source, InputRef):
         return (-1, "out", 0)
     assert isinstance(source, ParameterRef | Constant)
+    return None
+
+
+def _behind(graph: Graph, known: Variables, source: Source) -> tuple[End, tuple[int, ...]] | None:
+    """Where a Reshape of `source`, which another Reshape has delivered, brings it back to first: the output that is seen through
+    all of them, and its shape (`_reshape` of program/forward.py).
+    """
+    reshaped = False
+    while isinstance(source, OpOutput):
+        op = graph.op_by_name[source.op]
+        if op.name in known.index:
+            end = (known.index[op.name], "out", source.index)
+            return (end, op.outputs[source.index].shape) if reshaped else None
+        reshaped |= op.reshapes
+        source = graph.tensor_inputs(op)[0]
     return None
 
 

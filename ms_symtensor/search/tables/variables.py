@@ -15,7 +15,7 @@ from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, view
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs
-from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.program.meanings import cut_by_default, default_strategy
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold
 from ms_symtensor.search.space.domain import candidates
@@ -52,7 +52,7 @@ class Variable:
 class Variables:
     """All unknowns, in the graph's order; `index` maps operator names to them (operators without strategy are absent).
 
-    Of their candidates `limits` allow those whose costs are finite.
+    Of their candidates `limits` allow those whose costs are finite. `by_default`: operators whose only one is MindSpore's own.
     """
 
     items: tuple[Variable, ...]
@@ -62,6 +62,7 @@ class Variables:
     pricer: Pricer
     powers: Mapping[Source, tuple[int, ...]]
     limits: Limits
+    by_default: frozenset[str]
 
     def power_of(self, source: Source) -> int:
         """1 if the tensor grows with the batch, else 0."""
@@ -97,6 +98,7 @@ def variables(
     signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
     restriction = Restriction(graph, meanings, limits if given is None else FREE, pricer.family)
+    by_default = cut_by_default(graph)
     items: list[Variable] = []
     index: dict[str, int] = {}
     same: dict[tuple, tuple] = {}
@@ -113,7 +115,7 @@ def variables(
         only = None
         if given is not None:
             only = given.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
-        elif any(op.is_on_the_fly for op in members):
+        elif any(op.name in by_default for op in members):
             only = default_strategy(seen, sig, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
@@ -141,7 +143,7 @@ def variables(
             forward = np.where(allowed, forward, np.inf)
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
-    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits)
+    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default)
 
 
 def _form(op: OpView) -> tuple:

@@ -58,7 +58,7 @@ def test_an_operator_made_on_the_fly_can_be_pinned_to_nothing_else():
     request = Request(A2, 8, 8, 128, 1 << 60)
     require_pinnable(graph, replace(request, limits=limits_of([("*.SiLU-op*", "d0/8")])))
     with pytest.raises(
-        InputError, match=r"its layouts d0/8 or d0/4 or .* \(made on the fly, .* primitive of its cell\)"
+        InputError, match=r"its layouts d0/8 or d0/4 or .* \(without a primitive of its own .* its cell\)"
     ):
         require_pinnable(graph, replace(request, limits=limits_of([("*.SiLU-op*", "d1/8")])))
     assert rows % 8 == 0

@@ -56,3 +56,31 @@ def test_operators_made_on_the_fly_are_cut_as_mindspore_does(two_products):
 def test_no_combination_that_the_network_can_carry_is_faster(seed):
     graph, device_num = bound_case(random.Random(seed), 150)
     assert disagreement(graph, A2, device_num) is None
+
+
+def test_a_primitive_of_many_operators_is_one_unknown():
+    """Apart, they would join in one table of more entries than are ever built."""
+    net = Network()
+    x = net.matmul(net.input(64, 64), 64)
+    parts = [net.unary("Exp", x) for _ in range(9)]
+    total = parts[0]
+    for other in (*parts[1:], *reversed(parts)):
+        total = net.binary("Mul", total, other)
+    graph = net.graph(net.total(total))
+    shared = replace(graph, ops=tuple(replace(op, primitive=op.type) for op in graph.ops))
+    found = planned(shared, A2, 8)
+    assert len({found.strategies[op.name] for op in shared.ops if op.type == "Mul"}) == 1
+
+
+def test_a_primitive_for_tensors_of_other_numbers_of_dims_is_given_no_strategy():
+    net = Network()
+    x = net.matmul(net.input(64, 64), 64)
+    y = net.unary("Exp", net.reshape(net.unary("Exp", x), 4, 16, 64))
+    graph = net.graph(net.total(y))
+    shared = replace(graph, ops=tuple(replace(op, primitive="e") if op.type == "Exp" else op for op in graph.ops))
+    found = planned(shared, A2, 8)
+    for op in shared.ops:
+        if op.type == "Exp":
+            seen = view(shared, op)
+            assert found.strategies[op.name] == default_strategy(seen, signature(seen), 8)
+    assert ("e",) not in strategies_by_primitive(shared, found.stage)

@@ -23,4 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _compiles(item: pytest.Function) -> bool:
     if "bridge" in item.path.parts or item.path.stem == "test_against_compiler":
         return True
-    return "mindspore" in inspect.getsource(item.function) or bool(WANTS_MINDSPORE.search(inspect.getsource(item.module)))
+    return "mindspore" in inspect.getsource(item.function) or bool(
+        WANTS_MINDSPORE.search(inspect.getsource(item.module))
+    )

@@ -106,6 +106,9 @@ def body_of(primitive: Any, node: Node, types: tuple[TensorType | None, ...]) ->
         )
     layouts = layouts_of(primitive, where)
     tensors = [t for t in types if t is not None]
+    if len(layouts.get("in_layout", ())) == len(types):  # one for what is None here, too
+        paired = zip(layouts["in_layout"], types, strict=True)
+        layouts["in_layout"] = tuple(layout for layout, kind in paired if kind is not None)
     if "in_layout" not in layouts or "out_layout" not in layouts or len(layouts["in_layout"]) != len(tensors):
         raise InputError(
             f"{where} needs a Layout for each of its tensors, in in_strategy and out_strategy of shard(), to be predicted"

@@ -2,7 +2,7 @@
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.batch_only import cut_along_batch
-from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named
+from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named, refused
 
 
 def matmul(op: OpView) -> Signature:
@@ -58,9 +58,22 @@ def outer(op: OpView) -> Signature:
     return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
 
 
+def grouped_matmul(op: OpView) -> Signature:
+    """`m k, groups k n, groups -> m n`: every row times the weight of its group, for the function of a Morph.
+
+    Elsewhere MindSpore cuts neither groups nor rows, and rejects its gradient.
+    """
+    product = named(
+        op, [("m", "k"), (None, "k", "n"), *[(None,) * len(t.shape) for t in op.inputs[2:]]], [("m", "n")],
+        unit=Unit.CUBE, keeps_inputs=(0, 1, 2), differentiable=(0, 1),
+    )  # fmt: skip
+    return refused(product, "MindSpore partitions no GroupedMatmul: put it into the function of an ops.Morph")
+
+
 RULES = {
     "MatMul": matmul,
     **dict.fromkeys(("BatchMatMul", "BatchMatMulExt", "MatMulExt"), batch_matmul),
     "Dense": dense,
     "Outer": outer,
+    "GroupedMatmul": grouped_matmul,
 }

@@ -110,7 +110,7 @@ RULES = {
     "Swiglu": swiglu,
     "Dropout": elementwise(keeps_outputs=(1,)),
     # of which MindSpore has no distributed form
-    **dict.fromkeys(("Divs", "AddScalar", "SubScalar"), batch_only(elementwise())),
+    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo"), batch_only(elementwise())),
     "TrilExt": batch_only(triangle),
     **dict.fromkeys(_READS_INPUT_ALONE, batch_only(elementwise((0,)))),
     "LogSigmoid": batch_only(elementwise((0,), (1,))),

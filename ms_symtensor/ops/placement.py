@@ -82,7 +82,8 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
     if signature.layouts is not None:
         return {}
     where = f"{op.name} ({op.type}): strategy {strategy.inputs}"
-    entries = signature.entries or signature.inputs
+    # Layout objects are those of the tensors themselves.
+    entries = signature.inputs if strategy.laid_out is not None else signature.entries or signature.inputs
     if len(strategy.inputs) != len(entries):
         raise InvalidStrategyError(f"{where} has {len(strategy.inputs)} entries for {len(entries)} tensor inputs")
     cuts: dict[str, int] = {}

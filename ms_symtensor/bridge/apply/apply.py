@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from ms_symtensor.bridge.apply.pipeline_network import set_stages, unset_stages
@@ -18,7 +20,7 @@ from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings, require_same, strategies_by_primitive
 from ms_symtensor.tensor.extended_layout import ExtendedMap, cutting_axes
-from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.tensor.graph import Graph, Op, is_tensor, sources_of
 
 _STRATEGY_ATTRIBUTES = ("in_strategy", "out_strategy", "in_layout", "out_layout")
 _OURS = "_symtensor_strategy"  # set on a primitive that was given its strategy here, not by the user's shard()
@@ -137,7 +139,19 @@ def strategies_of(cell: Any, graph: Graph) -> dict[str, OpStrategy]:
         elif (given := primitive.attrs.get("in_strategy")) is not None:
             out_strategy = primitive.attrs.get("out_strategy")
             found[name] = OpStrategy(_opened(given), None if out_strategy is None else _opened(out_strategy))
-    return found
+    return {name: _of_tensors(graph.op_by_name[name], strategy) for name, strategy in found.items()}
+
+
+def _of_tensors(op: Op, strategy: OpStrategy) -> OpStrategy:
+    """`strategy` without entries for inputs that are no tensors, which may be written, too."""
+    inputs = list(sources_of(op))
+    if len(strategy.inputs) != len(inputs) or all(map(is_tensor, inputs)):
+        return strategy
+    entries = tuple(compress(strategy.inputs, map(is_tensor, inputs)))
+    if strategy.laid_out is None:
+        return replace(strategy, inputs=entries)
+    maps = tuple(compress(strategy.laid_out.inputs, map(is_tensor, inputs)))
+    return replace(strategy, inputs=entries, laid_out=replace(strategy.laid_out, inputs=maps))
 
 
 def _opened(strategy: Iterable[Any]) -> tuple[tuple[int, ...], ...]:

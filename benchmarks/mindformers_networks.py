@@ -1,81 +1,23 @@
 """MindFormers' own networks, audited as a whole: their shard() calls, Morphs, groups and loss, read and compared; and planned.
 
     pip install mindspore==2.9.0 mindformers==1.9.0
-    python -m benchmarks.mindformers_networks [--networks llama qwen3 llama-planned] [--layers 2] [--device-num 8] [--rank 0]
+    python -m benchmarks.mindformers_networks [--networks llama qwen3_moe glm-planned …] [--layers 2] [--device-num 8] [--rank 0]
 
-Each is built by MindFormers' classes with small dims, as its files say for training, on data x tensor parallelism with sequence
-parallelism, or (`-planned`) with the strategies that are found for it, its own taken off. MindSpore compiles it for one rank;
-collectives, slices, gradient sums and the peak of activations are compared. Exit code 1 if one differs.
+Each is one of `mindformers_models`, with its own strategies or (`-planned`) those that are found for it. MindSpore compiles it
+for one rank; collectives, slices, gradient sums and the peak of activations are compared. Exit code 1 if one differs.
 """
 
 import argparse
 import os
 import subprocess
 import sys
-from typing import Any
+
+from benchmarks.mindformers_models import BATCH, NETWORKS, TOKENS
 
 os.environ.setdefault("GLOG_v", "4")
 
-TOKENS, BATCH, HIDDEN, HEADS, INNER, VOCABULARY = 1024, 4, 1024, 8, 2816, 32000
-
-
-def llama(layers: int, data: int, tensor: int) -> tuple[Any, tuple[Any, ...]]:
-    """MindFormers' Llama of ordinary primitives, with its loss."""
-    import mindspore
-    from mindformers.models.llama import LlamaConfig, LlamaForCausalLM
-    from mindformers.modules.transformer import TransformerOpParallelConfig
-
-    config = LlamaConfig(
-        batch_size=BATCH, seq_length=TOKENS, hidden_size=HIDDEN, num_layers=layers, num_heads=HEADS,
-        vocab_size=VOCABULARY, intermediate_size=INNER, compute_dtype="bfloat16", param_init_type="float32",
-        use_flash_attention=True, input_sliced_sig=False,
-        parallel_config=TransformerOpParallelConfig(
-            data_parallel=data, model_parallel=tensor, use_seq_parallel=True
-        ),
-    )  # fmt: skip
-    return LlamaForCausalLM(config), (mindspore.Tensor(shape=(BATCH, TOKENS + 1), dtype=mindspore.int32),)
-
-
-def qwen3(layers: int, data: int, tensor: int) -> tuple[Any, tuple[Any, ...]]:
-    """MindFormers' Qwen3 of Morphs with collectives inside; its loss is divided as its training step does."""
-    import mindspore
-    from mindformers.core.context.build_context import build_mf_context
-    from mindformers.models.qwen3.configuration_qwen3 import Qwen3Config
-    from mindformers.models.qwen3.modeling_qwen3_train import TrainingQwen3ForCausalLM
-    from mindformers.modules.transformer import TransformerOpParallelConfig
-
-    build_mf_context({"use_legacy": False, "context": {}, "parallel": {}, "run_mode": "train"})
-    config = Qwen3Config(
-        batch_size=BATCH, seq_length=TOKENS, max_position_embeddings=TOKENS, hidden_size=HIDDEN,
-        num_hidden_layers=layers, num_attention_heads=HEADS, num_key_value_heads=HEADS, head_dim=HIDDEN // HEADS,
-        vocab_size=VOCABULARY, intermediate_size=INNER, tie_word_embeddings=False,
-    )  # fmt: skip
-    for name, value in {
-        "params_dtype": "float32", "compute_dtype": "bfloat16", "layernorm_compute_dtype": "float32",
-        "softmax_compute_dtype": "float32", "rotary_dtype": "float32", "fp32_residual_connection": True,
-        "hidden_dropout": 0.0, "qkv_concat": True, "input_sliced_sig": True, "offset": 0,
-        "untie_embeddings_and_output_weights": True, "position_embedding_type": "rope",
-        "use_contiguous_weight_layout_attention": False,
-        "parallel_config": TransformerOpParallelConfig(
-            data_parallel=data, model_parallel=tensor, use_seq_parallel=True
-        ),
-    }.items():  # fmt: skip
-        setattr(config, name, value)
-
-    class Loss(mindspore.nn.Cell):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.network, self.divide = TrainingQwen3ForCausalLM(config), mindspore.ops.RealDiv()
-
-        def construct(self, ids: Any, labels: Any, mask: Any) -> Any:
-            total, count = self.network(ids, None, None, None, labels, None, None, mask)
-            return self.divide(total, count)
-
-    return Loss(), (mindspore.Tensor(shape=(BATCH, TOKENS), dtype=mindspore.int32),) * 3
-
-
-NETWORKS = {"llama": llama, "qwen3": qwen3}
-PLANNED = ("llama-planned",)
+PLANNED = tuple(f"{name}-planned" for name in ("llama", "llama_experts", "glm", "glm_self_attention"))
+"""Those of ordinary primitives: the strategies that are written in them, taken off, give way to a plan's."""
 
 
 def check(name: str, layers: int, device_num: int, rank: int) -> bool:

@@ -23,6 +23,7 @@ from ms_symtensor.tensor.extended_layout import ExtendedMap, cutting_axes
 from ms_symtensor.tensor.graph import Graph, Op, is_tensor, sources_of
 
 _STRATEGY_ATTRIBUTES = ("in_strategy", "out_strategy", "in_layout", "out_layout")
+_LAID_OUT_BY_HAND = "self_define_shard"  # on a primitive that takes Layout objects alone, as they are
 _OURS = "_symtensor_strategy"  # set on a primitive that was given its strategy here, not by the user's shard()
 
 
@@ -63,7 +64,7 @@ def remove(cell: Any, by_hand: bool = False) -> None:
     for _, primitive in _primitives(cell):
         if (by_hand and not is_morph(primitive)) or _OURS in primitive.__dict__:
             primitive.__dict__.pop(_OURS, None)
-            for name in _STRATEGY_ATTRIBUTES:
+            for name in (*_STRATEGY_ATTRIBUTES, *((_LAID_OUT_BY_HAND,) if by_hand else ())):
                 if name in primitive.attrs:
                     primitive.del_prim_attr(name)
 

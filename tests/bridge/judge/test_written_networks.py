@@ -67,6 +67,14 @@ def test_the_captured_graph_keeps_layouts_and_body():
     assert from_json(to_json(graph)) == graph
 
 
+def test_experts_in_a_morph_and_layouts_of_arguments_that_are_no_tensors():
+    x, groups = float32(8, 16, 64), ms.Tensor(shape=(4,), dtype=ms.int64, init=Zero())
+    with ascend_compiler(8, 5):
+        found = audit(networks.Routed(), x, groups, device_num=8, rank=5)
+    assert found.verdict.passed, found.verdict
+    assert {row["kind"] for row in audit_json(found)["costs"]} == {"AllReduce"}
+
+
 def test_all_to_all():
     found = audited(partial(with_group, networks.Exchange, (4, 5), "written", True), float32(32, 64))
     assert found.verdict.passed, found.verdict

@@ -128,7 +128,7 @@ class Exchange(nn.Cell):
 
 
 class Routed(nn.Cell):
-    """Experts as MindFormers writes them, for x [8, 16, 64] on 8 devices: products of groups in a Morph that is handed a None, and
+    """Experts as MindFormers writes them, for x [8, 16, 64] on 8 devices: products of groups in a Morph that is handed None, and
     Layouts for every argument, numbers and None too.
     """
 

@@ -9,7 +9,11 @@ from mindspore import Tensor
 
 from ms_symtensor.bridge.proof import attention_definition, collective_parts, definitions
 
-RANDOM = np.random.default_rng(0)
+
+@pytest.fixture(autouse=True)
+def _same_values_in_any_order() -> None:
+    global RANDOM
+    RANDOM = np.random.default_rng(0)
 
 
 def values(*shape: int) -> np.ndarray:
@@ -71,8 +75,9 @@ def test_the_gradient_of_attention_is_its_slope() -> None:
     cell = attention_definition.FlashAttentionGradient(attention_definition.FlashAttention("BNSD", 2, 0.5, seen, False))
     found = run(cell, q, k, v, dy)
     for place, gradient in enumerate(found[:3]):
-        moved = [[x + sign * 1e-4 * step * (i == place) for i, x in enumerate((q, k, v))] for sign in (1.0, -1.0)]
-        up, down = (np.sum(attention(*(x.astype(np.float64) for x in xs), seen) * dy) for xs in moved)
+        wide = [x.astype(np.float64) for x in (q, k, v)]
+        moved = [[x + sign * 1e-4 * step * (i == place) for i, x in enumerate(wide)] for sign in (1.0, -1.0)]
+        up, down = (np.sum(attention(*xs, seen) * dy) for xs in moved)
         assert np.sum(gradient * step) == pytest.approx((up - down) / 2e-4, rel=1e-3)
 
 
@@ -148,7 +153,7 @@ def test_gelu_and_its_gradient(by_tanh: bool) -> None:
     x, dy = values(3, 5), values(3, 5)
     wide = x.astype(np.float64)
     step = 1e-6
-    np.testing.assert_allclose(run(definitions.Gelu(by_tanh), x)[0], _gelu(wide, by_tanh), atol=1e-6)
+    np.testing.assert_allclose(run(definitions.Gelu(by_tanh), x)[0], _gelu(wide, by_tanh), rtol=1e-6, atol=1e-6)
     above, below = (_gelu(wide + sign * step, by_tanh) for sign in (1, -1))
     slope = (above - below) / (2 * step)
     np.testing.assert_allclose(run(definitions.GeluGradient(by_tanh), dy, x)[0], dy * slope, atol=1e-5)

@@ -68,7 +68,8 @@ def qwen3_moe(layers: int, data: int, tensor: int) -> Network:
 
     return _of_core(
         TrainingQwen3MoeForCausalLM, Qwen3MoeConfig, layers, data, tensor, head_dim=HIDDEN // HEADS, num_experts=EXPERTS,
-        num_experts_per_tok=2, moe_intermediate_size=256, others={**ROUTED, "first_k_dense_replace": 0},
+        num_experts_per_tok=2, moe_intermediate_size=256,
+        others={**ROUTED, "first_k_dense_replace": 0, "moe_router_topk_scaling_factor": 1.0},
     )  # fmt: skip
 
 
@@ -110,7 +111,7 @@ COMMON = {
 }  # fmt: skip
 ROUTED = {
     "moe_grouped_gemm": True, "router_dense_type": "float32", "moe_token_dispatcher_type": "alltoall",
-    "moe_router_topk_scaling_factor": 1.0, "moe_token_drop_policy": False, "gated_linear_unit": True,
+    "moe_token_drop_policy": False, "gated_linear_unit": True,
 }  # fmt: skip
 
 

@@ -5,6 +5,8 @@ AllReduce's gradient is AllReduce, AllGather's ReduceScatter, ReduceScatter's Al
 communication, and every parameter's gradient is summed over the copies of its slice at the end.
 """
 
+from dataclasses import replace
+
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
@@ -209,10 +211,14 @@ class _Differentiator:
             # Between micro-batches gradients are added up in the parameter's type, and summed over the ranks at the end.
             sums_late = self.settings.gradient_fp32_sync or self.in_pipeline
             scatters_each = self.in_pipeline and self.settings.optimizer_level is OptimizerLevel.LEVEL2
+            if self.in_pipeline:
+                placement = replace(placement, sums_each=False)
             sync = _Synchroniser(self.builder, name, placement, weights[0].block, sums_late, scatters_each)
             kind = TensorType(placement.slice_shape, placement.dtype)
             arrived = [(w.summed, self.incoming.pop(w.used, [])) for w in weights]
-            if scatters_each:  # MindSpore casts a weight for every use; that these are one here comes later
+            if (
+                scatters_each or sync.sums_each
+            ):  # MindSpore casts a weight for every use; that these are one here comes later
                 arrived = [(summed, [part]) for summed, parts in arrived for part in parts]
             arrived += [(True, [self._receive_gradient(n, kind)]) for n in crossing.get(name, ()) if n.kind == "Send"]
             total = sync.run(arrived)
@@ -238,6 +244,7 @@ class _Synchroniser:
         """Whether the gradient of every use is scattered by itself, on its way to where all add up."""
         self.sums_early = not gradient_fp32_sync and not placement.shared
         """Whether gradients are summed in the type in use, before they are cast to that of the parameter."""
+        self.sums_each = placement.sums_each
 
     def run(self, arrived: list[tuple[bool, list[int]]]) -> int | None:
         """The gradient as the optimizer gets it, None if there is none.
@@ -268,6 +275,8 @@ class _Synchroniser:
 
     def _together(self, parts: list[int], mirror: DeviceGroup | None) -> int:
         shape, dtype = self.placement.layout.slice_shape, self.placement.dtype
+        if mirror is not None and self.sums_each:
+            parts, mirror = [self._node("AllReduce", (part,), shape, dtype, mirror) for part in parts], None
         is_shared = self.placement.shard > 1
         if is_shared and self.scatters_each:
             parts, shape = [self._scattered(part) for part in parts], self.placement.slice_shape

@@ -65,7 +65,8 @@ class ParameterPlacement:
     there is a use whose gradient MindSpore leaves out of that sum. `owner`: the pipeline stage that updates and sends it,
     where this one only reads it. A `shared` parameter has several users, or is one of a block that is
     compiled once for all its calls: it is gathered, and its gradient summed, in the type it is stored in; otherwise a Cast to
-    the type in use comes before the gather.
+    the type in use comes before the gather. `sums_each`: of such a block, and not sharded, so that the gradient of every use is
+    summed by itself (but where gradients of micro-batches add up).
     """
 
     layout: Layout
@@ -76,6 +77,7 @@ class ParameterPlacement:
     mirror: DeviceGroup | None = None
     unsummed: bool = False
     shared: bool = False
+    sums_each: bool = False
     owner: int | None = None
 
     @property

@@ -52,7 +52,9 @@ def place_parameters(
             chosen = unshared if parameter.name in never_shared else settings
             found = place_parameter(parameter, layout, chosen, True in summed, False in summed)
             placed[parameter.name] = replace(
-                found, shared=parameter.in_shared_block or _is_shared(graph, parameter.name)
+                found,
+                shared=parameter.in_shared_block or _is_shared(graph, parameter.name),
+                sums_each=parameter.in_shared_block and found.shard == 1,
             )
     return placed
 

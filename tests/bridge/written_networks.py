@@ -1,7 +1,7 @@
 """Networks with parts that the user wrote: Morphs with collectives, StopGradient, a primitive of one's own."""
 
 import mindspore as ms
-from mindspore import Parameter, nn, ops
+from mindspore import Parameter, lazy_inline, nn, ops
 from mindspore.common.initializer import initializer
 from mindspore.ops import Morph, PrimitiveWithInfer, prim_attr_register
 from mindspore.ops import functional as F
@@ -156,6 +156,33 @@ class Routed(nn.Cell):
         rows = self.reshape(x, (-1, 64))
         rows = GroupedMatmul(split_item=3, group_type=0)([rows], [weight], None, None, None, None, None, groups)[0]
         return self.reshape(rows, x.shape)
+
+
+class ReadTwice(nn.Cell):
+    """x [64, 64] -> exp(x w) w, compiled once for all its calls."""
+
+    @lazy_inline
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(zeros(64, 64), name="weight")
+        self.first, self.second = (ops.MatMul(transpose_b=True).shard(((8, 1), (1, 1))) for _ in range(2))
+        self.exp = ops.Exp().shard(((8, 1),))
+
+    def construct(self, x):
+        return self.second(self.exp(self.first(x, self.weight)), self.weight)
+
+
+class Chain(nn.Cell):
+    """The sum of two such blocks in a row."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.sum = nn.CellList([ReadTwice(), ReadTwice()]), ops.ReduceSum().shard(((8, 1),))
+
+    def construct(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.sum(x)
 
 
 class Outside(nn.Cell):

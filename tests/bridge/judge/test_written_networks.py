@@ -75,6 +75,13 @@ def test_experts_in_a_morph_and_layouts_of_arguments_that_are_no_tensors():
     assert {row["kind"] for row in audit_json(found)["costs"]} == {"AllReduce"}
 
 
+def test_a_weight_that_a_lazy_block_reads_twice_is_summed_twice():
+    found = audited(networks.Chain, float32(64, 64), rank=0)
+    assert found.verdict.passed, found.verdict
+    sums = {row["operator"]: row["count"] for row in audit_json(found)["costs"] if row["operator"].endswith("weight")}
+    assert sums == {"blocks.0.weight": 2, "blocks.1.weight": 2}
+
+
 def test_all_to_all():
     found = audited(partial(with_group, networks.Exchange, (4, 5), "written", True), float32(32, 64))
     assert found.verdict.passed, found.verdict

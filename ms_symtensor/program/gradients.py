@@ -1,9 +1,12 @@
-"""Which tensors of a graph have a gradient: those that a trainable parameter reaches through differentiable operators."""
+"""Which tensors of a graph have a gradient, those that a trainable parameter reaches through differentiable operators; and which
+ones gradients read.
+"""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ms_symtensor.ops.signature import Signature
-from ms_symtensor.tensor.graph import Graph, Op, ParameterRef, Source, flat
+from ms_symtensor.tensor.graph import BPROP, Graph, Op, OpOutput, ParameterRef, Source, flat
 
 
 def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
@@ -57,3 +60,25 @@ def sends_gradient(signatures: Mapping[str, Signature], found: frozenset[Source]
     chosen = signatures[user.name].differentiable
     arrives = not found.isdisjoint(user.results)
     return arrives and (chosen is None or position in chosen)
+
+
+def read_outside(graph: Graph, op: Op, sig: Signature) -> Signature:
+    """What `op` means in a cell with its own backward pass (`bprop`): that has what went into the cell and came out of it, so
+    that nothing else of it is kept.
+    """
+    cell = op.attribute(BPROP)
+    if cell is None:
+        return sig
+
+    def is_inner(source: Source) -> bool:
+        if not isinstance(source, OpOutput) or source == graph.output:
+            return False
+        around = (graph.op_by_name[source.op], *(user for user, _ in graph.users.get(source, ())))
+        return all(one.attribute(BPROP) == cell for one in around)
+
+    inputs, outputs = graph.tensor_inputs(op), op.results
+    return replace(
+        sig,
+        keeps_inputs=tuple(p for p in sig.keeps_inputs if not is_inner(inputs[p])),
+        keeps_outputs=tuple(p for p in sig.keeps_outputs if not is_inner(outputs[p])),
+    )

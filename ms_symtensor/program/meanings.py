@@ -7,6 +7,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, strategy_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import OpView, Signature, view
+from ms_symtensor.program.gradients import read_outside
 from ms_symtensor.tensor.graph import Graph, Op
 
 Meanings = Mapping[str, tuple[OpView, Signature]]
@@ -23,7 +24,7 @@ def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
             form = seen.type, seen.inputs, seen.outputs, seen.arguments, seen.positions, op.attributes
             if form not in known:
                 known[form] = signature(seen, rules)
-            found[op.name] = seen, known[form]
+            found[op.name] = seen, read_outside(graph, op, known[form])
         else:
             found[op.name] = seen, signature(seen, rules)
     return found

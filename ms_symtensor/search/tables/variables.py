@@ -14,7 +14,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, view
-from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs
+from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs, read_outside
 from ms_symtensor.program.meanings import cut_by_default, default_strategy
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold
@@ -93,7 +93,7 @@ def variables(
     views: dict[int, tuple[OpView, Signature]] = {}
     for number, members in enumerate(folded.members):
         seen = view(graph, members[0])
-        views[number] = (seen, signature(seen, rules))
+        views[number] = (seen, read_outside(graph, members[0], signature(seen, rules)))
         meanings.update((op.name, views[number]) for op in members)
     signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
@@ -120,7 +120,7 @@ def variables(
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
         idle = restriction.needs_idle(seen, sig, regular)
-        key = (only, idle, *_form(seen), products, growing)
+        key = (only, idle, *_form(seen), sig.keeps_inputs, sig.keeps_outputs, products, growing)
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
             if only is None:

@@ -243,8 +243,8 @@ class _Writer:
         behind, dtype = value.behind or value.layout, op.outputs[0].dtype
         carried = CARRIED.get(dtype, dtype)
         value = self._carried_as(op, value, carried)
-        value = replace(value, tensor=self._move(op, value, behind, carried), layout=behind)
-        value = replace(value, tensor=self._move(op, value, target, carried), layout=target)
+        for layout in (behind, target):
+            value = replace(value, tensor=self._move(op, value, layout, carried), layout=layout)
         if self.out.builder.tensors[value.tensor].shape != target.slice_shape:
             kind = TensorType(target.slice_shape, carried)
             (tensor,) = self.out.builder.node(

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ms_symtensor.ops.signature import Signature
-from ms_symtensor.tensor.graph import BPROP, Graph, Op, OpOutput, ParameterRef, Source, flat
+from ms_symtensor.tensor.graph import (
+    BPROP,
+    BPROP_INPUTS,
+    BPROP_OUTPUTS,
+    Graph,
+    Op,
+    OpOutput,
+    ParameterRef,
+    Source,
+    flat,
+)
 
 
 def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
@@ -63,8 +73,8 @@ def sends_gradient(signatures: Mapping[str, Signature], found: frozenset[Source]
 
 
 def read_outside(graph: Graph, op: Op, sig: Signature) -> Signature:
-    """What `op` means in a cell with its own backward pass (`bprop`): that has what went into the cell and came out of it, so
-    that nothing else of it is kept.
+    """What `op` means in a cell with its own backward pass (`bprop`): that is given what went into the cell and what came out of
+    it, and nothing else of the cell is kept.
     """
     cell = op.attribute(BPROP)
     if cell is None:
@@ -76,9 +86,10 @@ def read_outside(graph: Graph, op: Op, sig: Signature) -> Signature:
         around = (graph.op_by_name[source.op], *(user for user, _ in graph.users.get(source, ())))
         return all(one.attribute(BPROP) == cell for one in around)
 
-    inputs, outputs = graph.tensor_inputs(op), op.results
-    return replace(
-        sig,
-        keeps_inputs=tuple(p for p in sig.keeps_inputs if not is_inner(inputs[p])),
-        keeps_outputs=tuple(p for p in sig.keeps_outputs if not is_inner(outputs[p])),
-    )
+    def comes_from_outside(source: Source) -> bool:
+        return not isinstance(source, OpOutput) or graph.op_by_name[source.op].attribute(BPROP) != cell
+
+    inputs = graph.tensor_inputs(op)
+    given = [p for p, source in enumerate(inputs) if op.attribute(BPROP_INPUTS) and comes_from_outside(source)]
+    left = [p for p, source in enumerate(op.results) if op.attribute(BPROP_OUTPUTS) and not is_inner(source)]
+    return replace(sig, keeps_inputs=tuple(given), keeps_outputs=tuple(left), bilinear=False)

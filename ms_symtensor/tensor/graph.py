@@ -17,6 +17,9 @@ from ms_symtensor.tensor.dtype import size_B
 BPROP = "bprop"
 """An operator's attribute: the cell around it that has a backward pass of its own, written by the user."""
 
+BPROP_INPUTS, BPROP_OUTPUTS = "bprop_inputs", "bprop_outputs"
+"""Further attributes of these operators: that backward pass reads what went into the cell, or what came out of it."""
+
 IDLE = "idle"
 """An attribute of a Reshape that only further Reshapes read: MindSpore leaves its input as it lies."""
 

@@ -8,36 +8,42 @@ from benchmarks.small_networks import Network
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.gradients import read_outside
-from ms_symtensor.tensor.graph import BPROP, Graph
+from ms_symtensor.tensor.graph import BPROP, BPROP_INPUTS, BPROP_OUTPUTS, Graph
 
 
-@pytest.fixture
-def graph() -> Graph:
-    """SiLU, Exp, Log and SiLU in a row; the ones between form a cell with a backward pass of its own."""
+def network(*reads: str, result_read: bool = False) -> Graph:
+    """SiLU, Exp, Log and SiLU in a row; the two between form a cell with its own backward pass, which `reads` so much of what it
+    is given. With `result_read` the last one reads Exp's result in place of Log's.
+    """
     net = Network()
-    x = net.matmul(net.input(8, 8), 8)
-    for kind in ("SiLU", "Exp", "Log", "SiLU"):
-        x = net.unary(kind, x)
-    plain = net.graph(net.total(x))
-    own = ((BPROP, "cell"),)
+    x = net.unary("SiLU", net.matmul(net.input(8, 8), 8))
+    exp = net.unary("Exp", x)
+    log = net.unary("Log", exp)
+    plain = net.graph(net.total(net.unary("SiLU", exp if result_read else log)))
+    own = ((BPROP, "cell"), *((name, True) for name in reads))
     return replace(
         plain, ops=tuple(replace(op, attributes=own) if op.type in ("Exp", "Log") else op for op in plain.ops)
     )
 
 
-def kept(graph: Graph) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-    found = [(op.type, read_outside(graph, op, signature(view(graph, op)))) for op in graph.ops if op.type != "MatMul"]
-    return [(kind, sig.keeps_inputs, sig.keeps_outputs) for kind, sig in found[:4]]
+def kept(graph: Graph) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    found = {op.type: read_outside(graph, op, signature(view(graph, op))) for op in graph.ops}
+    return {
+        kind: (sig.keeps_inputs, sig.keeps_outputs) for kind, sig in found.items() if kind in ("SiLU", "Exp", "Log")
+    }
 
 
-def test_a_cell_with_its_own_backward_pass_keeps_nothing_but_what_goes_in_and_comes_out(graph):
-    assert kept(graph) == [("SiLU", (0,), ()), ("Exp", (), ()), ("Log", (), ()), ("SiLU", (0,), ())]
+@pytest.mark.parametrize(
+    ("reads", "exp", "log"),
+    [
+        ((), ((), ()), ((), ())),
+        ((BPROP_INPUTS,), ((0,), ()), ((), ())),
+        ((BPROP_OUTPUTS,), ((), ()), ((), (0,))),
+    ],
+)
+def test_a_cell_with_its_own_backward_pass_keeps_what_that_reads_of_what_goes_in_and_comes_out(reads, exp, log):
+    assert kept(network(*reads)) == {"SiLU": ((0,), ()), "Exp": exp, "Log": log}
 
 
-def test_what_an_operator_outside_reads_is_kept(graph):
-    """The result of Exp, where another operator reads it."""
-    ops = [op for op in graph.ops]
-    exp = next(op for op in ops if op.type == "Exp")
-    last = max(number for number, op in enumerate(ops) if op.type == "SiLU")
-    ops[last] = replace(ops[last], inputs=exp.results)
-    assert kept(replace(graph, ops=tuple(ops)))[1:3] == [("Exp", (), (0,)), ("Log", (0,), ())]
+def test_what_is_read_outside_comes_out():
+    assert kept(network(BPROP_OUTPUTS, result_read=True))["Exp"] == ((), (0,))

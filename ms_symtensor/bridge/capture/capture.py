@@ -1,6 +1,6 @@
 """Capture: the operator graph of a network, with the very names that MindSpore uses, and no weight materialised."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -8,6 +8,7 @@ from ms_symtensor.bridge.capture.blocks import block_of_ops
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
+from ms_symtensor.bridge.capture.own_backward import read_by
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
 from ms_symtensor.bridge.compiler.host import ascend_target, import_mindspore
@@ -50,7 +51,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
     types = dict(graph.parameters)
     _require_own(cell, graph)
     by_node = {node.name: _owner(node, owners) for node in graph.nodes}
-    custom = {path for path, owner in _cells(cell) if hasattr(owner, "bprop")}
+    custom = {path: read_by(owner.bprop) for path, owner in _cells(cell) if hasattr(owner, "bprop")}
     blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
     with visible([c for _, c in _cells(cell)]):
         bodies = _bodies(cell, graph, by_node)
@@ -125,17 +126,23 @@ def _owner(node: Node, owners: list[Owner]) -> Owner:
     return owners[tag] if isinstance(tag, int) and 0 <= tag < len(owners) else ((), "")
 
 
-def _attributes(node: Node, bodies: dict[str, Body], bprop: str | None) -> tuple[tuple[str, Attribute], ...]:
+def _attributes(
+    node: Node, bodies: dict[str, Body], own_backward: list[tuple[str, Attribute]]
+) -> tuple[tuple[str, Attribute], ...]:
     layouts = bodies[node.name][0] if node.name in bodies else ()
-    custom = [(BPROP, bprop)] if bprop is not None else []
-    return tuple(sorted([*(a for a in node.attributes if a[0] not in _LEFT_OUT), *layouts, *custom]))
+    return tuple(sorted([*(a for a in node.attributes if a[0] not in _LEFT_OUT), *layouts, *own_backward]))
 
 
-def _backward_of(node: Node, owner: tuple[str, ...], custom: set[tuple[str, ...]]) -> str | None:
-    """The cell with a backward pass of its own (`bprop`) that `node` is in; `custom` has the paths of all such cells."""
+def _backward_of(
+    node: Node, owner: tuple[str, ...], custom: Mapping[tuple[str, ...], tuple[str, ...]]
+) -> list[tuple[str, Attribute]]:
+    """The attributes that tell the cell with a backward pass of its own (`bprop`) that `node` is in; `custom`: all such cells by
+    path, and what they read.
+    """
     path = owner or tuple(part.split("-", 1)[0] for part in node.name.split("/")[1:-1])
     around = (path[:depth] for depth in range(len(path) + 1))
-    return next((".".join(cell) for cell in around if cell in custom), None)
+    found = next((cell for cell in around if cell in custom), None)
+    return [] if found is None else [(BPROP, ".".join(found)), *((name, True) for name in custom[found])]
 
 
 def _bodies(cell: Any, graph: NodeGraph, owners: dict[str, Owner]) -> dict[str, Body]:

@@ -216,9 +216,8 @@ class _Differentiator:
             sync = _Synchroniser(self.builder, name, placement, weights[0].block, sums_late, scatters_each)
             kind = TensorType(placement.slice_shape, placement.dtype)
             arrived = [(w.summed, self.incoming.pop(w.used, [])) for w in weights]
-            if (
-                scatters_each or sync.sums_each
-            ):  # MindSpore casts a weight for every use; that these are one here comes later
+            # MindSpore casts a weight for every use; that these are one here comes later.
+            if scatters_each or sync.sums_each:
                 arrived = [(summed, [part]) for summed, parts in arrived for part in parts]
             arrived += [(True, [self._receive_gradient(n, kind)]) for n in crossing.get(name, ()) if n.kind == "Send"]
             total = sync.run(arrived)

@@ -99,6 +99,7 @@ def variables(
     gradients = differentiable_sources(graph, signatures)
     restriction = Restriction(graph, meanings, limits if given is None else FREE, pricer.family)
     by_default = cut_by_default(graph)
+    shared = _sharing_a_primitive(folded, views)
     items: list[Variable] = []
     index: dict[str, int] = {}
     same: dict[tuple, tuple] = {}
@@ -119,7 +120,7 @@ def variables(
             only = default_strategy(seen, sig, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
-        idle = restriction.needs_idle(seen, sig, regular)
+        idle = number in shared or restriction.needs_idle(seen, sig, regular)
         key = (only, idle, *_form(seen), sig.keeps_inputs, sig.keeps_outputs, products, growing)
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
@@ -144,6 +145,16 @@ def variables(
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
     return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default)
+
+
+def _sharing_a_primitive(folded: Fold, views: Mapping[int, tuple[OpView, Signature]]) -> set[int]:
+    """The classes of operators that share a primitive with others than their like: what suits all may leave devices idle."""
+    users: dict[tuple[str, ...], dict[int, tuple]] = {}
+    for number, members in enumerate(folded.members):
+        for op in members:
+            if op.primitive:
+                users.setdefault((*op.cell, op.primitive), {})[number] = _form(views[number][0])
+    return {number for forms in users.values() if len(set(forms.values())) > 1 for number in forms}
 
 
 def _form(op: OpView) -> tuple:

@@ -84,3 +84,12 @@ def test_a_primitive_for_tensors_of_other_numbers_of_dims_is_given_no_strategy()
             seen = view(shared, op)
             assert found.strategies[op.name] == default_strategy(seen, signature(seen), 8)
     assert ("e",) not in strategies_by_primitive(shared, found.stage)
+
+
+def test_one_strategy_suits_products_of_which_only_one_can_be_cut():
+    net = Network()
+    x = net.matmul(net.input(32, 32), 64)
+    y = net.matmul(net.cast(net.input(35, 77, dtype="float32"), "bfloat16"), 33)
+    graph = net.graph(net.binary("Add", net.total(x), net.total(y)))
+    found = planned(changed(graph, primitive="matmul"), A2, 8)
+    assert {found.strategies[name].inputs for name in products(graph)} == {((1, 1), (1, 1))}

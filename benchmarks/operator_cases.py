@@ -54,7 +54,7 @@ _UNARY = (
 _PAIR, _MATRIX = _floats((16, 32), (16, 32)), _floats((16, 32))
 _IMAGES = _floats((16, 8, 8, 8))
 _BATCH_ONLY = {
-    "Divs": "op(p0, 2.0)", "AddScalar": "op(p0, 1.0, 1)", "SubScalar": "op(p0, 1.0, 1)",
+    "Divs": "op(p0, 2.0)", "FmodScalar": "op(p0, 3.0)", "AddScalar": "op(p0, 1.0, 1)", "SubScalar": "op(p0, 1.0, 1)",
     "PowTensorScalar": "op(p0, 2.0)", "CeLU": "op(p0)", "HSwish": "op(p0)", "MishExt": "op(p0)", "SeLUExt": "op(p0)",
     "Hardtanh": "op(p0)", "Threshold": "op(p0, 0.0, 1.0)", "Sinc": "op(p0)", "Digamma": "op(p0)", "AcosExt": "op(p0)",
     "AcoshExt": "op(p0)", "AsinExt": "op(p0)", "AsinhExt": "op(p0)", "AtanExt": "op(p0)", "LogSigmoid": "op(p0)",

@@ -20,7 +20,7 @@ def strategies_by_primitive(
     operator.
 
     Primitives without a strategy do not appear. InvalidStrategyError if operators of one primitive have different
-    strategies, or if an operator made on the fly (`x + y`) has one that MindSpore does not give it anyway.
+    strategies, or if an operator that is `cut_by_default` has one that MindSpore does not give it anyway.
     """
     users: dict[tuple[str, ...], list[Op]] = {}
     by_default = cut_by_default(graph)

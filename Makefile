@@ -13,10 +13,13 @@ PLAN := plan/llama2_7b
 
 install: $(INSTALLED)
 
-$(INSTALLED): setup.py Makefile
+# Made once: another Python over an existing one leaves neither. A link to a Python that is gone is none.
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not $(SUPPORTED))' || \
 	    { echo "MindSpore $(MINDSPORE) needs Python 3.10 to 3.12: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --clear $(VENV)
+
+$(INSTALLED): setup.py Makefile | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[mindspore,test]' 'mindspore==$(MINDSPORE)'
 	touch $@
 

@@ -169,7 +169,7 @@ def _audit(chosen: argparse.Namespace) -> int:
 
 
 def _explain(chosen: argparse.Namespace) -> int:
-    from ms_symtensor.models import replanned
+    from ms_symtensor.models import replanner
     from ms_symtensor.report.explain import explain
     from ms_symtensor.report.why_not import why_not
     from ms_symtensor.strategy.file import check, load, load_graph
@@ -181,7 +181,7 @@ def _explain(chosen: argparse.Namespace) -> int:
     if chosen.why_not is not None:
         with progress() as step:
             step(f"best plan with {chosen.why_not}")
-            text = why_not(plan, chosen.why_not, lambda wanted, limit_B: replanned(plan, graph, wanted, limit_B))
+            text = why_not(plan, chosen.why_not, replanner(plan, graph))
         print(text)
     else:
         print(explain(plan, graph, chosen.operator, chosen.latex))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.cluster.load import load as load_cluster
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
 from ms_symtensor.program.settings import Settings, StagePlan
@@ -21,14 +21,15 @@ from ms_symtensor.search.stages.network import network
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph
+from ms_symtensor.tensor.scaling import Scaling
 
 
 @dataclass(frozen=True)
 class Model:
     """A graph to plan, under the name that the user knows; `source` says how its network is built again.
 
-    `graph_at(batch, layers)`: the network at another batch, with so many of its first blocks or all; None where a network
-    exists as it is.
+    `graph_at(batch, layers)`: the network at another batch, with at least so many of its first blocks or all; None where it
+    exists as it is. `captured_at(batch)`: what MindSpore makes of a network that `graph_at` only infers from others.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Model:
     seq_length: int
     source: Mapping[str, str] = field(default_factory=dict)
     graph_at: Callable[[int, int | None], Graph] | None = None
+    captured_at: Callable[[int], Graph] | None = None
 
     def by_hand(self, settings: Settings) -> dict[str, StagePlan]:
         """Megatron's strategies on the devices of `settings`, whose optimizer sharding and recompute they share.
@@ -89,19 +91,12 @@ def resolve(
         raise InputError(f"--{option} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}: leave it out")
     if is_factory(name):
         source = {"factory": _absolute(name)} | ({"replace_shard": "True"} if replace_shard else {})
-        graph, shown = _factory(source), name.rpartition("/")[2]
-    else:
-        graph, source, shown = load_graph(name), {}, Path(name).stem
+        return _factory(name, source, global_batch_size, seq_length)
+    graph = load_graph(name)
     batch, sequence = _batch_and_sequence(graph)
-    for option, wanted, found in (
-        ("global-batch-size", global_batch_size, batch),
-        ("seq-length", seq_length, sequence),
-    ):
-        if wanted is not None and wanted != found:
-            raise InputError(
-                f"--{option} {wanted} does not fit {name}, whose inputs have {found}: leave it out, or build it so"
-            )
-    return Model(shown, graph, batch, sequence, source)
+    _require_size(name, "global-batch-size", global_batch_size, batch)
+    _require_size(name, "seq-length", seq_length, sequence)
+    return Model(Path(name).stem, graph, batch, sequence)
 
 
 def is_factory(name: str) -> bool:
@@ -111,39 +106,77 @@ def is_factory(name: str) -> bool:
 
 
 def planned(model: Model, request: Request, progress: Callable[[str], None] = lambda _: None) -> tuple[Plan, Graph]:
-    """The best plan for `model`, and the graph it is for: that of a micro-batch where there are pipeline stages.
+    """The best plan for `model`, and the graph it is for: that of a micro-batch where there are several.
 
-    A network that exists as it is has one batch, and so one stage.
+    A network that exists as it is, or at no other batch, has one batch, and so one stage; the plan's search says so.
     """
-    if model.graph_at is None:
-        alone = planned_on_one_stage(model.graph, request, progress)
-        require_slices_as_they_come(model.graph, alone.stage, request.rules)
-        return alone, model.graph
+    why_not = _why_one_batch(model, request.limits, progress)
+    if model.graph_at is None or why_not:
+        return _with_one_batch(model, request, why_not, progress), model.graph
     of = network(model.graph, model.graph_at)
     found = best_plan(of, request, progress)
-    return found, of.graph_at(request.global_batch_size // found.micro_batch_num)
+    graph = of.graph_at(request.global_batch_size // found.micro_batch_num)
+    if model.captured_at is not None and found.pipeline is not None:
+        progress("graph of a micro-batch")
+        made = model.captured_at(request.global_batch_size // found.micro_batch_num)
+        if made.hash != graph.hash:  # MindSpore makes something else of a batch so small
+            found, graph = fixed_pipeline(made, request, found.pipeline_stages, found.micro_batch_num), made
+    for stage in found.stages:
+        require_slices_as_they_come(graph, stage, request.rules)
+    return found, graph
 
 
-def replanned(plan: Plan, graph: Graph, limits: Limits, limit_B: int) -> Plan:
-    """The best plan within other limits and `limit_B` bytes of a device, for the network of `plan`, whose graph is `graph`.
+def _why_one_batch(model: Model, limits: Limits, progress: Callable[[str], None]) -> str:
+    """What keeps a network that was captured from being planned in micro-batches, if anything does."""
+    if model.graph_at is None or model.captured_at is None:
+        return ""
+    if not limits.allows_micro_batches:
+        return "one batch is asked for"
+    progress("graph of another batch")
+    try:
+        model.graph_at(2 * model.global_batch_size, None)
+    except (InputError, CompilerError) as error:
+        return str(error)
+    return ""
+
+
+def _with_one_batch(model: Model, request: Request, why_not: str, progress: Callable[[str], None]) -> Plan:
+    if why_not and not request.limits.allow(1, 1):
+        raise InputError(f"{model.name} has one batch, and so one stage: {why_not}")
+    found = planned_on_one_stage(model.graph, request, progress)
+    require_slices_as_they_come(model.graph, found.stage, request.rules)
+    method = f"{found.search.method}; one batch: {why_not}" if why_not else found.search.method
+    return replace(found, search=replace(found.search, method=method))
+
+
+def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
+    """The best plan within other limits and so many bytes of a device, for the network of `plan`, whose graph is `graph`.
 
     What exists as it is keeps its stages and micro-batches: InputError for other ones.
     """
-    request = Request(
-        load_cluster(plan.cluster), plan.device_num, plan.global_batch_size, plan.seq_length, limit_B, plan.model, plan.source,
-        limits,
-    )  # fmt: skip
-    if "model" in plan.source:
+    name = plan.source.get("model", plan.source.get("factory"))
+    model = None
+    if name is not None:
         options = {k: v for k, v in zoo_options(plan.source).items() if k not in ("batch_size", "seq_length")}
-        model = resolve(plan.source["model"], plan.global_batch_size, plan.seq_length, options)
-        return planned(model, request)[0]
-    if plan.pipeline is None:
-        return planned_on_one_stage(graph, request)
-    if not limits.allow(plan.pipeline_stages, plan.micro_batch_num):
-        raise InputError(
-            f"{plan.model} is built for {plan.micro_batch_num} micro-batches: build it otherwise, and plan again"
-        )
-    return fixed_pipeline(graph, request, plan.pipeline_stages, plan.micro_batch_num)
+        replaces = plan.source.get("replace_shard") == "True"
+        model = resolve(name, plan.global_batch_size, plan.seq_length, options, replaces)
+
+    def replanned(limits: Limits, limit_B: int) -> Plan:
+        request = Request(
+            load_cluster(plan.cluster), plan.device_num, plan.global_batch_size, plan.seq_length, limit_B, plan.model,
+            plan.source, limits,
+        )  # fmt: skip
+        if model is not None:
+            return planned(model, request)[0]
+        if plan.pipeline is None:
+            return planned_on_one_stage(graph, request)
+        if not limits.allow(plan.pipeline_stages, plan.micro_batch_num):
+            raise InputError(
+                f"{plan.model} is built for {plan.micro_batch_num} micro-batches: build it otherwise, and plan again"
+            )
+        return fixed_pipeline(graph, request, plan.pipeline_stages, plan.micro_batch_num)
+
+    return replanned
 
 
 def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:
@@ -170,16 +203,48 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
     return Model(name, graph_at(config.batch_size, None), config.batch_size, config.seq_length, source, graph_at)
 
 
-def _factory(source: Mapping[str, str]) -> Graph:
+def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_length: int | None) -> Model:
+    """The network of a factory at a batch, which MindSpore captures; at others it is inferred from two captures."""
     from ms_symtensor.bridge.apply.apply import require_unsharded
     from ms_symtensor.bridge.apply.load_network import load_network
+    from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of
     from ms_symtensor.bridge.capture.capture import capture
     from ms_symtensor.bridge.capture.scopes import fresh_scopes
 
     cell, inputs = load_network(source)
     require_unsharded(cell)
-    with fresh_scopes(cell):
-        return capture(cell, *inputs)
+    batch = batch_size or batch_of(inputs)
+
+    @cache
+    def captured_at(batch: int) -> Graph:
+        with fresh_scopes(cell):
+            return capture(cell, *at_batch(inputs, batch))
+
+    @cache
+    def scaling() -> Scaling:
+        other = next((batch // n for n in range(2, batch + 1) if batch % n == 0), 2)
+        return Scaling(captured_at(batch), batch, captured_at(other), other)
+
+    graph = captured_at(batch)
+    sequence = _batch_and_sequence(graph)[1]
+    _require_size(name, "seq-length", seq_length, sequence)
+    return Model(
+        name.rpartition("/")[2],
+        graph,
+        batch,
+        sequence,
+        source | {"batch_size": str(batch)},
+        lambda batch, _: scaling().at(batch),
+        captured_at,
+    )
+
+
+def _require_size(name: str, option: str, wanted: int | None, found: int) -> None:
+    """InputError for another size than a network that exists has."""
+    if wanted is not None and wanted != found:
+        raise InputError(
+            f"--{option} {wanted} does not fit {name}, whose inputs have {found}: leave it out, or build it so"
+        )
 
 
 def _absolute(place: str) -> str:

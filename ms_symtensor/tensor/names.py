@@ -1,5 +1,6 @@
 """What people call operators: by the attributes of the cells that own them."""
 
+import re
 from fnmatch import fnmatchcase
 
 from ms_symtensor.tensor.graph import Op
@@ -18,10 +19,16 @@ def path_of(op: Op) -> tuple[str, ...]:
 
 
 def short_name(op: Op) -> str:
-    """The operator as its owner calls it, `attention.query.matmul`, without its block; or the end of its full name."""
+    """The operator as its owner calls it, `attention.query.matmul`, without its block; or the end of its full name, without the
+    number that MindSpore gives it. Operators of blocks that are alike are called alike.
+    """
     path = path_of(op)
     block = tuple(op.block.split(".")) if op.block else ()
-    return ".".join(path[len(block) :] if path[: len(block)] == block else path)
+    inside = bool(block) and path[: len(block) - 1] == block[:-1] and path[len(block) - 1 : len(block)] != ()
+    # What no cell owns may stand in the scope of another block of the same list.
+    if inside and (path[len(block) - 1] == block[-1] or (not op.primitive and path[len(block) - 1].isdigit())):
+        path = path[len(block) :]
+    return ".".join(path) if op.primitive else re.sub(r"-op\d+$", "", ".".join(path))
 
 
 def is_called(op: Op, pattern: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_symtensor.bridge.apply.apply import remove
+from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.host import import_mindspore
@@ -20,15 +21,16 @@ Network = tuple[Any, tuple[Any, ...]]
 def load_network(source: Mapping[str, str]) -> Network:
     """The network that `source` describes: `{"factory": "file.py:function"}`, or `{"model": name}` with options of the zoo.
 
-    With `"replace_shard": "True"` it is given without the strategies that its factory wrote.
+    With `"replace_shard": "True"` it is given without the strategies that its factory wrote, with `"batch_size"` its inputs are
+    for so many samples.
 
     InputError if there is no such network; CompilerError if MindSpore is not installed.
     """
     if "factory" in source:
-        network = load_factory(source["factory"])
+        cell, inputs = load_factory(source["factory"])
         if source.get("replace_shard") == "True":
-            remove(network[0], by_hand=True)
-        return network
+            remove(cell, by_hand=True)
+        return cell, at_batch(inputs, int(source.get("batch_size", batch_of(inputs))))
     if "model" not in source:
         raise InputError(
             "the plan was made from a saved graph and does not say how its network is built: apply it in your own program"

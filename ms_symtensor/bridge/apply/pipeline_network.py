@@ -61,31 +61,43 @@ def micro_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
 
     InputError if an input cannot be cut into so many.
     """
+    told = f"cannot be cut into {micro_batch_num} micro-batches along its first dim: give a batch that they divide"
+    return _resized(inputs, 1, micro_batch_num, told)
+
+
+def whole_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
+    """The inputs of a step, without values, from those of one of its micro-batches."""
+    return _resized(inputs, micro_batch_num, 1, "has no first dim for the samples")
+
+
+def batch_of(inputs: Sequence[Any]) -> int:
+    """The samples in `inputs`: the first dim of the first one, 1 where there is none."""
+    return next((one.shape[0] for one in inputs[:1] if getattr(one, "shape", ())), 1)
+
+
+def at_batch(inputs: Sequence[Any], batch: int) -> tuple[Any, ...]:
+    """`inputs` for another number of samples, without values. InputError if the first dim of one does not go with the samples."""
+    there = batch_of(inputs)
+    if batch == there:
+        return tuple(inputs)
+    return _resized(
+        inputs, batch, there, f"is not one for {batch} samples in place of {there}: its first dim must go with them"
+    )
+
+
+def _resized(inputs: Sequence[Any], times: int, parts: int, told: str) -> tuple[Any, ...]:
+    """`inputs` so many times, cut into so many parts; where one cannot be, the user is `told`."""
     import_mindspore()
     from mindspore import Tensor
     from mindspore.common.initializer import Zero
 
     found = []
     for number, whole in enumerate(inputs):
-        if not whole.shape or whole.shape[0] % micro_batch_num:
-            raise InputError(
-                f"input {number} of shape {list(whole.shape)} cannot be cut into {micro_batch_num} micro-batches along its"
-                " first dim: give a batch that they divide"
-            )
-        shape = (whole.shape[0] // micro_batch_num, *whole.shape[1:])
-        found.append(Tensor(shape=shape, dtype=whole.dtype, init=Zero()))
+        shape = tuple(getattr(whole, "shape", ()))
+        if not shape or times * shape[0] % parts:
+            raise InputError(f"input {number} of shape {list(shape)} {told}")
+        found.append(Tensor(shape=(times * shape[0] // parts, *shape[1:]), dtype=whole.dtype, init=Zero()))
     return tuple(found)
-
-
-def whole_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:
-    """The inputs of a step, without values, from those of one of its micro-batches."""
-    import_mindspore()
-    from mindspore import Tensor
-    from mindspore.common.initializer import Zero
-
-    return tuple(
-        Tensor(shape=(micro_batch_num * one.shape[0], *one.shape[1:]), dtype=one.dtype, init=Zero()) for one in inputs
-    )
 
 
 def wrapped(network: Any, pipeline: Pipeline) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ms_symtensor.bridge.capture.blocks import block_of_ops
+from ms_symtensor.bridge.capture.blocks import block_of_ops, in_block_order
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
@@ -75,7 +75,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
                 block=blocks[node.name],
                 body=bodies[node.name][1] if node.name in bodies else None,
             )
-            for node in graph.nodes
+            for node in in_block_order(graph.nodes, blocks)
         ),
         output=graph.output,
     )

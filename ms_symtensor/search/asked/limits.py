@@ -79,6 +79,11 @@ class Limits:
         )
 
     @property
+    def allows_micro_batches(self) -> bool:
+        """Whether a plan with several micro-batches is wanted."""
+        return self.most.get("micro_batch_num", ALL) > 1
+
+    @property
     def swaps(self) -> tuple[bool, ...]:
         """Whether optimizer states stay on the host: they do not, unless that is asked for."""
         if not self.names(SWAP):

@@ -94,10 +94,13 @@ def embedding(op: OpView) -> Signature:
         used = cuts.get("vocabulary", 1) * cuts.get("width", 1)
         return None if used in (1, device_num) else "the table of Embedding is cut over all devices or not at all"
 
+    def rejects(device_num: int) -> bool:
+        return op.inputs[0].shape[0] % device_num != 0
+
     return named(
         op, [index, ("vocabulary", "width")], [(*index, "width")], mesh=(*index, "vocabulary", "width"),
         fixed=frozenset(index), forbids=forbids, scatter=index[0] if index else None, scatters_unasked=True,
-        leading="vocabulary", keeps_inputs=(0,), differentiable=(1,),
+        leading="vocabulary", keeps_inputs=(0,), differentiable=(1,), needs_strategy=rejects if index else None,
     )  # fmt: skip
 
 

@@ -106,6 +106,7 @@ class _Writer:
                 continue
             layout = Layout(whole, (-1,) * len(kind.shape), kind.shape)
             self.values[InputRef(name)] = Value(self.out.builder.tensor(kind, kept=True), layout, False)
+            self.out.builder.given.add(self.values[InputRef(name)].tensor)
         for op in self.graph.ops:
             if op.reshapes:
                 self._reshape(op)

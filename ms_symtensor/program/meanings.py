@@ -55,7 +55,8 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     if sig.needs_strategy is not None and sig.needs_strategy(device_num):
         raise InvalidStrategyError(
             f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: make it a primitive of its cell (in"
-            f" __init__: self.{seen.type.lower()} = ops.{seen.type}(…)), so that it can be given one"
+            f" __init__: self.{seen.type.lower()} = ops.{seen.type}(…)), so that it can be given one, or use a cell of nn that"
+            " has it so"
         )
     dim = sig.leading or next(iter(sig.inputs[0] if sig.inputs else ()), None)
     cuts = (

@@ -35,4 +35,5 @@ def partition(
     backward(half, plan.settings, in_pipeline=borders is not NO_BORDERS)
     nodes = depth_first(share_equal_moves(built.nodes, built.tensors, built.computed_again))
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
-    return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, frozenset(built.kept))
+    kept, given = frozenset(built.kept), frozenset(built.given)
+    return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, kept, given)

@@ -114,7 +114,7 @@ class Program:
     """`tensors` are local types by number.
 
     `kept` are tensors that never count as activations: parameters, inputs, constants, and what only leads to a parameter's
-    gradient.
+    gradient. `given` are the inputs.
     """
 
     device_num: int
@@ -122,6 +122,7 @@ class Program:
     nodes: tuple[Node, ...]
     parameters: Mapping[str, ParameterPlacement]
     kept: frozenset[int]
+    given: frozenset[int] = frozenset()
 
     @property
     def is_known(self) -> bool:

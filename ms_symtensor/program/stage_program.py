@@ -1,19 +1,20 @@
 """`partition_stages(graph, stages, pipeline)`: the program that MindSpore's compiler will write for the ranks of every stage.
 
-A stage does its part for every micro-batch, forward and backward; weights are gathered and cast once for all of them, and
-gradients, which add up from micro-batch to micro-batch, are brought together once (with level2 they are scattered at every
+A stage does its part for every micro-batch, forward and backward; weights are gathered and cast once for all of them, as is all
+that depends on weights and constants alone (MindSpore merges what is equal), and gradients, which add up from micro-batch to micro-batch, are brought together once (with level2 they are scattered at every
 micro-batch, so that only shares add up).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline
-from ms_symtensor.program.program import COLLECTIVES, Collective, Node, ParameterPlacement, Program, Role
+from ms_symtensor.program.program import COLLECTIVES, Collective, Node, ParameterPlacement, Phase, Program, Role
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.tensor.graph import Graph
@@ -57,9 +58,20 @@ class StageProgram:
     def times(self, node: Node) -> int:
         """How often `node` of `micro` runs in a step."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
+        if node.phase is Phase.FORWARD and node.outputs and self._varying.isdisjoint(node.outputs):
+            once = True
         if node.role is Role.SYNC and node.kind in COLLECTIVES:
             once = not (self.scatters_gradients and node.kind == "ReduceScatter")
         return 1 if once else self.pipeline.micro_batch_num
+
+    @cached_property
+    def _varying(self) -> frozenset[int]:
+        """The tensors that depend on the samples of a micro-batch."""
+        found = set(self.micro.given)
+        for node in self.micro.nodes:
+            if not node.inputs or node.phase is not Phase.FORWARD or not found.isdisjoint(node.inputs):
+                found.update(node.outputs)
+        return frozenset(found)
 
     def collectives(self, rank: int) -> tuple[Collective, ...]:
         """The collectives that global rank `rank` takes part in, Send and Receive included, each as often as it runs."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
@@ -52,11 +52,19 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     one, several = NOTHING, None
     divisible = _is_divisible(of, request)
     few = request.device_num <= FINEST_MESH_DEVICES or not divisible
+    rejected: InvalidStrategyError | None = None
     if few and graph is not None:
-        one = one_stage(graph, request, known_s=known_s, progress=progress)
+        try:
+            one = one_stage(graph, request, known_s=known_s, progress=progress)
+        except InvalidStrategyError as error:  # on all devices; on those of a stage MindSpore may take it
+            if not divisible:
+                raise
+            rejected, graph = error, None
     if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
         progress("pipeline stages")
         several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few)
+    if rejected is not None and (several is None or several.whole is None):
+        raise rejected
     several = None if several is None else selecting_stages(of, request, several)
     if not few and graph is not None and several is not None:
         wide = dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)

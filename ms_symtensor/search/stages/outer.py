@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import fold
@@ -75,15 +76,20 @@ def survey(
     """Price all of `space` within `limits`; what cannot beat a step of `known_s` is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
-    kind it really has, with 1 before and after.
+    kind it really has, with 1 before and after. InvalidStrategyError where MindSpore rejects an operator in all of `space`.
     """
     settings: list[Setting] = []
     fast: list[list[Row]] = []
     ruled_out_s: dict[Shape, float] = {}
     candidates, again = 0, None
+    rejected: InvalidStrategyError | None = None
     tried = Tried(depths, limit_B, keep, known_s)
     for members, alike in sorted(families(graph_at, space, rules), key=_promise):
-        graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
+        try:
+            graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
+        except InvalidStrategyError as error:  # an operator that nobody can choose the layout of
+            rejected = error
+            continue
         # Shapes that are not CLOSE are wanted only where fewer than `keep` are known.
         enough_s = min(known_s, max(tried.worst_s, CLOSE * tried.best_s))
         if math.isfinite(enough_s):
@@ -98,6 +104,8 @@ def survey(
         settings += [setting for setting, _ in new]
         fast += [rows for _, rows in new]
         tried.look_at(row for _, rows in new for row in rows)
+    if rejected is not None and not settings and not ruled_out_s:
+        raise rejected
     worth_s = min(tried.worst_s, CLOSE * tried.best_s)
     slim = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
     tried.look_at(row for known, _ in slim for row in known)

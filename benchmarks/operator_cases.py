@@ -121,6 +121,7 @@ CASES: dict[str, Case] = {
     "Muls": Case("gen.Muls()", "op(p0, 2.0)", _MATRIX),
     "AddN": Case("ops.AddN()", "op((p0, p1))", _PAIR),
     "BiasAdd": Case("ops.BiasAdd()", "op(p0, p1)", _floats((16, 32), (32,))),
+    "BiasAdd of images": Case("ops.BiasAdd()", "op(p0, p1)", _floats((16, 32, 8, 8), (32,))),
     "SiLU": Case("gen.SiLU()", "op(p0)", _MATRIX),
     "Swiglu": Case("gen.Swiglu()", "op(p0, -1)", _MATRIX),
     "LogicalAnd": Case("ops.LogicalAnd()", "op(p0, p1)", _tensors("bool", (16, 32), (16, 1))),

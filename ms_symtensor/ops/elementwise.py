@@ -44,6 +44,12 @@ def per_channel(op: OpView) -> Signature:
     return named(op, [dims, (dims[1 % len(dims)],)], [dims], mesh=dims, keeps_inputs=(0, 1))
 
 
+def bias(op: OpView) -> Signature:
+    """`n c ..., c -> n c ...`: one number for every channel, which MindSpore takes dim 1 for."""
+    dims = dims_like(len(op.inputs[0].shape))
+    return named(op, [dims, (dims[1],)], [dims], mesh=dims, leading=dims[0])
+
+
 def triangle(op: OpView) -> Signature:
     """What lies on one side of the diagonal of the last two dims, which a slice by itself does not know."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -82,9 +88,10 @@ _NO_GRADIENT_ALONE = (
 RULES = {
     # sums, signs, constant factors and what lies on one side of the diagonal: the gradient reads nothing
     **dict.fromkeys(
-        ("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "BiasAdd", "Muls", "Identity", "RemainderTensorScalar", "Tril", "Triu"),
+        ("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "Muls", "Identity", "RemainderTensorScalar", "Tril", "Triu"),
         elementwise(),
     ),
+    "BiasAdd": bias,
     # products and quotients
     "Mul": elementwise(keeps_inputs=(0, 1), bilinear=True),
     **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,))),

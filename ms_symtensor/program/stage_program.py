@@ -1,8 +1,8 @@
 """`partition_stages(graph, stages, pipeline)`: the program that MindSpore's compiler will write for the ranks of every stage.
 
-A stage does its part for every micro-batch, forward and backward; weights are gathered and cast once for all of them, as is all
-that depends on weights and constants alone (MindSpore merges what is equal), and gradients, which add up from micro-batch to micro-batch, are brought together once (with level2 they are scattered at every
-micro-batch, so that only shares add up).
+A stage does its part for every micro-batch, forward and backward. Weights are gathered and cast once for all of them, as is all
+that depends on weights and constants alone (MindSpore merges what is equal); gradients, which add up from micro-batch to
+micro-batch, are brought together once (with level2 they are scattered at every micro-batch, so that only shares add up).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

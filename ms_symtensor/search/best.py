@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
+from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
+from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
@@ -43,7 +44,13 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     require_devices(request.cluster, request.device_num)
     if request.limits != FREE:
         require_pinnable(of.graph_at(request.global_batch_size), request)
-    return best_case(request, request.device_num, lambda case, known_s: _searched(of, case, known_s, progress))
+    why_not = why_one_stage(of.graph_at(request.global_batch_size))
+    if why_not and request.limits.least.get("pipeline_stages", 1) > 1:
+        raise InputError(f"{request.model} cannot be laid out over pipeline stages: {why_not}")
+    found = best_case(request, request.device_num, lambda case, known_s: _searched(of, case, known_s, progress))
+    if not why_not:
+        return found
+    return replace(found, search=replace(found.search, method=f"{found.search.method}; one stage: {why_not}"))
 
 
 def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
@@ -62,8 +69,11 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
             rejected, graph = error, None
     if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
         progress("pipeline stages")
-        several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few)
-    if rejected is not None and (several is None or several.whole is None):
+        try:
+            several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few)
+        except InvalidStrategyError as error:
+            rejected = error
+    if rejected is not None and one.best is None and (several is None or several.whole is None):
         raise rejected
     several = None if several is None else selecting_stages(of, request, several)
     if not few and graph is not None and several is not None:

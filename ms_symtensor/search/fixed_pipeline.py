@@ -8,6 +8,7 @@ import numpy as np
 
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
+from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
@@ -51,6 +52,8 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
         raise InputError(
             "a network that exists as it is is planned with one run of blocks per stage: leave pp_interleave_num out"
         )
+    if stages > 1 and (why_not := why_one_stage(graph)):
+        raise InputError(f"{graph.name} cannot be laid out over pipeline stages: {why_not}")
     require_devices(request.cluster, request.device_num // stages)
     if request.limits != FREE:
         require_pinnable(graph, replace(request, device_num=request.device_num // stages))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
+from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import OptimizerLevel, Recompute
 from ms_symtensor.search.asked.request import Request
@@ -65,11 +66,13 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     `one_stage`: survey plans of one stage and one batch beside them.
     """
     blocks, runs_on = sum(network.depths[1:-1]), _can_interleave(network, request)
+    one_only = bool(why_one_stage(network.graph_at(request.global_batch_size)))
     space = [
         shape
         for plain in shapes(request.device_num, request.global_batch_size, blocks)
         for number in request.limits.interleaves
-        if (plain.accumulates or one_stage) and request.limits.allow(plain.stages, plain.micro_batch_num, number)
+        if (plain.accumulates or one_stage) and (plain.stages == 1 or not one_only)
+        if request.limits.allow(plain.stages, plain.micro_batch_num, number)
         if number == 1 or runs_on
         if (shape := interleaved(plain, number, blocks)) is not None
     ]
@@ -137,14 +140,16 @@ def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shap
 def _can_interleave(network: Network, request: Request) -> bool:
     """Whether a stage may hold several runs of blocks.
 
-    Of several kinds of blocks, what a stage holds is no run of the chain any more; and what MindSpore sums for a parameter that
-    the first stage and the last read (a tied embedding) is not predicted there.
+    Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that
+    the first stage and the last read (a tied embedding) is not predicted there; and stages keep parameters of others that
+    operators made on the fly read outside the blocks.
     """
     if len(network.depths) != 3 or request.limits.interleaves == (1,):
         return False
     outside = (op for op in network.graph_at(request.global_batch_size).ops if op.block is None)
-    readers = Counter(source for op in outside for source in sources_of(op) if isinstance(source, ParameterRef))
-    return max(readers.values(), default=0) < 2
+    reads = [(source, op) for op in outside for source in sources_of(op) if isinstance(source, ParameterRef)]
+    tied = max(Counter(source for source, _ in reads).values(), default=0) > 1
+    return not tied and not any(op.is_on_the_fly and op.type != "Cast" for _, op in reads)
 
 
 def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined, search_time_s: float) -> Plan:

@@ -31,6 +31,7 @@ _CELL_STATE = (
 _LAZY_INLINE = "_cell_init_args"  # an attribute that the decorator sets, and cell_attr_register without its prefix
 _LAZY_INLINE_PREFIX = "lazy_inline_"
 _RECOMPUTE_SCOPE = "recompute_"  # what `Cell.recompute()` writes before the scope's name
+_CUT_IN_PLACE = frozenset({"out_channel", "group"})  # attributes of convolutions
 _phase_number = count()
 
 
@@ -53,6 +54,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
         stack.enter_context(_parameter_flags(cell))
         stack.enter_context(shared_slices())
         stack.enter_context(_cell_state(cell))
+        stack.enter_context(_primitive_attributes(cell))
         stack.enter_context(_fresh_scopes(cell))
         stack.enter_context(sources_read_once())
         stack.enter_context(no_garbage_collection())
@@ -225,6 +227,18 @@ def _cell_state(cell: Any) -> Iterator[None]:
         for name in _CELL_STATE:
             cell.__dict__.pop(name, None)
         cell.__dict__.update(before)
+
+
+@contextmanager
+def _primitive_attributes(cell: Any) -> Iterator[None]:
+    """MindSpore cuts attributes of some primitives in place, unseen in Python; they are whole again afterwards."""
+    try:
+        yield
+    finally:
+        for _, owner in cell.cells_and_names():
+            for primitive in owner.__dict__.get("_primitives", {}).values():
+                for name in _CUT_IN_PLACE.intersection(getattr(primitive, "attrs", ())):
+                    primitive.add_prim_attr(name, primitive.attrs[name])
 
 
 @contextmanager

@@ -104,9 +104,7 @@ def prove_plan(
     if "model" in plan.source:
         return _prove_zoo(plan, request, rules)
     if plan.pipeline is not None:
-        raise InputError(
-            "pipeline stages are proved on networks of the zoo, whose batch can be changed: plan one of these"
-        )
+        return _prove_stages(plan, planned, request, rules)
     cell, inputs, graph = load_with_graph(plan.source)
     reduction: Mapping[str, tuple[int, int]] = {}
     ranks = plan.device_num if request.ranks is None else request.ranks
@@ -117,6 +115,21 @@ def prove_plan(
     apply(cell, graph, plan, planned, rules)
     proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request)
     return replace(proof, reduction=reduction)
+
+
+def _prove_stages(plan: Plan, planned: Graph | None, request: Request, rules: Mapping[str, Rule] | None) -> Proof:
+    """Prove a plan of a factory's network in micro-batches beside the same network at the whole batch."""
+    if request.ranks not in (None, plan.device_num):
+        raise InputError(
+            "pipeline stages and micro-batches of a factory's network are proved on all devices: leave --ranks out"
+        )
+    assert plan.pipeline is not None
+    cell, _, graph = load_with_graph(plan.source)
+    apply(cell, graph, plan, planned, rules)
+    whole = {**plan.source, "batch_size": str(plan.global_batch_size)}
+    beside, inputs, graph = load_with_graph(whole)
+    micro = Micro(cell, plan.pipeline)
+    return prove_network(beside, inputs, graph, plan.device_num, parallel_config(plan), request, micro)
 
 
 def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -> Proof:

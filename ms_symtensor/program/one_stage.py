@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, ParameterRef, sources_of
+from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, ParameterRef, Source, sources_of
 
 _WITHOUT_BACKWARD = {"Add", "AddExt", "Adds", "Sub", "SubExt", "Subs"}
 """Operators whose gradient is that of their result as it comes, so that nothing stands for them in the backward pass."""
@@ -18,7 +18,7 @@ def why_one_stage(graph: Graph) -> str:
     names = {op.name for op in graph.ops if op.block is not None}
     behind = _behind(graph, names)
     for parameter in graph.parameters:
-        readers = [op for op, _ in graph.users.get(ParameterRef(parameter.name), ()) if op.block is None]
+        readers = [op for op in _readers(graph, ParameterRef(parameter.name)) if op.block is None]
         if len({op.name in behind for op in readers}) > 1 and (bare := [op for op in readers if not op.cell]):
             return (
                 f"{parameter.name} is read before and behind the blocks, and {bare[0].name} ({bare[0].type}), which reads it, has"
@@ -33,6 +33,15 @@ def why_one_stage(graph: Graph) -> str:
             " mindspore.nn for the latter"
         )
     return ""
+
+
+def _readers(graph: Graph, source: Source) -> Iterator[Op]:
+    """The operators that read `source`, or a Cast of it."""
+    for op, _ in graph.users.get(source, ()):
+        if op.type == "Cast":
+            yield from _readers(graph, OpOutput(op.name))
+        else:
+            yield op
 
 
 def _behind(graph: Graph, inside: set[str]) -> set[str]:

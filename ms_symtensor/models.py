@@ -29,7 +29,7 @@ class Model:
     """A graph to plan, under the name that the user knows; `source` says how its network is built again.
 
     `graph_at(batch, layers)`: the network at another batch, with at least so many of its first blocks or all; None where it
-    exists as it is. `captured_at(batch)`: what MindSpore makes of a network that `graph_at` only infers from others.
+    exists as it is. `captured`: what MindSpore makes of a network that `graph_at` only infers from others.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Model:
     seq_length: int
     source: Mapping[str, str] = field(default_factory=dict)
     graph_at: Callable[[int, int | None], Graph] | None = None
-    captured_at: Callable[[int], Graph] | None = None
+    captured: "Captured | None" = None
 
     def by_hand(self, settings: Settings) -> dict[str, StagePlan]:
         """Megatron's strategies on the devices of `settings`, whose optimizer sharding and recompute they share.
@@ -105,6 +105,14 @@ def is_factory(name: str) -> bool:
     return bool(colon) and path.endswith(".py")
 
 
+@dataclass(frozen=True)
+class Captured:
+    """What MindSpore makes of a network: its graph `at` any batch, and at two of them."""
+
+    at: Callable[[int], Graph]
+    scaling: Callable[[], Scaling]
+
+
 def planned(model: Model, request: Request, progress: Callable[[str], None] = lambda _: None) -> tuple[Plan, Graph]:
     """The best plan for `model`, and the graph it is for: that of a micro-batch where there are several.
 
@@ -116,9 +124,9 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     of = network(model.graph, model.graph_at)
     found = best_plan(of, request, progress)
     graph = of.graph_at(request.global_batch_size // found.micro_batch_num)
-    if model.captured_at is not None and found.pipeline is not None:
+    if model.captured is not None and found.pipeline is not None:
         progress("graph of a micro-batch")
-        made = model.captured_at(request.global_batch_size // found.micro_batch_num)
+        made = model.captured.at(request.global_batch_size // found.micro_batch_num)
         if made.hash != graph.hash:  # MindSpore makes something else of a batch so small
             found, graph = fixed_pipeline(made, request, found.pipeline_stages, found.micro_batch_num), made
     for stage in found.stages:
@@ -128,16 +136,17 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
 
 def _why_one_batch(model: Model, limits: Limits, progress: Callable[[str], None]) -> str:
     """What keeps a network that was captured from being planned in micro-batches, if anything does."""
-    if model.graph_at is None or model.captured_at is None:
+    if model.captured is None:
         return ""
     if not limits.allows_micro_batches:
-        return "one batch is asked for"
+        return "it is asked for"
     progress("graph of another batch")
     try:
-        model.graph_at(2 * model.global_batch_size, None)
+        scaling = model.captured.scaling()
+        scaling.at(2 * model.global_batch_size)
     except (InputError, CompilerError) as error:
         return str(error)
-    return ""
+    return scaling.where_samples_meet()
 
 
 def _with_one_batch(model: Model, request: Request, why_not: str, progress: Callable[[str], None]) -> Plan:
@@ -235,7 +244,7 @@ def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_leng
         sequence,
         source | {"batch_size": str(batch)},
         lambda batch, _: scaling().at(batch),
-        captured_at,
+        Captured(captured_at, scaling),
     )
 
 

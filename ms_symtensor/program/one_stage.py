@@ -1,4 +1,4 @@
-"""Networks that MindSpore compiles wrongly in pipeline stages, or not at all, because of how weights are read."""
+"""Networks that MindSpore compiles wrongly in stages or micro-batches, or not at all, because of how weights are read."""
 
 from collections.abc import Iterator
 
@@ -33,6 +33,17 @@ def why_one_stage(graph: Graph) -> str:
             " mindspore.nn for the latter"
         )
     return ""
+
+
+def why_no_accumulation(graph: Graph) -> str:
+    """Why gradients of `graph` must not add up on one stage; empty if they may.
+
+    MindSpore 2.10.0 looks for the micro-batch of what reads the first weight, and rejects what is none's.
+    """
+    first = next((op for op in graph.ops if _trains(graph, op)), None)
+    if first is None or first.type == "Cast" or first not in _of_weights_alone(graph):
+        return ""
+    return f"{first.name} ({first.type}), which reads the first weight, is of no micro-batch, which MindSpore rejects"
 
 
 def _readers(graph: Graph, source: Source) -> Iterator[Op]:

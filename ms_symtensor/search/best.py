@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.program.one_stage import why_one_stage
+from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
@@ -47,6 +47,9 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     why_not = why_one_stage(of.graph_at(request.global_batch_size))
     if why_not and request.limits.least.get("pipeline_stages", 1) > 1:
         raise InputError(f"{request.model} cannot be laid out over pipeline stages: {why_not}")
+    is_split = request.limits.least.get("micro_batch_num", 1) > 1 == request.limits.most.get("pipeline_stages")
+    if is_split and (why_whole := why_no_accumulation(of.graph_at(request.global_batch_size))):
+        raise InputError(f"{request.model} cannot be split into micro-batches on one stage: {why_whole}")
     found = best_case(request, request.device_num, lambda case, known_s: _searched(of, case, known_s, progress))
     if not why_not:
         return found

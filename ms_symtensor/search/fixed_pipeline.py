@@ -8,7 +8,7 @@ import numpy as np
 
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.program.one_stage import why_one_stage
+from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
@@ -54,6 +54,8 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
         )
     if stages > 1 and (why_not := why_one_stage(graph)):
         raise InputError(f"{graph.name} cannot be laid out over pipeline stages: {why_not}")
+    if stages == 1 and (why_not := why_no_accumulation(graph)):
+        raise InputError(f"{graph.name} cannot be split into micro-batches on one stage: {why_not}")
     require_devices(request.cluster, request.device_num // stages)
     if request.limits != FREE:
         require_pinnable(graph, replace(request, device_num=request.device_num // stages))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
-from ms_symtensor.program.one_stage import why_one_stage
+from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import OptimizerLevel, Recompute
 from ms_symtensor.search.asked.request import Request
@@ -66,12 +66,13 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     `one_stage`: survey plans of one stage and one batch beside them.
     """
     blocks, runs_on = sum(network.depths[1:-1]), _can_interleave(network, request)
-    one_only = bool(why_one_stage(network.graph_at(request.global_batch_size)))
+    graph = network.graph_at(request.global_batch_size)
+    one_only, whole_only = bool(why_one_stage(graph)), bool(why_no_accumulation(graph))
     space = [
         shape
         for plain in shapes(request.device_num, request.global_batch_size, blocks)
         for number in request.limits.interleaves
-        if (plain.accumulates or one_stage) and (plain.stages == 1 or not one_only)
+        if (plain.accumulates or one_stage) and not (one_only if plain.stages > 1 else whole_only and plain.accumulates)
         if request.limits.allow(plain.stages, plain.micro_batch_num, number)
         if number == 1 or runs_on
         if (shape := interleaved(plain, number, blocks)) is not None

@@ -168,6 +168,64 @@ def shared():
     return Shared(), (tensor(2, 256, 1024),)
 
 
+class Cross(nn.Cell):
+    """A block of a decoder, which reads what an encoder makes; scores are masked by what all blocks compute alike."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.own, self.block = nn.LayerNorm((width,)), Block(width, 4)
+        self.query, self.key, self.value, self.out = (nn.Dense(width, width) for _ in range(4))
+
+    def construct(self, x, memory, mask):
+        q, k, v = self.query(self.own(x)), self.key(memory), self.value(memory)
+        p = ops.softmax(mint.matmul(q, k.swapaxes(1, 2)) + mask * -10000.0, -1)
+        return self.block(x + self.out(mint.matmul(p, v)))
+
+
+class EncoderDecoder(nn.Cell):
+    """MindSpore lists the decoder's first operators before the encoder, and all that is made on the fly under the encoder."""
+
+    def __init__(self, words=64, width=64, length=16, layers=2):
+        super().__init__()
+        self.words, self.targets = nn.Embedding(words, width), nn.Embedding(words, width)
+        self.encoder = nn.CellList([Block(width, 4) for _ in range(layers)])
+        self.decoder = nn.CellList([Cross(width) for _ in range(layers)])
+        self.mask = Tensor(np.triu(np.ones((length, length)), 1).astype(np.float32))
+        self.head = nn.Dense(width, words)
+
+    def construct(self, x, target):
+        memory, y = self.words(x), self.targets(target)
+        for block in self.encoder:
+            memory = block(memory)
+        for block in self.decoder:
+            y = block(y, memory, self.mask)
+        y = self.head(y)
+        return ops.cross_entropy(y.reshape(-1, y.shape[-1]), target.reshape(-1))
+
+
+def translator():
+    return EncoderDecoder(), (tensor(8, 16, dtype=ms.int32), tensor(8, 16, dtype=ms.int32))
+
+
+class Contrast(nn.Cell):
+    """Every sample beside every other one: its loss is not that of micro-batches."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.blocks = nn.CellList([Block(width, 4) for _ in range(2)])
+        self.product, self.sum = ops.MatMul(transpose_b=True), ops.ReduceSum()
+
+    def construct(self, x):
+        for block in self.blocks:
+            x = block(x)
+        x = x.mean(1)
+        return self.sum(self.product(x, x), (0, 1))
+
+
+def contrast():
+    return Contrast(), (tensor(8, 16, 64),)
+
+
 class Stranger(nn.Cell):
     """Reads a parameter that is in no cell."""
 

@@ -32,7 +32,9 @@ def test_a_tied_weight_wants_cells_on_both_sides():
     head = op("head/MatMul", "MatMul", OpOutput("0/ReLU"), ParameterRef("table"), cell=("head",))
     bare = op("MatMul", "MatMul", OpOutput("0/ReLU"), ParameterRef("table"))
     assert why_one_stage(network(EMBEDDING, BLOCK, head)) == ""
-    assert why_one_stage(network(EMBEDDING, BLOCK, bare)).startswith("table is read before and behind the blocks, and MatMul")
+    assert why_one_stage(network(EMBEDDING, BLOCK, bare)).startswith(
+        "table is read before and behind the blocks, and MatMul"
+    )
 
 
 def test_a_transposed_weight_is_read_where_the_result_is():
@@ -54,4 +56,6 @@ def test_the_first_weight_wants_a_backward_pass():
     bare = op("emb/Gather", "Embedding", ParameterRef("table"), InputRef("x"))
     weights = ("table", "gamma")
     assert why_one_stage(network(EMBEDDING, one, BLOCK, weights=weights)) == ""
-    assert why_one_stage(network(bare, one, BLOCK, weights=weights)).startswith("0/Add (Add) computes with a weight alone")
+    assert why_one_stage(network(bare, one, BLOCK, weights=weights)).startswith(
+        "0/Add (Add) computes with a weight alone"
+    )

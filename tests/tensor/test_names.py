@@ -15,6 +15,15 @@ def test_the_name_without_its_block():
     assert short_name(OP) == "attention.query.matmul"
 
 
+def test_operators_of_blocks_that_are_alike_are_called_alike():
+    """MindSpore numbers what no cell owns, and may put it under another block."""
+    alike = [
+        Op(f"Default/layers-CellList/0-Block/act-GELU/GeLU-op{i}", "GeLU", (), (), block=f"layers.{i}") for i in (0, 7)
+    ]
+    assert [short_name(op) for op in alike] == ["act.GeLU", "act.GeLU"]
+    assert short_name(Op("Default/loss-Loss/Add-op3", "Add", (), ())) == "loss.Add"
+
+
 @pytest.mark.parametrize(
     "pattern",
     (

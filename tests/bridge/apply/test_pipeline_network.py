@@ -1,10 +1,12 @@
 from dataclasses import replace
 
+import mindspore
 import pytest
+from mindspore.common.initializer import Zero
 
 from benchmarks.exactness_cases import small_config_of
 from model_zoo.network import build
-from ms_symtensor.bridge.apply.pipeline_network import micro_batch, set_stages, unset_stages
+from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of, micro_batch, set_stages, unset_stages
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import Pipeline, runs_of
@@ -21,6 +23,16 @@ def test_micro_batches_are_cut_along_the_first_dim(network):
     assert [i.shape for i in micro_batch(inputs, 4)] == [(16, 128)] * 3
     with pytest.raises(InputError, match=r"input 0 of shape \[64, 128\] cannot be cut into 5 micro-batches"):
         micro_batch(inputs, 5)
+
+
+def test_inputs_for_another_batch(network):
+    _, inputs, _ = network
+    assert batch_of(inputs) == 64
+    assert [i.shape for i in at_batch(inputs, 96)] == [(96, 128)] * 3
+    assert at_batch(inputs, 64) == tuple(inputs)
+    mask = mindspore.Tensor(shape=(1, 128), dtype=mindspore.int32, init=Zero())
+    with pytest.raises(InputError, match=r"input 3 of shape \[1, 128\] is not one for 32 samples in place of 64"):
+        at_batch((*inputs, mask), 32)
 
 
 def test_cells_get_their_stage_and_lose_it_again(network):

@@ -1,6 +1,6 @@
 """Which operator belongs to which block, from owners, parameters and scopes."""
 
-from ms_symtensor.bridge.capture.blocks import block_of_ops, block_of_path
+from ms_symtensor.bridge.capture.blocks import block_of_ops, block_of_path, in_block_order
 from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.tensor.graph import InputRef, OpOutput, ParameterRef, Source
 
@@ -46,3 +46,54 @@ def test_scope_of_a_block_long_left_is_outside():
 def test_scope_is_believed_where_nothing_speaks_against_it():
     cast = node("Default/layers-CellList/0-Block/Cast-op0", InputRef("mask"))
     assert block_of_ops([cast], {cast.name: ()}) == {cast.name: "layers.0"}
+
+
+def chain(*blocks):
+    """A weight's product in every block, then a function without a cell, under the scope of the first; and a norm behind."""
+    nodes, owners, last = [], {}, InputRef("x")
+    for number, block in enumerate(blocks):
+        name = block.replace(".", "-CellList/") + "-Block"
+        opening = node(f"Default/{blocks[0].split('.')[0]}-CellList/0-Block/Square-op{number}", last)
+        product = node(f"Default/{name}/MatMul-op0", OpOutput(opening.name), ParameterRef(f"{block}.weight"))
+        inside = node(f"Default/GeluExt-op{number}", OpOutput(product.name))
+        second = node(f"Default/{name}/MatMul-op1", OpOutput(inside.name), ParameterRef(f"{block}.other"))
+        closing = node(
+            f"Default/{blocks[0].split('.')[0]}-CellList/0-Block/Add-op{number}", last, OpOutput(second.name)
+        )
+        nodes += [opening, product, inside, second, closing]
+        last = OpOutput(closing.name)
+    behind = node("Default/layers-CellList/0-Block/Square-op9", last)
+    norm = node("Default/norm-RMS/Mul-op0", OpOutput(behind.name), ParameterRef("norm.weight"))
+    nodes += [behind, norm]
+    return nodes, {one.name: owners.get(one.name, ()) for one in nodes}
+
+
+def test_functions_are_placed_like_those_of_the_first_block():
+    nodes, owners = chain("layers.0", "layers.1", "layers.2")
+    found = block_of_ops(nodes, owners)
+    assert [found[one.name] for one in nodes] == ["layers.0"] * 5 + ["layers.1"] * 5 + ["layers.2"] * 5 + [None] * 2
+
+
+def test_what_all_blocks_share_is_in_none():
+    shared = node("Default/layers-CellList/0-Block/Muls-op0", InputRef("mask"))
+    nodes, owners = [shared], {shared.name: ()}
+    for number in range(2):
+        one = node(f"Default/layers-CellList/{number}-Block/Softmax-op0", InputRef("x"), OpOutput(shared.name))
+        nodes, owners = [*nodes, one], {**owners, one.name: ("layers", str(number))}
+    assert block_of_ops(nodes, owners)[shared.name] is None
+
+
+def test_a_decoder_comes_behind_the_encoder_that_it_reads():
+    first = node("Default/dec-CellList/0-Block/MatMul-op0", InputRef("y"))
+    encoder = node("Default/enc-CellList/0-Block/MatMul-op0", InputRef("x"))
+    second = node("Default/dec-CellList/0-Block/MatMul-op1", OpOutput(first.name), OpOutput(encoder.name))
+    blocks = {first.name: "dec.0", encoder.name: "enc.0", second.name: "dec.0"}
+    assert in_block_order([first, encoder, second], blocks) == [encoder, first, second]
+
+
+def test_blocks_that_need_each_other_stay_as_they_are():
+    first = node("Default/a-CellList/0-Block/MatMul-op0", InputRef("y"))
+    other = node("Default/b-CellList/0-Block/MatMul-op0", OpOutput(first.name))
+    third = node("Default/a-CellList/0-Block/MatMul-op1", OpOutput(other.name))
+    blocks = {first.name: "a.0", other.name: "b.0", third.name: "a.0"}
+    assert in_block_order([first, other, third], blocks) == [first, other, third]

@@ -19,6 +19,77 @@ def test_plans_compile_as_predicted(name, tmp_path, capsys):
     assert "equal in kind, ranks and bytes" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["vision", "translator"])
+def test_plans_in_stages_compile_as_predicted(name, tmp_path, capsys):
+    out = str(tmp_path / name)
+    assert main(["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--fix", "pipeline_stages=2", "--out", out]) == 0
+    report = capsys.readouterr().out
+    assert "pipeline_stages     2" in report
+    assert "blocks.0 … 1 (2 blocks alike)" in report if name == "vision" else "decoder.0 … 1 (2 blocks alike)" in report
+    assert main(["verify", out]) == 0
+    assert "all stages verified" in capsys.readouterr().out
+
+
+def test_any_batch_may_be_asked_for(tmp_path, capsys):
+    asked = [
+        "plan",
+        f"{NETWORKS}:translator",
+        "--device-num",
+        "8",
+        "--global-batch-size",
+        "64",
+        "--fix",
+        "micro_batch_num=4",
+    ]
+    assert main([*asked, "--fix", "pipeline_stages=1", "--out", str(tmp_path / "plan")]) == 0
+    assert "global batch 64" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "plan")]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path / "plan"), "--why-not", "mb=2"]) == 0
+    assert capsys.readouterr().out.startswith("mb=2")
+
+
+def test_gradients_do_not_add_up_where_mindspore_rejects_it(tmp_path, capsys):
+    asked = [
+        "plan",
+        f"{NETWORKS}:vision",
+        "--device-num",
+        "8",
+        "--fix",
+        "micro_batch_num=2",
+        "--out",
+        str(tmp_path / "plan"),
+    ]
+    assert main([*asked, "--fix", "pipeline_stages=1"]) == 2
+    assert (
+        "BroadcastTo-op0 (BroadcastTo), which reads the first weight, is of no micro-batch" in capsys.readouterr().err
+    )
+
+
+def test_samples_that_need_each_other_are_one_batch(tmp_path, capsys):
+    asked = ["plan", f"{NETWORKS}:contrast", "--device-num", "8", "--out", str(tmp_path / "plan")]
+    assert main(asked) == 0
+    assert "one batch: at Default/MatMul-op" in capsys.readouterr().out
+    assert main([*asked[:-1], str(tmp_path / "other"), "--fix", "micro_batch_num=2"]) == 2
+    assert "contrast has one batch, and so one stage: at Default/MatMul-op" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_mindspore_does_not_send_keeps_one_stage(tmp_path, capsys):
+    asked = [
+        "plan",
+        f"{NETWORKS}:decoder",
+        "--device-num",
+        "8",
+        "--fix",
+        "pipeline_stages=2",
+        "--out",
+        str(tmp_path / "plan"),
+    ]
+    assert main(asked) == 2
+    assert "embedding.weight is read before and behind the blocks" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("stranger", "Generator.*use nn.Dropout"), ("spoilt", "TransposeExtView.*gives another result")],

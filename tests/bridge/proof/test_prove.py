@@ -55,6 +55,15 @@ def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> No
     assert 0.0 < proof.worst.error < 1e-5
 
 
+def test_stages_of_a_network_of_functions(four: Processes, tmp_path: Path) -> None:
+    """An encoder on one stage, a decoder that reads it on both: micro-batches give the gradients of the whole batch."""
+    asked = ["plan", f"{FUNCTIONAL}:translator", "--device-num", "4", "--fix", "pipeline_stages=2"]
+    assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
+    proof = prove_plan(load_file(tmp_path / "plan"), request=Request(processes=four))
+    assert proof.equal, proof.wrong
+    assert 0.0 < proof.worst.error < 1e-5
+
+
 def test_pipeline_stages(four: Processes) -> None:
     """Send and Receive are joined by sums; three micro-batches give the loss, gradients and steps of the whole batch."""
     case = next(case for case in CASES if case.name == "PP2 TP2 SP")

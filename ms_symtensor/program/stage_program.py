@@ -1,8 +1,9 @@
 """`partition_stages(graph, stages, pipeline)`: the program that MindSpore's compiler will write for the ranks of every stage.
 
 A stage does its part for every micro-batch, forward and backward. Weights are gathered and cast once for all of them, as is all
-that depends on weights and constants alone (MindSpore merges what is equal); gradients, which add up from micro-batch to
-micro-batch, are brought together once (with level2 they are scattered at every micro-batch, so that only shares add up).
+that depends on weights and constants alone (MindSpore merges what is equal, but where stages are interleaved); gradients, which
+add up from micro-batch to micro-batch, are brought together once (with level2 they are scattered at every micro-batch, so that
+only shares add up).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +59,8 @@ class StageProgram:
     def times(self, node: Node) -> int:
         """How often `node` of `micro` runs in a step."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
-        if node.phase is Phase.FORWARD and node.outputs and self._varying.isdisjoint(node.outputs):
-            once = True
+        if self.pipeline.interleave == 1 and node.phase is Phase.FORWARD and node.outputs:
+            once = once or self._varying.isdisjoint(node.outputs)
         if node.role is Role.SYNC and node.kind in COLLECTIVES:
             once = not (self.scatters_gradients and node.kind == "ReduceScatter")
         return 1 if once else self.pipeline.micro_batch_num

@@ -14,6 +14,7 @@ from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch, stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 
 
 def programs(model="llama2_7b", layers=(2, 2), micro_batch_num=3, data=2, tensor=2, sequence=False, **settings):
@@ -47,6 +48,32 @@ def test_a_middle_stage_passes_on():
     found = counts(middle, 2)
     assert found[Phase.FORWARD, "Receive", (0, 2)] == found[Phase.FORWARD, "Send", (2, 4)] == 3
     assert found[Phase.BACKWARD, "Receive", (2, 4)] == found[Phase.BACKWARD, "Send", (0, 2)] == 3
+
+
+def on_a_weight(interleave):
+    """`relu(weight)`, cut where the weight is whole, gathered for a product with the samples; in blocks of one ReLU each."""
+    kind, place = TensorType((16, 16), "float32"), ParameterRef("weight")
+    weight = Op("Default/ReLU-op0", "ReLU", (place,), (kind,), cell=("first",), primitive="relu")
+    first = Op(
+        "Default/Mul-op0", "Mul", (InputRef("x"), OpOutput(weight.name)), (kind,), cell=("second",), primitive="mul"
+    )
+    ops, last = [weight, first], first
+    for number in range(4):
+        name, cell = f"Default/blocks-CellList/{number}-Block/ReLU-op0", ("blocks", str(number))
+        last = Op(name, "ReLU", (OpOutput(last.name),), (kind,), cell=cell, primitive="relu", block=f"blocks.{number}")
+        ops.append(last)
+    loss = Op("Default/ReduceSum-op0", "ReduceSum", (OpOutput(last.name), Constant((0, 1))), (TensorType((), "float32"),),
+              cell=("sum",), primitive="sum")  # fmt: skip
+    graph = Graph("Net", (("x", kind),), (Parameter("weight", kind),), (*ops, loss), OpOutput(loss.name))
+    cuts = {op.name: OpStrategy(((2, 1),)) for op in (*ops, loss)} | {first.name: OpStrategy(((1, 2), (1, 2)))}
+    pipeline = Pipeline(runs_of((1,) * 4 if interleave == 2 else (2, 2), interleave), 3)
+    first_stage, _ = partition_stages(graph, (StagePlan(cuts, Settings(2)),) * 2, pipeline)
+    return Counter(c.kind for c in first_stage.collectives(0) if c.op == first.name and c.phase is Phase.FORWARD)
+
+
+def test_what_depends_on_weights_alone_is_done_once_but_where_stages_are_interleaved():
+    assert on_a_weight(interleave=1) == {"AllGather": 1}
+    assert on_a_weight(interleave=2) == {"AllGather": 3}
 
 
 def test_work_is_done_for_every_micro_batch_and_gradients_are_summed_once():

@@ -118,7 +118,7 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
 
     A network that exists as it is, or at no other batch, has one batch, and so one stage; the plan's search says so.
     """
-    why_not = _why_one_batch(model, request.limits, progress)
+    why_not = _why_one_batch(model, request, progress)
     if model.graph_at is None or why_not:
         return _with_one_batch(model, request, why_not, progress), model.graph
     of = network(model.graph, model.graph_at)
@@ -134,12 +134,14 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     return found, graph
 
 
-def _why_one_batch(model: Model, limits: Limits, progress: Callable[[str], None]) -> str:
+def _why_one_batch(model: Model, request: Request, progress: Callable[[str], None]) -> str:
     """What keeps a network that was captured from being planned in micro-batches, if anything does."""
     if model.captured is None:
         return ""
-    if not limits.allows_micro_batches:
-        return "it is asked for"
+    if not request.limits.allows_micro_batches:
+        return "micro_batch_num=1 is asked for"
+    if request.device_num == 1 or model.global_batch_size == 1:
+        return "there is one device" if request.device_num == 1 else "there is one sample"
     progress("graph of another batch")
     try:
         scaling = model.captured.scaling()
@@ -152,6 +154,8 @@ def _why_one_batch(model: Model, limits: Limits, progress: Callable[[str], None]
 def _with_one_batch(model: Model, request: Request, why_not: str, progress: Callable[[str], None]) -> Plan:
     if why_not and not request.limits.allow(1, 1):
         raise InputError(f"{model.name} has one batch, and so one stage: {why_not}")
+    if request.global_batch_size != model.global_batch_size:
+        raise InputError(f"{model.name} was captured at {model.global_batch_size} samples: {why_not or 'give so many'}")
     found = planned_on_one_stage(model.graph, request, progress)
     require_slices_as_they_come(model.graph, found.stage, request.rules)
     method = f"{found.search.method}; one batch: {why_not}" if why_not else found.search.method
@@ -220,6 +224,8 @@ def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_leng
     from ms_symtensor.bridge.capture.capture import capture
     from ms_symtensor.bridge.capture.scopes import fresh_scopes
 
+    if batch_size is not None and batch_size < 1:
+        raise InputError(f"--global-batch-size is {batch_size}: give a positive number of samples")
     cell, inputs = load_network(source)
     require_unsharded(cell)
     batch = batch_size or batch_of(inputs)

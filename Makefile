@@ -30,7 +30,7 @@ demo: install
 
 # Two processes; all that MindSpore compiles is in one of them (tests/conftest.py).
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 check: install
 	$(BIN)/ruff check .

@@ -24,10 +24,11 @@ def short_name(op: Op) -> str:
     """
     path = path_of(op)
     block = tuple(op.block.split(".")) if op.block else ()
-    inside = bool(block) and path[: len(block) - 1] == block[:-1] and path[len(block) - 1 : len(block)] != ()
+    depth = len(block)
     # What no cell owns may stand in the scope of another block of the same list.
-    if inside and (path[len(block) - 1] == block[-1] or (not op.primitive and path[len(block) - 1].isdigit())):
-        path = path[len(block) :]
+    beside = not op.primitive and path[: depth - 1] == block[:-1] and "".join(path[depth - 1 : depth]).isdigit()
+    if path[:depth] == block or (block and beside):
+        path = path[depth:]
     return ".".join(path) if op.primitive else re.sub(r"-op\d+$", "", ".".join(path))
 
 

@@ -35,7 +35,9 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     plan.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
     plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
     plan.add_argument(
-        "--replace-shard", action="store_true", help="file.py:factory: without the shard() calls that are written there"
+        "--replace-shard",
+        action="store_true",
+        help="file.py:factory: without the shard() calls and stages that are written there",
     )
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")

@@ -107,10 +107,13 @@ def is_factory(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Captured:
-    """What MindSpore makes of a network: its graph `at` any batch, and at two of them."""
+    """What MindSpore makes of a network: its graph `at` any batch, and at two of them. `require_unstaged`: InputError if its cells
+    have pipeline stages already.
+    """
 
     at: Callable[[int], Graph]
     scaling: Callable[[], Scaling]
+    require_unstaged: Callable[[], None]
 
 
 def planned(model: Model, request: Request, progress: Callable[[str], None] = lambda _: None) -> tuple[Plan, Graph]:
@@ -125,6 +128,7 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     found = best_plan(of, request, progress)
     graph = of.graph_at(request.global_batch_size // found.micro_batch_num)
     if model.captured is not None and found.pipeline is not None:
+        model.captured.require_unstaged()
         progress("graph of a micro-batch")
         made = model.captured.at(request.global_batch_size // found.micro_batch_num)
         if made.hash != graph.hash:  # MindSpore makes something else of a batch so small
@@ -220,7 +224,7 @@ def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_leng
     """The network of a factory at a batch, which MindSpore captures; at others it is inferred from two captures."""
     from ms_symtensor.bridge.apply.apply import require_unsharded
     from ms_symtensor.bridge.apply.load_network import load_network
-    from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of
+    from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of, require_unstaged
     from ms_symtensor.bridge.capture.capture import capture
     from ms_symtensor.bridge.capture.scopes import fresh_scopes
 
@@ -250,7 +254,7 @@ def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_leng
         sequence,
         source | {"batch_size": str(batch)},
         lambda batch, _: scaling().at(batch),
-        Captured(captured_at, scaling),
+        Captured(captured_at, scaling, lambda: require_unstaged(cell)),
     )
 
 

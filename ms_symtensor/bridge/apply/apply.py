@@ -58,9 +58,9 @@ def apply(
 
 
 def remove(cell: Any, by_hand: bool = False) -> None:
-    """Take off `cell` what `apply` set; with `by_hand`, the strategies of the user's `shard()` too."""
+    """Take off `cell` what `apply` set; with `by_hand`, the user's pipeline stages and the strategies of `shard()` too."""
     unset_recompute(cell)
-    unset_stages(cell)
+    unset_stages(cell, by_hand)
     for _, primitive in _primitives(cell):
         if (by_hand and not is_morph(primitive)) or _OURS in primitive.__dict__:
             primitive.__dict__.pop(_OURS, None)

@@ -19,12 +19,8 @@ def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
 
     InputError if cells have stages that were written by hand.
     """
+    require_unstaged(cell)
     cells = dict(cell.cells_and_names())
-    by_hand = [name for name, owner in cells.items() if owner.__dict__.get("_pipeline_stage", -1) != -1]
-    if by_hand:
-        raise InputError(
-            f"{by_hand[0]} already has a pipeline_stage written by hand: remove it, the plan lays out the stages"
-        )
     before = [
         (owner, {name: owner.__dict__[name] for name in _STATE if name in owner.__dict__}) for owner in cells.values()
     ]
@@ -45,8 +41,18 @@ def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
             parameter.parallel_optimizer = False
 
 
-def unset_stages(cell: Any) -> None:
-    """Take back what `set_stages` did."""
+def require_unstaged(cell: Any) -> None:
+    """InputError if cells have a `pipeline_stage` written by hand."""
+    by_hand = [name for name, owner in cell.cells_and_names() if owner.__dict__.get("_pipeline_stage", -1) != -1]
+    if by_hand:
+        raise InputError(
+            f"{by_hand[0]} already has a pipeline_stage written by hand, but the plan lays out the stages: remove it, or have it"
+            " replaced (plan --replace-shard; apply(…, replace_shard=True)), or plan one stage (--fix pipeline_stages=1)"
+        )
+
+
+def unset_stages(cell: Any, by_hand: bool = False) -> None:
+    """Take back what `set_stages` did; with `by_hand`, the stages that the user wrote too."""
     before, flags = cell.__dict__.pop(_UNDO, ((), ()))
     for owner, state in before:
         for name in _STATE:
@@ -54,6 +60,10 @@ def unset_stages(cell: Any) -> None:
         owner.__dict__.update(state)
     for parameter, sharded in flags:
         parameter.parallel_optimizer = sharded
+    if by_hand:
+        for _, owner in cell.cells_and_names():
+            owner.__dict__.pop("_pipeline_stage", None)
+            owner.__dict__.pop("_pipeline_segment", None)
 
 
 def micro_batch(inputs: Sequence[Any], micro_batch_num: int) -> tuple[Any, ...]:

@@ -107,8 +107,8 @@ def is_factory(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Captured:
-    """What MindSpore makes of a network: its graph `at` any batch, and at two of them. `require_unstaged`: InputError if its cells
-    have pipeline stages already.
+    """What MindSpore makes of a network: its graph `at` any batch, and at two of them. `require_unstaged`: InputError if its
+    cells have pipeline stages already.
     """
 
     at: Callable[[int], Graph]

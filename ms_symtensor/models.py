@@ -8,7 +8,7 @@ from typing import Any
 
 from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.cluster.load import load as load_cluster
-from ms_symtensor.errors import CompilerError, InputError
+from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
 from ms_symtensor.program.settings import Settings, StagePlan
@@ -133,8 +133,13 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
         made = model.captured.at(request.global_batch_size // found.micro_batch_num)
         if made.hash != graph.hash:  # MindSpore makes something else of a batch so small
             found, graph = fixed_pipeline(made, request, found.pipeline_stages, found.micro_batch_num), made
-    for stage in found.stages:
-        require_slices_as_they_come(graph, stage, request.rules)
+    try:
+        for stage in found.stages:
+            require_slices_as_they_come(graph, stage, request.rules)
+    except InvalidStrategyError as error:
+        if found.pipeline is None or not request.limits.allow(1, 1):
+            raise
+        return _with_one_batch(model, request, str(error), progress), model.graph
     return found, graph
 
 

@@ -28,7 +28,7 @@ demo: install
 	$(BIN)/symtensor verify $(PLAN)
 	$(BIN)/symtensor prove $(PLAN)
 
-# Two processes; all that MindSpore compiles is in one of them (tests/conftest.py).
+# Two processes; all that MindSpore compiles is in one of them, but for proofs (tests/conftest.py).
 test: install
 	$(BIN)/python -m pytest -n 2
 

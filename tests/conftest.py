@@ -1,4 +1,4 @@
-"""How long an example of a property takes is the machine's business, not the test's; and one MindSpore compile at a time."""
+"""How long an example of a property takes is the machine's business, not the test's; and who has MindSpore compile."""
 
 import ast
 import re
@@ -17,11 +17,15 @@ WANTS_MINDSPORE = re.compile(r'^(pytest\.importorskip\("mindspore"|import mindsp
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log):
-    """All tests that have MindSpore compile go to one worker of `pytest -n 2`, the other one takes the rest."""
+    """All tests that have MindSpore compile go to one worker of `pytest -n 2`; but proofs, of networks that are small, and mostly
+    local processes at work, to the other one, which takes the rest.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class OneCompiler(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith("tests/bridge/proof/"):
+                return "proof"
             return "compiler" if compiles(nodeid) else nodeid
 
     return OneCompiler(config, log)

@@ -192,10 +192,6 @@ def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
             return planned(model, request)[0]
         if plan.pipeline is None:
             return planned_on_one_stage(graph, request)
-        if not limits.allow(plan.pipeline_stages, plan.micro_batch_num):
-            raise InputError(
-                f"{plan.model} is built for {plan.micro_batch_num} micro-batches: build it otherwise, and plan again"
-            )
         return fixed_pipeline(graph, request, plan.pipeline_stages, plan.micro_batch_num)
 
     return replanned

@@ -17,7 +17,7 @@ from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.domain import meshes
-from ms_symtensor.search.space.shapes import Round, Shape, interleaved, shapes
+from ms_symtensor.search.space.shapes import Round, Shape, interleaved, shapes, shapes_of_batch
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.stages.whole import Whole, host_memory_B, whole_plan
@@ -70,7 +70,7 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     one_only, whole_only = bool(why_one_stage(graph)), bool(why_no_accumulation(graph))
     space = [
         shape
-        for plain in shapes(request.device_num, request.global_batch_size, blocks)
+        for plain in _shapes(network, request, blocks)
         for number in request.limits.interleaves
         if (plain.accumulates or one_stage) and not (one_only if plain.stages > 1 else whole_only and plain.accumulates)
         if request.limits.allow(plain.stages, plain.micro_batch_num, number)
@@ -83,6 +83,12 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     )  # fmt: skip
     unbounded = Pipelined(found, math.inf, outcome.candidates, (), {}, outcome, tuple(space))
     return bounded(request, unbounded, outcome.bounds_s)
+
+
+def _shapes(network: Network, request: Request, blocks: int) -> tuple[Shape, ...]:
+    if network.batch is None:
+        return shapes(request.device_num, request.global_batch_size, blocks)
+    return shapes_of_batch(request.device_num, request.global_batch_size // network.batch, network.batch, blocks)
 
 
 def bounded(request: Request, searched: Pipelined, bounds_s: Mapping[Shape, float]) -> Pipelined:

@@ -243,12 +243,20 @@ def _primitive_attributes(cell: Any) -> Iterator[None]:
 
 @contextmanager
 def _fresh_scopes(cell: Any) -> Iterator[None]:
-    """Operators are named after their place in `cell`, whatever network its children were compiled in before."""
+    """Operators are named after their place in `cell`, whatever network its children were compiled in before.
+
+    A mark of `recompute()` stays, on cells whose plan is made meanwhile too.
+    """
     before = [(owner, owner._scope) for _, owner in cell.cells_and_names()]
     for owner, scope in before:
-        owner._scope = _RECOMPUTE_SCOPE if scope is not None and scope.startswith(_RECOMPUTE_SCOPE) else None
+        owner._scope = _RECOMPUTE_SCOPE if _is_recomputed(scope) else None
     try:
         yield
     finally:
         for owner, scope in before:
-            owner._scope = scope
+            is_new = _is_recomputed(owner._scope) and not _is_recomputed(scope)
+            owner._scope = _RECOMPUTE_SCOPE + (scope or "") if is_new else scope
+
+
+def _is_recomputed(scope: str | None) -> bool:
+    return scope is not None and scope.startswith(_RECOMPUTE_SCOPE)

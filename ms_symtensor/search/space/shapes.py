@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 
 from ms_symtensor.search.folded.chain import Turns
-from ms_symtensor.search.space.domain import divisors
+from ms_symtensor.search.space.domain import divisors, meshes
 
 MAX_MODEL_AXIS = 64
 """The minor axis of a mesh is searched up to so many devices (empirical: beyond, its collectives leave every fast level)."""
@@ -83,6 +83,22 @@ def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Sha
     return tuple(shape for shape in every if len(shape.mesh) > 1 or _without_mesh(shape) not in finer)
 
 
+def shapes_of_batch(device_num: int, micro_batch_num: int, batch: int, block_num: int) -> tuple[Shape, ...]:
+    """The outer space where micro-batches are given, of `batch` samples each, on the meshes of plans with one stage."""
+    every = (n for n in divisors(device_num) if n <= min(micro_batch_num, max(block_num, 1)))
+    return tuple(
+        Shape(stages, micro_batch_num, mesh or (1,), batch)
+        for stages in every
+        if _has_group(device_num // stages)
+        for mesh in meshes(device_num // stages)
+    )
+
+
+def _has_group(devices: int) -> bool:
+    """Whether MindSpore forms a group of so many."""
+    return devices in (1, 2, 4) or devices % 8 == 0
+
+
 def _without_mesh(shape: Shape) -> tuple[int, int, int]:
     return shape.stages, shape.micro_batch_num, shape.batch
 
@@ -102,7 +118,7 @@ def interleaved(shape: Shape, interleave: int, blocks: int) -> Shape | None:
 def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
     for stages in divisors(device_num):
         devices = device_num // stages
-        if stages > max(block_num, 1) or (devices not in (1, 2, 4) and devices % 8):
+        if stages > max(block_num, 1) or not _has_group(devices):
             continue
         for model in divisors(devices):
             data = devices // model

@@ -41,12 +41,15 @@ SAMPLES = {
 
 
 def families(
-    graph_at: Callable[[int], Graph], space: Sequence[Shape], rules: Mapping[str, Rule] | None
+    graph_at: Callable[[int], Graph], space: Sequence[Shape], rules: Mapping[str, Rule] | None, any_batch: bool = True
 ) -> list[tuple[list[Shape], bool]]:
     """Shapes whose layouts are alike: as many axes, and samples that go as far round; True.
 
-    And those on few devices that the representative of the others does not stand for, each mesh by itself; False.
+    And those on few devices that the representative of the others does not stand for, each mesh by itself; False. So is every
+    mesh where the network cannot be had at `any_batch`, as the representative wants it.
     """
+    if not any_batch:
+        return [([s for s in space if s.mesh == mesh], False) for mesh in dict.fromkeys(s.mesh for s in space)]
     dims = dims_of(graph_at, rules)
     found: dict[tuple, list[Shape]] = {}
     for shape in space:

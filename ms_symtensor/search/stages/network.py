@@ -1,4 +1,4 @@
-"""A network whose depth and batch can be chosen: what a search over pipeline stages and micro-batches needs to know."""
+"""A network whose depth and, mostly, batch can be chosen: what a search over pipeline stages and micro-batches needs to know."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,13 +20,15 @@ KEPT = 2
 class Network:
     """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind.
 
-    `class_of`: the classes of the whole network's operators (`Fold.class_of`).
+    `class_of`: the classes of the whole network's operators (`Fold.class_of`). `batch`: the only batch that it can be had at, if
+    it is but one.
     """
 
     graph_at: Callable[[int], Graph]
     short_at: Callable[[int, int], Graph]
     depths: tuple[int, ...]
     class_of: Mapping[str, int]
+    batch: int | None = None
     _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
     _peaks: dict[tuple, StagePeaks] = field(default_factory=dict)
 
@@ -75,3 +77,10 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
         return rebatched(longer, fold(longer), short(batch)) or made_anew(batch, count)
 
     return Network(whole_at, short_at, depths, folded.class_of)
+
+
+def network_as_it_is(graph: Graph, batch: int) -> Network:
+    """The network of `graph` at the only batch that it can be had at: asked for at any, it is that."""
+    folded = fold(graph)
+    depths = places(graph, folded).depths
+    return Network(lambda _: graph, lambda _, count: shorten(graph, folded, count), depths, folded.class_of, batch)

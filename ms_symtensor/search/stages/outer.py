@@ -72,11 +72,13 @@ def survey(
     keep: int = 10,
     known_s: float = math.inf,
     limits: Limits = FREE,
+    any_batch: bool = True,
 ) -> Outcome:
     """Price all of `space` within `limits`; what cannot beat a step of `known_s` is not looked at closely.
 
-    `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples; `depths`: how many blocks of every
-    kind it really has, with 1 before and after. InvalidStrategyError where MindSpore rejects an operator in all of `space`.
+    `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples, which may be any number or, without
+    `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after.
+    InvalidStrategyError where MindSpore rejects an operator in all of `space`.
     """
     settings: list[Setting] = []
     fast: list[list[Row]] = []
@@ -84,7 +86,7 @@ def survey(
     candidates, again = 0, None
     rejected: InvalidStrategyError | None = None
     tried = Tried(depths, limit_B, keep, known_s)
-    for members, alike in sorted(families(graph_at, space, rules), key=_promise):
+    for members, alike in sorted(families(graph_at, space, rules, any_batch), key=_promise):
         try:
             graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
         except InvalidStrategyError as error:  # an operator that nobody can choose the layout of

@@ -78,7 +78,8 @@ def whole_plan(
     """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`; None if none does
     and beats `known_s`.
     """
-    outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits)
+    any_batch = network.batch is None
+    outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits, any_batch)
     best: Whole | None = None
     left = REFINED
     met: set[tuple] = set()

@@ -19,12 +19,14 @@ from ms_symtensor.bridge.compiled.collectives import collectives
 from ms_symtensor.bridge.compiler.compile import compile_rank
 from ms_symtensor.bridge.compiler.host import ascend_compiler
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig, stand_alone_context
+from ms_symtensor.bridge.judge.comparison import compare
 from ms_symtensor.bridge.plugin import planning
 from ms_symtensor.bridge.plugin.hook import install
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.strategy.file import save
 
 ROOT = Path(__file__).parents[3]
@@ -198,6 +200,22 @@ def test_the_search_mode_plans_the_stages_of_a_pipeline_cell():
     assert (plan.pipeline_stages, plan.micro_batch_num, plan.device_num) == (2, 4, 4)
     found = Counter(c.kind for c in collectives(program))
     assert found["Receive"] == found["Send"] == 4
+
+
+def test_blocks_of_a_pipeline_cell_are_recomputed_in_part_as_predicted(monkeypatch):
+    monkeypatch.setenv("SYMTENSOR_MEMORY_LIMIT_GIB", "1.5")
+    cell, inputs = network(num_layers=6, seq_length=1024)
+    graph = capture(cell, *inputs)
+    step = pipeline_training_cell(cell, Pipeline(runs_of((3, 3)), 4))
+    parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)
+    for rank in (0, 2):
+        compiled = compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=rank, parallel=parallel)
+        plan = planning.plan_on(cell)
+        (stage,) = (one for one in partition_stages(graph, plan.stages, plan.pipeline) if rank in one.ranks)
+        found = compare(graph, stage, compiled)
+        assert found.equal
+        assert found.compiled_activations_B == pytest.approx(found.predicted_activations_B, rel=0.01)
+    assert all(again.in_part for again in plan.settings.recompute.values()) and plan.settings.recompute
 
 
 def test_the_search_mode_plans_micro_batches_on_one_stage():

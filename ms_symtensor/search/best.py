@@ -19,7 +19,7 @@ from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
 from ms_symtensor.search.selected_shapes import WORTH, fitted, improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting
-from ms_symtensor.search.smallest import slimmest_of_all
+from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.space.pinnable import require_pinnable
@@ -142,7 +142,7 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
     if one.smallest is not None:
         found.append(infeasible(of.graph_at(request.global_batch_size), request, one))
     if several is not None and several.outcome is not None:
-        least = several.least or least_plan(of, request, slimmest_of_all(several.outcome))
+        least = several.least or least_plan(of, request, known_of_all(several.outcome))
         found += [] if least is None else [does_not_fit(request, of_stages(of, request, least))]
     return smallest_obstacle(found) or InfeasibleError(
         f"{nothing_fits(request)}, over {shapes} shapes of stages, micro-batches and meshes"

@@ -1,6 +1,5 @@
 """Where nothing fits: the plans that need least, of one stage and of several, as obstacles."""
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
@@ -8,6 +7,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.obstacle import Obstacle, largest_tensor
 from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.folded.depth import judged
 from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs
 from ms_symtensor.search.one_stage.solve import Candidate
@@ -18,7 +18,7 @@ from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.whole import Whole, as_given, peaks_of, strategies_of
 
 WORKED_OUT = 3
-"""So many layouts that keep least by what the tables know are worked out with true peaks (empirical)."""
+"""So many layouts that need least by what the tables know, each another limit, are worked out with true peaks (empirical)."""
 
 STEPS_PER_GIB = 4
 """Limits are tried in steps of a quarter of a GiB: less is not worth telling."""
@@ -41,9 +41,15 @@ def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole
     """The plan in micro-batches that needs least, with one of the layouts `rows` and blocks recomputed as a whole, whether it
     fits or not; None if there is none.
     """
-    guesses = [(guess, row) for row in rows if (guess := _rough_B(network, row)) is not None]
+    different: dict[tuple, tuple[Row, Chain]] = {}
+    for row in rows:
+        chain = chain_of(row, network.depths)
+        different.setdefault((row.shape.stages, row.shape.turns, chain.parts), (row, chain))
+    first: dict[int, Row] = {}
+    for row, chain in different.values():
+        first.setdefault(_least_limit(row, chain), row)
     every = []
-    for _, row in sorted(guesses, key=lambda pair: pair[0])[:WORKED_OUT]:
+    for row in [first[limit] for limit in sorted(first)[:WORKED_OUT]]:
         try:
             own = priced(network, row, strategies_of(row), request.rules)
             for layers, again in _divisions(network, own):
@@ -53,14 +59,10 @@ def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole
     return min(every, key=lambda one: one.estimate.peak_memory_B, default=None)
 
 
-def _rough_B(network: Network, row: Row) -> float | None:
-    """About the bytes of an average stage whose blocks are all recomputed; None where blocks cannot be divided so."""
-    chain = chain_of(row, network.depths)
-    if divided(row, chain, math.inf) is None:
-        return None
-    flight, stages = row.shape.in_flight(0), row.shape.stages
-    kept = sum(part.kept_recomputed_B for part in chain.parts) * flight / stages
-    return kept + sum(part.at_rest_B for part in chain.parts) / stages
+def _least_limit(row: Row, chain: Chain) -> int:
+    """The least limit, in steps, that some division of `chain` fits by what the tables know."""
+    limits = range(1, MOST_GIB * STEPS_PER_GIB)
+    return 1 + bisect_left(limits, True, key=lambda n: divided(row, chain, n * GIB / STEPS_PER_GIB) is not None)
 
 
 def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int]]]:
@@ -68,9 +70,7 @@ def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int
     tables know; and all of them recomputed, since more lives for a moment than tables count.
     """
     chain = chain_of(row, network.depths)
-    limits = range(1, MOST_GIB * STEPS_PER_GIB)
-    first = bisect_left(limits, True, key=lambda n: divided(row, chain, n * GIB / STEPS_PER_GIB) is not None)
-    least = divided(row, chain, (first + 1) * GIB / STEPS_PER_GIB)
+    least = divided(row, chain, _least_limit(row, chain) * GIB / STEPS_PER_GIB)
     if least is None:
         return
     layers, again = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]

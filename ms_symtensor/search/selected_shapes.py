@@ -12,7 +12,7 @@ from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
 from ms_symtensor.search.closest import least_plan
 from ms_symtensor.search.pipelined import Pipelined, bounded, shorts_of
 from ms_symtensor.search.selections.selected_stages import selecting
-from ms_symtensor.search.smallest import slimmest_of_all, smallest
+from ms_symtensor.search.smallest import known_of_all, smallest
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.whole import Whole, settled
@@ -61,7 +61,7 @@ def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined
     least: Whole | None = None
     found = None if request.limits.names("recompute") else smallest(network, request, outcome)
     if found is None:
-        least = least_plan(network, request, slimmest_of_all(outcome))
+        least = least_plan(network, request, known_of_all(outcome))
         found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
     if found is not None and request.limits.selects:
         found = _selected(network, request, found)  # none of its blocks as a whole

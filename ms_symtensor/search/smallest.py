@@ -85,18 +85,18 @@ def _descended(network: Network, request: Request, row: Row, peak_B: float) -> W
 
 def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
     """Different layouts that the survey thinks fit, those that keep least first."""
-    known = [row for row in outcome.rows if row.shape.accumulates] + slimmest_of_all(outcome)
     found: dict[tuple, tuple[float, Row]] = {}
-    for row in known:
+    for row in known_of_all(outcome):
         guess = divided(row, chain_of(row, network.depths), limit_B)
         if guess is not None:
             found.setdefault((row.shape, row.level, frozenset(strategies_of(row).items())), (guess.peak_memory_B, row))
     return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def slimmest_of_all(outcome: Outcome) -> list[Row]:
-    """The layouts that keep least, of all settings that were surveyed."""
-    return [row for one in outcome.surveyed for row in _slimmest(one.setting)]
+def known_of_all(outcome: Outcome) -> list[Row]:
+    """The layouts in micro-batches that were surveyed, and those that keep least, of all settings."""
+    slimmest = [row for one in outcome.surveyed for row in _slimmest(one.setting)]
+    return [row for row in outcome.rows if row.shape.accumulates] + slimmest
 
 
 def _slimmest(of: Setting) -> Iterator[Row]:

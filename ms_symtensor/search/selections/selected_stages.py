@@ -33,6 +33,10 @@ FILLED = 4
 UNEVEN = 16
 """Of more blocks on a stage, mixtures of neighbours leave little room (empirical)."""
 
+GONE = 2.0
+"""Where this times what the last block kept would not do, the block before it does not fit either (1 by what the peaks consist of;
+empirical beyond)."""
+
 SAME = 1e-9
 """What takes less by a smaller share is no quicker."""
 
@@ -204,8 +208,21 @@ class _Selecting:
                 middle = next((n for n in range(low, high) if steps[n].saved_B >= wanted_B), (low + high) // 2)
         if low < len(steps):
             return steps[low]
-        singly = [] if self.turns.interleave > 1 else self._steps(layers, number).singly()
+        if self.turns.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):
+            return None
+        singly = self._steps(layers, number).singly()
         return next((step for step in singly if self._peak_B(layers, number, step) <= self.limit_B), None)
+
+    def _may_fit_singly(self, layers: Sequence[int], number: int, last: Step) -> bool:
+        """Whether it can be the last block of a stage alone that does not fit where all are on the last level. The one before it is
+        made again alike, when no more is gone than what the last one kept.
+        """
+        end = sum(layers[: number + 1])
+        kinds = self.kinds[end - min(2, layers[number]) : end]
+        if len(kinds) < 2 or kinds[0] != kinds[1]:
+            return True
+        kept_B = self.ways.every[-1].corners[kinds[1]].kept_B
+        return self._peak_B(layers, number, last) <= self.limit_B + GONE * kept_B
 
     def _filled(self, layers: Sequence[int], chosen: Sequence[Step]) -> list[Step]:
         """`chosen`, but for the slowest stage, where a quicker mixture fits, until there is none."""

@@ -17,7 +17,7 @@ from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.domain import meshes
-from ms_symtensor.search.space.shapes import Round, Shape, interleaved, shapes, shapes_of_batch
+from ms_symtensor.search.space.shapes import Round, Shape, interleaved, max_samples, shapes, shapes_of_batch
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.stages.whole import Whole, host_memory_B, whole_plan
@@ -86,9 +86,10 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
 
 
 def _shapes(network: Network, request: Request, blocks: int) -> tuple[Shape, ...]:
-    if network.batch is None:
-        return shapes(request.device_num, request.global_batch_size, blocks)
-    return shapes_of_batch(request.device_num, request.global_batch_size // network.batch, network.batch, blocks)
+    if network.batch is not None:
+        return shapes_of_batch(request.device_num, request.global_batch_size // network.batch, network.batch, blocks)
+    most = math.inf if request.limits.pins("micro_batch_num") else max_samples(request.seq_length)
+    return shapes(request.device_num, request.global_batch_size, blocks, most)
 
 
 def bounded(request: Request, searched: Pipelined, bounds_s: Mapping[Shape, float]) -> Pipelined:

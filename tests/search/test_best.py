@@ -146,3 +146,11 @@ def test_where_nothing_fits():
 def test_wrong_limits(limits, message):
     with pytest.raises(InputError, match=message):
         Limits(*limits)
+
+
+def test_so_few_micro_batches_are_planned_as_are_pinned():
+    """More samples of each than are searched by themselves."""
+    pinned = {"pipeline_stages": 1, "micro_batch_num": 2}
+    of, asked = network(graph_at(256, None), graph_at), replace(REQUEST, global_batch_size=256)
+    found = best_plan(of, replace(asked, limits=Limits(pinned, pinned), limit_B=1 << 45))
+    assert found.micro_batch_num == 2 and found.pipeline_stages == 1

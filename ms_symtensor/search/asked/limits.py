@@ -107,6 +107,10 @@ class Limits:
         """Whether anything is said about one of `names`."""
         return not {*names}.isdisjoint((*self.least, *self.most))
 
+    def pins(self, name: str) -> bool:
+        """Whether one number of `name` is wanted."""
+        return name in self.least and self.least[name] == self.most.get(name)
+
     @property
     def judges_norms(self) -> bool:
         """Whether only plans with sequence parallelism are wanted, or only those without."""
@@ -115,7 +119,7 @@ class Limits:
     @property
     def fixed(self) -> dict[str, str]:
         """What is pinned, as users write it: `limits_of` makes these limits of it and of `at_most`."""
-        found = {n: shown(n, k) for n, k in self.least.items() if k == self.most.get(n)}
+        found = {n: shown(n, k) for n, k in self.least.items() if self.pins(n)}
         if self.least.get("optimizer_level") == 1 and self.most.get("optimizer_level") != 1:
             found[SHARD_SIZE] = "-1"
         if self.selects:

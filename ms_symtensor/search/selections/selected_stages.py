@@ -34,8 +34,8 @@ UNEVEN = 16
 """Of more blocks on a stage, mixtures of neighbours leave little room (empirical)."""
 
 GONE = 2.0
-"""Where this times what the last block kept would not do, the block before it does not fit either (1 by what the peaks consist of;
-empirical beyond)."""
+"""Where so many times what the last block keeps would not do, the block before it does not fit either (1 by what peaks consist
+of; empirical beyond)."""
 
 SAME = 1e-9
 """What takes less by a smaller share is no quicker."""
@@ -214,8 +214,8 @@ class _Selecting:
         return next((step for step in singly if self._peak_B(layers, number, step) <= self.limit_B), None)
 
     def _may_fit_singly(self, layers: Sequence[int], number: int, last: Step) -> bool:
-        """Whether it can be the last block of a stage alone that does not fit where all are on the last level. The one before it is
-        made again alike, when no more is gone than what the last one kept.
+        """Whether it may be the last block of a stage alone that does not fit where all are on the last level. The one before it
+        is made again alike, when no more is gone than what the last one kept.
         """
         end = sum(layers[: number + 1])
         kinds = self.kinds[end - min(2, layers[number]) : end]

@@ -13,7 +13,11 @@ MAX_MODEL_AXIS = 64
 """The minor axis of a mesh is searched up to so many devices (empirical: beyond, its collectives leave every fast level)."""
 
 MAX_SAMPLES = 8
-"""Samples of a micro-batch per copy of the model that are searched where there are several (empirical: more only fill memory)."""
+"""Samples of a micro-batch per copy of the model that are searched where there are several micro-batches: so many, or what makes
+up MAX_TOKENS, if it is not pinned how many micro-batches there are (empirical: more only fill memory)."""
+
+MAX_TOKENS = 1 << 15
+"""(empirical, of language models: operators on short sequences are so small that what they take besides their work counts)"""
 
 
 class Round(Enum):
@@ -72,13 +76,20 @@ class Shape:
         return Round.SPLIT if divides else Round.PART
 
 
-def shapes(device_num: int, global_batch_size: int, block_num: int) -> tuple[Shape, ...]:
-    """The outer space of `device_num` devices.
+def max_samples(seq_length: int) -> int:
+    """The most samples of a micro-batch per copy of the model that are searched."""
+    return max(MAX_SAMPLES, MAX_TOKENS // seq_length)
+
+
+def shapes(
+    device_num: int, global_batch_size: int, block_num: int, most_samples: float = MAX_SAMPLES
+) -> tuple[Shape, ...]:
+    """The outer space of `device_num` devices, with at most so many samples of a micro-batch per copy of the model.
 
     MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices. A mesh of
     one axis is left out where one of two axes takes as many samples: that has the same layouts, and more.
     """
-    every = dict.fromkeys(_shapes(device_num, global_batch_size, block_num))
+    every = dict.fromkeys(_shapes(device_num, global_batch_size, block_num, most_samples))
     finer = {_without_mesh(shape) for shape in every if len(shape.mesh) > 1}
     return tuple(shape for shape in every if len(shape.mesh) > 1 or _without_mesh(shape) not in finer)
 
@@ -115,7 +126,7 @@ def interleaved(shape: Shape, interleave: int, blocks: int) -> Shape | None:
     return replace(shape, interleave=interleave) if possible else None
 
 
-def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
+def _shapes(device_num: int, global_batch_size: int, block_num: int, most_samples: float) -> Iterator[Shape]:
     for stages in divisors(device_num):
         devices = device_num // stages
         if stages > max(block_num, 1) or not _has_group(devices):
@@ -130,7 +141,7 @@ def _shapes(device_num: int, global_batch_size: int, block_num: int) -> Iterator
                 if 1 < samples < model and data == 1 and math.gcd(samples, model) > 1:
                     continue  # the same layouts, and more, has a mesh with an axis for samples
                 # MindSpore accumulates gradients in its parallel modes only, which want a cluster.
-                if whole or (device_num > 1 < micro_batch_num >= stages and samples <= MAX_SAMPLES):
+                if whole or (device_num > 1 < micro_batch_num >= stages and samples <= most_samples):
                     yield Shape(
                         stages, micro_batch_num, tuple(n for n in (data, model) if n > 1) or (1,), data * samples
                     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ms_symtensor.search.space.shapes import Round, Shape
+from ms_symtensor.search.space.shapes import MAX_TOKENS, Round, Shape, max_samples, shapes, shapes_of_batch
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,21 @@ from ms_symtensor.search.space.shapes import Round, Shape
 )
 def test_how_far_samples_go_round(mesh: tuple[int, ...], batch: int, kind: Round) -> None:
     assert Shape(1, 1, mesh, batch).round is kind
+
+
+def test_micro_batches_of_short_sequences_have_more_samples():
+    assert (max_samples(8192), max_samples(4096), max_samples(512), max_samples(1)) == (8, 8, 64, MAX_TOKENS)
+    few, more = shapes(8, 1024, 24), shapes(8, 1024, 24, max_samples(512))
+    assert [max(s.samples for s in every if s.accumulates) for every in (few, more)] == [8, 64]
+
+
+@pytest.mark.parametrize(
+    "devices, meshes", ((8, {1: (2, 2, 2), 2: (2, 2), 4: (2,), 8: (1,)}), (64, {4: (8, 2), 8: (2, 2, 2)}))
+)
+def test_given_micro_batches_are_laid_out_on_the_meshes_of_one_stage(devices, meshes):
+    found = shapes_of_batch(devices, 16, 32, 8)
+    assert {s.micro_batch_num for s in found} == {16} and {s.batch for s in found} == {32}
+    assert max(s.stages for s in found) == 8  # as many as there are blocks
+    for stages, mesh in meshes.items():
+        assert Shape(stages, 16, mesh, 32) in found
+    assert {s.stages for s in shapes_of_batch(devices, 2, 32, 8)} == {1, 2}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, ParameterRef, Source, sources_of
+from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, Parameter, ParameterRef, Source, sources_of
 
 _WITHOUT_BACKWARD = {"Add", "AddExt", "Adds", "Sub", "SubExt", "Subs"}
 """Operators whose gradient is that of their result as it comes, so that nothing stands for them in the backward pass."""
@@ -15,17 +15,19 @@ def why_one_stage(graph: Graph) -> str:
     blocks, is sent from stage to stage if cells own all of these; else it is not sent, or received and never sent. And the first
     stage looks for the backward pass of its first weight, which `1 + weight` has none of.
     """
-    names = {op.name for op in graph.ops if op.block is not None}
-    behind = _behind(graph, names)
-    for parameter in graph.parameters:
-        readers = [op for op in _readers(graph, ParameterRef(parameter.name)) if op.block is None]
-        if len({op.name in behind for op in readers}) > 1 and (bare := [op for op in readers if not op.cell]):
+    outside = {parameter.name: _readers_outside(graph, parameter) for parameter in graph.parameters}
+    several = {name: readers for name, readers in outside.items() if len(readers) > 1}
+    behind = _behind(graph) if several else set()
+    for name, readers in several.items():
+        bare = [op for op in readers if not op.cell]
+        if bare and len({op.name in behind for op in readers}) > 1:
             return (
-                f"{parameter.name} is read before and behind the blocks, and {bare[0].name} ({bare[0].type}), which reads it, has"
+                f"{name} is read before and behind the blocks, and {bare[0].name} ({bare[0].type}), which reads it, has"
                 " no cell of its own: MindSpore does not send it from stage to stage so; make a cell for that operator"
             )
     first = next((op for op in graph.ops if _trains(graph, op)), None)
-    bare = [op for op in _of_weights_alone(graph) if op.type in _WITHOUT_BACKWARD and _trains(graph, op)]
+    idle = (op for op in graph.ops if op.type in _WITHOUT_BACKWARD and _is_of_weights_alone(op))
+    bare = [op for op in idle if _trains(graph, op)]
     if bare and first is not None and not first.cell:
         return (
             f"{bare[0].name} ({bare[0].type}) computes with a weight alone, and {first.name} ({first.type}), which reads the"
@@ -41,9 +43,14 @@ def why_no_accumulation(graph: Graph) -> str:
     MindSpore 2.10.0 looks for the micro-batch of what reads the first weight, and rejects what is none's.
     """
     first = next((op for op in graph.ops if _trains(graph, op)), None)
-    if first is None or first.type == "Cast" or first not in _of_weights_alone(graph):
+    if first is None or first.type == "Cast" or not _is_of_weights_alone(first):
         return ""
     return f"{first.name} ({first.type}), which reads the first weight, is of no micro-batch, which MindSpore rejects"
+
+
+def _readers_outside(graph: Graph, parameter: Parameter) -> list[Op]:
+    """The operators outside the blocks that read `parameter`."""
+    return [op for op in _readers(graph, ParameterRef(parameter.name)) if op.block is None]
 
 
 def _readers(graph: Graph, source: Source) -> Iterator[Op]:
@@ -55,24 +62,22 @@ def _readers(graph: Graph, source: Source) -> Iterator[Op]:
             yield op
 
 
-def _behind(graph: Graph, inside: set[str]) -> set[str]:
-    """The operators that depend on one of those `inside` the blocks, or work on weights for these alone."""
-    found = set(inside)
+def _behind(graph: Graph) -> set[str]:
+    """The operators that depend on the blocks, or work on weights for these alone."""
+    found = {op.name for op in graph.ops if op.block is not None}
     for op in graph.ops:
         if any(isinstance(source, OpOutput) and source.op in found for source in sources_of(op)):
             found.add(op.name)
-    for op in _of_weights_alone(graph):
+    for op in filter(_is_of_weights_alone, graph.ops):
         users = [user.name for result in op.results for user, _ in graph.users.get(result, ())]
         if users and found.issuperset(users):
             found.add(op.name)
     return found
 
 
-def _of_weights_alone(graph: Graph) -> Iterator[Op]:
-    """The operators that need weights and constants, and nothing else."""
-    for op in graph.ops:
-        if all(isinstance(source, ParameterRef | Constant) for source in sources_of(op)):
-            yield op
+def _is_of_weights_alone(op: Op) -> bool:
+    """Whether `op` needs weights and constants, and nothing else."""
+    return all(isinstance(source, ParameterRef | Constant) for source in sources_of(op))
 
 
 def _trains(graph: Graph, op: Op) -> bool:

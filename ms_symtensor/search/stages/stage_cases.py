@@ -194,15 +194,16 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
 def _end(space: _Space, one: Chain, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
     """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `least`."""
     shape = space.shape
-    flight, turns = shape.in_flight(stage), shape.turns
+    flight, slowest = shape.in_flight(stage), shape.turns.slowest
     once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
+    left_s = step_s - one.each_s[-1] / shape.interleave
 
     def holds(end: int) -> bool:
         begin, part = space.run(stage, start, end)
-        ending_s = max(once_s, one.once_s[part] - one.once_s[begin])
-        pace_s = (step_s - one.each_s[-1] / turns.interleave - ending_s) / turns.slowest
         fitting = one.fitting(begin, part, flight, space.limit_B)
-        return fitting is not None and fitting[0] <= pace_s
+        return (
+            fitting is not None and fitting[0] <= (left_s - max(once_s, one.once_s[part] - one.once_s[begin])) / slowest
+        )
 
     # Stages are short beside the chain: look near by first.
     low, high, step = least, most, 1

@@ -163,6 +163,7 @@ def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: 
     from ms_symtensor.search.asked.limits import limits_of
     from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
+    from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.plan import plan
 
     shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
@@ -172,7 +173,7 @@ def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: 
         limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
         limits = limits_of(options.fix.items(), options.at_most.items())
         request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
-        return fixed_pipeline(graph, request, pipeline_stages, micro_batch_num)
+        return naming_what_fits(request, lambda wanted: fixed_pipeline(graph, wanted, pipeline_stages, micro_batch_num))
     return plan(
         graph,
         cluster,

@@ -2,9 +2,10 @@ import pytest
 from planned import network, planned
 
 from ms_symtensor.bridge.apply.apply import strategies_of
+from ms_symtensor.bridge.apply.pipeline_network import whole_batch
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.plugin import planning
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.strategy.file import save
 
 
@@ -59,4 +60,13 @@ def test_stages_without_micro_batches_are_refused():
     cell, inputs = network()
     with pytest.raises(InputError, match="2 pipeline stages for 8 devices, 2 repeated blocks and 1 micro-batches"):
         planning.plan_network(cell, *inputs, device_num=8, pipeline_stages=2)
+    assert planning.plan_on(cell) is None
+
+
+def test_what_fits_in_place_of_stages_that_do_not_is_told():
+    cell, inputs = network(num_layers=6, seq_length=1024)
+    with pytest.raises(InfeasibleError, match=r"a device of stage 0 needs 1\.2 GiB.*; what fits: 8 devices"):
+        planning.plan_network(
+            cell, *whole_batch(inputs, 4), device_num=4, pipeline_stages=2, micro_batch_num=4, memory_limit_B=1 << 30
+        )
     assert planning.plan_on(cell) is None

@@ -37,7 +37,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     plan.add_argument(
         "--replace-shard",
         action="store_true",
-        help="file.py:factory: without the shard() calls and stages that are written there",
+        help="file.py:factory: without the shard() and recompute() calls and the stages that are written there",
     )
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")

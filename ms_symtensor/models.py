@@ -223,7 +223,7 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
 
 def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_length: int | None) -> Model:
     """The network of a factory at a batch, which MindSpore captures; at others it is inferred from two captures."""
-    from ms_symtensor.bridge.apply.apply import require_unsharded
+    from ms_symtensor.bridge.apply.apply import require_unplanned
     from ms_symtensor.bridge.apply.load_network import load_network
     from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of, require_unstaged
     from ms_symtensor.bridge.capture.capture import capture
@@ -232,7 +232,7 @@ def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_leng
     if batch_size is not None and batch_size < 1:
         raise InputError(f"--global-batch-size is {batch_size}: give a positive number of samples")
     cell, inputs = load_network(source)
-    require_unsharded(cell)
+    require_unplanned(cell)
     batch = batch_size or batch_of(inputs)
 
     @cache

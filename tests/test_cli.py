@@ -328,13 +328,15 @@ def test_the_same_request_gives_the_same_files(tmp_path: Path) -> None:
     assert written[0] == written[1] and "report.txt" in written[0]
 
 
-def test_strategies_written_by_hand_are_replaced_only_if_asked(tmp_path, capsys):
+@pytest.mark.parametrize("written", ("plain", "recomputed"))
+def test_what_is_written_by_hand_is_replaced_only_if_asked(written, tmp_path, capsys):
     pytest.importorskip("mindspore")
-    factory = f"{Path(__file__).parent / 'bridge' / 'hand_written.py'}:plain"
+    factory = f"{Path(__file__).parent / 'bridge' / 'hand_written.py'}:{written}"
     arguments = ["plan", factory, "--device-num", "8", "--out", str(tmp_path / "plan")]
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert "has strategies written by hand, on " in error and "--replace-shard" in error
+    assert ("has strategies" if written == "plain" else "already has recompute()") + " written by hand" in error
+    assert "--replace-shard" in error
     assert not (tmp_path / "plan").exists()
     zoo = ["plan", "llama2_7b", "--device-num", "8", "--replace-shard", "--out", str(tmp_path / "plan")]
     assert main(zoo) == 2

@@ -51,3 +51,9 @@ def unsharded_sum():
 
 def unsharded():
     return _network()
+
+
+def recomputed():
+    network, inputs = _network()
+    network.recompute()
+    return network, inputs

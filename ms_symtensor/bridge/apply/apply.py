@@ -6,8 +6,14 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-from ms_symtensor.bridge.apply.pipeline_network import set_stages, unset_stages
-from ms_symtensor.bridge.apply.recompute import is_recomputed, primitive_in, set_recompute, unset_recompute
+from ms_symtensor.bridge.apply.pipeline_network import HOW_TO_REPLACE, set_stages, unset_stages
+from ms_symtensor.bridge.apply.recompute import (
+    is_marked,
+    primitive_in,
+    recomputed_by_hand,
+    set_recompute,
+    unset_recompute,
+)
 from ms_symtensor.bridge.capture.capture import primitives_of
 from ms_symtensor.bridge.capture.morph import is_morph, layouts_of
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
@@ -35,10 +41,10 @@ def apply(
     With a pipeline, `graph` is that of one micro-batch (see `pipeline_network.micro_batch`).
 
     `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything
-    is changed. A plan that was applied before is replaced. InputError: the plan is for another graph, or primitives
-    carry strategies written by hand. InvalidStrategyError: an operator made on the fly needs a strategy, one primitive
-    serves operators with different strategies, slices are exchanged inside a cell with its own backward pass, or a
-    recompute block is no cell.
+    is changed. A plan that was applied before is replaced. InputError: the plan is for another graph, primitives carry
+    strategies written by hand, or cells are recomputed by hand. InvalidStrategyError: an operator made on the fly needs
+    a strategy, one primitive serves operators with different strategies, slices are exchanged inside a cell with its own
+    backward pass, or a recompute block is no cell.
     """
     check(plan, graph, planned)
     require_slices_as_they_come(graph, plan.whole, rules)
@@ -58,8 +64,8 @@ def apply(
 
 
 def remove(cell: Any, by_hand: bool = False) -> None:
-    """Take off `cell` what `apply` set; with `by_hand`, the user's pipeline stages and the strategies of `shard()` too."""
-    unset_recompute(cell)
+    """Take off `cell` what `apply` set; with `by_hand`, what the user wrote too: pipeline stages, `shard()` and `recompute()`."""
+    unset_recompute(cell, by_hand)
     unset_stages(cell, by_hand)
     for _, primitive in _primitives(cell):
         if (by_hand and not is_morph(primitive)) or _OURS in primitive.__dict__:
@@ -69,15 +75,17 @@ def remove(cell: Any, by_hand: bool = False) -> None:
                     primitive.del_prim_attr(name)
 
 
-def require_unsharded(cell: Any) -> None:
-    """InputError if primitives of `cell` carry strategies written by hand."""
+def require_unplanned(cell: Any) -> None:
+    """InputError if primitives of `cell` carry strategies written by hand, or cells are recomputed by hand."""
     by_hand = sorted({path for path, primitive in _primitives(cell) if _is_sharded_by_hand(primitive)})
     if by_hand:
         shown = ", ".join(by_hand[:5]) + (f" and {len(by_hand) - 5} more" if len(by_hand) > 5 else "")
         raise InputError(
             f"the network has strategies written by hand, on {shown}: remove these shard() calls to plan it, or have them"
-            " replaced (plan --replace-shard; apply(…, replace_shard=True)), or keep them and use audit"
+            f" replaced ({HOW_TO_REPLACE}), or keep them and use audit"
         )
+    if (name := recomputed_by_hand(cell)) is not None:
+        raise InputError(_recomputed(name))
 
 
 def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
@@ -90,7 +98,7 @@ def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
 
 def _strategies(cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] | None) -> list[tuple[Any, OpStrategy]]:
     """What each primitive is to be given, in graph order."""
-    require_unsharded(cell)
+    require_unplanned(cell)
     wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
     found = primitives_of(cell, graph)
     for path, (op, strategy) in strategies_by_primitive(graph, plan.whole, rules).items():
@@ -107,11 +115,16 @@ def _block_cell(cell: Any, name: str) -> Any:
         raise InvalidStrategyError(
             f"the plan recomputes block {name!r}, but the network has no cell of that name: plan it again"
         )
-    if is_recomputed(found):
-        raise InputError(
-            f"{name} already has recompute() written by hand: remove it, the plan decides what is recomputed"
-        )
+    if is_marked(found):
+        raise InputError(_recomputed(name))
     return found
+
+
+def _recomputed(name: str) -> str:
+    return (
+        f"{name} already has recompute() written by hand, but the plan decides what is recomputed: remove it, or have it replaced"
+        f" ({HOW_TO_REPLACE})"
+    )
 
 
 def _require_primitives(block: Any, name: str, chosen: Recompute) -> None:

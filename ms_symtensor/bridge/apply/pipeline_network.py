@@ -9,6 +9,7 @@ from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stage_cells
 from ms_symtensor.tensor.graph import Graph
 
+HOW_TO_REPLACE = "plan --replace-shard; apply(…, replace_shard=True); ms_symtensor.configure(replace_shard=True)"
 _UNDO = "_symtensor_before_stages"  # on a network whose stages were set here
 _LAZY_INLINE = "_cell_init_args"  # what the decorator @lazy_inline sets
 _STATE = ("_pipeline_stage", "_pipeline_segment", _LAZY_INLINE)
@@ -47,7 +48,7 @@ def require_unstaged(cell: Any) -> None:
     if by_hand:
         raise InputError(
             f"{by_hand[0]} already has a pipeline_stage written by hand, but the plan lays out the stages: remove it, or have it"
-            " replaced (plan --replace-shard; apply(…, replace_shard=True)), or plan one stage (--fix pipeline_stages=1)"
+            f" replaced ({HOW_TO_REPLACE}), or plan one stage (--fix pipeline_stages=1)"
         )
 
 

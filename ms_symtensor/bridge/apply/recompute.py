@@ -16,6 +16,8 @@ _CELL_STATE = (
 )
 _WORK, _COMMUNICATION = "recompute", "recompute_comm_op"
 """What MindSpore marks primitives with: whether their work, and the collectives around them, are computed again."""
+_MARKS = (_WORK, _COMMUNICATION, "slice_activation")
+_SCOPE = "recompute_"  # before the name of a cell's scope
 
 
 def set_recompute(block: Any, chosen: Recompute) -> None:
@@ -46,26 +48,58 @@ def primitive_in(block: Any, name: str) -> Any:
         return None
 
 
-def is_recomputed(block: Any) -> bool:
-    """Whether the user has configured recompute on `block`, or on a cell or a primitive in it."""
+def is_marked(block: Any) -> bool:
+    """Whether the user says of `block`, or of a cell or a primitive in it, whether it is computed again."""
     return _UNDO not in block.__dict__ and any(
         owner.__dict__.get("_has_config_recompute") or any(_WORK in p.attrs for p in _primitives(owner))
         for _, owner in block.cells_and_names()
     )
 
 
-def unset_recompute(cell: Any) -> None:
-    """Take back what `set_recompute` did to blocks of `cell`."""
+def recomputed_by_hand(cell: Any) -> str | None:
+    """The first cell in `cell` that the user has computed again, or one of whose primitives; None if there is none."""
+    ours: set[str] = set()
+    for name, owner in cell.cells_and_names():
+        if _UNDO in owner.__dict__ or name.rpartition(".")[0] in ours:
+            ours.add(name)
+        elif owner.__dict__.get("_has_config_recompute") or any(p.attrs.get(_WORK) for p in _primitives(owner)):
+            return name or type(owner).__name__
+    return None
+
+
+def unset_recompute(cell: Any, by_hand: bool = False) -> None:
+    """Take back what `set_recompute` did to blocks of `cell`; with `by_hand`, every `recompute()` that the user wrote too."""
     for _, block in cell.cells_and_names():
         for owner, state in block.__dict__.pop(_UNDO, ()):
             for name in _CELL_STATE:
                 owner.__dict__.pop(name, None)
             owner.__dict__.update(state)
-            owner.__dict__["_cells"].pop("_recompute_cell", None)  # some versions keep it among the children
-            for primitive in _primitives(owner):
-                for mark in (_WORK, _COMMUNICATION):
-                    if mark in primitive.attrs:
-                        primitive.del_prim_attr(mark)
+            _unmark(owner)
+    if by_hand:
+        for _, owner in cell.cells_and_names():
+            _unset_by_hand(owner)
+        for weight in cell.get_parameters():
+            weight.parallel_optimizer_comm_recompute = False
+
+
+def _unset_by_hand(owner: Any) -> None:
+    """`owner` as MindSpore makes it."""
+    owner.__dict__.update(_has_config_recompute=False, _recompute_cell=None)
+    for name in ("output_recompute", "output_no_recompute"):
+        owner.__dict__.pop(name, None)
+        (owner.__dict__.get("_func_graph_flags") or {}).pop(name, None)
+    scope = owner.__dict__.get("_scope")
+    if scope is not None and scope.startswith(_SCOPE):
+        owner.__dict__["_scope"] = scope.removeprefix(_SCOPE) or None
+    _unmark(owner)
+
+
+def _unmark(owner: Any) -> None:
+    owner.__dict__["_cells"].pop("_recompute_cell", None)  # some versions keep it among the children
+    for primitive in _primitives(owner):
+        for mark in _MARKS:
+            if mark in primitive.attrs:
+                primitive.del_prim_attr(mark)
 
 
 def _primitives(owner: Any) -> list[Any]:

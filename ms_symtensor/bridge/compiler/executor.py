@@ -245,18 +245,17 @@ def _primitive_attributes(cell: Any) -> Iterator[None]:
 def _fresh_scopes(cell: Any) -> Iterator[None]:
     """Operators are named after their place in `cell`, whatever network its children were compiled in before.
 
-    A mark of `recompute()` stays, on cells whose plan is made meanwhile too.
+    The marks of `recompute()` before them are left as they are then: a plan may be made meanwhile.
     """
     before = [(owner, owner._scope) for _, owner in cell.cells_and_names()]
     for owner, scope in before:
-        owner._scope = _RECOMPUTE_SCOPE if _is_recomputed(scope) else None
+        owner._scope = _mark(scope) or None
     try:
         yield
     finally:
         for owner, scope in before:
-            is_new = _is_recomputed(owner._scope) and not _is_recomputed(scope)
-            owner._scope = _RECOMPUTE_SCOPE + (scope or "") if is_new else scope
+            owner._scope = _mark(owner._scope) + (scope or "").removeprefix(_RECOMPUTE_SCOPE) or None
 
 
-def _is_recomputed(scope: str | None) -> bool:
-    return scope is not None and scope.startswith(_RECOMPUTE_SCOPE)
+def _mark(scope: str | None) -> str:
+    return _RECOMPUTE_SCOPE if scope is not None and scope.startswith(_RECOMPUTE_SCOPE) else ""

@@ -10,7 +10,7 @@ from ms_symtensor.bridge.apply.apply import apply, remove
 from ms_symtensor.bridge.apply.pipeline_network import micro_batch
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.errors import InputError
-from ms_symtensor.strategy.file import load, load_graph, save
+from ms_symtensor.strategy.file import check, load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -21,7 +21,8 @@ _PLAN = "_symtensor_plan"  # on a network that carries a plan
 @dataclass(frozen=True)
 class Options:
     """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the
-    plan; `fix` and `at_most`: as of `ms_symtensor.plan`.
+    plan; `fix` and `at_most`: as of `ms_symtensor.plan`. `replace_shard`: what is written in the network gives way to the plan,
+    `shard()`, `recompute()` and pipeline stages of cells.
     """
 
     cluster: str = "atlas_800t_a2"
@@ -30,6 +31,7 @@ class Options:
     save: str | os.PathLike[str] | None = None
     fix: Mapping[str, object] = field(default_factory=dict)
     at_most: Mapping[str, object] = field(default_factory=dict)
+    replace_shard: bool = False
 
 
 _configured: dict[str, Any] = {}
@@ -72,15 +74,13 @@ class StoredPlan:
 
     def apply(self, cell: Any, *inputs: Any, replace_shard: bool = False) -> None:
         """Give the strategies to `cell`, the forward network with its loss; `inputs` have global shapes, those of all
-        micro-batches together. With `replace_shard` strategies written by hand give way.
+        micro-batches together. With `replace_shard` what is written in `cell` by hand gives way, as of `Options`.
 
         InputError if the plan is for another network.
         """
-        if replace_shard:
-            remove(cell, by_hand=True)
         if self.plan.pipeline is not None:
             inputs = micro_batch(inputs, self.plan.micro_batch_num)
-        put(cell, capture(cell, *inputs), self.plan, self.graph)
+        put(cell, capture(cell, *inputs), self.plan, self.graph, replace_shard)
 
 
 def load_plan(path: str | os.PathLike[str]) -> StoredPlan:
@@ -121,14 +121,17 @@ def plan_network(
         found, planned = stored.plan, stored.graph
     else:
         found, planned = _searched(graph, number, chosen, pipeline_stages, micro_batch_num), graph
-    put(cell, graph, found, planned)
+    put(cell, graph, found, planned, chosen.replace_shard)
     if chosen.save is not None:
         save(found, Path(chosen.save), graph)
     return found
 
 
-def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None) -> None:
-    """Apply `plan` to `cell` and note it there."""
+def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, replace_shard: bool = False) -> None:
+    """Apply `plan` to `cell` and note it there; with `replace_shard` in place of what is written in it by hand."""
+    if replace_shard:
+        check(plan, graph, planned)
+        remove(cell, by_hand=True)
     apply(cell, graph, plan, planned)
     cell.__dict__[_PLAN] = plan
 

@@ -87,13 +87,20 @@ def test_strategies_written_by_hand_are_listed():
     assert "self_define_shard" not in cell.head.matmul.attrs
 
 
-def test_recompute_written_by_hand_is_refused():
+@pytest.mark.parametrize("again", ({"layers.0": Recompute()}, {"layers.1": Recompute()}, {}))
+def test_recompute_written_by_hand_is_refused_or_replaced(again):
     cell, inputs = network()
     cell.layers[0].recompute()
     graph = capture(cell, *inputs)
-    _, _, _, plan = planned("llama2_7b", 2, 4, recompute={"layers.0": Recompute()})
-    with pytest.raises(InputError, match="layers.0 already has recompute"):
-        apply(cell, graph, replace(plan, graph_hash=graph.hash))
+    _, _, _, plan = planned("llama2_7b", 2, 4, recompute=again)
+    plan = replace(plan, graph_hash=graph.hash)
+    with pytest.raises(InputError, match="layers.0 already has recompute.*replace_shard=True"):
+        apply(cell, graph, plan)
+    remove(cell, by_hand=True)
+    for _ in range(2):  # over a plan of its own it goes as well
+        apply(cell, graph, plan)
+    marked = {name for name, owner in cell.cells_and_names() if "output_recompute" in (owner.get_flags() or {})}
+    assert marked == set(again)
 
 
 def test_a_block_that_is_no_cell_is_refused():
@@ -162,5 +169,5 @@ def test_a_plan_that_keeps_what_is_no_primitive_is_refused():
 def test_recompute_of_a_primitive_by_hand_is_refused():
     cell, _, graph, plan = planned("llama2_7b", 2, 4, recompute={"layers.0": Recompute()})
     cell.layers[0].feed_forward.silu.recompute()
-    with pytest.raises(InputError, match="layers.0 already has recompute"):
+    with pytest.raises(InputError, match="layers.0.feed_forward already has recompute"):
         apply(cell, graph, plan)

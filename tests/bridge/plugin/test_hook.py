@@ -218,6 +218,25 @@ def test_blocks_of_a_pipeline_cell_are_recomputed_in_part_as_predicted(monkeypat
     assert all(again.in_part for again in plan.settings.recompute.values()) and plan.settings.recompute
 
 
+def test_what_is_written_in_the_network_gives_way_to_the_plan(monkeypatch):
+    monkeypatch.setattr(planning, "_configured", {"replace_shard": True})
+    cell, inputs = network()
+    graph = capture(cell, *inputs)
+    for stage, layer in enumerate(cell.layers):
+        layer.pipeline_stage = stage
+        layer.recompute(mp_comm_recompute=False, parallel_optimizer_comm_recompute=True)
+        layer.feed_forward.down.matmul.shard(((4, 1), (1, 1)))
+    step = pipeline_training_cell(cell, Pipeline(runs_of((1, 1)), 4))
+    parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)
+    for rank in (0, 2):
+        compiled = compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=rank, parallel=parallel)
+        plan = planning.plan_on(cell)
+        (stage,) = (one for one in partition_stages(graph, plan.stages, plan.pipeline) if rank in one.ranks)
+        found = compare(graph, stage, compiled)
+        assert found.equal and not plan.settings.recompute
+        assert found.compiled_activations_B == pytest.approx(found.predicted_activations_B, rel=0.01)
+
+
 def test_the_search_mode_plans_micro_batches_on_one_stage():
     cell, inputs = network()
     step = pipeline_training_cell(cell, Pipeline(runs_of((2,)), 4))

@@ -134,8 +134,7 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
         if made.hash != graph.hash:  # MindSpore makes something else of a batch so small
             found, graph = fixed_pipeline(made, request, found.pipeline_stages, found.micro_batch_num), made
     try:
-        for stage in found.stages:
-            require_slices_as_they_come(graph, stage, request.rules)
+        require_slices_as_they_come(graph, found.whole, request.rules)
     except InvalidStrategyError as error:
         if found.pipeline is None or not request.limits.allow(1, 1):
             raise

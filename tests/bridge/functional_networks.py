@@ -1,9 +1,14 @@
 """Networks as people write them, with functions of `ops` and `mint` on the way, as factories: `file.py:name`."""
 
+from dataclasses import replace
+
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, mint, nn, ops
 from mindspore.common.initializer import Zero, initializer
+
+from model_zoo import dimensions_of
+from model_zoo.network import build
 
 
 def tensor(*shape, dtype=ms.float32):
@@ -246,3 +251,21 @@ class Spoilt(nn.Cell):
 
 def spoilt():
     return Spoilt(), (tensor(8, 16),)
+
+
+class Wrapped(nn.Cell):
+    """A network in a cell that gives its weights no prefix, so that they are not called as their cells are."""
+
+    def __init__(self, network):
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, *inputs):
+        return self.network(*inputs)
+
+
+def wrapped():
+    config = dimensions_of("llama2_7b", num_layers=2, seq_length=128, batch_size=8)
+    sizes = {"num_heads": 8, "n_kv_heads": 8, "head_dim": 32, "hidden_size": 256, "intermediate_size": 512}
+    network, inputs = build(replace(config, **sizes))
+    return Wrapped(network), inputs

@@ -1,6 +1,6 @@
 """Which operator belongs to which instance of a repeated block.
 
-An operator whose primitive a cell owns, or that reads a weight, is where that cell or weight is. All others (`x + y`, a Cast,
+An operator whose primitive a cell owns, or that reads a weight of a cell, is where that cell is. All others (`x + y`, a Cast,
 most functions of `mint`) are known by their scope only, and MindSpore gives all operators that one piece of Python code makes the
 scope of the first: that may be another block, another list of blocks, or none. So where these are follows from what lies around
 them in the first block of a list, and in the others from the first, which they are walked through in step with.
@@ -25,10 +25,14 @@ def block_of_path(path: Sequence[str]) -> str | None:
     return None
 
 
-def block_of_ops(nodes: Sequence[Node], owners: Mapping[str, Sequence[str]]) -> Blocks:
-    """The block of every node, by its name; `owners` tells the path of the cell that owns its primitive, or ()."""
+def block_of_ops(
+    nodes: Sequence[Node], owners: Mapping[str, Sequence[str]], homes: Mapping[str, Sequence[str]]
+) -> Blocks:
+    """The block of every node, by its name; `owners` tells the path of the cell that owns its primitive, or (), `homes` that of
+    every weight, by its name.
+    """
     flow = _Flow(nodes)
-    certain = dict(_certain(nodes, owners))
+    certain = dict(_certain(nodes, owners, homes))
     before = _nearest(nodes, flow.makers, certain)
     after = _nearest(nodes[::-1], flow.readers, certain)
     found: Blocks = {name: block for name, block in certain.items() if block is not None}
@@ -125,10 +129,12 @@ class _Flow:
         return [place for place, source in enumerate(self.sources[reader]) if source == maker]
 
 
-def _certain(nodes: Sequence[Node], owners: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str | None]]:
+def _certain(
+    nodes: Sequence[Node], owners: Mapping[str, Sequence[str]], homes: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str | None]]:
     """The operators whose place is certain, with their block."""
     for node in nodes:
-        weights = [source.name.split(".") for source in flat(node.inputs) if isinstance(source, ParameterRef)]
+        weights = [homes[source.name] for source in flat(node.inputs) if isinstance(source, ParameterRef)]
         if owners[node.name]:
             yield node.name, block_of_path(owners[node.name])
         elif weights:

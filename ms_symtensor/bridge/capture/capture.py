@@ -52,7 +52,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
     _require_own(cell, graph)
     by_node = {node.name: _owner(node, owners) for node in graph.nodes}
     custom = {path: read_by(owner.bprop) for path, owner in _cells(cell) if hasattr(owner, "bprop")}
-    blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()})
+    blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()}, _homes(cell))
     with visible([c for _, c in _cells(cell)]):
         bodies = _bodies(cell, graph, by_node)
     captured = Graph(
@@ -97,6 +97,15 @@ def _require_own(cell: Any, graph: NodeGraph) -> None:
                 f"{node.name} ({node.type}) reads parameter {read[0]!r}, which no cell of {type(cell).__name__} owns: make it an"
                 " attribute of a cell, or a Tensor"
             )
+
+
+def _homes(cell: Any) -> dict[str, tuple[str, ...]]:
+    """The path of the first cell that owns each parameter: its name need not tell."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path, owner in _cells(cell):
+        for parameter in owner.get_parameters(expand=False):
+            found.setdefault(parameter.name, path)
+    return found
 
 
 def primitive_of(cell: Any, op: Op) -> Any:

@@ -1,8 +1,16 @@
 """Which operator belongs to which block, from owners, parameters and scopes."""
 
+from collections.abc import Mapping, Sequence
+
 from ms_symtensor.bridge.capture.blocks import block_of_ops, block_of_path, in_block_order
 from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.tensor.graph import InputRef, OpOutput, ParameterRef, Source
+
+
+def blocks_of(nodes: Sequence[Node], owners: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+    """`block_of_ops` where weights are called as the cells are that own them."""
+    names = [source.name for one in nodes for source in one.inputs if isinstance(source, ParameterRef)]
+    return block_of_ops(nodes, owners, {name: name.split(".")[:-1] for name in names})
 
 
 def node(name: str, *inputs: Source) -> Node:
@@ -20,19 +28,21 @@ def test_path():
 
 def test_owner_decides():
     first = node("Default/layers-CellList/0-Block/MatMul-op0", InputRef("x"))
-    assert block_of_ops([first], {first.name: ("layers", "2")}) == {first.name: "layers.2"}
+    assert blocks_of([first], {first.name: ("layers", "2")}) == {first.name: "layers.2"}
 
 
 def test_lagging_scope_follows_the_inputs():
     owned = node("Default/layers-CellList/1-Block/MatMul-op0", InputRef("x"))
     add = node("Default/layers-CellList/0-Block/Add-op1", OpOutput(owned.name), InputRef("x"))
-    blocks = block_of_ops([owned, add], {owned.name: ("layers", "1"), add.name: ()})
+    blocks = blocks_of([owned, add], {owned.name: ("layers", "1"), add.name: ()})
     assert blocks[add.name] == "layers.1"
 
 
 def test_parameter_decides_before_scope():
     cast = node("Default/layers-CellList/0-Block/Cast-op3", ParameterRef("layers.2.norm.gamma"))
-    assert block_of_ops([cast], {cast.name: ()}) == {cast.name: "layers.2"}
+    assert blocks_of([cast], {cast.name: ()}) == {cast.name: "layers.2"}
+    homes = {"layers.2.norm.gamma": ("network", "layers", "1", "norm")}  # called otherwise than its cell
+    assert block_of_ops([cast], {cast.name: ()}, homes) == {cast.name: "network.layers.1"}
 
 
 def test_scope_of_a_block_long_left_is_outside():
@@ -40,12 +50,12 @@ def test_scope_of_a_block_long_left_is_outside():
     norm = node("Default/norm-Norm/RmsNorm-op0", OpOutput(blocks[1].name))
     add = node("Default/layers-CellList/0-Block/Add-op4", OpOutput(norm.name))
     owners = {blocks[0].name: ("layers", "0"), blocks[1].name: ("layers", "1"), norm.name: ("norm",), add.name: ()}
-    assert block_of_ops([*blocks, norm, add], owners)[add.name] is None
+    assert blocks_of([*blocks, norm, add], owners)[add.name] is None
 
 
 def test_scope_is_believed_where_nothing_speaks_against_it():
     cast = node("Default/layers-CellList/0-Block/Cast-op0", InputRef("mask"))
-    assert block_of_ops([cast], {cast.name: ()}) == {cast.name: "layers.0"}
+    assert blocks_of([cast], {cast.name: ()}) == {cast.name: "layers.0"}
 
 
 def chain(*blocks):
@@ -70,7 +80,7 @@ def chain(*blocks):
 
 def test_functions_are_placed_like_those_of_the_first_block():
     nodes, owners = chain("layers.0", "layers.1", "layers.2")
-    found = block_of_ops(nodes, owners)
+    found = blocks_of(nodes, owners)
     assert [found[one.name] for one in nodes] == ["layers.0"] * 5 + ["layers.1"] * 5 + ["layers.2"] * 5 + [None] * 2
 
 
@@ -80,7 +90,7 @@ def test_what_all_blocks_share_is_in_none():
     for number in range(2):
         one = node(f"Default/layers-CellList/{number}-Block/Softmax-op0", InputRef("x"), OpOutput(shared.name))
         nodes, owners = [*nodes, one], {**owners, one.name: ("layers", str(number))}
-    assert block_of_ops(nodes, owners)[shared.name] is None
+    assert blocks_of(nodes, owners)[shared.name] is None
 
 
 def test_a_decoder_comes_behind_the_encoder_that_it_reads():

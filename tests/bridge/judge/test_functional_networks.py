@@ -19,13 +19,16 @@ def test_plans_compile_as_predicted(name, tmp_path, capsys):
     assert "equal in kind, ranks and bytes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["vision", "translator"])
+BLOCKS = {"vision": "blocks.0 … 1", "translator": "decoder.0 … 1", "wrapped": "network.layers.0 … 1"}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
 def test_plans_in_stages_compile_as_predicted(name, tmp_path, capsys):
     out = str(tmp_path / name)
     assert main(["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--fix", "pipeline_stages=2", "--out", out]) == 0
     report = capsys.readouterr().out
     assert "pipeline_stages     2" in report
-    assert "blocks.0 … 1 (2 blocks alike)" in report if name == "vision" else "decoder.0 … 1 (2 blocks alike)" in report
+    assert f"{BLOCKS[name]} (2 blocks alike)" in report
     assert main(["verify", out]) == 0
     assert "all stages verified" in capsys.readouterr().out
 

@@ -47,7 +47,7 @@ def configure(**options: Any) -> None:
 
 def current_options() -> Options:
     """The options of `configure`, then of the environment: SYMTENSOR_CLUSTER, SYMTENSOR_STRATEGY, SYMTENSOR_SAVE
-    (paths) and SYMTENSOR_MEMORY_LIMIT_GIB.
+    (paths), SYMTENSOR_MEMORY_LIMIT_GIB and SYMTENSOR_REPLACE_SHARD (1 or 0).
     """
     found = Options()
     for name in ("cluster", "strategy", "save"):
@@ -62,6 +62,10 @@ def current_options() -> Options:
         if not 0 < limit < float("inf"):
             raise InputError(f"SYMTENSOR_MEMORY_LIMIT_GIB is {text!r}: give a number of GiB, e.g. 56")
         found = replace(found, memory_limit_B=int(limit * GIB))
+    if text := os.environ.get("SYMTENSOR_REPLACE_SHARD"):
+        if text not in ("0", "1"):
+            raise InputError(f"SYMTENSOR_REPLACE_SHARD is {text!r}: give 1, or 0")
+        found = replace(found, replace_shard=text == "1")
     return replace(found, **_configured)
 
 

@@ -42,7 +42,12 @@ def test_options_come_from_the_environment_and_then_from_configure(monkeypatch):
     monkeypatch.setattr(planning, "_configured", {})
     monkeypatch.setenv("SYMTENSOR_CLUSTER", "ascend910a")
     monkeypatch.setenv("SYMTENSOR_MEMORY_LIMIT_GIB", "1.5")
-    assert planning.current_options() == planning.Options("ascend910a", memory_limit_B=3 << 29)
+    monkeypatch.setenv("SYMTENSOR_REPLACE_SHARD", "1")
+    assert planning.current_options() == planning.Options("ascend910a", memory_limit_B=3 << 29, replace_shard=True)
+    monkeypatch.setenv("SYMTENSOR_REPLACE_SHARD", "yes")
+    with pytest.raises(InputError, match="SYMTENSOR_REPLACE_SHARD is 'yes': give 1, or 0"):
+        planning.current_options()
+    monkeypatch.setenv("SYMTENSOR_REPLACE_SHARD", "0")
     planning.configure(cluster="atlas_800t_a3", strategy="/a/plan")
     assert planning.current_options().cluster == "atlas_800t_a3"
     with pytest.raises(InputError, match="unknown option 'clustre'; known: cluster"):

@@ -1,7 +1,7 @@
 """From a network in memory to a planned one: capture it, search (or read) a plan, apply it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from ms_symtensor.bridge.apply.apply import apply, remove
 from ms_symtensor.bridge.apply.pipeline_network import micro_batch
 from ms_symtensor.bridge.capture.capture import capture
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.strategy.file import check, load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -124,7 +124,8 @@ def plan_network(
             )
         found, planned = stored.plan, stored.graph
     else:
-        found, planned = _searched(graph, number, chosen, pipeline_stages, micro_batch_num), graph
+        found = _searched(cell, inputs, graph, number, chosen, pipeline_stages, micro_batch_num)
+        planned = graph
     put(cell, graph, found, planned, chosen.replace_shard)
     if chosen.save is not None:
         save(found, Path(chosen.save), graph)
@@ -165,29 +166,27 @@ def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[
     return plan.pipeline_stages, plan.micro_batch_num
 
 
-def _searched(graph: Graph, device_num: int, options: Options, pipeline_stages: int, micro_batch_num: int) -> Plan:
+def _searched(
+    cell: Any, inputs: Sequence[Any], graph: Graph, device_num: int, options: Options, stages: int, micro_batch_num: int
+) -> Plan:
+    """The best plan of `cell` in so many stages and micro-batches, of which `graph` and `inputs` are one."""
+    from ms_symtensor.bridge.plugin.micro_batches import what_fits_in_micro_batches
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.search.asked.limits import limits_of
     from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
     from ms_symtensor.search.nearest import naming_what_fits
-    from ms_symtensor.search.plan import plan
+    from ms_symtensor.search.plan import planned
 
     shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
     batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1
     cluster = load_cluster(options.cluster)
-    if max(pipeline_stages, micro_batch_num) > 1:
-        limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
-        limits = limits_of(options.fix.items(), options.at_most.items())
-        request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
-        return naming_what_fits(request, lambda wanted: fixed_pipeline(graph, wanted, pipeline_stages, micro_batch_num))
-    return plan(
-        graph,
-        cluster,
-        device_num=device_num,
-        global_batch_size=batch,
-        seq_length=sequence,
-        memory_limit_B=options.memory_limit_B,
-        fix=options.fix,
-        at_most=options.at_most,
-    )
+    limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
+    limits = limits_of(options.fix.items(), options.at_most.items())
+    request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
+    if max(stages, micro_batch_num) > 1:
+        return naming_what_fits(request, lambda wanted: fixed_pipeline(graph, wanted, stages, micro_batch_num))
+    try:
+        return naming_what_fits(request, lambda wanted: planned(graph, wanted))
+    except InfeasibleError as error:
+        raise InfeasibleError(f"{error}{what_fits_in_micro_batches(cell, inputs, graph, request)}") from None

@@ -75,17 +75,3 @@ def test_what_fits_in_place_of_stages_that_do_not_is_told():
             cell, *whole_batch(inputs, 4), device_num=4, pipeline_stages=2, micro_batch_num=4, memory_limit_B=1 << 30
         )
     assert planning.plan_on(cell) is None
-
-
-@pytest.mark.parametrize(
-    ("limit_GiB", "fits"),
-    (
-        (1.0, r"in micro-batches it fits: nn.GradAccumulationCell\(network, \d+\) around the forward network"),
-        (0.1, "no change that was tried fits$"),
-    ),
-)
-def test_where_the_whole_batch_does_not_fit_micro_batches_that_do_are_told(limit_GiB, fits):
-    cell, inputs = network(num_layers=4, seq_length=1024, batch_size=32)
-    with pytest.raises(InfeasibleError, match=fits):
-        planning.plan_network(cell, *inputs, device_num=4, memory_limit_B=int(limit_GiB * (1 << 30)))
-    assert planning.plan_on(cell) is None

@@ -83,9 +83,8 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         wide = dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
         only = {**several.one_stage_s, **wide}
         one = replace(NOTHING, passed=tuple(only))
-        if (
-            min(only.values()) < (1 - WORTH) * several.time_s
-        ):  # else that is made faster first: few meshes are left then
+        # Where it could hardly be faster, the other is made faster first, which leaves few meshes to look at.
+        if min(only.values()) < (1 - WORTH) * several.time_s:
             one = one_stage(graph, request, only, min(known_s, several.time_s), progress)
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):

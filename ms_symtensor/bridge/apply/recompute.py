@@ -3,6 +3,7 @@
 import operator
 from typing import Any
 
+from ms_symtensor.bridge.compiler.executor import RECOMPUTE_SCOPE
 from ms_symtensor.program.settings import Recompute
 
 _UNDO = "_symtensor_before_recompute"  # on a cell whose recompute was set here
@@ -17,7 +18,6 @@ _CELL_STATE = (
 _WORK, _COMMUNICATION = "recompute", "recompute_comm_op"
 """What MindSpore marks primitives with: whether their work, and the collectives around them, are computed again."""
 _MARKS = (_WORK, _COMMUNICATION, "slice_activation")
-_SCOPE = "recompute_"  # before the name of a cell's scope
 
 
 def set_recompute(block: Any, chosen: Recompute) -> None:
@@ -89,8 +89,8 @@ def _unset_by_hand(owner: Any) -> None:
         owner.__dict__.pop(name, None)
         (owner.__dict__.get("_func_graph_flags") or {}).pop(name, None)
     scope = owner.__dict__.get("_scope")
-    if scope is not None and scope.startswith(_SCOPE):
-        owner.__dict__["_scope"] = scope.removeprefix(_SCOPE) or None
+    if scope is not None and scope.startswith(RECOMPUTE_SCOPE):
+        owner.__dict__["_scope"] = scope.removeprefix(RECOMPUTE_SCOPE) or None
     _unmark(owner)
 
 

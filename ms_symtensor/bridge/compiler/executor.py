@@ -30,7 +30,7 @@ _CELL_STATE = (
 )
 _LAZY_INLINE = "_cell_init_args"  # an attribute that the decorator sets, and cell_attr_register without its prefix
 _LAZY_INLINE_PREFIX = "lazy_inline_"
-_RECOMPUTE_SCOPE = "recompute_"  # what `Cell.recompute()` writes before the scope's name
+RECOMPUTE_SCOPE = "recompute_"  # what `Cell.recompute()` writes before the scope's name
 _CUT_IN_PLACE = frozenset({"out_channel", "group"})  # attributes of convolutions
 _phase_number = count()
 
@@ -254,8 +254,8 @@ def _fresh_scopes(cell: Any) -> Iterator[None]:
         yield
     finally:
         for owner, scope in before:
-            owner._scope = _mark(owner._scope) + (scope or "").removeprefix(_RECOMPUTE_SCOPE) or None
+            owner._scope = _mark(owner._scope) + (scope or "").removeprefix(RECOMPUTE_SCOPE) or None
 
 
 def _mark(scope: str | None) -> str:
-    return _RECOMPUTE_SCOPE if scope is not None and scope.startswith(_RECOMPUTE_SCOPE) else ""
+    return RECOMPUTE_SCOPE if scope is not None and scope.startswith(RECOMPUTE_SCOPE) else ""

@@ -17,7 +17,8 @@ MAX_SAMPLES = 8
 up MAX_TOKENS, if it is not pinned how many micro-batches there are (empirical: more only fill memory)."""
 
 MAX_TOKENS = 1 << 15
-"""(empirical, of language models: operators on short sequences are so small that what they take besides their work counts)"""
+"""Tokens of a micro-batch per copy of the model that are searched whatever its samples (empirical: operators on fewer are so
+small that what they take besides their work counts)."""
 
 
 class Round(Enum):

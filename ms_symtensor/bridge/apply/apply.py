@@ -34,26 +34,34 @@ _OURS = "_symtensor_strategy"  # set on a primitive that was given its strategy 
 
 
 def apply(
-    cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, rules: Mapping[str, Rule] | None = None
+    cell: Any,
+    graph: Graph,
+    plan: Plan,
+    planned: Graph | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    replace_shard: bool = False,
 ) -> None:
     """Give `cell`, from which `graph` was captured, the strategies, the recompute blocks and the pipeline stages of `plan`.
 
     With a pipeline, `graph` is that of one micro-batch (see `pipeline_network.micro_batch`).
 
     `planned`, the graph that the plan was made for, makes a mismatch easier to explain. All is checked before anything
-    is changed. A plan that was applied before is replaced. InputError: the plan is for another graph, primitives carry
-    strategies written by hand, or cells are recomputed by hand. InvalidStrategyError: an operator made on the fly needs
-    a strategy, one primitive serves operators with different strategies, slices are exchanged inside a cell with its own
-    backward pass, or a recompute block is no cell.
+    is changed. A plan that was applied before is replaced; with `replace_shard`, so is what is written by hand.
+
+    InputError: the plan is for another graph, primitives carry strategies written by hand, or cells are recomputed by
+    hand. InvalidStrategyError: an operator made on the fly needs a strategy, one primitive serves operators with
+    different strategies, slices are exchanged inside a cell with its own backward pass, or a recompute block is no cell.
     """
     check(plan, graph, planned)
     require_slices_as_they_come(graph, plan.whole, rules)
+    if not replace_shard:
+        require_unplanned(cell)
     wanted = _strategies(cell, graph, plan, rules)
     recompute = plan.settings.recompute
-    blocks = {name: _block_cell(cell, name) for name in recompute}
+    blocks = {name: _block_cell(cell, name, replace_shard) for name in recompute}
     for name, block in blocks.items():
         _require_primitives(block, name, recompute[name])
-    remove(cell)
+    remove(cell, by_hand=replace_shard)
     if plan.pipeline is not None:
         set_stages(cell, graph, plan.pipeline)
     for primitive, strategy in wanted:
@@ -98,7 +106,6 @@ def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
 
 def _strategies(cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] | None) -> list[tuple[Any, OpStrategy]]:
     """What each primitive is to be given, in graph order."""
-    require_unplanned(cell)
     wanted: dict[int, tuple[Any, Op, OpStrategy]] = {}
     found = primitives_of(cell, graph)
     for path, (op, strategy) in strategies_by_primitive(graph, plan.whole, rules).items():
@@ -109,13 +116,13 @@ def _strategies(cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] |
     return [(primitive, strategy) for primitive, _, strategy in wanted.values()]
 
 
-def _block_cell(cell: Any, name: str) -> Any:
+def _block_cell(cell: Any, name: str, replace_shard: bool) -> Any:
     found = dict(cell.cells_and_names()).get(name)
     if found is None:
         raise InvalidStrategyError(
             f"the plan recomputes block {name!r}, but the network has no cell of that name: plan it again"
         )
-    if is_marked(found):
+    if is_marked(found) and not replace_shard:
         raise InputError(_recomputed(name))
     return found
 

@@ -10,7 +10,7 @@ from ms_symtensor.bridge.apply.apply import apply, remove
 from ms_symtensor.bridge.apply.pipeline_network import micro_batch
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.strategy.file import check, load, load_graph, save
+from ms_symtensor.strategy.file import load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -134,10 +134,7 @@ def plan_network(
 
 def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, replace_shard: bool = False) -> None:
     """Apply `plan` to `cell` and note it there; with `replace_shard` in place of what is written in it by hand."""
-    if replace_shard:
-        check(plan, graph, planned)
-        remove(cell, by_hand=True)
-    apply(cell, graph, plan, planned)
+    apply(cell, graph, plan, planned, replace_shard=replace_shard)
     cell.__dict__[_PLAN] = plan
 
 

@@ -96,9 +96,12 @@ def test_recompute_written_by_hand_is_refused_or_replaced(again):
     plan = replace(plan, graph_hash=graph.hash)
     with pytest.raises(InputError, match="layers.0 already has recompute.*replace_shard=True"):
         apply(cell, graph, plan)
-    remove(cell, by_hand=True)
-    for _ in range(2):  # over a plan of its own it goes as well
-        apply(cell, graph, plan)
+    other = replace(plan, graph_hash="another")
+    with pytest.raises(InputError):
+        apply(cell, graph, other, replace_shard=True)
+    assert cell.layers[0].get_flags()["output_recompute"] is False  # as the user set it: nothing was changed
+    apply(cell, graph, plan, replace_shard=True)
+    apply(cell, graph, plan)  # over a plan of its own it goes as well
     marked = {name for name, owner in cell.cells_and_names() if "output_recompute" in (owner.get_flags() or {})}
     assert marked == set(again)
 

@@ -54,6 +54,7 @@ F_cube = symbol("F_cube", "FLOP/s", "peak of the matrix unit in half precision",
 F_cube32 = symbol("F_cube32", "FLOP/s", "peak of the matrix unit in float32", r"F_\mathrm{cube32}")
 eta_cube = symbol("eta_cube", "1", "fraction of the peak that a large matrix product reaches", r"\eta_\mathrm{cube}")
 eta_att = symbol("eta_att", "1", "fraction of the peak that fused attention reaches", r"\eta_\mathrm{att}")
+D_att = symbol("D_att", "1", "head size below which softmax holds fused attention up", r"D_\mathrm{att}")
 E_wave = symbol("E_wave", "1", "elements of a product that the matrix unit computes at once", r"E_\mathrm{wave}")
 K_fill = symbol("K_fill", "1", "length of the summed dim that fills the matrix unit's pipeline", r"K_\mathrm{fill}")
 F_vec = symbol("F_vec", "FLOP/s", "peak of the vector unit in half precision", r"F_\mathrm{vec}")

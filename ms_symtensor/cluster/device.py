@@ -16,6 +16,7 @@ class Device:
     cube_fp32_peak_FLOPs  matrix products in float32
     cube_efficiency       fraction of the peak that a large matrix product reaches
     attention_efficiency  fraction of the peak that fused attention reaches going forward
+    attention_head_dim    head size below which a score takes as long as there, as softmax takes longer than the products; 0: none
     wave_elements         elements of a product's result that all cores compute at once: fewer leave cores idle
     pipeline_depth        length of the summed dim that it takes to fill and drain a core's pipeline
     vector_peak_FLOPs     element-wise float16 operations
@@ -50,6 +51,7 @@ class Device:
     rank_skew_s: float
     communicator_B: float
     reduce_s_per_B: float
+    attention_head_dim: float = 0.0
 
     @cached_property
     def values(self) -> dict[sympy.Symbol, float]:
@@ -59,6 +61,7 @@ class Device:
             symbols.F_cube32: self.cube_fp32_peak_FLOPs,
             symbols.eta_cube: self.cube_efficiency,
             symbols.eta_att: self.attention_efficiency,
+            symbols.D_att: self.attention_head_dim,
             symbols.E_wave: self.wave_elements,
             symbols.K_fill: self.pipeline_depth,
             symbols.F_vec: self.vector_peak_FLOPs,

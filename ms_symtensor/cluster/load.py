@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ _MAY_BE_ZERO = (
     "communicator_B",
     "wave_elements",
     "pipeline_depth",
+    "attention_head_dim",
     "latency_s",
     "reduce_s_per_B",
     "pipeline_min_slice_B",
@@ -130,9 +131,11 @@ class _Reader:
         )
 
     def _device(self, content: Any) -> Device:
-        names = tuple(field.name for field in fields(Device))
-        entries = self._mapping(content, "device", names)
-        numbers = {name: self._number(entries[name], f"device.{name}") for name in names if name != "name"}
+        names = tuple(field.name for field in fields(Device) if field.default is MISSING)
+        optional = tuple(field.name for field in fields(Device) if field.default is not MISSING)
+        entries = self._mapping(content, "device", names, optional)
+        given = [name for name in (*names, *optional) if name in entries and name != "name"]
+        numbers = {name: self._number(entries[name], f"device.{name}") for name in given}
         device = Device(name=self._text(entries["name"], "device.name"), **numbers)
         if device.hbm_usable_B > device.hbm_capacity_B:
             raise self._error("device.hbm_usable_B", "at most device.hbm_capacity_B", device.hbm_usable_B)

@@ -1,11 +1,14 @@
 """The operators of attention between two residual sums, on one device."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cost.configuration import AttentionKernel, Part
 from ms_symtensor.cost.shapes import Array, Shapes
-from ms_symtensor.cost.work import Operator, Transfer, Work, gathered, passes, product, scattered
+from ms_symtensor.cost.tensor_ranks import gathered, scattered
+from ms_symtensor.cost.work import Operator, Transfer, Work, passes, product
 
 CAUSAL = 0.5
 """Half of the scores are behind the token; fused attention leaves them out."""
@@ -34,7 +37,7 @@ def _projections(s: Shapes) -> tuple[Operator, ...]:
     latent = s.column(lambda c: float(c.model.latent_attention is not None))
     direct = 1 - latent
     fused = product("query, key and value", t, s.queries + s.keys + s.values, h, w, times=direct)
-    found = [gathered(fused, "query, key and value", s.sequence_parallel, t * h * w, direct)]
+    found = [*gathered(s, fused, "query, key and value", t * h * w, direct)]
     if latent.any():
         query_rank = s.column(lambda c: c.model.latent_attention.query_rank if c.model.latent_attention else 0)
         kv_rank = s.column(lambda c: c.model.latent_attention.kv_rank if c.model.latent_attention else 0)
@@ -49,7 +52,7 @@ def _projections(s: Shapes) -> tuple[Operator, ...]:
             passes(
                 "latent norms", s.norm_tokens * (query_rank + kv_rank), 2 * w, 4 * w, 2, 4, Part.NORM, latent
             ).keeping(0.0, latent * s.norm_tokens * (query_rank + kv_rank) * w),
-            gathered(query, "latent", s.sequence_parallel, t * small * w, latent),
+            *gathered(s, query, "latent", t * small * w, latent),
             key,
         ]
     return tuple(found)
@@ -81,13 +84,13 @@ def _core(s: Shapes) -> tuple[Operator, ...]:
     flops = 2 * CAUSAL * t * s.sequence * s.heads * (s.key_width + s.value_width + padding)
     flops = flops * np.where(s.where(lambda c: c.attention is AttentionKernel.FLASH1) > 0, FLASH1_SLOWDOWN, 1.0)
     moved = kept + s.attended * t * w
+    forward = Work("fused attention", flops=flops, head_dim=s.key_width, traffic_B=moved, times=s.flash)
+    backward = replace(
+        forward, name="fused attention backward", flops=FLASH_BACKWARD * flops, traffic_B=3 * moved, kernels=3
+    )
     flash = Operator(
-        forward=(Work("fused attention", flops=flops, traffic_B=moved, times=s.flash),),
-        backward=(
-            Work(
-                "fused attention backward", flops=FLASH_BACKWARD * flops, traffic_B=3 * moved, kernels=3, times=s.flash
-            ),
-        ),
+        forward=(forward,),
+        backward=(backward,),
         part=Part.ATTENTION_CORE,
         # Maximum and sum of every row; FlashAttentionScore keeps both, eight times each.
         part_kept_B=s.flash * s.heads * t * np.where(s.mindspore + s.mindspeed > 0, 64, 4),
@@ -164,4 +167,4 @@ def _exchange(s: Shapes) -> tuple[Operator, ...]:
 def _output(s: Shapes) -> Operator:
     t, h, w = s.tokens, s.hidden, s.element_B
     made = product("output projection", t, h, s.attended, w).keeping(t * s.attended * w)
-    return scattered(made, "output projection", s.sequence_parallel, t * h * w)
+    return scattered(s, made, "output projection", t * h * w)

@@ -40,6 +40,7 @@ class Part(Enum):
     ATTENTION_CORE = "attention_core"  # between the projections (Megatron's selective)
     ACTIVATION_FUNCTION = "activation_function"  # of the feed-forward
     NORM = "norm"
+    GATHERS = "gathers"  # of the tokens that tensor ranks hold parts of, where these are kept (tensor_ranks)
 
 
 class ImpossibleError(InputError):
@@ -111,30 +112,46 @@ class Transformer:
             raise ImpossibleError(f"{self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
 
 
+Blocks = tuple[int, ...]
+"""So many blocks of each stage; one number stands for all stages, ALL for every block of a stage."""
+
+
 @dataclass(frozen=True)
 class Recomputation:
     """What is computed again in the backward pass.
 
-    `blocks`: whole blocks on each stage; one number stands for all stages, ALL for every block of a stage.
-    `parts`: what is computed again in `part_blocks` of the other blocks of each stage (ALL: in each of them).
+    `blocks`: how many blocks as a whole; `parts`: in how many of the others which parts (`in_parts`).
     `shard_kept`: the kept inputs of recomputed blocks are cut over the tensor-parallel ranks (Megatron's
     distribute-saved-activations, MindFormers' recompute_slice_activation).
     """
 
-    blocks: tuple[int, ...] = (0,)
-    parts: frozenset[Part] = frozenset()
-    part_blocks: int = ALL
+    blocks: Blocks = (0,)
+    parts: tuple[tuple[Part, Blocks], ...] = ()
     shard_kept: bool = False
 
     def on_stage(self, stage: int, blocks_of_stage: int) -> int:
         """How many of the blocks of `stage` are computed again whole."""
-        wanted = self.blocks[0] if len(self.blocks) == 1 else self.blocks[stage]
-        return blocks_of_stage if wanted == ALL else min(wanted, blocks_of_stage)
+        return _of_stage(self.blocks, stage, blocks_of_stage)
+
+    def part_on_stage(self, part: Part, stage: int, blocks_of_stage: int) -> int:
+        """In how many of the other blocks of `stage` that part is computed again."""
+        others = blocks_of_stage - self.on_stage(stage, blocks_of_stage)
+        return _of_stage(dict(self.parts).get(part, (0,)), stage, others)
+
+
+def in_parts(*parts: Part, blocks: Blocks = (ALL,)) -> tuple[tuple[Part, Blocks], ...]:
+    """The same `blocks` for several parts."""
+    return tuple((part, blocks) for part in parts)
+
+
+def _of_stage(blocks: Blocks, stage: int, there_are: int) -> int:
+    wanted = blocks[0] if len(blocks) == 1 else blocks[stage]
+    return there_are if wanted == ALL else min(wanted, there_are)
 
 
 NO_RECOMPUTATION = Recomputation()
 FULL_RECOMPUTATION = Recomputation(blocks=(ALL,))
-SELECTIVE_RECOMPUTATION = Recomputation(parts=frozenset({Part.ATTENTION_CORE}))
+SELECTIVE_RECOMPUTATION = Recomputation(parts=in_parts(Part.ATTENTION_CORE))
 
 
 @dataclass(frozen=True)
@@ -155,8 +172,8 @@ class Bytes:
 class Configuration:
     """One training step: a model, how devices share it, and what the framework does.
 
-    device_num is the product of data, model (tensor), context and pipeline parallelism; expert parallelism lies inside
-    data x context parallelism, as in Megatron, or data x model, as in MindFormers. `interleave` chunks of blocks per stage.
+    device_num is the product of data, model (tensor), context and pipeline parallelism. The devices of a stage hold experts as
+    expert_model_parallel (tensor ranks that cut one; 0: all) x expert_parallel x copies. `interleave` chunks of blocks per stage.
     `optimizer_weight_shard_size` -1: over all copies. `layers_on_stage` empty: as evenly as they divide, the first stages
     one more. `head_stage` holds final norm and head; -1: the last. ImpossibleError if something is not positive or does
     not divide.
@@ -169,6 +186,7 @@ class Configuration:
     sequence_parallel: bool = False
     context_parallel: int = 1
     expert_parallel: int = 1
+    expert_model_parallel: int = 0
     pipeline_stages: int = 1
     interleave: int = 1
     micro_batch_size: int = 1
@@ -188,6 +206,7 @@ class Configuration:
     overlap_tensors: bool = (
         False  # tensor ranks' collectives of the backward pass run under its products where they can
     )
+    whole_embedding: bool = False  # every tensor rank looks tokens up in the whole table
     padded_vocabulary: bool = True  # filled up such that every tensor rank has a multiple of 128 rows
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
     grouped_experts: bool = True  # the experts of a device are one grouped product, not one product after the other
@@ -209,19 +228,29 @@ class Configuration:
             raise ImpossibleError(f"{self.model.num_layers} blocks are too few for {stages} pipeline stages")
         if not -1 <= self.head_stage < self.pipeline_stages:
             raise ImpossibleError(f"head_stage {self.head_stage} of {self.pipeline_stages} pipeline stages")
-        if len(self.recomputation.blocks) not in (1, self.pipeline_stages):
-            raise ImpossibleError(
-                f"recomputation of {len(self.recomputation.blocks)} stages, not of {self.pipeline_stages}"
-            )
+        for blocks in (self.recomputation.blocks, *dict(self.recomputation.parts).values()):
+            if len(blocks) not in (1, self.pipeline_stages):
+                raise ImpossibleError(f"recomputation of {len(blocks)} stages, not of {self.pipeline_stages}")
         if self.model.num_heads % self.model_parallel:
             raise ImpossibleError(f"{self.model.num_heads} heads do not divide by model_parallel {self.model_parallel}")
         experts = self.model.experts.num_experts if self.model.experts else 1
         if experts % self.expert_parallel:
             raise ImpossibleError(f"{experts} experts do not divide by expert_parallel {self.expert_parallel}")
+        devices, cut = self.device_num // self.pipeline_stages, self.ranks_of_an_expert
+        if self.model.experts and (self.model_parallel % cut or devices % (self.expert_parallel * cut)):
+            raise ImpossibleError(
+                f"expert_parallel {self.expert_parallel} x expert_model_parallel {cut} does not divide the {devices} devices"
+                " of a stage"
+            )
 
     @property
     def device_num(self) -> int:
         return self.data_parallel * self.model_parallel * self.context_parallel * self.pipeline_stages
+
+    @property
+    def ranks_of_an_expert(self) -> int:
+        """Tensor ranks that cut every expert."""
+        return self.expert_model_parallel or self.model_parallel
 
     @property
     def global_batch_size(self) -> int:

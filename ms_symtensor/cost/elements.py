@@ -23,6 +23,7 @@ def elements_of(s: Shapes) -> tuple[Elements, ...]:
     """
     nothing = np.zeros(len(s.of))
     table = s.vocabulary * s.hidden
+    looked_up = table * s.table_copies
     positions = s.where(lambda c: c.model.position == "learned") * s.sequence * s.hidden
     alone = s.where(lambda c: c.model.tied_embeddings and c.pipeline_stages == 1)
     norm = _norm_elements(s)
@@ -34,7 +35,7 @@ def elements_of(s: Shapes) -> tuple[Elements, ...]:
     beside = s.column(lambda c: c.model.experts.shared_experts if c.model.experts else 0)
     shared = attention + router + beside * _feed_forward_elements(s, width)
     return (
-        Elements(table + positions, nothing),
+        Elements(looked_up + positions, nothing),
         Elements(attention + _feed_forward_elements(s, s.width), nothing),
         Elements(shared, local * _feed_forward_elements(s, one)),
         Elements(norm + (1 - alone) * table, nothing),

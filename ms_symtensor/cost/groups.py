@@ -14,14 +14,17 @@ from ms_symtensor.cost.shapes import Array
 from ms_symtensor.cost.work import Transfer
 
 Axes = tuple[tuple[int, int], ...]
-GROUPS = ("tp", "cp", "dp", "pp", "ep", "expert_dp")
+GROUPS = ("tp", "cp", "dp", "pp", "etp", "ep", "expert_dp")
 
 
 def axes_of(c: Configuration, group: str) -> Axes:
     """(ranks, stride) of a group in the order that Megatron, MindFormers and nanotron all use: tensor ranks next to each
-    other, then context, then data parallelism (experts inside these two), pipeline stages outermost.
+    other, then context, then data parallelism, pipeline stages outermost. Of the ranks of a stage, those that cut an expert
+    lie next to each other, then those of other experts.
     """
-    tp, cp, dp, ep = c.model_parallel, c.context_parallel, c.data_parallel, c.expert_parallel
+    tp, cp, dp, ep, etp = (
+        c.model_parallel, c.context_parallel, c.data_parallel, c.expert_parallel, c.ranks_of_an_expert
+    )  # fmt: skip
     if group == "tp":
         return ((tp, 1),)
     if group == "cp":
@@ -30,10 +33,9 @@ def axes_of(c: Configuration, group: str) -> Axes:
         return ((cp * dp, tp),)
     if group == "pp":
         return ((min(2, c.pipeline_stages), tp * cp * dp),)
-    if ep <= cp * dp and c.framework != "mindspore":
-        return ((ep, tp),) if group == "ep" else ((cp * dp // ep, tp * ep),)
-    # More experts' ranks than copies of the data: the experts lie on the tensor ranks too.
-    return ((ep, 1),) if group == "ep" else ((max(1, tp * cp * dp // ep), ep),)
+    if group == "etp":
+        return ((etp, 1),)
+    return ((ep, etp),) if group == "ep" else ((max(1, tp * cp * dp // (ep * etp)), ep * etp),)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class Kernels:
     points: Array
     depth: Array
     flops: Array
+    head_dim: Array
     moved_B: Array
     slowdown: Array
     kernels: Array
@@ -39,7 +40,9 @@ class Kernels:
         paid = 2 * (self.points + device.wave_elements) * (self.depth + device.pipeline_depth) * self.slowdown
         seconds = roofline(np.where(self.products[:, None], paid, 0.0), self.moved_B, "", cluster)
         if self.fused.any():
-            seconds[self.fused] = roofline(self.flops[self.fused], self.moved_B[self.fused], "", cluster, True)
+            held_up = np.maximum(1.0, device.attention_head_dim / self.head_dim)
+            of_fused: Array = held_up * self.flops
+            seconds[self.fused] = roofline(of_fused[self.fused], self.moved_B[self.fused], "", cluster, True)
         seconds = seconds + (self.kernels - 1) * device.op_overhead_s
         total: Array = np.where(self.times > 0, self.times * seconds, 0.0).sum(axis=0)
         return total
@@ -56,6 +59,7 @@ def stacked(works: Sequence[Work], rows: int) -> Kernels:
         points,
         stack(w.depth for w in works),
         flops,
+        stack(w.head_dim for w in works),
         stack(w.traffic_B for w in works),
         stack(w.slowdown for w in works),
         stack(w.kernels for w in works),

@@ -10,10 +10,11 @@ summed dim spends its time filling their pipelines, so that it pays for more tha
 
     paid = FLOPs per point · (elements of the result + E_wave) · (length of the summed dim + K_fill)
 
-Fused attention pays for its FLOPs at its own efficiency η_att; under a causal mask the last of c slices of the sequence sees
-(2c - 1)/c times as much as the average one, and the others wait for it at the next collective. The backward pass of a product
-computes one product of the same size per input with a gradient; that of other operators reads the incoming gradient and what
-was kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
+Fused attention pays for its FLOPs at its own efficiency η_att; softmax beside the products takes the vector unit as long for a
+narrow head as for a wide one, so that heads narrower than D_att pay for those of D_att. Under a causal mask the last of c slices
+of the sequence sees (2c - 1)/c times as much as the average one, and the others wait for it at the next collective. The backward
+pass of a product computes one product of the same size per input with a gradient; that of other operators reads the incoming
+gradient and what was kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
 import math
@@ -76,7 +77,9 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
         flops = sympy.Float(sig.flops_per_point) * sympy.Mul(*local.values())
         peak = s.F_cube32 if op.inputs[0].dtype == "float32" else s.F_cube
         summed = summed_dims(sig)
-        paid = paid_flops(sig, local, s.E_wave, s.K_fill, cut_degree(sig.rising) if sig.rising else 1)
+        slices = cut_degree(sig.rising) if sig.rising else 1
+        held_up = sympy.Max(1, s.D_att / sig.head_dim, evaluate=False) if sig.head_dim else sympy.Integer(1)
+        paid = held_up * paid_flops(sig, local, s.E_wave, s.K_fill, slices)
         forward = sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
         return OperatorFormulas(forward, products * forward, flops, inputs, outputs)
     if op.type in PASSED_ON:
@@ -168,7 +171,9 @@ def work(
     if sig.unit is Unit.CUBE:
         flops = sig.flops_per_point * np.prod([np.broadcast_to(n, shape) for n in local.values()], axis=0)
         slices = sig.sizes[sig.rising] / local[sig.rising] if sig.rising else 1.0
-        paid = nothing + paid_flops(sig, local, cluster.device.wave_elements, cluster.device.pipeline_depth, slices)
+        device = cluster.device
+        held_up = max(1.0, device.attention_head_dim / sig.head_dim) if sig.head_dim else 1.0
+        paid = nothing + held_up * paid_flops(sig, local, device.wave_elements, device.pipeline_depth, slices)
     traffic = nothing + sum(inputs_B) + sum(outputs_B)
     fused = sig.unit is Unit.CUBE and not summed_dims(sig)
     forward = roofline(paid, traffic, op.inputs[0].dtype if op.inputs else "", cluster, fused)

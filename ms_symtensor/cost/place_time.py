@@ -44,7 +44,7 @@ class PlaceKernels:
 
     forward: Kernels
     backward: Kernels
-    parts: dict[Part, Kernels]
+    parts: dict[Part, tuple[Kernels, tuple[Sums, ...]]]
     sent: tuple[Sums, ...]
     sent_back: tuple[Sums, ...]
     overlaps: tuple[Overlap, ...]  # of those sent back
@@ -70,11 +70,12 @@ class PlaceSeconds:
 def kernels_of(place: Place, groups: Groups) -> PlaceKernels:
     """What `place` does in every configuration of `groups`."""
     rows = len(groups.of)
-    again = {part for c in groups.of for part in c.recomputation.parts}
+    again = {part for c in groups.of for part, _ in c.recomputation.parts}
+    parts = {part: place.of_part(part) for part in Part if part in again}
     return PlaceKernels(
         stacked(place.forward, rows),
         stacked(place.backward, rows),
-        {part: stacked(place.of_part(part), rows) for part in Part if part in again},
+        {part: (stacked(of.forward, rows), groups.together(of.sent)) for part, of in parts.items()},
         groups.together(place.sent),
         groups.together(place.sent_back),
         tuple(_overlap(transfer, groups) for transfer in place.sent_back if transfer.under is not None),
@@ -100,7 +101,7 @@ def place_seconds(place: PlaceKernels, shapes: Shapes, groups: Groups, cluster: 
     return PlaceSeconds(
         _pass(place.forward, place.sent, (), shapes, groups, cluster),
         _pass(place.backward, place.sent_back, place.overlaps, shapes, groups, cluster),
-        {part: kernels.seconds(cluster) for part, kernels in place.parts.items()},
+        {part: of.seconds(cluster) + groups.sum_s(cluster, sent) for part, (of, sent) in place.parts.items()},
     )
 
 

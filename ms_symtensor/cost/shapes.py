@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cost.configuration import AttentionKernel, Configuration, Part
+from ms_symtensor.cost.configuration import AttentionKernel, Configuration
 
 Array = NDArray[Any]
 
@@ -47,6 +47,11 @@ class Shapes:
     @cached_property
     def ep(self) -> Array:
         return self.column(lambda c: c.expert_parallel)
+
+    @cached_property
+    def etp(self) -> Array:
+        """Tensor ranks that cut an expert."""
+        return self.column(lambda c: c.ranks_of_an_expert)
 
     @cached_property
     def pp(self) -> Array:
@@ -98,6 +103,11 @@ class Shapes:
         )
 
     @cached_property
+    def table_copies(self) -> Array:
+        """How many tensor ranks have every row of the table in which tokens are looked up."""
+        return np.where(self.where(lambda c: c.whole_embedding) > 0, self.tp, 1.0)
+
+    @cached_property
     def loss_vocabulary(self) -> Array:
         """Entries of a token's logits that the loss reads on one device."""
         return np.where(self.where(lambda c: c.gathered_logits) > 0, self.vocabulary * self.tp, self.vocabulary)
@@ -145,22 +155,18 @@ class Shapes:
 
     @cached_property
     def expert_width(self) -> Array:
-        """Of one expert; MindFormers leaves experts whole, Megatron cuts them over the tensor ranks."""
-        return self.column(
-            lambda c: (
-                c.model.experts.intermediate_size / (1 if c.framework == "mindspore" else c.model_parallel)
-                if c.model.experts
-                else 1
-            )
-        )
+        """Of one expert."""
+        width: Array = self.column(lambda c: c.model.experts.intermediate_size if c.model.experts else 1) / self.etp
+        return width
 
     @cached_property
     def routed(self) -> Array:
-        """Rows that the experts of a device compute: with whole experts, a tensor rank sends its own tokens only."""
-        tokens = np.where(self.mindspore > 0, self.norm_tokens, self.tokens)
-        return tokens * self.column(
+        """Rows that the experts of a device compute: of the tokens of all ranks that cut an expert."""
+        tokens = self.norm_tokens * np.where(self.sequence_parallel > 0, self.etp, 1.0)
+        rows: Array = tokens * self.column(
             lambda c: c.model.experts.top_k * c.model.experts.imbalance if c.model.experts else 1
         )
+        return rows
 
     @cached_property
     def mindspore(self) -> Array:
@@ -224,9 +230,6 @@ class Shapes:
     def eager(self) -> Array:
         """Where a host launches every operator."""
         return self.where(lambda c: c.framework != "mindspore")
-
-    def recomputes(self, part: Part) -> Array:
-        return self.where(lambda c: part in c.recomputation.parts)
 
 
 def shapes_of(configurations: Sequence[Configuration]) -> Shapes:

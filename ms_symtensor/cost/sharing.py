@@ -1,42 +1,42 @@
 """What of a network is computed again, and over how many ranks its optimizer is sharded."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ms_symtensor.cost.configuration import ALL, Configuration
+from ms_symtensor.cost.configuration import Configuration, Part, Recomputation
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
 
 
-def recomputed_share(network: Network) -> tuple[Array, Array]:
-    """Shares of the blocks of every stage that are computed again whole, and in parts: [configurations, stages]."""
-    whole, parts = np.zeros((2, len(network.shapes.of), network.stages))
-    known: dict[tuple, tuple[list[float], list[float]]] = {}
+def recomputed_share(network: Network) -> Array:
+    """The share of the blocks of every stage that are computed again whole: [configurations, stages]."""
+    return _shares(network, lambda again, stage, blocks: again.on_stage(stage, blocks))
+
+
+def part_share(network: Network, part: Part) -> Array:
+    """The share of those that compute only `part` again, beside other parts."""
+    return _shares(network, lambda again, stage, blocks: again.part_on_stage(part, stage, blocks))
+
+
+def _shares(network: Network, count: Callable[[Recomputation, int, int], int]) -> Array:
+    found = np.zeros((len(network.shapes.of), network.stages))
+    known: dict[tuple, list[float]] = {}
     for row, c in enumerate(network.shapes.of):
-        key = (c.recomputation, c.stage_layers)
+        key = c.recomputation, c.stage_layers
         if key not in known:
-            known[key] = _shares(c)
-        whole[row, : c.pipeline_stages], parts[row, : c.pipeline_stages] = known[key]
-    return whole, parts
-
-
-def _shares(c: Configuration) -> tuple[list[float], list[float]]:
-    whole, parts = [], []
-    for stage, blocks in enumerate(c.stage_layers):
-        again = c.recomputation.on_stage(stage, blocks)
-        others = blocks - again
-        wanted = others if c.recomputation.part_blocks == ALL else min(c.recomputation.part_blocks, others)
-        whole.append(again / max(blocks, 1))
-        parts.append(wanted / max(blocks, 1) if c.recomputation.parts else 0.0)
-    return whole, parts
+            known[key] = [count(c.recomputation, i, n) / max(n, 1) for i, n in enumerate(c.stage_layers)]
+        found[row, : c.pipeline_stages] = known[key]
+    return found
 
 
 def recomputed_in_flight(network: Network) -> Array:
-    """As the first of `recomputed_share`, each block weighted with the micro-batches in flight of its chunk over their mean.
+    """As `recomputed_share`, each block weighted with the micro-batches in flight of its chunk over their mean.
 
     Blocks of a stage that are fewer than its chunks are taken from the chunks in turn (MindSpeed, should_recompute); when a
     stage begins its first backward pass, the first chunk has most micro-batches in flight.
     """
-    whole, _ = recomputed_share(network)
+    whole = recomputed_share(network)
     for row, c in enumerate(network.shapes.of):
         if c.interleave > 1:
             for stage, blocks in enumerate(c.stage_layers):
@@ -61,8 +61,7 @@ def optimizer_shards(network: Network) -> tuple[Array, Array]:
     s = network.shapes
     level = s.column(lambda c: c.optimizer_level)
     limit = s.column(lambda c: c.optimizer_weight_shard_size)
-    copies, expert_copies = s.dp * s.cp, s.dp * s.cp / s.ep
-    expert_copies = np.where((s.mindspore > 0) | (expert_copies < 1), s.tp * s.cp * s.dp / s.ep, expert_copies)
+    copies, expert_copies = s.dp * s.cp, s.tp * s.dp * s.cp / (s.ep * s.etp)
     size = np.where(limit > 0, np.minimum(limit, copies), copies)
     expert_size = np.where(limit > 0, np.minimum(limit, expert_copies), expert_copies)
     # MindSpore shards the first dim of a parameter, which is that of the experts, and only where it divides.

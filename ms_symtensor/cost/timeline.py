@@ -12,7 +12,7 @@ its gradients' sums, updates its parameters and gathers those that are sharded:
 Sums that run under the backward pass of the last micro-batch are hidden up to its length, but slow it down.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from ms_symtensor.cost.groups import Groups
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.place_time import PlaceSeconds, exposed
 from ms_symtensor.cost.shapes import Array
-from ms_symtensor.cost.sharing import optimizer_shards, recomputed_share
+from ms_symtensor.cost.sharing import optimizer_shards, part_share, recomputed_share
 from ms_symtensor.cost.training_memory import StageBytes
 from ms_symtensor.program.settings import OptimizerLevel
 
@@ -116,17 +116,16 @@ def with_retries(
 
 
 def _again_s(network: Network, places: Sequence[PlaceSeconds]) -> Array:
-    s = network.shapes
-    whole, parts = recomputed_share(network)
-    nothing = np.zeros(len(s.of))
-    blocks = tuple(p.forward.time_s if 0 < i < len(places) - 1 else nothing for i, p in enumerate(places))
-    pieces = tuple(
-        sum((s.recomputes(part) * seconds for part, seconds in p.parts.items()), nothing)
-        if 0 < i < len(places) - 1
-        else nothing
-        for i, p in enumerate(places)
-    )
-    return whole * network.on_stages(blocks) + parts * network.on_stages(pieces)
+    nothing = np.zeros(len(network.shapes.of))
+    _, *blocks, _ = places
+
+    def on_stages(each: Iterable[Array]) -> Array:
+        return network.on_stages((nothing, *each, nothing))
+
+    again = recomputed_share(network) * on_stages(p.forward.time_s for p in blocks)
+    for part in blocks[0].parts:
+        again += part_share(network, part) * on_stages(p.parts[part] for p in blocks)
+    return again
 
 
 def _transfer_s(network: Network, groups: Groups, cluster: Cluster) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from ms_symtensor.cost.configuration import Part
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
-from ms_symtensor.cost.sharing import optimizer_shards, recomputed_in_flight, recomputed_share
+from ms_symtensor.cost.sharing import optimizer_shards, part_share, recomputed_in_flight
 
 FRAGMENTS = 0.2
 """empirical: PyTorch's caching allocator loses so much of what micro-batches keep between their tensors of many sizes;
@@ -110,16 +110,18 @@ def _activations_B(network: Network) -> tuple[Array, Array]:
     """What micro-batches in flight keep, and what only one of them does."""
     s = network.shapes
     flight = in_flight(network)
-    whole, (_, parts) = recomputed_in_flight(network), recomputed_share(network)
+    whole = recomputed_in_flight(network)
     nothing = np.zeros(len(s.of))
     first, *blocks, last = network.places
     kept = network.on_stages((nothing, *(b.kept_B for b in blocks), nothing))
-    partly = network.on_stages(
-        (nothing, *(sum((s.recomputes(p) * b.part_kept_B(p) for p in Part), nothing) for b in blocks), nothing)
-    )
+    dropped = np.zeros(kept.shape)
+    again = {part for c in s.of for part, _ in c.recomputation.parts}
+    for part in (part for part in Part if part in again):
+        of_part = network.on_stages((nothing, *(b.part_kept_B(part) + nothing for b in blocks), nothing))
+        dropped += part_share(network, part) * of_part
     slices = np.where(s.where(lambda c: c.recomputation.shard_kept) > 0, s.tp, 1.0)
     inputs = network.on_stages((nothing, *(s.norm_tokens * s.hidden * s.element_B / slices for _ in blocks), nothing))
-    of_blocks: Array = whole * inputs + (1 - whole) * kept - parts * partly
+    of_blocks: Array = whole * inputs + (1 - whole) * kept - dropped
     ends = network.on_stages((first.kept_B + nothing, *(nothing for _ in blocks), nothing))
     # Pipelines of DeepSpeed's kind, in which logits are gathered for a loss outside, hold the last stage's output until its
     # buffer is used again, and there are two (deepspeed/runtime/pipe/schedule.py, num_pipe_buffers).

@@ -7,7 +7,8 @@ from ms_symtensor.cost.attention import attention
 from ms_symtensor.cost.configuration import Part
 from ms_symtensor.cost.elements import Elements, elements_of
 from ms_symtensor.cost.shapes import Array, Shapes
-from ms_symtensor.cost.work import Operator, Place, Transfer, Work, gathered, passes, product, scattered
+from ms_symtensor.cost.tensor_ranks import gathered, scattered
+from ms_symtensor.cost.work import Operator, Place, Transfer, Work, passes, product
 
 _FP32_B = 4
 
@@ -44,9 +45,8 @@ def embedding(s: Shapes) -> Place:
         backward=(Work("embedding backward", traffic_B=4 * rows, kernels=3),),
         kept_B=s.dropout * s.norm_tokens * s.hidden,
     )
-    return Place(
-        "embedding", (scattered(look_up, "embedding", s.sequence_parallel, s.tokens * s.hidden * s.element_B),)
-    )
+    cut = s.table_copies < s.tp
+    return Place("embedding", (scattered(s, look_up, "embedding", s.tokens * s.hidden * s.element_B, cut),))
 
 
 def head(s: Shapes) -> Place:
@@ -55,7 +55,7 @@ def head(s: Shapes) -> Place:
     logits = t * s.loss_vocabulary
     gathers = s.where(lambda c: c.gathered_logits)
     slowdown = np.sqrt(ALIGNED / np.gcd(s.vocabulary.astype(int), ALIGNED))
-    made = gathered(product("head", t, s.vocabulary, h, w, slowdown=slowdown), "head", s.sequence_parallel, t * h * w)
+    gather, made = gathered(s, product("head", t, s.vocabulary, h, w, slowdown=slowdown), "head", t * h * w)
     # nanotron subtracts the maximum into one more copy (src/nanotron/parallel/tensor_parallel/functional.py); PyTorch's own
     # loss, which gathered logits go to, keeps the logarithms of the probabilities beside them.
     parts = gathers * (s.tp > 1) * 2  # the gathered parts beside their concatenation, forward and backward
@@ -71,6 +71,7 @@ def head(s: Shapes) -> Place:
         "head",
         (
             _norm(s),
+            gather,
             made.keeping(s.norm_tokens * h * w),
             cap,
             loss.keeping(logits * (w * (1 + parts) + copies * _FP32_B)).sending((sums, whole)),
@@ -113,10 +114,11 @@ def _residual(s: Shapes) -> tuple[Operator, ...]:
 
 def _feed_forward(s: Shapes) -> tuple[Operator, ...]:
     t, h, w = s.tokens, s.hidden, s.element_B
-    first = gathered(product("up", t, s.branches * s.width, h, w), "up", s.sequence_parallel, t * h * w)
-    second = scattered(product("down", t, h, s.width, w), "down", s.sequence_parallel, t * h * w)
+    gather, first = gathered(s, product("up", t, s.branches * s.width, h, w), "up", t * h * w)
+    second = scattered(s, product("down", t, h, s.width, w), "down", t * h * w)
     gathered_B = KEPT_GATHERED * s.where(lambda c: c.framework == "nanotron") * (1 - 1 / s.tp) * t * h * w
-    return first.keeping(t * s.branches * s.width * w + gathered_B), _activation(s, t * s.width), second
+    first = first.keeping(t * s.branches * s.width * w + gathered_B)
+    return gather, first, _activation(s, t * s.width), second
 
 
 def _activation(s: Shapes, elements: Array, parts: Array | float = 1.0) -> Operator:
@@ -148,13 +150,12 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
     )
     local, has_shared = number / s.ep, shared > 0
     apart = np.where(s.where(lambda c: c.grouped_experts) > 0, 1.0, local)  # products one after the other
-    # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back; where the tensor
-    # ranks cut the experts, they exchange them among each other too.
+    # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back; ranks that cut an
+    # expert exchange them among each other too.
     there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", tokens * top * h * w, 2.0)
-    cut = 1 - s.mindspore
-    inside = Transfer("routed tokens", Collective.ALL_GATHER, "tp", routed * h * w, s.sequence_parallel * cut)
-    outside = Transfer("routed results", Collective.REDUCE_SCATTER, "tp", routed * h * w, s.sequence_parallel * cut)
-    summed = Transfer("routed results", Collective.ALL_REDUCE, "tp", routed * h * w, (1 - s.sequence_parallel) * cut)
+    inside = Transfer("routed tokens", Collective.ALL_GATHER, "etp", routed * h * w, s.sequence_parallel)
+    outside = Transfer("routed results", Collective.REDUCE_SCATTER, "etp", routed * h * w, s.sequence_parallel)
+    summed = Transfer("routed results", Collective.ALL_REDUCE, "etp", routed * h * w, 1 - s.sequence_parallel)
     sums = (there, inside, outside)
     return (
         product("router", tokens, number, h, _FP32_B).keeping(tokens * (number * 2 + s.mindspore * h) * _FP32_B),

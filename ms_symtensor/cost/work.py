@@ -19,14 +19,15 @@ class Work:
     """Kernels on one device.
 
     A product has `points` (elements of its result), `depth` (its summed dim) and 2 FLOPs per point and depth; fused attention
-    has `flops`; both and element-wise operators move `traffic_B`. `slowdown`: how much longer a product computes than one of
-    its size that the cube unit likes. `kernels`: launches; `times`: how often all that happens.
+    has `flops` for heads of `head_dim`; both and element-wise operators move `traffic_B`. `slowdown`: how much longer a product
+    computes than one of its size that the cube unit likes. `kernels`: launches; `times`: how often all that happens.
     """
 
     name: str
     points: Number = 0.0
     depth: Number = 0.0
     flops: Number = 0.0
+    head_dim: Number = 1.0
     traffic_B: Number = 0.0
     slowdown: Number = 1.0
     kernels: Number = 1.0
@@ -42,7 +43,7 @@ class Transfer:
 
     name: str
     kind: Collective
-    group: str  # "tp", "cp", "ep", "dp", "expert_dp", "pp"
+    group: str  # one of cost.groups.GROUPS
     size_B: Number
     times: Number = 1.0
     under: Work | None = None
@@ -95,9 +96,9 @@ class Place:
     def sent_back(self) -> tuple[Transfer, ...]:
         return tuple(t for o in self.operators for t in o.sent_back)
 
-    def of_part(self, part: Part) -> tuple[Work, ...]:
-        """What the recomputation of `part` computes again."""
-        return tuple(w for o in self.operators if o.part is part for w in o.forward)
+    def of_part(self, part: Part) -> "Place":
+        """What belongs to `part`, which may be computed again."""
+        return Place(part.value, tuple(o for o in self.operators if o.part is part))
 
     @property
     def kept_B(self) -> Number:
@@ -139,36 +140,4 @@ def passes(
         forward=(Work(name, traffic_B=elements * forward_B, kernels=kernels, times=times),),
         backward=(Work(f"{name} backward", traffic_B=elements * backward_B, kernels=kernels_back, times=times),),
         part=part,
-    )
-
-
-def gathered(operator: Operator, name: str, sequence_parallel: Number, size_B: Number, times: Number = 1.0) -> Operator:
-    """The product `operator` behind which the tensor ranks hold parts of its input's gradient, of `size_B` bytes in all.
-
-    With sequence parallelism its input is gathered first, once more for the weight's gradient, and the gradient scattered.
-    Gathering may go on under the product for the input's gradient, sums under that for the weight's.
-    """
-    cut, whole = sequence_parallel * times, (1 - sequence_parallel) * times
-    of_input, of_weight = operator.backward
-    return operator.sending(
-        (Transfer(f"{name}: tokens", Collective.ALL_GATHER, "tp", size_B, cut),),
-        (
-            Transfer(f"{name}: tokens again", Collective.ALL_GATHER, "tp", size_B, cut, of_input),
-            Transfer(f"{name}: gradients of tokens", Collective.REDUCE_SCATTER, "tp", size_B, cut, of_weight),
-            Transfer(f"{name}: gradient sums", Collective.ALL_REDUCE, "tp", size_B, whole, of_weight),
-        ),
-    )
-
-
-def scattered(
-    operator: Operator, name: str, sequence_parallel: Number, size_B: Number, times: Number = 1.0
-) -> Operator:
-    """`operator` whose result is a partial sum of `size_B` bytes on every tensor rank."""
-    cut, whole = sequence_parallel * times, (1 - sequence_parallel) * times
-    return operator.sending(
-        (
-            Transfer(f"{name}: partial sums", Collective.REDUCE_SCATTER, "tp", size_B, cut),
-            Transfer(f"{name}: partial sums", Collective.ALL_REDUCE, "tp", size_B, whole),
-        ),
-        (Transfer(f"{name}: gradient", Collective.ALL_GATHER, "tp", size_B, cut),),
     )

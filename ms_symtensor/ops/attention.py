@@ -60,7 +60,7 @@ def flash_attention_score(op: OpView) -> Signature:
     found = named(
         op, inputs, [statistics, statistics, (None,), dims],
         sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")),
-        unit=Unit.CUBE, flops_per_point=flops, rising=rising,
+        unit=Unit.CUBE, flops_per_point=flops, head_dim=width, rising=rising,
         keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
     )  # fmt: skip
     # Without a strategy MindSpore cuts the first dims of all inputs, which a mask that all samples share does not take.

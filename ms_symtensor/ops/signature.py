@@ -106,6 +106,7 @@ class Signature:
     - `fixed`: dims that stay whole; `forbids` tells why the slices per dim (on so many devices) are not accepted, or
       None, for rules that depend on several of them.
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
+    - `head_dim`: of fused attention, which takes the vector unit as long for narrow heads as for wider ones.
     - `rising`: the dim along which the work rises from none to twice the average (the rows of a causal mask), so that the last
       of its slices takes longest.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
@@ -131,6 +132,7 @@ class Signature:
     fixed: frozenset[str] = frozenset()
     unit: Unit = Unit.VECTOR
     flops_per_point: float = 2.0
+    head_dim: int = 0
     rising: str | None = None
     combine: Combine = Combine.SUM
     scatter: str | None = None

@@ -89,6 +89,11 @@ def test_an_unknown_name_lists_the_known_ones():
         load("atlas")
 
 
+def test_an_entry_that_a_file_may_leave_out(tmp_path):
+    assert load("atlas_800t_a2").device.attention_head_dim == 128
+    assert load(write(tmp_path, changed(["device", "attention_head_dim"], ...))).device.attention_head_dim == 0
+
+
 def changed(path, value):
     """A2's file with the entry at `path` set to `value`, or removed if `value` is Ellipsis."""
     content = copy.deepcopy(A2)

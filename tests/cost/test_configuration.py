@@ -10,14 +10,18 @@ from ms_symtensor.cost.configuration import (
     NO_RECOMPUTATION,
     Configuration,
     Experts,
+    Part,
     Recomputation,
     Transformer,
+    in_parts,
 )
 from ms_symtensor.errors import InputError
 
 MODEL = Transformer(
     hidden_size=4096, num_layers=32, num_heads=32, n_kv_heads=8, intermediate_size=14336, vocab_size=128256
 )
+
+MIXTURE = dataclasses.replace(MODEL, experts=Experts(num_experts=8, top_k=2, intermediate_size=1024))
 
 
 def test_devices_and_tokens_are_products() -> None:
@@ -62,6 +66,22 @@ def test_recomputed_blocks_of_a_stage() -> None:
     assert Recomputation(blocks=(6,)).on_stage(1, 4) == 4
 
 
+def test_parts_are_recomputed_in_the_other_blocks_of_a_stage() -> None:
+    again = Recomputation(blocks=(3, 0), parts=in_parts(Part.NORM, blocks=(9, 2)))
+    assert [again.part_on_stage(Part.NORM, stage, 8) for stage in (0, 1)] == [5, 2]
+    assert again.part_on_stage(Part.GATHERS, 0, 8) == 0
+
+
+def test_ranks_that_cut_an_expert() -> None:
+    spread = dataclasses.replace(
+        Configuration(MIXTURE, 128, data_parallel=2, model_parallel=4), expert_parallel=8, expert_model_parallel=1
+    )
+    assert spread.expert_parallel * spread.ranks_of_an_expert == spread.device_num
+    assert Configuration(MIXTURE, 128, data_parallel=2, model_parallel=4).ranks_of_an_expert == 4
+    with pytest.raises(InputError, match="expert_parallel 8 x expert_model_parallel 4 does not divide the 8 devices"):
+        dataclasses.replace(spread, expert_model_parallel=4)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -70,6 +90,10 @@ def test_recomputed_blocks_of_a_stage() -> None:
         ({"expert_parallel": 2}, "1 experts do not divide by expert_parallel 2"),
         ({"head_stage": 1}, "head_stage 1 of 1 pipeline stages"),
         ({"recomputation": Recomputation(blocks=(1, 2))}, "recomputation of 2 stages, not of 1"),
+        (
+            {"recomputation": Recomputation(parts=in_parts(Part.NORM, blocks=(1, 2)))},
+            "recomputation of 2 stages, not of 1",
+        ),
     ],
 )
 def test_impossible_configurations(change: dict, message: str) -> None:

@@ -1,5 +1,7 @@
 """Which ranks the groups of a configuration have, and which links they use."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,7 @@ SPREAD = Configuration(
         ("tp", ((4, 1),)),
         ("cp", ((2, 4),)),
         ("dp", ((16, 4),)),
+        ("etp", ((4, 1),)),
         ("ep", ((4, 4),)),
         ("expert_dp", ((4, 16),)),
         ("pp", ((2, 64),)),
@@ -29,6 +32,11 @@ SPREAD = Configuration(
 )
 def test_groups_in_megatrons_order(group, axes):
     assert axes_of(SPREAD, group) == axes
+
+
+def test_whole_experts_lie_on_tensor_ranks_too():
+    whole = replace(SPREAD, expert_model_parallel=1)
+    assert [axes_of(whole, group) for group in ("etp", "ep", "expert_dp")] == [((1, 1),), ((4, 1),), ((16, 4),)]
 
 
 def test_a_group_is_priced_as_its_ranks_are():

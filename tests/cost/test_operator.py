@@ -74,6 +74,22 @@ def test_the_last_slice_of_a_causal_mask_sets_the_pace(slices):
     assert cut / whole == pytest.approx(keys[1] / keys[0])
 
 
+def test_narrow_heads_pay_for_wider_ones():
+    """As many FLOPs in twice as many heads of half the width: softmax is over twice as many scores."""
+    seconds = {}
+    for heads, width in ((8, 256), (16, 128), (32, 64)):
+        query, statistics = f"bfloat16[1, {heads}, 4096, {width}]", f"float32[1, {heads}, 4096, 8]"
+        types = f"{query}, {query}, {query}, uint8[2048, 2048] -> {statistics}, {statistics}, bfloat16[1], {query}"
+        rest = (*(None,) * 6, heads, 1.0, 0.25, 2147483647, 2147483647, 0, "BNSD", 2)
+        op = make("FlashAttentionScore", types, *rest, positions=(0, 1, 2, 6))
+        for cluster in (A2, load("a100_80g")):
+            seconds[cluster.name, width] = evaluate(op, signature(op), 1, ({},), cluster).forward_s[0]
+    overhead_s = A2.device.op_overhead_s
+    assert seconds[A2.name, 128] == seconds[A2.name, 256]
+    assert seconds[A2.name, 64] - overhead_s == pytest.approx(2 * (seconds[A2.name, 128] - overhead_s))
+    assert seconds["a100_80g", 64] == seconds["a100_80g", 128]  # nothing is published of the others
+
+
 def test_views_cost_nothing():
     op = make("ExpandDims", "float16[8, 4] -> float16[8, 1, 4]", 1)
     sig = signature(op)

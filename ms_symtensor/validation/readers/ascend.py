@@ -5,6 +5,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers import megatron, mindformers
 from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given
+from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.readers.slide import slide_configuration
 from ms_symtensor.validation.table import Row
@@ -44,12 +45,12 @@ def case(row: Row) -> Case:
         fits=status == "ok",
         mfu=mfu_percent / 100 if mfu_percent else None,
     )
-    return Case(row.line, row.text("group"), configuration, measured, device=_device(row))
+    return Case(row.line, row.text("group"), configuration, measured, device=cluster_of(row.text("device")))
 
 
 def _megatron(row: Row) -> Configuration:
     zero = row.text("zero")
-    options = megatron.options_of(row.text("recompute"), row.text("other"))
+    options = megatron.options_of(megatron.recomputing(row.text("recompute")), row.text("other"))
     megatron.must_be_usable(options, packed="pack" in row.text("model"))
     _must_be_complete(row)
     if zero == "ZeRO-3":
@@ -63,6 +64,7 @@ def _megatron(row: Row) -> Configuration:
         sequence_parallel=row.flag("sp") and row.count("tp") > 1,
         context_parallel=row.optional_count("cp") or 1,
         expert_parallel=row.optional_count("ep") or 1,
+        expert_model_parallel=megatron.expert_model_parallel(options, row),
         pipeline_stages=row.count("pp"),
         interleave=interleave,
         micro_batch_size=row.count("micro_batch"),
@@ -92,13 +94,13 @@ _LEVELS = {
 
 
 def _mindformers(row: Row) -> Configuration:
-    settings = mindformers.settings_of(row.text("recompute"), row.text("other"))
-    if row.text("recompute") in ("full",):
-        settings = {**settings, "recompute": "True"}
-    elif row.text("recompute") not in ("", "none") and "=" not in row.text("recompute"):
+    recompute = {"full": "recompute=True", "none": ""}.get(row.text("recompute"), row.text("recompute"))
+    if recompute and "=" not in recompute:
         raise UnusableRowError("recomputation in words")
+    settings = mindformers.settings_of(recompute, row.text("other"))
     _must_be_complete(row)
-    model, stages = transformer_of(row, row.text("model")), row.count("pp")
+    model, stages, interleave = transformer_of(row, row.text("model")), row.count("pp"), row.optional_count("vpp") or 1
+    samples = row.count("micro_batch") * mindformers.copies(settings)
     return Configuration(
         model,
         row.count("seq_len"),
@@ -107,17 +109,21 @@ def _mindformers(row: Row) -> Configuration:
         sequence_parallel=row.flag("sp") and row.count("tp") > 1,
         context_parallel=row.optional_count("cp") or 1,
         expert_parallel=row.optional_count("ep") or 1,
+        expert_model_parallel=mindformers.ranks_of_an_expert(model, row),
         pipeline_stages=stages,
-        interleave=row.optional_count("vpp") or 1,
-        micro_batch_size=row.count("micro_batch"),
-        micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
-        layers_on_stage=mindformers.layers_on_stage(settings, model.num_layers, stages),
+        interleave=interleave,
+        micro_batch_size=samples,
+        micro_batch_num=micro_batches(row, row.count("dp") * samples),
+        layers_on_stage=mindformers.layers_on_stage(settings, model.num_layers, stages, interleave),
         optimizer_level=mindformers.optimizer_level(row.text("zero")),
         recomputation=mindformers.recomputation(settings, stages),
         attention=mindformers.attention(settings),
         precision=mindformers.precision(settings),
         bytes_per_parameter=mindformers.BYTES,
         framework="mindspore",
+        overlap_gradients=False,  # as plans are priced, too
+        overlap_weights=False,
+        whole_embedding=mindformers.whole_embedding(settings),
     )
 
 
@@ -130,7 +136,3 @@ def _step_time_s(row: Row, configuration: Configuration) -> float | None:
     if row.text("tok_s_dev"):
         return configuration.tokens / (row.positive("tok_s_dev") * configuration.device_num)
     return row.positive("step_s") if row.text("step_s") else None
-
-
-def _device(row: Row) -> str:
-    return "ascend910a" if "910A" in row.text("device") else "atlas_800t_a2"

@@ -16,6 +16,17 @@ def devices_must_agree(row: Row, *further: str) -> int:
     return devices
 
 
+def ranks_of_an_expert(row: Row) -> int:
+    """expert_model_parallel of `row`, where nothing says it: see `tensor_ranks_of_an_expert`."""
+    copies = row.count("dp") * (row.optional_count("cp") or 1)
+    return tensor_ranks_of_an_expert(row.count("tp"), copies, row.optional_count("ep") or 1)
+
+
+def tensor_ranks_of_an_expert(tensor_ranks: int, copies: int, expert_parallel: int) -> int:
+    """All of them, as Megatron cuts experts, unless different experts lie on more ranks than there are copies of the data."""
+    return 1 if copies % expert_parallel else tensor_ranks
+
+
 def must_be_given(row: Row, *columns: str) -> None:
     """UnusableRowError if one of `columns` is empty, in tables whose sources leave things out."""
     for column in columns:

@@ -52,6 +52,7 @@ def case(row: Row) -> Case:
         model_parallel=row.count("tp"),
         sequence_parallel=row.count("tp") > 1,
         expert_parallel=row.count("ep"),
+        expert_model_parallel=1,
         pipeline_stages=stages,
         micro_batch_size=row.count("micro_batch"),
         micro_batch_num=stages,

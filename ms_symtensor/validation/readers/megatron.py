@@ -7,14 +7,18 @@ from ms_symtensor.cost.configuration import (
     ALL,
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
+    SELECTIVE_RECOMPUTATION,
     AttentionKernel,
     Bytes,
     Part,
     Precision,
     Recomputation,
+    in_parts,
 )
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.readers.common import ranks_of_an_expert
+from ms_symtensor.validation.table import Row
 
 Options = Mapping[str, str]
 
@@ -57,10 +61,10 @@ def recomputation(options: Options, interleave: int = 1) -> Recomputation:
     shard_kept = "distribute-saved-activations" in options
     if "recompute-activation-function" in options:
         blocks = options.get("recompute-activation-function-num-layers") or str(ALL)
-        parts = frozenset({Part.ACTIVATION_FUNCTION} | ({Part.NORM} if "recompute-norm" in options else set()))
-        return Recomputation(parts=parts, part_blocks=_number(blocks))
+        parts = (Part.ACTIVATION_FUNCTION, *((Part.NORM,) if "recompute-norm" in options else ()))
+        return Recomputation(parts=in_parts(*parts, blocks=(_number(blocks),)))
     if options.get("recompute-granularity") == "selective" or "recompute-activations" in options:
-        return Recomputation(parts=frozenset({Part.ATTENTION_CORE}))
+        return SELECTIVE_RECOMPUTATION
     method = options.get("recompute-method", "")
     if method == "block" and "recompute-num-layers" in options:
         chunks = 1 if "enable-recompute-layers-per-pp-rank" in options else interleave
@@ -72,6 +76,24 @@ def recomputation(options: Options, interleave: int = 1) -> Recomputation:
     return NO_RECOMPUTATION
 
 
+WORDS = {
+    "": "",
+    "none": "",
+    "full": "recompute-granularity=full recompute-method=uniform",
+    "selective": "recompute-granularity=selective",
+}
+"""What tables say about recomputation that is none of Megatron's options."""
+
+
+def recomputing(text: str) -> str:
+    """What a table says about recomputation, in Megatron's options. UnusableRowError for other words."""
+    if text in WORDS:
+        return WORDS[text]
+    if not re.match(r"(recompute|checkpoint|swap)-", text):
+        raise UnusableRowError("recomputation in words")
+    return text
+
+
 def layers_on_stage(options: Options) -> tuple[int, ...]:
     """--num-layer-list=1,2,2,1."""
     if "num-layer-list" not in options:
@@ -79,6 +101,14 @@ def layers_on_stage(options: Options) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+(,\d+)*", options["num-layer-list"]):
         raise UnusableRowError("num-layer-list without its numbers")
     return tuple(map(int, options["num-layer-list"].split(",")))
+
+
+def expert_model_parallel(options: Options, row: Row) -> int:
+    """--expert-tensor-parallel-size, MindSpeed's --moe-tp-extend-ep; all tensor ranks if neither is there."""
+    if "moe-tp-extend-ep" in options:
+        return 1
+    size = options.get("expert-tensor-parallel-size", "")
+    return _number(size) if size else ranks_of_an_expert(row)
 
 
 def optimizer_level(options: Options) -> OptimizerLevel:

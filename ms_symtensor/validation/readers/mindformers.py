@@ -1,50 +1,87 @@
-"""Settings of MindFormers' YAML files, as tables list them: `key=value;key=value`."""
+"""Settings of MindFormers' YAML files, as tables list them: `key=value;key=value`.
 
-import json
+What the lists and patterns of recomputation mean is as MindFormers' LayerSetting reads them.
+"""
+
+import ast
 import re
 from collections.abc import Mapping
+from typing import Any
 
-from ms_symtensor.cost.configuration import ALL, AttentionKernel, Bytes, Part, Precision, Recomputation
+from ms_symtensor.cost.configuration import (
+    ALL,
+    AttentionKernel,
+    Blocks,
+    Bytes,
+    Part,
+    Precision,
+    Recomputation,
+    Transformer,
+)
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.readers import common
+from ms_symtensor.validation.table import Row
 
 Settings = Mapping[str, str]
 BYTES = Bytes(
     weight=4, master=0, gradient=4, states=8
 )  # weights and AdamWeightDecay's states in float32, cast where used
-SELECTED = frozenset({Part.ACTIVATION_FUNCTION})  # MindFormers' select_recompute: feed_forward's SiLU and Mul
+
+PARTS = (
+    (r"attention.*(flash|softmax)|flash_attention|core_attention", Part.ATTENTION_CORE),
+    (r"norm", Part.NORM),
+    (r"feed_forward|mlp|silu|gelu|activation", Part.ACTIVATION_FUNCTION),
+)
+"""What patterns of select_recompute stand for; the first that occurs counts."""
+
+DEFAULT = r"feed_forward\.mul"  # what select_recompute selects where it names no operator, SiLU beside it
+
+UNUSABLE = {
+    ("mp_comm_recompute", "False"): "mp_comm_recompute=False: blocks are computed again without their collectives",
+    ("parallel_optimizer_comm_recompute", "True"): "parallel_optimizer_comm_recompute: weights are gathered again",
+}
 
 
 def settings_of(*texts: str) -> Settings:
-    """The settings in `texts`."""
+    """The settings in `texts`. UnusableRowError for one that the cost model has no terms for."""
     found = {}
     for item in ";".join(texts).split(";"):
         key, equals, value = item.partition("=")
         if equals:
             found[key.strip()] = value.strip()
+    for (key, value), reason in UNUSABLE.items():
+        if found.get(key) == value:
+            raise UnusableRowError(reason)
     return found
 
 
 def recomputation(settings: Settings, stages: int) -> Recomputation:
-    """`recompute` True or a list of blocks per stage; `select_recompute` True or a list, of which the parts are kept."""
-    blocks = _per_stage(settings.get("recompute", "False"), stages)
-    selected = any(_per_stage(settings.get("select_recompute", "False"), stages))
+    """`recompute`, `select_recompute` and `select_comm_recompute`: the first blocks of every stage, as a whole or in parts."""
+    blocks = _blocks("recompute", _value(settings, "recompute"), stages)
+    parts: dict[Part, Blocks] = {}
+    for key in ("select_recompute", "select_comm_recompute"):
+        for pattern, value in _patterns(_value(settings, key)).items():
+            part = Part.GATHERS if key == "select_comm_recompute" else _part(pattern)
+            parts[part] = _more(parts.get(part, (0,)), _blocks(key, value, stages))
+    others = {part: _behind(blocks, selected) for part, selected in parts.items()}
     return Recomputation(
-        blocks=blocks,
-        parts=SELECTED if selected else frozenset(),
+        blocks,
+        tuple((part, others[part]) for part in Part if any(others.get(part, ()))),
         shard_kept=settings.get("recompute_slice_activation") == "True",
     )
 
 
-def layers_on_stage(settings: Settings, layers: int, stages: int) -> tuple[int, ...]:
-    """`offset`: blocks of each stage more or less than layers / stages; () where there is no list."""
-    offset = settings.get("offset", "0")
-    if not offset.startswith("["):
+def layers_on_stage(settings: Settings, layers: int, stages: int, interleave: int = 1) -> tuple[int, ...]:
+    """`offset`: blocks of each stage, or of each run of blocks on it, more or less than even; () where there is no list."""
+    offset = _value(settings, "offset")
+    if not isinstance(offset, list):
         return ()
-    change = _list(offset)
-    if len(change) != stages:
+    runs = offset if all(isinstance(run, list) for run in offset) else [offset] * interleave
+    if len(runs) != interleave or any(len(run) != stages or not all(map(_is_number, run)) for run in runs):
         raise UnusableRowError("offset is not a list of one number per stage")
-    return tuple(layers // stages + more for more in change)
+    each = layers // (stages * interleave)
+    return tuple(interleave * each + sum(of_stage) for of_stage in zip(*runs, strict=True))
 
 
 def attention(settings: Settings) -> AttentionKernel:
@@ -62,18 +99,76 @@ def optimizer_level(zero: str) -> OptimizerLevel:
     return OptimizerLevel.NONE if zero in ("", "none", "none(dp=1)") else OptimizerLevel.LEVEL1
 
 
-def _per_stage(value: str, stages: int) -> tuple[int, ...]:
-    if value == "True":
-        return (ALL,)
-    if not value.startswith("["):
-        return (0,)
-    found = _list(value)
-    if len(found) != stages:
-        raise UnusableRowError("recomputation is not a list of one number per stage")
+def ranks_of_an_expert(model: Transformer, row: Row) -> int:
+    """Tensor ranks cut experts as they do a feed-forward (`mp` of the weights' (ep, 1, mp)), but for DeepSeek-V3's."""
+    return 1 if model.latent_attention else common.ranks_of_an_expert(row)
+
+
+def whole_embedding(settings: Settings) -> bool:
+    """`vocab_emb_dp`: the table is not cut by tensor parallelism."""
+    return settings.get("vocab_emb_dp") == "True"
+
+
+def copies(settings: Settings) -> int:
+    """`micro_batch_interleave_num`: parts of the batch that run side by side in one graph."""
+    number = _value(settings, "micro_batch_interleave_num", default=1)
+    if not _is_number(number) or number < 1:
+        raise UnusableRowError("micro_batch_interleave_num is no number")
+    return int(number)
+
+
+def _value(settings: Settings, key: str, default: Any = False) -> Any:
+    """The value of a setting, as Python writes it."""
+    text = settings.get(key, "").replace("\\", "")  # of patterns, which are read for their words
+    try:
+        return ast.literal_eval(text) if text else default
+    except (ValueError, SyntaxError):
+        raise UnusableRowError(f"{key} is neither yes, no nor a list: {text!r}") from None
+
+
+def _patterns(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return dict.fromkeys(value, True)
+    return {DEFAULT: value}
+
+
+def _part(pattern: str) -> Part:
+    found = next((part for known, part in PARTS if re.search(known, pattern)), None)
+    if found is None:
+        raise UnusableRowError(f"select_recompute of {pattern!r}")
     return found
 
 
-def _list(value: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"\[\s*-?\d+(\s*,\s*-?\d+)*\s*\]", value):
-        raise UnusableRowError(f"a list of layers that is none: {value!r}")
-    return tuple(json.loads(value))
+def _blocks(key: str, value: Any, stages: int) -> Blocks:
+    """Yes, no, or how many blocks of each stage, in one list or in one for each run of blocks on a stage."""
+    if isinstance(value, bool):
+        return (ALL,) if value else (0,)
+    runs = value if isinstance(value, list) and value and all(isinstance(run, list) for run in value) else [value]
+    if not all(isinstance(run, list) and len(run) == stages and all(map(_is_number, run)) for run in runs):
+        raise UnusableRowError(f"{key} is not a list of one number per stage")
+    return tuple(map(sum, zip(*runs, strict=True)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _more(one: Blocks, other: Blocks) -> Blocks:
+    """The larger number of every stage."""
+    if (ALL,) in (one, other):
+        return (ALL,)
+    return tuple(max(pair) for pair in _paired(one, other))
+
+
+def _behind(whole: Blocks, selected: Blocks) -> Blocks:
+    """What is left of the first `selected` blocks of every stage behind those that are computed again as a whole."""
+    if selected == (ALL,) or whole == (ALL,):
+        return selected
+    return tuple(max(0, more - first) for first, more in _paired(whole, selected))
+
+
+def _paired(one: Blocks, other: Blocks) -> zip:
+    stages = max(len(one), len(other))
+    return zip(*(blocks * stages if len(blocks) == 1 else blocks for blocks in (one, other)), strict=True)

@@ -3,7 +3,8 @@
 from ms_symtensor.cost.configuration import Experts, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.common import must_be_given
-from ms_symtensor.validation.readers.families import family_of
+from ms_symtensor.validation.readers.families import Family, family_of
+from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.table import Row
 
 DIMENSIONS = ("hidden", "layers", "heads", "ffn", "vocab", "experts", "topk")
@@ -12,29 +13,19 @@ DIMENSIONS = ("hidden", "layers", "heads", "ffn", "vocab", "experts", "topk")
 def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: float = 1.0) -> Transformer:
     """The model in `row`, called `name`: its columns where they are filled, its family's facts elsewhere.
 
-    An empty kv column means as many as heads, an empty ffn 4 x hidden (ungated) or Llama's 8/3, rounded up to 256.
+    An empty kv column means as many as heads. Empty widths are those of the published model of that name, if it is as wide; else
+    an empty ffn is 4 x hidden (ungated) or Llama's 8/3, rounded up to 256.
     """
     for column in ("hidden", "layers", "heads"):
         if not row.text(column):
             raise UnusableRowError("the model's dimensions are not given")
     hidden, heads = row.count("hidden"), row.count("heads")
     family = family_of(name, hidden)
-    ffn = row.optional_count("ffn")
+    published = _published(name, hidden, heads)
+    ffn = row.optional_count("ffn") or (published.intermediate_size if published else None)
     vocabulary = row.optional_count("vocab") or family.vocab_size
     if not vocabulary:
         raise UnusableRowError("the vocabulary is not given")
-    number = row.optional_count("experts") or 1
-    experts = None
-    if number > 1:
-        must_be_given(row, "topk")
-        experts = Experts(
-            num_experts=number,
-            top_k=row.count("topk"),
-            intermediate_size=(row.optional_count("moe_ffn") if "moe_ffn" in row.cells else None) or _given(ffn),
-            shared_experts=family.shared_experts,
-            dense_blocks=min(family.dense_blocks, row.count("layers")),
-            imbalance=imbalance,
-        )
     return Transformer(
         hidden_size=hidden,
         num_layers=row.count("layers"),
@@ -49,7 +40,7 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
         linear_bias=family.linear_bias,
         qkv_bias=family.qkv_bias,
         tied_embeddings=family.tied_embeddings,
-        experts=experts,
+        experts=_experts(row, family, published, ffn, imbalance),
         latent_attention=family.latent_attention,
         mtp_blocks=family.mtp_blocks,
         geglu=family.geglu,
@@ -58,12 +49,38 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
     )
 
 
+def _experts(
+    row: Row, family: Family, published: Transformer | None, ffn: int | None, imbalance: float
+) -> Experts | None:
+    number = row.optional_count("experts") or 1
+    if number == 1:
+        return None
+    must_be_given(row, "topk")
+    known = published.experts if published and published.intermediate_size == ffn else None
+    width = _optional(row, "moe_ffn") or (known.intermediate_size if known else ffn)
+    if width is None:
+        raise UnusableRowError("the experts' width is not given")
+    beside = row.optional_number("shared_experts") if "shared_experts" in row.cells else None
+    if beside is None:
+        beside = known.shared_experts if known else family.shared_experts
+    dense_blocks = min(known.dense_blocks if known else family.dense_blocks, row.count("layers"))
+    return Experts(number, row.count("topk"), width, int(beside), dense_blocks, imbalance)
+
+
+def _published(name: str, hidden: int, heads: int) -> Transformer | None:
+    """The published model called `name`, unless that has other widths."""
+    try:
+        found = published_model(name)
+    except UnusableRowError:
+        return None
+    return found if (found.hidden_size, found.num_heads) == (hidden, heads) else None
+
+
+def _optional(row: Row, column: str) -> int | None:
+    """A count in a column that not every table has."""
+    return row.optional_count(column) if column in row.cells else None
+
+
 def default_ffn(hidden_size: int, gated: bool) -> int:
     """4 x hidden, or 2/3 of that rounded up to a multiple of 256 (github.com/meta-llama/llama, model.py) where gated."""
     return -(-8 * hidden_size // 3 // 256) * 256 if gated else 4 * hidden_size
-
-
-def _given(ffn: int | None) -> int:
-    if ffn is None:
-        raise UnusableRowError("the experts' width is not given")
-    return ffn

@@ -14,7 +14,7 @@ from ms_symtensor.cost.configuration import (
 )
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given, ranks_of_an_expert
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.table import Row
 
@@ -65,6 +65,7 @@ def case(row: Row) -> Case:
         sequence_parallel="sequence parallel" in other or (framework == "fsdp" and row.count("tp") > 1),
         context_parallel=row.optional_count("cp") or 1,
         expert_parallel=row.optional_count("ep") or 1,
+        expert_model_parallel=ranks_of_an_expert(row),
         pipeline_stages=stages,
         interleave=row.optional_count("vpp") or 1,
         micro_batch_size=row.count("micro_batch"),

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 
 from ms_symtensor.cost.configuration import (
-    ALL,
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     Bytes,
@@ -12,10 +11,12 @@ from ms_symtensor.cost.configuration import (
     Part,
     Recomputation,
     Transformer,
+    in_parts,
 )
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Pair, UnusableRowError
 from ms_symtensor.validation.readers import mindformers
+from ms_symtensor.validation.readers.common import tensor_ranks_of_an_expert
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.readers.slide import DEVICES as SLIDE_DEVICES
 from ms_symtensor.validation.readers.slide import slide_configuration
@@ -96,7 +97,8 @@ def _configuration(
         spread.data > 1 or mindspore
     )  # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
     zero = _number(words, r"ZeRO-?(\d)")
-    samples = spread.data * spread.micro_batch_size
+    samples, expert_parallel = spread.data * spread.micro_batch_size, _degree(words, "EP") or 1
+    cut = tensor_ranks_of_an_expert(spread.tensor, spread.data * spread.context, expert_parallel)
     return Configuration(
         model,
         seq_length,
@@ -104,7 +106,8 @@ def _configuration(
         model_parallel=spread.tensor,
         sequence_parallel=spread.tensor > 1,
         context_parallel=spread.context,
-        expert_parallel=_degree(words, "EP") or 1,
+        expert_parallel=expert_parallel,
+        expert_model_parallel=1 if mindspore and model.latent_attention else cut,
         pipeline_stages=spread.stages,
         interleave=_degree(words, "VPP") or 1,
         micro_batch_size=spread.micro_batch_size,
@@ -113,14 +116,15 @@ def _configuration(
         recomputation=_recomputation(words, model, spread.stages),
         bytes_per_parameter=mindformers.BYTES if mindspore else Bytes(),
         framework="mindspore" if mindspore else "mindspeed",
-        overlap_gradients=mindspore,
+        overlap_gradients=False,
+        overlap_weights=not mindspore,
         overlap_tensors=not mindspore,  # Megatron's default
     )
 
 
 def _recomputation(words: str, model: Transformer, stages: int) -> Recomputation:
     """ "partial" and "block" without a number: half of the blocks of each stage."""
-    selected = frozenset({Part.ACTIVATION_FUNCTION}) if re.search(r"select SiLU", words) else frozenset()
+    selected = in_parts(Part.ACTIVATION_FUNCTION) if re.search(r"select SiLU", words) else ()
     if "no recompute" in words or "recompute" not in words:
         return NO_RECOMPUTATION
     listed = re.search(r"\[([\d, ]+)\]", words)
@@ -130,7 +134,7 @@ def _recomputation(words: str, model: Transformer, stages: int) -> Recomputation
             raise UnusableRowError("recomputation is not a list of one number per stage")
         return Recomputation(blocks=blocks, parts=selected)
     if "select recompute" in words:
-        return Recomputation(parts=frozenset({Part.ATTENTION_CORE, Part.ACTIVATION_FUNCTION}), part_blocks=ALL)
+        return Recomputation(parts=in_parts(Part.ATTENTION_CORE, Part.ACTIVATION_FUNCTION))
     if "block" in words or "partial" in words:
         return Recomputation(blocks=(max(1, model.num_layers // stages // 2),), parts=selected)
     return FULL_RECOMPUTATION

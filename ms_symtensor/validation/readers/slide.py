@@ -31,10 +31,13 @@ def slide_configuration(data_parallel: int, model_parallel: int) -> Configuratio
         model_parallel=model_parallel,
         sequence_parallel=model_parallel > 1,
         expert_parallel=EXPERT_PARALLEL,
+        expert_model_parallel=1,  # MindFormers' DeepSeek-V3 leaves experts whole
         micro_batch_size=1,
         micro_batch_num=max(1, GLOBAL_BATCH_SIZE // data_parallel),
         recomputation=FULL_RECOMPUTATION,
         optimizer_level=OptimizerLevel.LEVEL1,
         bytes_per_parameter=Bytes(weight=4, master=0, gradient=4, states=8),
         framework="mindspore",
+        overlap_gradients=False,
+        overlap_weights=False,
     )

@@ -31,7 +31,7 @@ def test_options_are_words_with_or_without_value() -> None:
 )  # fmt: skip
 def test_recomputation(text, blocks, parts, part_blocks) -> None:
     found = megatron.recomputation(megatron.options_of(text), interleave=2)
-    assert (found.blocks, found.parts, found.part_blocks) == (blocks, frozenset(parts), part_blocks)
+    assert (found.blocks, dict(found.parts)) == (blocks, dict.fromkeys(parts, (part_blocks,)))
 
 
 def test_other_options() -> None:

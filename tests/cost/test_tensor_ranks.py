@@ -1,0 +1,59 @@
+"""What tensor ranks send and keep, against the program that MindSpore's compiler writes of the model zoo's network."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.megatron import megatron_strategy
+from ms_symtensor.cost.configuration import Configuration, Part, Recomputation, Transformer, in_parts
+from ms_symtensor.cost.network import Network
+from ms_symtensor.cost.shapes import shapes_of
+from ms_symtensor.cost.training_memory import stage_bytes
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import COLLECTIVES, Phase
+from ms_symtensor.program.settings import Settings, StagePlan
+
+SEQUENCE, RANKS = 1024, 4
+LLAMA3_8B = Transformer(4096, 32, 32, 8, 14336, 128256)
+SPREAD = Configuration(
+    LLAMA3_8B, SEQUENCE, model_parallel=RANKS, sequence_parallel=True, framework="mindspore", padded_vocabulary=False
+)
+
+
+def of_program() -> Counter:
+    """The collectives of a block in the middle, forward (True) and backward."""
+    config = dimensions_of("llama3_8b", batch_size=1, seq_length=SEQUENCE, num_layers=3)
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 1, RANKS, sequence_parallel=True)
+    plan = StagePlan({name: OpStrategy(*cut) for name, cut in cuts.items()}, Settings(RANKS))
+    middle = [n for n in partition(graph, plan).nodes if n.block == "layers.1" and n.kind in COLLECTIVES]
+    return Counter((n.kind, n.phase is Phase.FORWARD) for n in middle if n.parameter is None)
+
+
+def of_operators(configuration: Configuration) -> Counter:
+    block = Network(shapes_of([configuration])).places[1]
+    found: Counter = Counter()
+    for sent, forward in ((block.sent, True), (block.sent_back, False)):
+        for transfer in sent:
+            if transfer.group == "tp":
+                found[transfer.kind.value, forward] += int(transfer.times[0])
+    return +found
+
+
+def test_mindspore_gathers_once_and_others_again() -> None:
+    assert of_operators(SPREAD) == of_program()
+    again = of_operators(replace(SPREAD, framework="megatron"))
+    assert again - of_program() == {("AllGather", False): 2} and again > of_program()
+
+
+def test_what_is_gathered_again_is_not_kept() -> None:
+    again = Recomputation(parts=in_parts(Part.GATHERS, blocks=(5,)))
+    kept, less = (
+        stage_bytes(Network(shapes_of([c]))).activations_B[0, 0] for c in (SPREAD, replace(SPREAD, recomputation=again))
+    )
+    gathered_B = SEQUENCE * LLAMA3_8B.hidden_size * 2 * (1 - 1 / RANKS)
+    assert kept - less == pytest.approx(5 * 2 * gathered_B)

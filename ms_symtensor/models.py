@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ms_symtensor.bridge.apply.load_network import zoo_options
-from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
@@ -184,7 +183,7 @@ def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
 
     def replanned(limits: Limits, limit_B: int) -> Plan:
         request = Request(
-            load_cluster(plan.cluster), plan.device_num, plan.global_batch_size, plan.seq_length, limit_B, plan.model,
+            plan.planned_for, plan.device_num, plan.global_batch_size, plan.seq_length, limit_B, plan.model,
             plan.source, limits,
         )  # fmt: skip
         if model is not None:

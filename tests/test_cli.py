@@ -96,6 +96,32 @@ def test_pins_are_kept_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "sp=no: " in capsys.readouterr().out
 
 
+OWN_CLUSTER = """
+based_on: atlas_800t_a2
+name: mine
+device:
+  cube_peak_FLOPs: {value: 100.0e12, source: measured here}
+"""
+
+
+def test_a_plan_for_a_cluster_of_ones_own(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file may be gone, or changed, when the plan is looked at again."""
+    (tmp_path / "mine.yaml").write_text(OWN_CLUSTER)
+    out = str(tmp_path / "plan")
+    asked = ["plan", "llama2_7b", *SMALL, "--device-num", "8", "--cluster", str(tmp_path / "mine.yaml"), "--out", out]
+    assert main([*asked, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    (tmp_path / "mine.yaml").unlink()
+    assert "llama2_7b: 8 devices of mine (own file)" in (tmp_path / "plan" / "report.txt").read_text()
+    assert data["cluster"] == "mine"
+    assert main(["explain", out]) == 0
+    assert f"step time {data['step_time_s']:.3e}"[:15] in capsys.readouterr().out
+    assert main(["explain", out, "--why-not", "model_parallel=8"]) == 0
+    assert "pin" not in capsys.readouterr().out.splitlines()[0]
+    known = json.loads((planned / "plan.json").read_text())["prediction"]["time_s"]["compute"]
+    assert data["time_breakdown_s"]["compute"] > 2 * known
+
+
 def test_a_saved_graph_is_planned_like_its_model(planned: Path, tmp_path: Path) -> None:
     arguments = ["plan", str(planned / "graph.json"), "--device-num", "8", "--out", str(tmp_path)]
     assert main(arguments) == 0

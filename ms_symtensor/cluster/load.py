@@ -58,13 +58,23 @@ def load(name_or_path: str) -> Cluster:
     return _read(path)
 
 
+def from_content(content: Any, origin: str) -> Cluster:
+    """The cluster that the content of a file describes. InputError, naming `origin`, if it describes none."""
+    return _Reader(origin).cluster(content)
+
+
+def is_known(cluster: Cluster) -> bool:
+    """Whether its name alone stands for `cluster`: it is one of those that come with the package, unchanged."""
+    return cluster.name in known_clusters() and _load_known(cluster.name) == cluster
+
+
 @lru_cache
 def _load_known(name: str) -> Cluster:
     return _read(_FOLDER / f"{name}.yaml")
 
 
 def _read(path: Path) -> Cluster:
-    return _Reader(str(path)).cluster(content_of(path))
+    return from_content(content_of(path), str(path))
 
 
 def content_of(path: Path) -> Any:

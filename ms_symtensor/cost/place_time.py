@@ -10,8 +10,8 @@ neither time hides the other wholly:
 
     T = sqrt(T_device² + T_host²)                                                     (empirical, as is the exponent)
 
-A collective of p tensor ranks is delayed by p · rank_skew_s if the pipeline crosses nodes. What runs under a product is hidden
-up to its length, but slows it down.
+Where the host has to wait for what the device computes, it is never ahead, and the two add up. A collective of p tensor ranks is
+delayed by p · rank_skew_s if the pipeline crosses nodes. What runs under a product is hidden up to its length, but slows it down.
 """
 
 from collections.abc import Sequence
@@ -48,6 +48,7 @@ class PlaceKernels:
     sent: tuple[Sums, ...]
     sent_back: tuple[Sums, ...]
     overlaps: tuple[Overlap, ...]  # of those sent back
+    asks_host: bool
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def kernels_of(place: Place, groups: Groups) -> PlaceKernels:
         groups.together(place.sent),
         groups.together(place.sent_back),
         tuple(_overlap(transfer, groups) for transfer in place.sent_back if transfer.under is not None),
+        place.asks_host,
     )
 
 
@@ -99,7 +101,7 @@ def exposed(needed: Array, window: Array) -> Array:
 def place_seconds(place: PlaceKernels, shapes: Shapes, groups: Groups, cluster: Cluster) -> PlaceSeconds:
     """What `place` takes on `cluster`."""
     return PlaceSeconds(
-        _pass(place.forward, place.sent, (), shapes, groups, cluster),
+        _pass(place.forward, place.sent, (), shapes, groups, cluster, place.asks_host),
         _pass(place.backward, place.sent_back, place.overlaps, shapes, groups, cluster),
         {part: of.seconds(cluster) + groups.sum_s(cluster, sent) for part, (of, sent) in place.parts.items()},
     )
@@ -112,6 +114,7 @@ def _pass(
     shapes: Shapes,
     groups: Groups,
     cluster: Cluster,
+    asks_host: bool = False,
 ) -> Seconds:
     nothing = np.zeros(len(shapes.of))
     sent = groups.sum_s(cluster, sums)
@@ -126,4 +129,5 @@ def _pass(
         waits = sum((each.times.sum(axis=1) for each in sums if each.group == "tp"), nothing)
         host = host + groups.crosses_nodes(cluster, "pp") * waits * shapes.tp * cluster.device.rank_skew_s
     host = shapes.eager * host
-    return Seconds(np.where(shapes.tp > 1, np.hypot(device, host), np.maximum(device, host)), sent)
+    together = device + host if asks_host else np.where(shapes.tp > 1, np.hypot(device, host), np.maximum(device, host))
+    return Seconds(together, sent)

@@ -33,7 +33,9 @@ def dense_block(s: Shapes) -> Place:
 def expert_block(s: Shapes) -> Place:
     """As a dense block, with a mixture of experts for the feed-forward."""
     operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_residual(s))
-    return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2])))
+    # The device counts every expert's tokens, and the host needs that for the sizes of what it launches
+    # (megatron/core/transformer/moe/token_dispatcher.py).
+    return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2])), asks_host=True)
 
 
 def embedding(s: Shapes) -> Place:

@@ -75,10 +75,14 @@ class Operator:
 
 @dataclass(frozen=True)
 class Place:
-    """A part of the network that lies on one stage as a whole: a block, the embedding, the head."""
+    """A part of the network that lies on one stage as a whole: a block, the embedding, the head.
+
+    `asks_host`: going forward, an eager host has to wait for numbers that the device computes before it can launch more.
+    """
 
     name: str
     operators: tuple[Operator, ...]
+    asks_host: bool = False
 
     @property
     def forward(self) -> tuple[Work, ...]:

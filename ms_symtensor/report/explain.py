@@ -1,6 +1,5 @@
 """The formulas behind a plan, for people: of the whole step, or of the operators that are asked for."""
 
-from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.explain import OperatorExplanation, StepExplanation, explain_step
 from ms_symtensor.cost.explanation_text import to_latex, to_text
 from ms_symtensor.errors import InputError
@@ -16,7 +15,7 @@ def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool =
     `operator` is a full name, the end of a short one (`query.matmul`) or a type (`MatMul`); operators that cost the same
     are shown once. Operators of pipeline stages are those of one micro-batch. InputError if nothing has it.
     """
-    step = explain_step(graph, plan.whole, load_cluster(plan.cluster))
+    step = explain_step(graph, plan.whole, plan.planned_for)
     title = [f"% {_degrees(plan)}" if latex else _degrees(plan)] if operator is None else []
     if operator is None and plan.pipeline is None:
         return "\n\n".join([*title, to_latex(step) if latex else to_text(step)])

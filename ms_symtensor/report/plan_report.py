@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings
@@ -86,7 +85,7 @@ def plan_text(
 
 def _exchanges(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> list[str]:
     """What the ranks exchange, and with several stages what each of these holds."""
-    cluster = load_cluster(plan.cluster)
+    cluster = plan.planned_for
     title = "Collectives of a step on rank 0, all blocks together\n"
     if plan.pipeline is None:
         return [title + _collectives(collective_costs(programs[0], cluster))]
@@ -108,8 +107,9 @@ def _headline(plan: Plan) -> str:
         ("sequence_parallel", "yes" if plan.sequence_parallel else "no", "pipeline_stages", _stages(plan)),
         ("context_parallel", str(plan.context_parallel), "expert_parallel", str(plan.expert_parallel)),
     ]
+    own = " (own file)" if plan.own_cluster is not None else ""
     title = (
-        f"{plan.model}: {plan.device_num} devices of {plan.cluster}, global batch {plan.global_batch_size},"
+        f"{plan.model}: {plan.device_num} devices of {plan.cluster}{own}, global batch {plan.global_batch_size},"
         f" sequence {plan.seq_length}"
     )
     pins = [f"{name} = {value}" for name, value in plan.fixed.items()]

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ms_symtensor.cluster.load import is_known
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
@@ -183,6 +184,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         model=request.model,
         graph_hash=graph.hash,
         cluster=request.cluster.name,
+        own_cluster=None if is_known(request.cluster) else request.cluster,
         stages=stages,
         pipeline=pipeline,
         global_batch_size=request.global_batch_size,

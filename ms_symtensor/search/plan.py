@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from ms_symtensor.cluster.load import is_known
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
@@ -169,6 +170,7 @@ def one_stage_plan(
         model=request.model,
         graph_hash=graph.hash,
         cluster=request.cluster.name,
+        own_cluster=None if is_known(request.cluster) else request.cluster,
         stages=(stage,),
         global_batch_size=request.global_batch_size,
         seq_length=request.seq_length,

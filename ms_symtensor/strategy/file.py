@@ -10,6 +10,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ms_symtensor.cluster.content import to_content
+from ms_symtensor.cluster.load import from_content
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
@@ -22,7 +24,9 @@ from ms_symtensor.tensor import graph_file
 from ms_symtensor.tensor.graph import Graph
 
 FORMAT = "symtensor-plan"
-VERSION = 5
+VERSION = 6
+KNOWN_CLUSTERS_VERSION = 5
+"""Plans for clusters that come with the package."""
 BLOCKS_AS_CELLS_VERSION = 4
 """Plans in which no operator is recomputed by itself."""
 DEVICE_STATES_VERSION = 3
@@ -130,6 +134,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "model": plan.model,
         "graph_hash": plan.graph_hash,
         "cluster": plan.cluster,
+        **({} if plan.own_cluster is None else {"cluster_file": to_content(plan.own_cluster)}),
         "source": dict(sorted(plan.source.items())),
         "global_batch_size": plan.global_batch_size,
         "seq_length": plan.seq_length,
@@ -170,8 +175,10 @@ def to_json(plan: Plan) -> dict[str, Any]:
 def _version(plan: Plan) -> int:
     """The oldest version that can say it."""
     every = plan.settings.recompute.values()
-    if any(again.only for again in every):
+    if plan.own_cluster is not None:
         return VERSION
+    if any(again.only for again in every):
+        return KNOWN_CLUSTERS_VERSION
     if plan.settings.swap_optimizer:
         return BLOCKS_AS_CELLS_VERSION
     in_part = any(again.in_part for again in every)
@@ -199,7 +206,13 @@ def _recompute_to_json(recompute: Recompute) -> dict[str, Any]:
 def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -> Plan:
     """The plan behind `to_json`'s data; InputError, naming `origin` and the key, if it is something else."""
     root = Field(data, origin, remedy=_REMEDY)
-    older = BLOCKS_AS_CELLS_VERSION, DEVICE_STATES_VERSION, WHOLE_BLOCKS_VERSION, ONE_STAGE_VERSION
+    older = (
+        KNOWN_CLUSTERS_VERSION,
+        BLOCKS_AS_CELLS_VERSION,
+        DEVICE_STATES_VERSION,
+        WHOLE_BLOCKS_VERSION,
+        ONE_STAGE_VERSION,
+    )
     root.require_format(FORMAT, VERSION, "a plan of ms_symtensor", older)
     prediction, search = root["prediction"], root["search"]
     stages = [root] if root.value["version"] == ONE_STAGE_VERSION else root["stages"].items_of_list()
@@ -243,6 +256,7 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         source=_mapping(root["source"], lambda item: item.text()),
         fixed=_mapping(root["fixed"], Field.text) if "fixed" in root else {},
         at_most=_mapping(root["at_most"], Field.text) if "at_most" in root else {},
+        own_cluster=from_content(root["cluster_file"].value, root.origin) if "cluster_file" in root else None,
         **{name: root[name].integer(1) for name in ("context_parallel", "expert_parallel") if name in root},
     )
 

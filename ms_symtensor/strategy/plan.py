@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
@@ -85,6 +87,8 @@ class Plan:
     fixed: Mapping[str, str] = field(default_factory=dict)
     """What the user pinned, names and values as written; `at_most`: what was bounded from above."""
     at_most: Mapping[str, str] = field(default_factory=dict)
+    own_cluster: Cluster | None = None
+    """The cluster, where it is not the known one called `cluster` (`planned_for`)."""
 
     def __post_init__(self) -> None:
         expected = 1 if self.pipeline is None else self.pipeline.stage_num
@@ -99,6 +103,11 @@ class Plan:
             for name, strategy in stage.strategies.items():
                 if strategies[name] != strategy:
                     raise InputError(f"{name} runs on several pipeline stages with different strategies: give it one")
+
+    @property
+    def planned_for(self) -> Cluster:
+        """The cluster that the plan is for."""
+        return load_cluster(self.cluster) if self.own_cluster is None else self.own_cluster
 
     @property
     def stage(self) -> StagePlan:

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from plans import hand_written, small_graph
 
+from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.strategy import file
@@ -164,6 +165,20 @@ def test_operators_that_are_recomputed_alone_come_back(stored):
     assert file.from_json(data).settings == settings
     data["stages"][0]["settings"]["recompute"]["layers.1"]["kept"] = ["attention.query.matmul"]
     with pytest.raises(InputError, match="recompute > layers.1 has only, and what is kept beside it: plan again"):
+        file.from_json(data)
+
+
+def test_an_own_cluster_comes_back(stored):
+    _, plan = stored
+    known = load_cluster("atlas_800t_a2")
+    own = replace(known, device=replace(known.device, cube_peak_FLOPs=300e12))
+    mine = replace(plan, own_cluster=own)
+    data = json.loads(json.dumps(file.to_json(mine)))
+    assert data["version"] == 6  # who does not know of it would take the known cluster of that name
+    assert file.from_json(data).planned_for == own
+    assert plan.planned_for == known and "cluster_file" not in file.to_json(plan)
+    del data["cluster_file"]["device"]["l2_B"]
+    with pytest.raises(InputError, match="device: entry 'l2_B' is missing"):
         file.from_json(data)
 
 

@@ -85,7 +85,7 @@ def damaged(stored, tmp_path, change):
     ("change", "message"),
     [
         (lambda d: d.update(format="other"), 'not a plan of ms_symtensor.*"symtensor-plan".*plan again'),
-        (lambda d: d.update(version=6), "version 6, this ms_symtensor reads 5: upgrade"),
+        (lambda d: d.update(version=7), "version 7, this ms_symtensor reads 6: upgrade"),
         (lambda d: d.update(version="1"), "version '1'.*plan again"),
         (lambda d: d["stages"][0].pop("settings"), "'stages.0. > settings' is missing: plan again"),
         (lambda d: d["stages"][0]["settings"].update(device_num="8"), "settings > device_num must be a whole number from 1 up"),

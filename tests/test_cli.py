@@ -320,6 +320,8 @@ def test_validate_and_calibrate(measured: Path, tmp_path: Path, capsys: pytest.C
     plain = json.loads(capsys.readouterr().out)
     assert (plain["rows"], plain["excluded"], plain["calibration"]) == (4, 0, None)
     assert 0 < plain["mape"] < 2
+    errors = [abs(one["step_time_s"] / one["measured_step_time_s"] - 1) for one in plain["cases"]]
+    assert plain["mape"] == pytest.approx(sum(errors) / len(errors)) and len(errors) == 4
     assert main(["validate", str(measured), "--cluster", "a100_80g", "--calibrate", "2", "--seed", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["calibration"]["steps"] == 2
     out = tmp_path / "mine.yaml"

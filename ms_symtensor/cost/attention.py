@@ -6,15 +6,13 @@ import numpy as np
 
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cost.configuration import AttentionKernel, Part
+from ms_symtensor.cost.operator import ATTENTION_BACKWARD
 from ms_symtensor.cost.shapes import Array, Shapes
 from ms_symtensor.cost.tensor_ranks import gathered, scattered
 from ms_symtensor.cost.work import Operator, Transfer, Work, passes, product
 
 CAUSAL = 0.5
 """Half of the scores are behind the token; fused attention leaves them out."""
-
-FLASH_BACKWARD = 2.5
-"""Five products backward to two forward (FlashAttention-2, arXiv 2307.08691, section 4.1)."""
 
 FLASH1_SLOWDOWN = 2.0
 """FlashAttention-2 is about twice as fast as its predecessor (arXiv 2307.08691)."""
@@ -86,7 +84,7 @@ def _core(s: Shapes) -> tuple[Operator, ...]:
     moved = kept + s.attended * t * w
     forward = Work("fused attention", flops=flops, head_dim=s.key_width, traffic_B=moved, times=s.flash)
     backward = replace(
-        forward, name="fused attention backward", flops=FLASH_BACKWARD * flops, traffic_B=3 * moved, kernels=3
+        forward, name="fused attention backward", flops=ATTENTION_BACKWARD * flops, traffic_B=3 * moved, kernels=3
     )
     flash = Operator(
         forward=(forward,),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.configuration import Configuration
 from ms_symtensor.cost.operator import roofline
 from ms_symtensor.cost.shapes import Array
 from ms_symtensor.cost.work import Work
@@ -13,7 +14,9 @@ from ms_symtensor.cost.work import Work
 
 @dataclass(frozen=True)
 class Kernels:
-    """The entries of `Work` as arrays [works, configurations]; `fused`, `products`: which of the works are such."""
+    """The entries of `Work` as arrays [works, configurations]; `fused`, `products`: which of the works are such; `in_float32`:
+    which of the configurations compute in it.
+    """
 
     points: Array
     depth: Array
@@ -25,6 +28,7 @@ class Kernels:
     times: Array
     fused: Array
     products: Array
+    in_float32: Array
 
     @property
     def launches(self) -> Array:
@@ -37,19 +41,21 @@ class Kernels:
         if not len(self.points):
             return np.zeros(self.points.shape[1])
         device = cluster.device
-        paid = 2 * (self.points + device.wave_elements) * (self.depth + device.pipeline_depth) * self.slowdown
+        slower = np.where(self.in_float32, device.cube_peak_FLOPs / device.cube_fp32_peak_FLOPs, 1.0)
+        paid = 2 * (self.points + device.wave_elements) * (self.depth + device.pipeline_depth) * self.slowdown * slower
         seconds = roofline(np.where(self.products[:, None], paid, 0.0), self.moved_B, "", cluster)
         if self.fused.any():
             held_up = np.maximum(1.0, device.attention_head_dim / self.head_dim)
-            of_fused: Array = held_up * self.flops
+            of_fused: Array = held_up * self.flops * slower
             seconds[self.fused] = roofline(of_fused[self.fused], self.moved_B[self.fused], "", cluster, True)
         seconds = seconds + (self.kernels - 1) * device.op_overhead_s
         total: Array = np.where(self.times > 0, self.times * seconds, 0.0).sum(axis=0)
         return total
 
 
-def stacked(works: Sequence[Work], rows: int) -> Kernels:
-    """`works` whose entries are arrays of `rows` entries, or numbers that hold for all."""
+def stacked(works: Sequence[Work], of: Sequence[Configuration]) -> Kernels:
+    """`works` whose entries are arrays with an entry for each of the configurations `of`, or numbers that hold for all."""
+    rows = len(of)
 
     def stack(values: Iterable[object]) -> Array:
         return np.array([np.broadcast_to(np.asarray(v, dtype=float), (rows,)) for v in values]).reshape(-1, rows)
@@ -66,4 +72,5 @@ def stacked(works: Sequence[Work], rows: int) -> Kernels:
         stack(w.times for w in works),
         fused=(flops > 0).any(axis=1),
         products=(points > 0).any(axis=1),
+        in_float32=np.array([c.precision == "float32" for c in of]),
     )

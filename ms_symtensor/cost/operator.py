@@ -65,13 +65,16 @@ class OperatorFormulas:
 
 def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorFormulas:
     """Formulas of `op`; `products` is how many of its inputs need a gradient (0: no backward pass)."""
+    zero = sympy.Integer(0)
     inputs = tuple(_bytes(t, d, sig) for t, d in zip(op.inputs, sig.inputs, strict=True))
     outputs = tuple(_bytes(t, d, sig) for t, d in zip(op.outputs, sig.outputs, strict=False))
-    traffic = sum(inputs, sympy.Integer(0)) + sum(outputs, sympy.Integer(0))
+    traffic = sum(inputs, zero) + sum(outputs, zero)
     if sig.unit is Unit.NONE:
-        zero = sympy.Integer(0)
         return OperatorFormulas(zero, zero, zero, inputs, outputs)
     memory_s = traffic / (s.eta_hbm * s.B_hbm)
+    gradients = gradients_of(op, sig, products)
+    back = gradients.moved_B(inputs, outputs, zero)
+    backward = back / (s.eta_hbm * s.B_hbm) + s.t_op if gradients.passes else zero
     if sig.unit is Unit.CUBE:
         local = {d: dim_size(d) / cut_degree(d) for d in sig.mesh}
         flops = sympy.Float(sig.flops_per_point) * sympy.Mul(*local.values())
@@ -81,13 +84,8 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
         held_up = sympy.Max(1, s.D_att / sig.head_dim, evaluate=False) if sig.head_dim else sympy.Integer(1)
         paid = held_up * paid_flops(sig, local, s.E_wave, s.K_fill, slices)
         forward = sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
-        return OperatorFormulas(forward, products * forward, flops, inputs, outputs)
-    if op.type in PASSED_ON:
-        return OperatorFormulas(memory_s + s.t_op, sympy.Integer(0), sympy.Integer(0), inputs, outputs)
-    kept = [inputs[i] for i in sig.keeps_inputs] + [outputs[i] for i in sig.keeps_outputs if i < len(outputs)]
-    back = sum(kept, sympy.Integer(0)) + (outputs[0] if outputs else sympy.Integer(0)) + products * _largest(inputs)
-    backward = back / (s.eta_hbm * s.B_hbm) + s.t_op if products else sympy.Integer(0)
-    return OperatorFormulas(memory_s + s.t_op, backward, sympy.Integer(0), inputs, outputs)
+        return OperatorFormulas(forward, gradients.products * forward + backward, flops, inputs, outputs)
+    return OperatorFormulas(memory_s + s.t_op, backward, zero, inputs, outputs)
 
 
 def summed_dims(sig: Signature) -> tuple[str, ...]:
@@ -108,8 +106,46 @@ def paid_flops(
     return (points + wave_elements) * (math.prod(local[d] for d in summed) + pipeline_depth) * sig.flops_per_point
 
 
-def _largest(sizes: Sequence[sympy.Expr]) -> sympy.Expr:
-    return sizes[0] if len(sizes) == 1 else sympy.Max(*sizes, evaluate=False) if sizes else sympy.Integer(0)
+@dataclass(frozen=True)
+class Gradients:
+    """What the gradients of an operator's inputs take: `products` times its forward pass, and a pass over memory for those of the
+    inputs `passes`, which reads the inputs `reads`, the outputs `kept` and the gradients of the outputs `arriving`.
+    """
+
+    products: float
+    passes: tuple[int, ...]
+    reads: tuple[int, ...]
+    kept: tuple[int, ...]
+    arriving: tuple[int, ...]
+
+    def moved_B(self, inputs_B: Sequence[Any], outputs_B: Sequence[Any], nothing: Any) -> Any:
+        """Bytes of that pass, from those of the tensors: numbers, arrays or formulas; `nothing` is the sum of none."""
+        read = (*(inputs_B[i] for i in self.reads), *(outputs_B[i] for i in (*self.kept, *self.arriving)))
+        return sum((*read, *(inputs_B[i] for i in self.passes)), nothing)
+
+
+def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
+    """Those of `op`, so many of whose inputs have a gradient: the largest ones that can, as what has none is mostly small."""
+    able = range(len(op.inputs)) if sig.differentiable is None else sig.differentiable
+    chosen = sorted(able, key=lambda i: -op.inputs[i].size_B)[:number]
+    if not chosen:
+        return Gradients(0.0, (), (), (), ())
+    arriving = tuple(
+        i
+        for i, t in enumerate(op.outputs[: len(sig.outputs)])
+        if not i or ("float" in t.dtype and i not in sig.keeps_outputs)
+    )
+    if sig.unit is Unit.CUBE:
+        summed = summed_dims(sig)
+        if not summed:
+            return Gradients(ATTENTION_BACKWARD, (), (), (), ())
+        operands = [i for i in chosen if any(d in sig.inputs[i] for d in summed)]
+        return Gradients(len(operands), tuple(i for i in chosen if i not in operands), (), (), arriving)
+    if op.type in PASSED_ON:
+        summed_up = tuple(i for i in chosen if op.inputs[i].shape != op.outputs[0].shape)
+        return Gradients(0.0, summed_up, (), (), arriving)
+    kept = tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
+    return Gradients(0.0, tuple(chosen), sig.keeps_inputs, kept, arriving)
 
 
 def _bytes(tensor: TensorType, dims: Dims, sig: Signature) -> sympy.Expr:
@@ -129,6 +165,11 @@ class OperatorCosts:
     backward_s: Array
     forward_flops: Array
 
+
+ATTENTION_BACKWARD = 2.5
+"""Five products backward to two forward, in one kernel whichever gradients are wanted (FlashAttention-2, arXiv 2307.08691,
+section 4.1).
+"""
 
 _FLOPS = s.symbol("W", "FLOP", "floating-point operations that one device pays for", "W")
 _BYTES = s.symbol("Q", "B", "bytes that an operator reads and writes", "Q", nonnegative=True)
@@ -177,14 +218,11 @@ def work(
     traffic = nothing + sum(inputs_B) + sum(outputs_B)
     fused = sig.unit is Unit.CUBE and not summed_dims(sig)
     forward = roofline(paid, traffic, op.inputs[0].dtype if op.inputs else "", cluster, fused)
-    if sig.unit is Unit.CUBE:
-        return OperatorCosts(forward, products * forward, flops)
-    if not products or op.type in PASSED_ON:
-        return OperatorCosts(forward, nothing, nothing)
-    kept = [inputs_B[i] for i in sig.keeps_inputs] + [outputs_B[i] for i in sig.keeps_outputs if i < len(outputs_B)]
-    largest = np.max(np.broadcast_arrays(*inputs_B), axis=0) if inputs_B else nothing
-    back = nothing + sum(kept) + (outputs_B[0] if outputs_B else 0.0) + products * largest
-    return OperatorCosts(forward, roofline(nothing, back, "", cluster), nothing)
+    gradients = gradients_of(op, sig, products)
+    backward = nothing + gradients.products * forward
+    if gradients.passes:
+        backward = backward + roofline(nothing, gradients.moved_B(inputs_B, outputs_B, nothing), "", cluster)
+    return OperatorCosts(forward, backward, flops)
 
 
 def _slice_B(tensor: TensorType, dims: Dims, degrees: Mapping[str, Array]) -> Array | float:

@@ -70,13 +70,12 @@ class PlaceSeconds:
 
 def kernels_of(place: Place, groups: Groups) -> PlaceKernels:
     """What `place` does in every configuration of `groups`."""
-    rows = len(groups.of)
     again = {part for c in groups.of for part, _ in c.recomputation.parts}
     parts = {part: place.of_part(part) for part in Part if part in again}
     return PlaceKernels(
-        stacked(place.forward, rows),
-        stacked(place.backward, rows),
-        {part: (stacked(of.forward, rows), groups.together(of.sent)) for part, of in parts.items()},
+        stacked(place.forward, groups.of),
+        stacked(place.backward, groups.of),
+        {part: (stacked(of.forward, groups.of), groups.together(of.sent)) for part, of in parts.items()},
         groups.together(place.sent),
         groups.together(place.sent_back),
         tuple(_overlap(transfer, groups) for transfer in place.sent_back if transfer.under is not None),
@@ -88,7 +87,7 @@ def _overlap(transfer: Transfer, groups: Groups) -> Overlap:
     """`transfer` in the configurations whose framework does not wait for it."""
     free = np.array([c.overlap_tensors for c in groups.of], dtype=float)
     works = () if transfer.under is None else (transfer.under,)
-    return Overlap(groups.together((replace(transfer, times=transfer.times * free),)), stacked(works, len(groups.of)))
+    return Overlap(groups.together((replace(transfer, times=transfer.times * free),)), stacked(works, groups.of))
 
 
 def exposed(needed: Array, window: Array) -> Array:

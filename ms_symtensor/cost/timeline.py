@@ -171,6 +171,12 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
     tied = s.where(lambda c: c.model.tied_embeddings and c.pipeline_stages > 1)
     table = tied * groups.seconds(cluster, Collective.ALL_REDUCE, "pp", s.vocabulary * s.hidden * gradient_B[:, 0])
     left = exposed(summed, hides_sums * window) + exposed(gathered, hides_gathers * window / 2)
+    # At level 3 every micro-batch gathers weights forward and again backward, and scatters gradients beside that
+    # (torch.distributed.fsdp; MindSpore's level3 has one micro-batch).
+    forward = exposed(gathered, hides_gathers * window / 2)
+    backward = exposed(gathered + summed, np.minimum(hides_gathers, hides_sums) * window)
+    each = s.micro_batches[:, None] * (forward + backward)
+    left = np.where(s.column(lambda c: c.optimizer_level)[:, None] == OptimizerLevel.LEVEL3, each, left)
     left[:, 0] += table
     return left
 

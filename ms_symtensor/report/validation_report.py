@@ -24,6 +24,7 @@ def validation_json(found: Validation) -> dict[str, Any]:
         "excluded": len(found.dataset.excluded),
         "exclusions": [{"row": e.line, "reason": e.reason} for e in found.dataset.excluded],
         "groups": [_group_json(group) for group in found.score.groups],
+        "cases": [_case_json(found, index) for index in range(len(found.dataset.cases))],
         "parts": [{"part": part.name, "rows": part.rows, **_total_json(part)} for part in found.score.parts],
         **_total_json(found.score.total),
     }
@@ -80,6 +81,24 @@ def calibration_text(fit: Fit, cluster: str, out: str) -> str:
         + table(rows, ("constant", "before", "after"), right=(1, 2))
         + f"\n\nWritten to {out}; give it to --cluster"
     )
+
+
+def _case_json(found: Validation, index: int) -> dict[str, Any]:
+    """A row beside what is predicted of it: seconds of a step, bytes of a device, a fraction of the peak; None: not measured."""
+    case, outcome = found.dataset.cases[index], found.outcome
+    measured = case.measured
+    return {
+        "row": case.line,
+        "group": case.group,
+        "step_time_s": float(outcome.step_time_s[index]),
+        "measured_step_time_s": measured.step_time_s,
+        "peak_memory_B": float(outcome.memory_B[index]),
+        "measured_peak_memory_B": measured.peak_memory_B,
+        "fits": bool(outcome.fits[index]),
+        "measured_fits": measured.fits,
+        "mfu": float(outcome.mfu[index]),
+        "measured_mfu": measured.mfu,
+    }
 
 
 def _group_json(group: GroupScore) -> dict[str, Any]:

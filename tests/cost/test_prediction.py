@@ -265,3 +265,20 @@ def test_experts_one_after_the_other_take_longer_than_a_grouped_product():
     assert apart > 1.05 * grouped
     spread = one(model=model, expert_parallel=8)
     assert predict([spread], A100).step_time_s == predict([replace(spread, grouped_experts=False)], A100).step_time_s
+
+
+def test_float32_is_computed_at_its_own_peak():
+    half, single = predict([one(), one(precision="float32")], A100).seconds.compute_s
+    ratio = A100.device.cube_peak_FLOPs / A100.device.cube_fp32_peak_FLOPs
+    assert 0.5 * ratio < single / half < ratio
+
+
+def test_fsdp_gathers_weights_in_every_micro_batch():
+    exposed = {"overlap_gradients": False, "overlap_weights": False, "framework": "fsdp"}
+    rows = [
+        one(optimizer_level=level, micro_batch_num=number, **exposed)
+        for level in (OptimizerLevel.LEVEL2, OptimizerLevel.LEVEL3)
+        for number in (1, 8)
+    ]
+    once, still, whole, often = predict(rows, A100).seconds.gradient_s
+    assert still == once < whole and often == pytest.approx(8 * whole)

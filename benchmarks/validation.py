@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from ms_symtensor.cluster.load import load
@@ -104,6 +105,8 @@ def main() -> int:
         "--plots", type=Path, metavar="DIR", help="write a plot of each dataset there (needs matplotlib)"
     )
     chosen = parser.parse_args()
+    if chosen.plots and not find_spec("matplotlib"):
+        parser.error("--plots needs matplotlib: pip install matplotlib")
     found: dict[tuple[str, bool], list[Validation]] = {}
     rows, missed = [], 0
     for bar in BARS:

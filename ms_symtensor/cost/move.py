@@ -1,13 +1,11 @@
-"""What it costs to carry a tensor from one layout to another, forward and back."""
+"""What one node costs that carries a tensor from one layout to another."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.tensor.layout import DeviceGroup
-from ms_symtensor.tensor.redistribution import Step, backward
 
 SWAP = "MoveTo"
 """MindSpore's primitive that copies between host and device memory."""
@@ -25,9 +23,6 @@ class MoveCost:
     @property
     def time_s(self) -> float:
         return self.communication_s + self.local_s
-
-
-NOTHING = MoveCost(0.0, 0.0)
 
 
 def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: float, output_B: float) -> MoveCost:
@@ -54,26 +49,3 @@ def local_time_s(cluster: Cluster, kind: str, traffic_B: Any) -> Any:
         assert cluster.host is not None, f"{cluster.name} says nothing of its host"
         return traffic_B / cluster.host.bandwidth_Bps + device.op_overhead_s
     return traffic_B / (device.hbm_bandwidth_Bps * device.hbm_efficiency) + device.op_overhead_s
-
-
-@lru_cache(maxsize=1 << 18)
-def move_cost(cluster: Cluster, steps: tuple[Step, ...], element_B: float) -> tuple[MoveCost, MoveCost]:
-    """Cost of `steps` forward, and of their gradient, for elements of `element_B` bytes."""
-    return _total(cluster, steps, element_B), _total(cluster, backward(steps), element_B)
-
-
-def _total(cluster: Cluster, steps: tuple[Step, ...], element_B: float) -> MoveCost:
-    communication = local = 0.0
-    for step in steps:
-        first, second = (_elements(shape) * element_B for shape in (step.input_shape, step.output_shape))
-        cost = node_cost(cluster, step.kind, step.group if step.communicates else None, first, second)
-        communication += cost.communication_s
-        local += cost.local_s
-    return MoveCost(communication, local)
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for n in shape:
-        count *= n
-    return count

@@ -196,8 +196,3 @@ def _operator_s(
 ) -> tuple[float, float]:
     costs = evaluate(op, sig, products, [cuts], cluster)
     return float(costs.forward_s[0]), float(costs.backward_s[0]) if products else 0.0
-
-
-def model_flops_utilisation(forward_flops: float, step_time_s: float, device_num: int, peak_FLOPs: float) -> float:
-    """MFU: three times the forward products' FLOPs of the whole step over what the devices could do in its time."""
-    return 3.0 * forward_flops / (step_time_s * device_num * peak_FLOPs) if step_time_s > 0 else math.nan

@@ -9,7 +9,7 @@ from model_zoo.builder import build_graph
 from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.explain import explain_step
-from ms_symtensor.cost.step import MEMORIES, TIMES, model_flops_utilisation, price
+from ms_symtensor.cost.step import MEMORIES, TIMES, price
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from tests.strategy.plans import data_times_tensor, hand_written
@@ -80,8 +80,3 @@ def test_states_are_two_moments_in_float32():
     graph, stage = _case()
     cost = priced(graph, replace(stage, settings=Settings(8, optimizer_level=OptimizerLevel.NONE)))
     assert cost.memory_B["optimizer_states"] == 2 * cost.memory_B["parameters"]  # weights are float32 too
-
-
-def test_model_flops_utilisation():
-    assert model_flops_utilisation(1e15, 3.0, 8, 1e15) == pytest.approx(0.125)
-    assert math.isnan(model_flops_utilisation(1e15, 0.0, 8, 1e15))

@@ -70,10 +70,9 @@ def test_an_operator_without_a_strategy_gets_what_mindspore_gives_it():
     assert listed[name]["parallel_strategy"] == [[8, 1], [1]]
 
 
-def test_the_text_is_json_and_the_same_every_time(written):
+def test_the_text_is_json(written):
     graph, plan, data = written
     assert json.loads(operator_strategy_text(graph, plan)) == data
-    assert operator_strategy_text(graph, plan) == operator_strategy_text(graph, plan)
 
 
 @pytest.mark.parametrize(("stage_num", "of_norm"), [(2, 1), (1, 3)])

@@ -104,3 +104,40 @@ def test_attention_over_one_sample_is_cheaper_than_over_two():
         seen = view(graph, next(op for op in graph.ops if op.type == "FlashAttentionScore"))
         seconds.append(evaluate(seen, signature(seen), 3, [{"n": 2}], A2).forward_s[0])
     assert seconds[0] < seconds[1]
+
+
+def moved_B(op, number):
+    """Bytes of the backward pass over memory, from its seconds."""
+    device = A2.device
+    seconds = evaluate(op, signature(op), number, ({},), A2).backward_s[0]
+    return (seconds - device.op_overhead_s) * device.hbm_bandwidth_Bps * device.hbm_efficiency
+
+
+X, ROW = 2 * 4096 * 1024, 2 * 1024  # bytes
+
+
+@pytest.mark.parametrize(
+    "kind, types, arguments, gradients, bytes_",
+    [
+        ("RmsNorm", "bfloat16[4096,1024], bfloat16[1024] -> bfloat16[4096,1024], float32[4096,1]", (1e-6,), 2, 3 * X + 2 * ROW),
+        ("Add", "bfloat16[4096,1024], bfloat16[1024] -> bfloat16[4096,1024]", (), 2, X + ROW),
+        ("Mul", "bfloat16[4096,1024], bfloat16[1024] -> bfloat16[4096,1024]", (), 2, 3 * X + 2 * ROW),
+        ("Split", "bfloat16[4096,1024] -> bfloat16[4096,512], bfloat16[4096,512]", (1, 2), 1, 2 * X),
+    ],
+)  # fmt: skip
+def test_a_backward_pass_reads_what_arrives_and_was_kept_and_writes_its_gradients(
+    kind, types, arguments, gradients, bytes_
+):
+    assert moved_B(make(kind, types, *arguments), gradients) == pytest.approx(bytes_, rel=0.01)
+
+
+def test_what_is_passed_on_as_it_is_costs_nothing():
+    op = make("Add", "bfloat16[64,64], bfloat16[64,64] -> bfloat16[64,64]")
+    assert evaluate(op, signature(op), 2, ({},), A2).backward_s.tolist() == [0.0]
+
+
+def test_the_gradient_of_a_bias_is_no_product():
+    types = "bfloat16[4096,1024], bfloat16[4096,1024], bfloat16[4096] -> bfloat16[4096,4096]"
+    dense = make("Dense", types)
+    found = evaluate(dense, signature(dense), 3, ({},), A2)
+    assert 2 * found.forward_s[0] < found.backward_s[0] < 2.5 * found.forward_s[0]

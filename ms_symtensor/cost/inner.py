@@ -7,8 +7,9 @@ from ms_symtensor.cost.move import node_cost
 from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.builder import Builder
+from ms_symtensor.program.gradients import passes_on
 from ms_symtensor.program.inner import inner_name, write_inside
-from ms_symtensor.program.program import Role
+from ms_symtensor.program.program import Node, Role
 from ms_symtensor.tensor.graph import Op, TensorType
 
 
@@ -40,7 +41,8 @@ def inner_seconds(
         if node.role is Role.WORK:
             of, its = seen[node.op]
             chosen = range(len(node.inputs)) if its.differentiable is None else its.differentiable
-            products = len({node.inputs[p] for p in chosen if node.inputs[p] in needs}) if has_gradient else 0
+            wanted = {node.inputs[p] for p in chosen if node.inputs[p] in needs and not _passes_on(builder, node, p)}
+            products = len(wanted) if has_gradient else 0
             cost = evaluate(of, its, products, [{}], cluster)
             forward += float(cost.forward_s[0])
             backward += float(cost.backward_s[0]) if products else 0.0
@@ -50,3 +52,8 @@ def inner_seconds(
         forward += seconds
         backward += seconds if has_gradient else 0.0
     return forward, backward
+
+
+def _passes_on(builder: Builder, node: Node, position: int) -> bool:
+    own, result = (builder.tensors[t].shape for t in (node.inputs[position], node.outputs[0]))
+    return passes_on(node.kind, position, own, result)

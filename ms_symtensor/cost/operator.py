@@ -31,7 +31,7 @@ from ms_symtensor.algebra import symbols as s
 from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
-from ms_symtensor.program.backward import PASSED_ON
+from ms_symtensor.program.gradients import passes_on
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import TensorType
 
@@ -125,9 +125,11 @@ class Gradients:
 
 
 def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
-    """Those of `op`, so many of whose inputs have a gradient: the largest ones that can, as what has none is mostly small."""
-    able = range(len(op.inputs)) if sig.differentiable is None else sig.differentiable
-    chosen = sorted(able, key=lambda i: -op.inputs[i].size_B)[:number]
+    """Those of `op` if it computes so many: of the largest inputs that can have one, as what has none is mostly small."""
+    result = op.outputs[0].shape if op.outputs else ()
+    can = range(len(op.inputs)) if sig.differentiable is None else sig.differentiable
+    computed = [i for i in can if not passes_on(op.type, i, op.inputs[i].shape, result)]
+    chosen = sorted(computed, key=lambda i: -op.inputs[i].size_B)[:number]
     if not chosen:
         return Gradients(0.0, (), (), (), ())
     arriving = tuple(
@@ -141,9 +143,6 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
             return Gradients(ATTENTION_BACKWARD, (), (), (), ())
         operands = [i for i in chosen if any(d in sig.inputs[i] for d in summed)]
         return Gradients(len(operands), tuple(i for i in chosen if i not in operands), (), (), arriving)
-    if op.type in PASSED_ON:
-        summed_up = tuple(i for i in chosen if op.inputs[i].shape != op.outputs[0].shape)
-        return Gradients(0.0, summed_up, (), (), arriving)
     kept = tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
     return Gradients(0.0, tuple(chosen), sig.keeps_inputs, kept, arriving)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.forward import Forward
+from ms_symtensor.program.gradients import passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
 from ms_symtensor.program.settings import OptimizerLevel, Settings
@@ -20,12 +21,6 @@ _MOVE_GRADIENT = {
     "AlltoAllV": "AlltoAllV",
     "StridedSlice": "StridedSliceGrad", "Split": "Concat", "Concat": "SplitWithSize", "Reshape": "Reshape",
 }  # fmt: skip
-
-PASSED_ON = {
-    **dict.fromkeys(("Add", "AddExt", "AddN"), None),
-    **dict.fromkeys(("Sub", "SubExt"), (0,)),
-}
-"""Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
 
 SUMMED = frozenset({"Mul"})
 """Operators whose gradient for an input that was broadcast is as large as their output before it is summed up."""
@@ -99,8 +94,7 @@ class _Differentiator:
         sig = self.half.signatures[node.op]
         if sig.differentiable is not None:
             wanted = [t for t in wanted if any(node.inputs[p] == t for p in sig.differentiable)]
-        if node.kind in PASSED_ON:
-            wanted = self._pass_on(node, wanted, gradients[0], PASSED_ON[node.kind])
+        wanted = self._pass_on(node, wanted, gradients[0])
         kept_in = [node.inputs[p] for p in sig.keeps_inputs]
         kept_out = [node.outputs[p] for p in sig.keeps_outputs]
         if node.op not in self.half.custom:
@@ -124,10 +118,10 @@ class _Differentiator:
             phase=Phase.BACKWARD, group=partial.group, block=node.block,
         )  # fmt: skip
 
-    def _pass_on(self, node: Node, wanted: list[int], gradient: int, positions: tuple[int, ...] | None) -> list[int]:
-        shape = self.builder.tensors[node.outputs[0]].shape
-        chosen = node.inputs if positions is None else tuple(node.inputs[p] for p in positions)
-        passed = [t for t in wanted if t in chosen and self.builder.tensors[t].shape == shape]
+    def _pass_on(self, node: Node, wanted: list[int], gradient: int) -> list[int]:
+        whole, shapes = (tuple(self.builder.tensors[t].shape for t in of) for of in (node.outputs, node.inputs))
+        chosen = {t for p, t in enumerate(node.inputs) if passes_on(node.kind, p, shapes[p], whole[0])}
+        passed = [t for t in wanted if t in chosen]
         for tensor in passed:
             self.incoming.setdefault(tensor, []).append(gradient)
         return [t for t in wanted if t not in passed]

@@ -18,6 +18,20 @@ from ms_symtensor.tensor.graph import (
     flat,
 )
 
+PASSED_ON = {
+    **dict.fromkeys(("Add", "AddExt", "AddN"), None),
+    **dict.fromkeys(("Sub", "SubExt"), (0,)),
+}
+"""Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
+
+
+def passes_on(kind: str, position: int, shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
+    """Whether the gradient of an operator's input of that `shape` is that of its `result`, so that nothing computes it."""
+    if kind not in PASSED_ON or shape != result:
+        return False
+    positions = PASSED_ON[kind]
+    return positions is None or position in positions
+
 
 def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) -> frozenset[Source]:
     """Sources (operator outputs and parameters) through which a gradient flows back: from the result to a parameter."""
@@ -38,14 +52,18 @@ def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) ->
 
 
 def gradient_inputs(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], name: str) -> int:
-    """How many tensor inputs of operator `name` need a gradient; 0 where its outputs have none."""
+    """How many tensor inputs of operator `name` need a gradient that it computes; 0 where its outputs have none."""
     op = graph.op_by_name[name]
     if found.isdisjoint(op.results):
         return 0
     chosen = signatures[name].differentiable
     inputs = graph.tensor_inputs(op)
     positions = range(len(inputs)) if chosen is None else chosen
-    return sum(inputs[i] in found for i in positions)
+    types = [graph.type_of(source) for source in inputs]
+    return sum(
+        inputs[i] in found and not ((kind := types[i]) and passes_on(op.type, i, kind.shape, op.outputs[0].shape))
+        for i in positions
+    )
 
 
 def is_kept(graph: Graph, sig: Signature, found: frozenset[Source], op: Op, position: int) -> bool:

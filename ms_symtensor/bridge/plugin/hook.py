@@ -1,7 +1,8 @@
 """The plugin: MindSpore accepts `search_mode="symtensor"` and `AutoParallel(net, parallel_mode="symtensor")`.
 
 At the first compile of a training cell its forward network is planned, the strategies are set, and the compile goes on
-in semi-automatic mode. The plan depends on the network and the options alone, so every rank finds the same one.
+in semi-automatic mode. A function (`@jit`, `value_and_grad`) goes on with the plan of the networks that it calls, which must
+have one (`plan_network`). The plan depends on the network and the options alone, so every rank finds the same one.
 `install` does not import MindSpore: it waits for the import, or changes MindSpore at once where it is imported already.
 """
 
@@ -11,12 +12,14 @@ import importlib.machinery
 import sys
 import warnings
 from collections.abc import Sequence
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 from ms_symtensor.bridge.compiler.search_mode import NAME, kept, request
+from ms_symtensor.bridge.plugin.functions import networks_of
 from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_on
 from ms_symtensor.bridge.plugin.training_network import (
+    REMEDY,
     forward_inputs,
     forward_network,
     in_micro_batches,
@@ -79,16 +82,18 @@ def _patch() -> None:
     from ms_symtensor.bridge.compiler.host import cell_graph_executor
 
     executor = type(cell_graph_executor())
+    functions = sys.modules[executor.__module__]._JitExecutor
     if hasattr(executor.compile, _OURS):
         return
     setters, getters = parallel._set_auto_parallel_context_func_map, parallel._get_auto_parallel_context_func_map
     context = type(parallel.auto_parallel_context())
     setter, getter = _search_mode_setter(setters["search_mode"]), _search_mode_getter(getters["search_mode"])
     reset, compile_cell = _reset(context.reset), _compile(executor.compile)
+    compile_function = _compile_function(functions.compile)
     setattr(compile_cell, _OURS, True)
     setters["search_mode"], getters["search_mode"] = setter, getter
     AutoParallel.__init__ = _auto_parallel_init(AutoParallel.__init__)
-    context.reset, executor.compile = reset, compile_cell
+    context.reset, executor.compile, functions.compile = reset, compile_cell, compile_function
 
 
 def _search_mode_setter(original: Any) -> Any:
@@ -132,12 +137,31 @@ def _compile(original: Any) -> Any:
     @functools.wraps(original)
     def compile_cell(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         if hasattr(obj, "cells_and_names"):  # it may be a function, too
-            wrapper = next((c for _, c in obj.cells_and_names() if is_auto_parallel(c) and _OURS in c.__dict__), None)
-            if wrapper is not None or (request.active and _is_automatic()):
-                _prepare(obj, args, wrapper)
+            _prepare_if_asked(obj, args)
         return original(self, obj, *args, **kwargs)
 
     return compile_cell
+
+
+def _compile_function(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile_function(self: Any, method_name: str, *args: Any, **kwargs: Any) -> Any:
+        from mindspore.nn import Cell, Optimizer
+
+        if isinstance(self.obj, Cell) and method_name == "construct":
+            if not isinstance(self.obj, Optimizer):
+                _prepare_if_asked(self.obj, args)
+        elif request.active and _is_automatic():
+            _prepare_function(self.fn if self.obj is None else MethodType(self.fn, self.obj))
+        return original(self, method_name, *args, **kwargs)
+
+    return compile_function
+
+
+def _prepare_if_asked(cell: Any, arguments: Sequence[Any]) -> None:
+    wrapper = next((c for _, c in cell.cells_and_names() if is_auto_parallel(c) and _OURS in c.__dict__), None)
+    if wrapper is not None or (request.active and _is_automatic()):
+        _prepare(cell, arguments, wrapper)
 
 
 def _is_automatic() -> bool:
@@ -161,6 +185,7 @@ def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
     if plan is None:
         network = forward_network(cell)
         if network is None:
+            _prepare_function(cell, wrapper)
             return
         network, micro_batch_num = in_micro_batches(network)
         stages = context.get_auto_parallel_context("pipeline_stages")
@@ -177,6 +202,24 @@ def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
                 f" network in {plan.pipeline.wrapper}(network, {plan.micro_batch_num})"
             )
     _put_in_force(plan, wrapper)
+
+
+def _prepare_function(function: Any, wrapper: Any = None) -> None:
+    """Put the settings of the networks that `function` calls in force; InputError if one of them is not planned."""
+    from mindspore.parallel._utils import _get_device_num
+
+    if _get_device_num() == 1:
+        return
+    plan = None
+    for network in networks_of(function):
+        plan = plan_on(network)
+        if plan is None:
+            raise InputError(
+                f"{type(network).__name__} is called in a function, and it has no plan (only training cells are planned at their"
+                f" first compile): {REMEDY}; or make the training step a cell, such as nn.TrainOneStepCell(net, optimizer)"
+            )
+    if plan is not None:
+        _put_in_force(plan, wrapper)
 
 
 def _require_both(stages: int, micro_batch_num: int) -> None:

@@ -16,6 +16,7 @@ from ms_symtensor.tensor.graph import Graph
 
 GIB = 1 << 30
 _PLAN = "_symtensor_plan"  # on a network that carries a plan
+_PART = "_symtensor_part"  # its plan, on every cell of it
 
 
 @dataclass(frozen=True)
@@ -136,17 +137,22 @@ def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, repla
     """Apply `plan` to `cell` and note it there; with `replace_shard` in place of what is written in it by hand."""
     apply(cell, graph, plan, planned, replace_shard=replace_shard)
     cell.__dict__[_PLAN] = plan
+    for _, part in cell.cells_and_names():
+        part.__dict__[_PART] = plan
 
 
 def plan_on(cell: Any) -> Plan | None:
-    """The plan that `cell`, or a network in it, carries."""
-    return next((c.__dict__[_PLAN] for _, c in cell.cells_and_names() if _PLAN in c.__dict__), None)
+    """The plan that `cell`, or a network in it, or one that it is part of, carries."""
+    inside = (c.__dict__[_PLAN] for _, c in cell.cells_and_names() if _PLAN in c.__dict__)
+    found: Plan | None = next(inside, cell.__dict__.get(_PART))
+    return found
 
 
 def forget(cell: Any) -> None:
     """Take the plan off `cell` again."""
     for _, owner in cell.cells_and_names():
-        owner.__dict__.pop(_PLAN, None)
+        for mark in (_PLAN, _PART):
+            owner.__dict__.pop(mark, None)
     remove(cell)
 
 

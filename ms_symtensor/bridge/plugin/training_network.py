@@ -6,7 +6,7 @@ from typing import Any
 
 from ms_symtensor.errors import InputError
 
-_REMEDY = (
+REMEDY = (
     "plan the forward network (with its loss) before the first step: ms_symtensor.plan_network(net, *inputs), inputs of"
     " global shape"
 )
@@ -35,14 +35,14 @@ def forward_network(cell: Any) -> Any:
             return None
         else:
             raise InputError(
-                f"no training step is found in {type(cell).__name__} (no optimizer, no gradient): {_REMEDY}"
+                f"no training step is found in {type(cell).__name__} (no optimizer, no gradient): {REMEDY}"
             )
     named = getattr(step, "network", None)
     candidates: list[Any] = [named] if _is_cell(named) else _networks(step)
     if len(candidates) != 1:
         raise InputError(
             f"{type(step).__name__} trains, but it has {len(candidates)} networks and none is called 'network':"
-            f" {_REMEDY}"
+            f" {REMEDY}"
         )
     network = candidates[0]
     while is_auto_parallel(network):
@@ -106,7 +106,7 @@ def _taken(network: Any, given: int, cell: Any) -> int:
     if given < needed:
         raise InputError(
             f"{type(network).__name__} needs {needed} inputs, but {type(cell).__name__} is called with {given}:"
-            f" {_REMEDY}"
+            f" {REMEDY}"
         )
     return min(given, len(positional))
 
@@ -121,7 +121,7 @@ def _input_cuts(number: int, device_num: int) -> Iterator[tuple[int, ...] | int]
     elif len(strategy) >= number and all(isinstance(degrees, tuple | list) for degrees in strategy):
         yield from (tuple(degrees) for degrees in strategy[:number])
     else:
-        raise InputError(f"the dataset_strategy {strategy} is not one tuple of numbers per input: {_REMEDY}")
+        raise InputError(f"the dataset_strategy {strategy} is not one tuple of numbers per input: {REMEDY}")
 
 
 def _global(argument: Any, cuts: tuple[int, ...] | int) -> Any:
@@ -132,7 +132,7 @@ def _global(argument: Any, cuts: tuple[int, ...] | int) -> Any:
     local = tuple(argument.shape)
     degrees = cuts if isinstance(cuts, tuple) else (cuts, *(1 for _ in local))[: len(local)]
     if len(degrees) != len(local):
-        raise InputError(f"the dataset_strategy {degrees} does not fit an input of shape {list(local)}: {_REMEDY}")
+        raise InputError(f"the dataset_strategy {degrees} does not fit an input of shape {list(local)}: {REMEDY}")
     return _shape_only(tuple(size * degree for size, degree in zip(local, degrees, strict=True)), argument.dtype)
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import mindspore as ms
+import numpy as np
 import pytest
 from mindspore import context, nn
 from mindspore.parallel.auto_parallel import AutoParallel
@@ -138,6 +139,115 @@ def test_a_plan_for_another_number_of_devices_is_refused(stored):
 def test_cells_without_weights_are_left_alone(stored):
     x = ms.Tensor([[1.0] * 16] * 16)
     compile_rank(nn.ReLU(), x, device_num=8, parallel=SYMTENSOR)
+
+
+@pytest.fixture
+def user(monkeypatch):
+    """What a user's program does in the search mode on 8 devices, compiled and not run: the network and its inputs."""
+    monkeypatch.setenv("MS_DEV_PRECOMPILE_ONLY", "1")
+    cell, inputs = network()
+    for weight in cell.get_parameters():
+        weight.init_data = lambda *_, weight=weight, **__: weight
+    with ascend_compiler(8), stand_alone_context():
+        ms.set_auto_parallel_context(
+            search_mode="symtensor", parallel_mode="auto_parallel", device_num=8, global_rank=0, full_batch=True
+        )
+        yield cell, tuple(ms.Tensor(np.zeros(x.shape), x.dtype) for x in inputs)
+
+
+def functional_step(cell, forward):
+    update = optimizer(cell.trainable_params())
+    gradients = ms.value_and_grad(forward, None, update.parameters)
+
+    def step(*inputs):
+        loss, grads = gradients(*inputs)
+        update(grads)
+        return loss
+
+    return step
+
+
+NOT_PLANNED = r"RotaryDecoder is called in a function, and it has no plan.*ms_symtensor\.plan_network\(net, \*inputs\)"
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_functional_step_goes_on_with_the_plan_of_its_network(stored, user, direct):
+    cell, inputs = user
+
+    def forward(*inputs):
+        return cell(*inputs)
+
+    step = ms.jit(functional_step(cell, cell if direct else forward))
+    with pytest.raises(SymTensorError, match=NOT_PLANNED):
+        step(*inputs)
+    planning.plan_network(cell, *inputs)
+    step(*inputs)
+    assert ms.get_auto_parallel_context("parallel_mode") == "semi_auto_parallel"
+    assert ms.get_auto_parallel_context("enable_parallel_optimizer")
+
+
+def test_auto_parallel_around_a_function_goes_on_with_the_plan_of_its_network(stored, user):
+    cell, inputs = user
+    wrapper = AutoParallel(functional_step(cell, cell), parallel_mode="symtensor")
+    wrapper.dataset_strategy("full_batch")
+    with pytest.raises(SymTensorError, match=NOT_PLANNED):
+        wrapper(*inputs)
+    planning.plan_network(cell, *inputs, device_num=8)
+    wrapper(*inputs)
+    assert wrapper._enable_parallel_optimizer
+
+
+def test_forward_functions_and_parts_of_a_network_compiled_in_pynative_mode(stored, user):
+    cell, inputs = user
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    hidden = ms.Tensor(np.zeros((16, cell.norm.gamma.shape[0]), np.float32))
+
+    @ms.jit
+    def forward(*inputs):
+        return cell(*inputs)
+
+    @ms.jit
+    def part(x):
+        return cell.norm(x)
+
+    for function, given in ((forward, inputs), (part, (hidden,))):
+        with pytest.raises(SymTensorError, match="is called in a function, and it has no plan"):
+            function(*given)
+    planning.plan_network(cell, *inputs)
+    forward(*inputs)
+    part(hidden)
+    assert ms.get_auto_parallel_context("parallel_mode") == "semi_auto_parallel"
+
+
+def test_a_cell_compiled_in_pynative_mode_is_planned(stored, user):
+    cell, inputs = user
+
+    class Step(nn.Cell):
+        def __init__(self):
+            super().__init__(auto_prefix=False)
+            self.network = cell
+            self.optimizer = optimizer(cell.trainable_params())
+            self.gradients = ms.value_and_grad(cell, None, self.optimizer.parameters)
+
+        @ms.jit
+        def construct(self, *inputs):
+            loss, grads = self.gradients(*inputs)
+            self.optimizer(grads)
+            return loss
+
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    Step()(*inputs)
+    assert planning.plan_on(cell).device_num == 8
+    assert ms.get_auto_parallel_context("parallel_mode") == "semi_auto_parallel"
+
+
+def test_functions_without_weights_are_left_alone(stored, user):
+    @ms.jit
+    def relu(x):
+        return nn.ReLU()(x)
+
+    relu(ms.Tensor(np.ones((16, 16), np.float32)))
+    assert ms.get_auto_parallel_context("parallel_mode") == "auto_parallel"
 
 
 def test_without_a_saved_plan_one_is_searched_and_compiles_as_predicted(monkeypatch):

@@ -6,6 +6,7 @@ from typing import Any
 
 from ms_symtensor.bridge.capture.blocks import block_of_ops, in_block_order
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
+from ms_symtensor.bridge.capture.given import require_forward, require_network
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.capture.own_backward import read_by
@@ -32,9 +33,11 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
 
     `inputs` may be shape-only tensors: `Tensor(shape=(2, 4096), dtype=mindspore.int32, init=Zero())`. Operators of
     cells decorated with `@lazy_inline` are included. The cell and the process are afterwards as before.
-    CompilerError, with the line of the network, if MindSpore rejects it. InputError where it reads a parameter of no cell.
+    CompilerError, with the line of the network, if MindSpore rejects it. InputError where it reads a parameter of no cell or
+    computes gradients, for inputs of dynamic shape, and for what is no cell.
     """
     import_mindspore()
+    require_network(cell, inputs)
     shared = parameters_of_shared_blocks(cell)
     with ExitStack() as stack:
         stack.enter_context(ascend_target())
@@ -49,6 +52,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         model, _ = front_end(cell, inputs, "capture")
     graph = read_graph(model)
     types = dict(graph.parameters)
+    require_forward(cell, graph)
     _require_own(cell, graph)
     by_node = {node.name: _owner(node, owners) for node in graph.nodes}
     custom = {path: read_by(owner.bprop) for path, owner in _cells(cell) if hasattr(owner, "bprop")}

@@ -6,7 +6,6 @@ from typing import Any
 
 from ms_symtensor.bridge.apply.apply import strategies_of
 from ms_symtensor.bridge.capture.capture import capture
-from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.capture.user_settings import settings_of_user
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
@@ -51,8 +50,7 @@ def audit(
     require_rank(rank, device_num)
     described = load_cluster(cluster)
     import_mindspore()
-    with fresh_scopes(cell):
-        graph = capture(cell, *inputs)
+    graph = capture(cell, *inputs)
     stage = StagePlan(strategies_of(cell, graph), settings_of_user(cell, graph, device_num, rules))
     require_compiler(device_num, rank)
     settings = context_settings(stage.settings)

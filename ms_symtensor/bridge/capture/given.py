@@ -1,0 +1,28 @@
+"""What can be captured: a forward network, and inputs of fixed shape."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ms_symtensor.bridge.compiler.node_graph import NodeGraph
+from ms_symtensor.errors import InputError
+
+_GRADIENTS = "Gradients/"  # the scope that MindSpore gives to the operators of a backward pass
+
+
+def require_network(cell: Any, inputs: Sequence[Any]) -> None:
+    """InputError unless `cell` is one, and the `inputs` have fixed shapes."""
+    from mindspore.nn import Cell
+
+    if not isinstance(cell, Cell):
+        what = f"the class {cell.__name__}" if isinstance(cell, type) else f"a {type(cell).__name__}"
+        raise InputError(f"found {what} in place of a network: give an nn.Cell, the forward network with its loss")
+    for number, one in enumerate(inputs):
+        if any(size < 0 for size in getattr(one, "shape", ())):
+            raise InputError(f"input {number} has a dynamic shape: give one of fixed shape")
+
+
+def require_forward(cell: Any, graph: NodeGraph) -> None:
+    """InputError if `cell`, whose graph is given, computes gradients."""
+    if any(node.name.startswith(_GRADIENTS) for node in graph.nodes):
+        name = type(cell).__name__
+        raise InputError(f"{name} computes gradients: give the forward network (with its loss), not {name}")

@@ -1,0 +1,38 @@
+import mindspore as ms
+import pytest
+from mindspore import nn
+
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.judge.audit import audit
+from ms_symtensor.bridge.plugin.planning import plan_network
+from ms_symtensor.errors import InputError
+from tests.bridge.networks import TOKENS, Net, empty
+
+
+def step():
+    net = Net()
+    return nn.TrainOneStepCell(net, nn.SGD(net.trainable_params()))
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        (
+            step,
+            r"TrainOneStepCell computes gradients: give the forward network \(with its loss\), not TrainOneStepCell",
+        ),
+        (lambda: Net, r"found the class Net in place of a network: give an nn\.Cell"),
+        (lambda: step, r"found a function in place of a network: give an nn\.Cell"),
+    ],
+)
+@pytest.mark.parametrize("use", [capture, plan_network, audit])
+def test_what_is_no_forward_network_is_refused(cell, told, use):
+    options = {} if use is capture else {"device_num": 4}
+    with pytest.raises(InputError, match=told):
+        use(cell(), empty(TOKENS, dtype=ms.int32), **options)
+
+
+@pytest.mark.parametrize("shape", [(None,), None])
+def test_dynamic_shapes_are_refused(shape):
+    with pytest.raises(InputError, match="input 0 has a dynamic shape: give one of fixed shape"):
+        capture(Net(), ms.Tensor(shape=shape, dtype=ms.int32))

@@ -1,6 +1,7 @@
 """Clusters from YAML files: the ones of this folder by name, a user's own by path."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache
@@ -56,6 +57,15 @@ def load(name_or_path: str) -> Cluster:
             f"or give the path of your own file (*.yaml)"
         )
     return _read(path)
+
+
+def cluster_of(given: Cluster | str | os.PathLike[str]) -> Cluster:
+    """`given` itself, or the cluster of that name or path (`load`). InputError for what is none of these."""
+    if isinstance(given, Cluster):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"cluster is {given!r}: give a name ({', '.join(known_clusters())}) or the path of a file")
+    return load(os.fspath(given))
 
 
 def from_content(content: Any, origin: str) -> Cluster:

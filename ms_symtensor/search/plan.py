@@ -1,18 +1,20 @@
 """`plan(graph, cluster, …)`: the public entry of the search."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ms_symtensor.cluster.load import is_known
+from ms_symtensor.cluster.load import cluster_of, is_known
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.search.asked.checked import memory_B, named, whole_number
 from ms_symtensor.search.asked.limits import FREE, limits_of
 from ms_symtensor.search.asked.obstacle import does_not_fit
 from ms_symtensor.search.asked.request import Request
@@ -42,7 +44,7 @@ METHOD = (
 
 def plan(
     graph: Graph,
-    cluster: Cluster,
+    cluster: Cluster | str | os.PathLike[str],
     *,
     device_num: int,
     global_batch_size: int,
@@ -57,24 +59,29 @@ def plan(
 ) -> Plan:
     """The fastest plan of one stage for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
 
-    `memory_limit_B` bounds the memory of one device (default: what the framework can use of it). `fix` pins what the plan
+    `cluster` may be a name or a path (`load_cluster`). `memory_limit_B` bounds the memory of one device (default: what the
+    framework can use of it). `fix` pins what the plan
     reports, or operators by name, and `at_most` bounds it: fix={"model_parallel": 8, "*.query.matmul": "(1,1)(8,1)"},
     at_most={"recompute": 4} (`limits_of`, `operator_pins`). `progress` is told what is being searched.
 
-    Errors: InputError for a number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
+    Errors: InputError for an argument of another kind, and for a
+    number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
     would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
     is missing where, and the nearest changes that fit, where nothing fits; UnknownOperatorError.
     """
-    limit_B = int(cluster.device.hbm_usable_B) if memory_limit_B is None else memory_limit_B
+    if not isinstance(graph, Graph):
+        raise InputError(f"found a {type(graph).__name__} in place of a graph: capture(net, *inputs) gives one")
+    there = cluster_of(cluster)
+    limit_B = there.device.hbm_usable_B if memory_limit_B is None else memory_limit_B
     request = Request(
-        cluster,
-        device_num,
-        global_batch_size,
-        seq_length,
-        limit_B,
+        there,
+        whole_number("device_num", device_num),
+        whole_number("global_batch_size", global_batch_size),
+        whole_number("seq_length", seq_length),
+        memory_B("memory_limit_B", limit_B),
         model or graph.name,
         dict(source or {}),
-        limits=limits_of(fix.items(), at_most.items()),
+        limits=limits_of(named("fix", fix).items(), named("at_most", at_most).items()),
         rules=rules,
     )
     return naming_what_fits(request, lambda wanted: planned(graph, wanted, progress))

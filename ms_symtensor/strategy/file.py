@@ -58,6 +58,9 @@ def files_of(plan: Plan, graph: Graph | None = None) -> dict[str, str]:
 
 def save(plan: Plan, directory: str | os.PathLike[str], graph: Graph | None = None) -> None:
     """Write `plan` into `directory`: all files or none. InputError if that is impossible."""
+    if not (isinstance(plan, Plan) and isinstance(directory, str | os.PathLike) and isinstance(graph, Graph | None)):
+        found = ", ".join(type(given).__name__ for given in (plan, directory, graph))
+        raise InputError(f"save_plan takes (plan, directory, graph), and was given ({found})")
     write_files(directory, files_of(plan, graph))
 
 

@@ -85,7 +85,10 @@ def _parameter_from_json(data: Any) -> Parameter:
 
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write `graph` to `path`: all of it or nothing."""
+    """Write `graph` to `path`: all of it or nothing. InputError if that is impossible."""
+    if not (isinstance(graph, Graph) and isinstance(path, str | os.PathLike)):
+        found = ", ".join(type(given).__name__ for given in (graph, path))
+        raise InputError(f"save_graph takes (graph, path), and was given ({found})")
     target = Path(path)
     text = json.dumps(to_json(graph), indent=1)
     try:

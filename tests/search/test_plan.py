@@ -117,12 +117,28 @@ def test_what_does_not_fit_names_the_devices_that_would():
         ({"device_num": 6}, "1, 2, 4 or a multiple of 8"),
         ({"device_num": 12}, "1, 2, 4 or a multiple of 8"),
         ({"global_batch_size": 0}, "global_batch_size is 0"),
+        ({"seq_length": 0}, "seq_length is 0"),
+        ({"device_num": "4"}, "device_num is '4': give a positive whole number"),
+        ({"memory_limit_B": -1}, "memory_limit_B is -1: give a number of bytes"),
+        ({"fix": ["model_parallel=2"]}, "fix is .'model_parallel=2'.: give a mapping"),
+        ({"at_most": "recompute=2"}, "at_most is 'recompute=2': give a mapping"),
+        ({"cluster": 4}, r"cluster is 4: give a name \(.*atlas_800t_a2.*\) or the path of a file"),
+        ({"cluster": "atlas"}, "unknown cluster 'atlas'"),
+        ({"graph": "llama2_7b"}, r"found a str in place of a graph: capture\(net, \*inputs\) gives one"),
     ),
 )
 def test_bad_requests(wrong, message):
-    request = {"device_num": 8, "global_batch_size": 8, "seq_length": 128} | wrong
+    graph = small_graph("llama2_7b")
+    request = {"graph": graph, "cluster": A2, "device_num": 8, "global_batch_size": 8, "seq_length": 128} | wrong
     with pytest.raises(InputError, match=message):
-        plan(small_graph("llama2_7b"), A2, **request)
+        plan(**request)
+
+
+def test_a_cluster_may_be_named():
+    graph = small_graph("llama2_7b")
+    sizes = {"device_num": 8, "global_batch_size": 8, "seq_length": 128}
+    named, given = plan(graph, "atlas_800t_a2", **sizes), plan(graph, A2, **sizes)
+    assert named.stages == given.stages and named.prediction == given.prediction
 
 
 def test_more_devices_than_the_cluster_has():

@@ -52,6 +52,14 @@ def test_an_operator_stands_on_a_line_of_its_own(stored):
     assert f'    "{name}": {{"in": [[2, 4], [1, 4]], "out": [[8, 1]]}},' in lines
 
 
+def test_arguments_in_another_order_are_named(stored, tmp_path):
+    graph, plan = stored
+    with pytest.raises(
+        InputError, match=r"save_plan takes \(plan, directory, graph\), and was given \(Graph, PosixPath, Plan\)"
+    ):
+        file.save(graph, tmp_path, plan)
+
+
 def test_saving_leaves_the_old_files_where_the_directory_cannot_be_written(stored, tmp_path):
     _, plan = stored
     (tmp_path / "occupied").write_text("a file")

@@ -55,6 +55,11 @@ def test_text_is_deterministic_and_plain(graph, tmp_path):
     assert json.loads((tmp_path / "a").read_text())["format"] == "symtensor-graph"
 
 
+def test_arguments_in_another_order_are_named(graph, tmp_path):
+    with pytest.raises(InputError, match=r"save_graph takes \(graph, path\), and was given \(PosixPath, Graph\)"):
+        save(tmp_path / "graph.json", graph)
+
+
 def test_truncated_file(graph, tmp_path):
     path = tmp_path / "graph.json"
     save(graph, path)

@@ -1,5 +1,6 @@
 """Audit: what the `shard()` calls that a user wrote cost, and whether MindSpore trains with them what was meant."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,12 @@ from ms_symtensor.bridge.capture.user_settings import settings_of_user
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.judge.verify import Verdict, judge, require_compiler, require_rank
-from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.cluster.load import cluster_of
+from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.search.asked.checked import whole_number
 from ms_symtensor.strategy.primitives import context_settings
 
 
@@ -36,7 +39,7 @@ def audit(
     cell: Any,
     *inputs: Any,
     device_num: int,
-    cluster: str = "atlas_800t_a2",
+    cluster: Cluster | str | os.PathLike[str] = "atlas_800t_a2",
     rank: int = 0,
     rules: Mapping[str, Rule] | None = None,
 ) -> Audit:
@@ -47,8 +50,8 @@ def audit(
     further operators, by primitive name; they come before our own.
     Errors: InputError; UnknownOperatorError; CompilerError if MindSpore cannot be driven here at all.
     """
-    require_rank(rank, device_num)
-    described = load_cluster(cluster)
+    require_rank(rank, whole_number("device_num", device_num))
+    described = cluster_of(cluster)
     import_mindspore()
     graph = capture(cell, *inputs)
     stage = StagePlan(strategies_of(cell, graph), settings_of_user(cell, graph, device_num, rules))

@@ -9,7 +9,9 @@ from typing import Any
 from ms_symtensor.bridge.apply.apply import apply, remove
 from ms_symtensor.bridge.apply.pipeline_network import micro_batch
 from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.search.asked.checked import memory_B, named, whole_number
 from ms_symtensor.strategy.file import load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -22,11 +24,11 @@ _PART = "_symtensor_part"  # its plan, on every cell of it
 @dataclass(frozen=True)
 class Options:
     """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the
-    plan; `fix` and `at_most`: as of `ms_symtensor.plan`. `replace_shard`: what is written in the network gives way to the plan,
-    `shard()`, `recompute()` and pipeline stages of cells.
+    plan; `cluster`, `memory_limit_B`, `fix` and `at_most`: as of `ms_symtensor.plan`. `replace_shard`: what is written in the
+    network gives way to the plan, `shard()`, `recompute()` and pipeline stages of cells. InputError for values of another kind.
     """
 
-    cluster: str = "atlas_800t_a2"
+    cluster: Cluster | str | os.PathLike[str] = "atlas_800t_a2"
     memory_limit_B: int | None = None
     strategy: str | os.PathLike[str] | None = None
     save: str | os.PathLike[str] | None = None
@@ -34,16 +36,28 @@ class Options:
     at_most: Mapping[str, object] = field(default_factory=dict)
     replace_shard: bool = False
 
+    def __post_init__(self) -> None:
+        named("fix", self.fix)
+        named("at_most", self.at_most)
+        if self.memory_limit_B is not None:
+            memory_B("memory_limit_B", self.memory_limit_B)
+
 
 _configured: dict[str, Any] = {}
 
 
 def configure(**options: Any) -> None:
     """Set `Options` for this process, before the environment: ms_symtensor.configure(cluster="atlas_800t_a3")."""
-    unknown = set(options) - set(Options.__dataclass_fields__)
+    _with(Options(), options)
+    _configured.update(options)
+
+
+def _with(base: Options, changes: Mapping[str, Any]) -> Options:
+    """`base` with `changes`; InputError for what is no option."""
+    unknown = set(changes) - set(Options.__dataclass_fields__)
     if unknown:
         raise InputError(f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(Options.__dataclass_fields__)}")
-    _configured.update(options)
+    return replace(base, **changes)
 
 
 def current_options() -> Options:
@@ -67,7 +81,7 @@ def current_options() -> Options:
         if text not in ("0", "1"):
             raise InputError(f"SYMTENSOR_REPLACE_SHARD is {text!r}: give 1, or 0")
         found = replace(found, replace_shard=text == "1")
-    return replace(found, **_configured)
+    return _with(found, _configured)
 
 
 @dataclass(frozen=True)
@@ -109,8 +123,10 @@ def plan_network(
     """
     from mindspore.parallel._utils import _get_device_num
 
-    chosen = replace(current_options(), **options)
-    number = _get_device_num() if device_num is None else device_num
+    chosen = _with(current_options(), options)
+    number = _get_device_num() if device_num is None else whole_number("device_num", device_num)
+    whole_number("pipeline_stages", pipeline_stages)
+    whole_number("micro_batch_num", micro_batch_num)
     stored = None if chosen.strategy is None else load_plan(chosen.strategy)
     if stored is not None:
         pipeline_stages, micro_batch_num = _as_stored(stored.plan, pipeline_stages, micro_batch_num)
@@ -174,7 +190,7 @@ def _searched(
 ) -> Plan:
     """The best plan of `cell` in so many stages and micro-batches, of which `graph` and `inputs` are one."""
     from ms_symtensor.bridge.plugin.micro_batches import what_fits_in_micro_batches
-    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.cluster.load import cluster_of
     from ms_symtensor.search.asked.limits import limits_of
     from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
@@ -183,8 +199,8 @@ def _searched(
 
     shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
     batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1
-    cluster = load_cluster(options.cluster)
-    limit_B = int(cluster.device.hbm_usable_B) if options.memory_limit_B is None else options.memory_limit_B
+    cluster = cluster_of(options.cluster)
+    limit_B = int(cluster.device.hbm_usable_B if options.memory_limit_B is None else options.memory_limit_B)
     limits = limits_of(options.fix.items(), options.at_most.items())
     request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
     if max(stages, micro_batch_num) > 1:

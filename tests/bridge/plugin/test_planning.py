@@ -50,8 +50,31 @@ def test_options_come_from_the_environment_and_then_from_configure(monkeypatch):
     monkeypatch.setenv("SYMTENSOR_REPLACE_SHARD", "0")
     planning.configure(cluster="atlas_800t_a3", strategy="/a/plan")
     assert planning.current_options().cluster == "atlas_800t_a3"
-    with pytest.raises(InputError, match="unknown option 'clustre'; known: cluster"):
-        planning.configure(clustre="x")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"clustre": "x"}, "unknown option 'clustre'; known: cluster"),
+        ({"memory_limit_B": "56"}, "memory_limit_B is '56': give a number of bytes"),
+        ({"fix": ["model_parallel=2"]}, "fix is .*: give a mapping"),
+        ({"at_most": "model_parallel=2"}, "at_most is .*: give a mapping"),
+    ],
+)
+def test_what_is_no_option(option, told, monkeypatch):
+    monkeypatch.setattr(planning, "_configured", {})
+    with pytest.raises(InputError, match=told):
+        planning.configure(**option)
+    assert planning.current_options() == planning.Options()
+    with pytest.raises(InputError, match=told):
+        planning.plan_network(None, device_num=8, **option)
+
+
+@pytest.mark.parametrize("wrong", [{"device_num": "4"}, {"pipeline_stages": 0}, {"micro_batch_num": 2.0}])
+def test_numbers_that_are_none(wrong):
+    cell, inputs = network()
+    with pytest.raises(InputError, match="give a positive whole number"):
+        planning.plan_network(cell, *inputs, **{"device_num": 8, **wrong})
 
 
 @pytest.mark.parametrize("limit", ["much", "-1", "nan", "inf", "0"])

@@ -18,6 +18,7 @@ from ms_symtensor.search.asked.checked import memory_B, named, whole_number
 from ms_symtensor.search.asked.limits import FREE, limits_of
 from ms_symtensor.search.asked.obstacle import does_not_fit
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.asked.size import require_size_of
 from ms_symtensor.search.closest import of_one_stage
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
 from ms_symtensor.search.folded.folding import fold
@@ -64,7 +65,7 @@ def plan(
     reports, or operators by name, and `at_most` bounds it: fix={"model_parallel": 8, "*.query.matmul": "(1,1)(8,1)"},
     at_most={"recompute": 4} (`limits_of`, `operator_pins`). `progress` is told what is being searched.
 
-    Errors: InputError for an argument of another kind, and for a
+    Errors: InputError for an argument of another kind, for another batch or sequence than the graph's inputs have, and for a
     number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
     would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
     is missing where, and the nearest changes that fit, where nothing fits; UnknownOperatorError.
@@ -84,6 +85,7 @@ def plan(
         limits=limits_of(named("fix", fix).items(), named("at_most", at_most).items()),
         rules=rules,
     )
+    require_size_of(graph, request.global_batch_size, request.seq_length)
     return naming_what_fits(request, lambda wanted: planned(graph, wanted, progress))
 
 

@@ -117,6 +117,8 @@ def test_what_does_not_fit_names_the_devices_that_would():
         ({"device_num": 6}, "1, 2, 4 or a multiple of 8"),
         ({"device_num": 12}, "1, 2, 4 or a multiple of 8"),
         ({"global_batch_size": 0}, "global_batch_size is 0"),
+        ({"global_batch_size": 16}, "global_batch_size is 16, but the inputs of .* have 8 samples"),
+        ({"seq_length": 4096}, "seq_length is 4096, but the inputs of .* have 128 tokens a sample"),
         ({"seq_length": 0}, "seq_length is 0"),
         ({"device_num": "4"}, "device_num is '4': give a positive whole number"),
         ({"memory_limit_B": -1}, "memory_limit_B is -1: give a number of bytes"),

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ms_symtensor.bridge.apply.load_network import zoo_options
+from ms_symtensor.bridge.apply.load_network import require_function, zoo_options
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
@@ -99,7 +99,9 @@ def resolve(
 
 
 def is_factory(name: str) -> bool:
-    """Whether `name` is of the form `file.py:function`."""
+    """Whether `name` is of the form `file.py:function`. InputError for a Python file without a function."""
+    if name.endswith(".py"):
+        require_function(name)
     path, colon, _ = name.rpartition(":")
     return bool(colon) and path.endswith(".py")
 

@@ -212,6 +212,13 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
     )
 
 
+@pytest.mark.parametrize("command", ["plan", "capture", "prove", "audit"])
+def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
+    options = [] if command == "capture" else ["--device-num", "8"]
+    options += ["--out", tmp_path / "out"] if command in ("plan", "capture") else []
+    assert f"names no function: give {NETWORKS}:factory" in failure(capsys, command, NETWORKS, *options)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -79,6 +79,7 @@ def load_factory(place: str) -> Network:
 
     The file's folder is importable meanwhile and afterwards, as it is for `python file.py`. InputError with what is wrong.
     """
+    require_function(place)
     import_mindspore()
     path, _, name = place.rpartition(":")
     function = _function(Path(path), name, place)
@@ -91,6 +92,13 @@ def load_factory(place: str) -> Network:
             f"{place}, called without arguments, failed ({type(error).__name__}: {_first_line(error)})"
         ) from error
     return _network(made, place)
+
+
+def require_function(place: str) -> None:
+    """InputError if `place` is a file without a function in it."""
+    if ":" not in place:
+        file = place if place.endswith(".py") else "file.py"
+        raise InputError(f"{place} names no function: give {file}:factory, a function that returns (cell, inputs)")
 
 
 def _function(path: Path, name: str, place: str) -> Any:

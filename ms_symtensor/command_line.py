@@ -19,6 +19,16 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see {self.prog} --help)")
 
 
+def _place(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty: give a path; a variable of the shell may be unset")
+    return text
+
+
+def _path(text: str) -> Path:
+    return Path(_place(text))
+
+
 def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     """What `symtensor` takes; `run` of what it parses is one of `commands`, by name."""
     command_line = _Parser(
@@ -41,12 +51,12 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")
-    plan.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the plan")
+    plan.add_argument("--out", type=_path, required=True, metavar="DIR", help="where to write the plan")
     _add_json(plan)
     plan.set_defaults(run=commands["plan"])
 
     verify = choices.add_parser("verify", help="have MindSpore compile a plan, and compare with the prediction")
-    verify.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
+    verify.add_argument("directory", metavar="DIR", type=_path, help="a plan's directory")
     verify.add_argument(
         "--blocks",
         type=int,
@@ -61,7 +71,10 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         "prove", help="run every rank's program here, and compare loss and gradients with one process"
     )
     prove.add_argument(
-        "target", metavar="DIR|file.py:factory", help="a plan's directory, or a function that returns (cell, inputs)"
+        "target",
+        metavar="DIR|file.py:factory",
+        type=_place,
+        help="a plan's directory, or a function that returns (cell, inputs)",
     )
     prove.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
     prove.add_argument("--ranks", type=int, metavar="R", help="run the first R devices of a plan only")
@@ -83,7 +96,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     audit.set_defaults(run=commands["audit"])
 
     explain = choices.add_parser("explain", help="the symbolic formulas behind a plan")
-    explain.add_argument("directory", metavar="DIR", type=Path, help="a plan's directory")
+    explain.add_argument("directory", metavar="DIR", type=_path, help="a plan's directory")
     explain.add_argument("--operator", metavar="NAME", help="only this one: query.matmul, MatMul, or a full name")
     explain.add_argument("--latex", action="store_true", help="as LaTeX")
     explain.add_argument(
@@ -95,7 +108,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     capture = choices.add_parser("capture", help="save a network's graph, to plan where no MindSpore is installed")
     _add_model(capture)
-    capture.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the graph")
+    capture.add_argument("--out", type=_path, required=True, metavar="FILE", help="where to write the graph")
     capture.set_defaults(run=commands["capture"], replace_shard=True)  # a graph has no strategies
 
     validate = choices.add_parser(
@@ -111,7 +124,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     calibrate = choices.add_parser("calibrate", help="fit a cluster's uncertain constants to measured steps")
     _add_table(calibrate)
-    calibrate.add_argument("--out", type=Path, metavar="FILE", help="cluster file (default: CLUSTER_calibrated.yaml)")
+    calibrate.add_argument("--out", type=_path, metavar="FILE", help="cluster file (default: CLUSTER_calibrated.yaml)")
     _add_json(calibrate)
     calibrate.set_defaults(run=commands["calibrate"])
     return command_line
@@ -119,7 +132,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
 def _add_table(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "table", metavar="DATA.csv", type=Path, help="measurements in one of the forms of docs/validation.md"
+        "table", metavar="DATA.csv", type=_path, help="measurements in one of the forms of docs/validation.md"
     )
     command.add_argument("--cluster", required=True, help="where they were measured: a known cluster, or a file")
 

@@ -212,6 +212,22 @@ def test_a_factory_is_planned_and_verified(tmp_path: Path, capsys: pytest.Captur
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("plan", "llama2_7b", "--device-num", "8", "--out", ""), "--out"),
+        (("capture", "llama2_7b", "--out", ""), "--out"),
+        (("calibrate", "data.csv", "--cluster", "atlas_800t_a2", "--out", ""), "--out"),
+        (("verify", ""), "DIR"),
+        (("explain", " "), "DIR"),
+        (("prove", ""), "DIR|file.py:factory"),
+        (("validate", "", "--cluster", "atlas_800t_a2"), "DATA.csv"),
+    ],
+)
+def test_an_empty_path_is_refused(arguments, name, capsys):
+    assert f"argument {name}: is empty: give a path" in failure(capsys, *arguments)
+
+
 @pytest.mark.parametrize("command", ["plan", "capture", "prove", "audit"])
 def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
     options = [] if command == "capture" else ["--device-num", "8"]

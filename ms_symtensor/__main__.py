@@ -9,12 +9,15 @@ COMPILING = ("audit", "verify")  # most of their time is MindSpore's compiler
 
 
 def command() -> int:
-    """Run the command that this process was started for, and return its exit code."""
-    if sys.argv[1:2] and sys.argv[1] in COMPILING:
-        restart_tuned()
-    from ms_symtensor.cli import main
+    """Run the command that this process was started for, and return its exit code: 130 if the user interrupts it."""
+    try:
+        if sys.argv[1:2] and sys.argv[1] in COMPILING:
+            restart_tuned()
+        from ms_symtensor.cli import main
 
-    code = main()
+        code = main()
+    except KeyboardInterrupt:
+        return 130
     gc.freeze()  # Python would look through all of MindSpore's modules for garbage before it ends
     return code
 

@@ -31,8 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SymTensorError as error:
         print("symtensor: error:", " ".join(str(error).split()), file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:  # who read the output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

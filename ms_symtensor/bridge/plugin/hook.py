@@ -3,7 +3,8 @@
 At the first compile of a training cell its forward network is planned, the strategies are set, and the compile goes on
 in semi-automatic mode. A function (`@jit`, `value_and_grad`) goes on with the plan of the networks that it calls, which must
 have one (`plan_network`). The plan depends on the network and the options alone, so every rank finds the same one.
-`install` does not import MindSpore: it waits for the import, or changes MindSpore at once where it is imported already.
+`install` does not import MindSpore: it waits for the import, or changes MindSpore at once where it is imported already. Nor is
+what plans imported before something is to be planned: every `import ms_symtensor` comes here.
 """
 
 import functools
@@ -15,19 +16,9 @@ from collections.abc import Sequence
 from types import MethodType, ModuleType
 from typing import Any
 
-from ms_symtensor.bridge.compiler.search_mode import NAME, kept, request
-from ms_symtensor.bridge.plugin.functions import networks_of
-from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_on
-from ms_symtensor.bridge.plugin.training_network import (
-    REMEDY,
-    forward_inputs,
-    forward_network,
-    in_micro_batches,
-    is_auto_parallel,
-)
-from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.strategy.plan import Plan
-from ms_symtensor.strategy.primitives import context_settings
+from ms_symtensor.bridge.compiler.search_mode import NAME, request
+from ms_symtensor.bridge.plugin.auto_parallel import is_auto_parallel
+from ms_symtensor.errors import SymTensorError
 
 _FRAMEWORK = "mindspore"
 _OURS = "_symtensor_mode"  # on an AutoParallel cell made with parallel_mode="symtensor", and on what is patched
@@ -152,7 +143,9 @@ def _compile_function(original: Any) -> Any:
             if not isinstance(self.obj, Optimizer):
                 _prepare_if_asked(self.obj, args)
         elif request.active and _is_automatic():
-            _prepare_function(self.fn if self.obj is None else MethodType(self.fn, self.obj))
+            from ms_symtensor.bridge.plugin.prepare import prepare_function
+
+            prepare_function(self.fn if self.obj is None else MethodType(self.fn, self.obj))
         return original(self, method_name, *args, **kwargs)
 
     return compile_function
@@ -161,7 +154,9 @@ def _compile_function(original: Any) -> Any:
 def _prepare_if_asked(cell: Any, arguments: Sequence[Any]) -> None:
     wrapper = next((c for _, c in cell.cells_and_names() if is_auto_parallel(c) and _OURS in c.__dict__), None)
     if wrapper is not None or (request.active and _is_automatic()):
-        _prepare(cell, arguments, wrapper)
+        from ms_symtensor.bridge.plugin.prepare import prepare
+
+        prepare(cell, arguments, wrapper)
 
 
 def _is_automatic() -> bool:
@@ -169,92 +164,3 @@ def _is_automatic() -> bool:
     from mindspore import context
 
     return context.get_auto_parallel_context("parallel_mode") in ("auto_parallel", "semi_auto_parallel")
-
-
-def _prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
-    """Plan the network in `cell` unless it is planned, and put its settings in force."""
-    from mindspore import context
-    from mindspore.parallel._utils import _get_device_num, _init_auto_parallel_context
-
-    if wrapper is not None:
-        _init_auto_parallel_context(wrapper)
-    device_num = _get_device_num()
-    if device_num == 1:
-        return
-    plan = plan_on(cell)
-    if plan is None:
-        network = forward_network(cell)
-        if network is None:
-            _prepare_function(cell, wrapper)
-            return
-        network, micro_batch_num = in_micro_batches(network)
-        stages = context.get_auto_parallel_context("pipeline_stages")
-        _require_both(stages, micro_batch_num)
-        inputs = forward_inputs(network, cell, arguments, device_num // stages)
-        with kept():
-            plan = plan_network(
-                network, *inputs, device_num=device_num, pipeline_stages=stages, micro_batch_num=micro_batch_num
-            )
-        if plan.pipeline is not None and micro_batch_num == 1:
-            forget(network)
-            raise InputError(
-                f"the saved plan takes {plan.micro_batch_num} micro-batches, the network the whole batch: wrap the forward"
-                f" network in {plan.pipeline.wrapper}(network, {plan.micro_batch_num})"
-            )
-    _put_in_force(plan, wrapper)
-
-
-def _prepare_function(function: Any, wrapper: Any = None) -> None:
-    """Put the settings of the networks that `function` calls in force; InputError if one of them is not planned."""
-    from mindspore.parallel._utils import _get_device_num
-
-    if _get_device_num() == 1:
-        return
-    plan = None
-    for network in networks_of(function):
-        plan = plan_on(network)
-        if plan is None:
-            raise InputError(
-                f"{type(network).__name__} is called in a function, and it has no plan (only training cells are planned at their"
-                f" first compile): {REMEDY}; or make the training step a cell, such as nn.TrainOneStepCell(net, optimizer)"
-            )
-    if plan is not None:
-        _put_in_force(plan, wrapper)
-
-
-def _require_both(stages: int, micro_batch_num: int) -> None:
-    """InputError if the user chose pipeline stages without micro-batches."""
-    if stages > 1 >= micro_batch_num:
-        raise InputError(
-            f"{stages} pipeline stages and {micro_batch_num} micro-batches: for a pipeline, set pipeline_stages in the context"
-            " (AutoParallel: pipeline(stages=…)) and wrap the forward network in PipelineCell"
-        )
-
-
-def _put_in_force(plan: Plan, wrapper: Any) -> None:
-    from mindspore import context
-    from mindspore.parallel._utils import _init_auto_parallel_context
-
-    settings = context_settings(plan.settings, plan.pipeline)
-    del settings["dataset_strategy"]  # how the data arrive is the user's affair
-    if wrapper is None:
-        # device_num again: MindSpore decides along with it whether it may compile without a cluster
-        context.set_auto_parallel_context(device_num=plan.device_num, **settings)
-        return
-    set_on_auto_parallel(wrapper, settings)
-    _init_auto_parallel_context(wrapper)
-
-
-def set_on_auto_parallel(wrapper: Any, settings: dict[str, Any]) -> None:
-    """The settings of a plan (`context_settings`) on an `AutoParallel` cell, in place of the user's."""
-    wrapper._enable_alltoall = settings["enable_alltoall"]  # there is no interface for these two
-    wrapper._gradient_fp32_sync = settings["gradient_fp32_sync"]
-    optimizer = settings.get("parallel_optimizer_config")
-    if optimizer is None:
-        wrapper._enable_parallel_optimizer = False
-    else:
-        wrapper.hsdp(
-            optimizer["optimizer_weight_shard_size"],
-            optimizer["parallel_optimizer_threshold"],
-            optimizer["optimizer_level"],
-        )

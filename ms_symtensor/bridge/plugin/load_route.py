@@ -6,7 +6,7 @@ from typing import Any
 from ms_symtensor.bridge.compiler.compile import CompiledProgram, compile_rank
 from ms_symtensor.bridge.compiler.host import ascend_compiler
 from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
-from ms_symtensor.bridge.plugin.hook import set_on_auto_parallel
+from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
 

@@ -4,17 +4,13 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ms_symtensor.bridge.plugin.auto_parallel import is_auto_parallel
 from ms_symtensor.errors import InputError
 
 REMEDY = (
     "plan the forward network (with its loss) before the first step: ms_symtensor.plan_network(net, *inputs), inputs of"
     " global shape"
 )
-
-
-def is_auto_parallel(cell: Any) -> bool:
-    """Whether `cell` is MindSpore's `AutoParallel`, which MindSpore itself knows by its name."""
-    return type(cell).__name__ == "AutoParallel"
 
 
 def forward_network(cell: Any) -> Any:

@@ -1,0 +1,92 @@
+"""Before MindSpore compiles in the search mode: what it compiles is planned, and the settings of the plan are in force."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ms_symtensor.bridge.compiler.search_mode import kept
+from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
+from ms_symtensor.bridge.plugin.functions import networks_of
+from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_on
+from ms_symtensor.bridge.plugin.training_network import (
+    REMEDY,
+    forward_inputs,
+    forward_network,
+    in_micro_batches,
+)
+from ms_symtensor.errors import InputError
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.primitives import context_settings
+
+
+def prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
+    """Plan the network in `cell` unless it is planned, and put its settings in force."""
+    from mindspore import context
+    from mindspore.parallel._utils import _get_device_num, _init_auto_parallel_context
+
+    if wrapper is not None:
+        _init_auto_parallel_context(wrapper)
+    device_num = _get_device_num()
+    if device_num == 1:
+        return
+    plan = plan_on(cell)
+    if plan is None:
+        network = forward_network(cell)
+        if network is None:
+            prepare_function(cell, wrapper)
+            return
+        network, micro_batch_num = in_micro_batches(network)
+        stages = context.get_auto_parallel_context("pipeline_stages")
+        _require_both(stages, micro_batch_num)
+        inputs = forward_inputs(network, cell, arguments, device_num // stages)
+        with kept():
+            plan = plan_network(
+                network, *inputs, device_num=device_num, pipeline_stages=stages, micro_batch_num=micro_batch_num
+            )
+        if plan.pipeline is not None and micro_batch_num == 1:
+            forget(network)
+            raise InputError(
+                f"the saved plan takes {plan.micro_batch_num} micro-batches, the network the whole batch: wrap the forward"
+                f" network in {plan.pipeline.wrapper}(network, {plan.micro_batch_num})"
+            )
+    _put_in_force(plan, wrapper)
+
+
+def prepare_function(function: Any, wrapper: Any = None) -> None:
+    """Put the settings of the networks that `function` calls in force; InputError if one of them is not planned."""
+    from mindspore.parallel._utils import _get_device_num
+
+    if _get_device_num() == 1:
+        return
+    plan = None
+    for network in networks_of(function):
+        plan = plan_on(network)
+        if plan is None:
+            raise InputError(
+                f"{type(network).__name__} is called in a function, and it has no plan (only training cells are planned at their"
+                f" first compile): {REMEDY}; or make the training step a cell, such as nn.TrainOneStepCell(net, optimizer)"
+            )
+    if plan is not None:
+        _put_in_force(plan, wrapper)
+
+
+def _require_both(stages: int, micro_batch_num: int) -> None:
+    """InputError if the user chose pipeline stages without micro-batches."""
+    if stages > 1 >= micro_batch_num:
+        raise InputError(
+            f"{stages} pipeline stages and {micro_batch_num} micro-batches: for a pipeline, set pipeline_stages in the context"
+            " (AutoParallel: pipeline(stages=…)) and wrap the forward network in PipelineCell"
+        )
+
+
+def _put_in_force(plan: Plan, wrapper: Any) -> None:
+    from mindspore import context
+    from mindspore.parallel._utils import _init_auto_parallel_context
+
+    settings = context_settings(plan.settings, plan.pipeline)
+    del settings["dataset_strategy"]  # how the data arrive is the user's affair
+    if wrapper is None:
+        # device_num again: MindSpore decides along with it whether it may compile without a cluster
+        context.set_auto_parallel_context(device_num=plan.device_num, **settings)
+        return
+    set_on_auto_parallel(wrapper, settings)
+    _init_auto_parallel_context(wrapper)

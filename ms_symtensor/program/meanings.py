@@ -13,6 +13,14 @@ from ms_symtensor.tensor.graph import Graph, Op
 Meanings = Mapping[str, tuple[OpView, Signature]]
 """View and signature of every operator of a graph, by name."""
 
+_CLASSES = {
+    "MaxDim": "ops.ArgMaxWithValue",
+    "MinDim": "ops.ArgMinWithValue",
+    "SortExt": "ops.Sort",
+    "FlashAttentionScore": "ops.operations.nn_ops.FlashAttentionScore",
+}
+"""The class to use for operators that MindSpore rejects without a strategy and that mindspore.ops (2.10.0) has no class of."""
+
 
 def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
     """What the operators of `graph` mean; equal ones share their signature. UnknownOperatorError for one without."""
@@ -54,9 +62,7 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     """
     if sig.needs_strategy is not None and sig.needs_strategy(device_num):
         raise InvalidStrategyError(
-            f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: make it a primitive of its cell (in"
-            f" __init__: self.{seen.type.lower()} = ops.{seen.type}(…)), so that it can be given one, or use a cell of nn that"
-            " has it so"
+            f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: {_remedy(seen.type)}"
         )
     dim = sig.leading or next(iter(sig.inputs[0] if sig.inputs else ()), None)
     cuts = (
@@ -65,3 +71,14 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     if sig.forbids is not None and sig.forbids(cuts, device_num) is not None:
         cuts = {}
     return OpStrategy(strategy_of(sig, cuts).inputs)
+
+
+def _remedy(op_type: str) -> str:
+    """What to do so that an operator can be given a strategy."""
+    if op_type == "Embedding":
+        return "use nn.Embedding instead, whose Gather can be given one"
+    made = _CLASSES.get(op_type, f"ops.{op_type}")
+    return (
+        f"make it a primitive of its cell (in __init__: self.{op_type.lower()} = {made}(…)), so that it can be given one, or"
+        " use a cell of nn that has it so"
+    )

@@ -43,3 +43,12 @@ def test_one_that_mindspore_rejects_without_a_strategy_is_named(op):
     with pytest.raises(InvalidStrategyError, match=f"{op.type}-op0.*without a strategy.*self.{op.type.lower()} = ops"):
         default_strategy(op, signature(op), 8)
     assert set(default_strategy(op, signature(op), 1).inputs[0]) == {1}
+
+
+def test_the_remedy_names_what_mindspore_has():
+    table = make("Embedding", "int32[9, 4], float32[64, 32] -> float32[9, 4, 32]", None, None, 2.0, False)
+    with pytest.raises(InvalidStrategyError, match="without a strategy of its own: use nn.Embedding instead"):
+        default_strategy(table, signature(table), 8)
+    values = make("SortExt", "float32[8] -> float32[8], int64[8]", 0)
+    with pytest.raises(InvalidStrategyError, match=r"self.sortext = ops.Sort\("):
+        default_strategy(values, signature(values), 8)

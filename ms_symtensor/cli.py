@@ -45,6 +45,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.plan_report import plan_json, plan_text
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.text import numbered, seconds
+    from ms_symtensor.search.asked.floor import floor_of
     from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.pareto import front
@@ -70,7 +71,7 @@ def _plan(chosen: argparse.Namespace) -> int:
             limit_B, model.name, model.source, wanted,
         )  # fmt: skip
         found, graph = naming_what_fits(
-            request, lambda wanted: planned(model, wanted, step), model.graph_at is not None
+            request, lambda wanted: planned(model, wanted, step), model.graph_at is not None, floor_of(model.graph)
         )
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()

@@ -133,6 +133,8 @@ def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float
 
 def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined | None) -> InfeasibleError:
     """What is missing: of the plan that needs least, in one stage or several, where and how much."""
+    if request.is_trial:
+        return InfeasibleError(nothing_fits(request))
     shapes = several.shapes if several is not None else 0
     if one.smallest is None and not shapes:
         return InfeasibleError(

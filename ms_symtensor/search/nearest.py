@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.errors import InfeasibleError, SymTensorError
+from ms_symtensor.search.asked.floor import Floor
 from ms_symtensor.search.asked.limits import FREE, SWAP
 from ms_symtensor.search.asked.obstacle import DoesNotFitError
 from ms_symtensor.search.asked.request import Request
@@ -16,28 +17,41 @@ Found = TypeVar("Found")
 Change = tuple[str, Request]
 """What is asked for otherwise, in words, and the request."""
 
+FURTHER = 5
+"""So many numbers of devices are looked at, each twice the one before (empirical: what must be shared out is there from the
+first on, and activations seldom are 16 times as much)."""
 
-def naming_what_fits(request: Request, search: Callable[[Request], Found], any_batch: bool = False) -> Found:
+EXACT = Floor()
+"""No floor: what fits is told by a search alone."""
+
+
+def naming_what_fits(
+    request: Request, search: Callable[[Request], Found], any_batch: bool = False, floor: Floor = EXACT
+) -> Found:
     """What `search(request)` finds. Its InfeasibleError also names the changes that fit: more devices, a smaller batch where the
     network can be had for it (`any_batch`), no limits, optimizer states on the host.
+
+    What is below the `floor` is not searched; where nothing can help, the error says so at once.
     """
+    floor.require_room(request)
     try:
         return search(request)
     except InfeasibleError as error:
-        of_kinds = [_more_devices(request, error), _smaller_batches(request, error) if any_batch else []]
-        of_kinds += [[change] for change in _others(request, error)]
+        of_kinds = [_more_devices(request, error, floor)]
+        of_kinds += [_smaller_batches(request, error, floor) if any_batch else []]
+        of_kinds += [[change] for change in _others(request, error, floor)]
         fit = [name for changes in of_kinds if (name := _first(search, changes)) is not None]
         what = f"what fits: {', or '.join(fit)}" if fit else "no change that was tried fits"
         raise InfeasibleError(f"{error}; {what}") from None
 
 
 def _first(search: Callable[[Request], Found], changes: Sequence[Change]) -> str | None:
-    """The first of `changes` that fits; where one does, all further ones do."""
+    """The first of `changes` that fits; where one does, all further ones do. What cannot be planned does not fit."""
 
     def fits(number: int) -> bool:
         try:
-            search(changes[number][1])
-        except (InfeasibleError, InputError):
+            search(replace(changes[number][1], is_trial=True))
+        except SymTensorError:
             return False
         return True
 
@@ -46,24 +60,28 @@ def _first(search: Callable[[Request], Found], changes: Sequence[Change]) -> str
     return changes[first][0] if first < len(changes) else None
 
 
-def _more_devices(request: Request, error: InfeasibleError) -> list[Change]:
+def _more_devices(request: Request, error: InfeasibleError, floor: Floor) -> list[Change]:
     """Twice as many devices, and so on: from as many as would hold what is there whatever the batch, if all of it could be cut,
     to twice as many as would hold everything.
     """
     least = most = 1
     if isinstance(error, DoesNotFitError):
+        room_B = request.limit_B - floor.buffer_B
+        if room_B <= 0:
+            return []
+        shared_B = error.obstacle.peak_B - error.obstacle.memory_B["buffers"]
         least, most = (
-            max(1, math.ceil(math.log2(max(1.0, size_B / request.limit_B))))
-            for size_B in (error.obstacle.at_rest_B, error.obstacle.peak_B)
+            max(1, math.ceil(math.log2(max(1.0, size_B / room_B)))) for size_B in (error.obstacle.at_rest_B, shared_B)
         )
-    counts = [request.device_num << power for power in range(least, most + 2)]
+    counts = [request.device_num << power for power in range(least, min(most + 2, least + FURTHER))]
     there = [n for n in counts if request.cluster.max_ranks is None or n <= request.cluster.max_ranks]
-    return [(f"{count} devices", replace(request, device_num=count)) for count in there]
+    changed = [(f"{count} devices", replace(request, device_num=count)) for count in there]
+    return [change for change in changed if floor.of(change[1]) <= request.limit_B]
 
 
-def _smaller_batches(request: Request, error: InfeasibleError) -> list[Change]:
+def _smaller_batches(request: Request, error: InfeasibleError, floor: Floor) -> list[Change]:
     """Half the batch, and so on; none where what does not depend on it does not fit."""
-    if isinstance(error, DoesNotFitError) and error.obstacle.at_rest_B > request.limit_B:
+    if isinstance(error, DoesNotFitError) and error.obstacle.at_rest_B + floor.always_B(request) > request.limit_B:
         return []
     found, batch = [], request.global_batch_size
     while batch % 2 == 0:
@@ -72,11 +90,11 @@ def _smaller_batches(request: Request, error: InfeasibleError) -> list[Change]:
     return found
 
 
-def _others(request: Request, error: InfeasibleError) -> Iterator[Change]:
+def _others(request: Request, error: InfeasibleError, floor: Floor) -> Iterator[Change]:
     """The request without its limits; and with states on the host, if what stays on the device beside them fits."""
     limits, stays_B = request.limits, 0
     if isinstance(error, DoesNotFitError):
-        stays_B = error.obstacle.at_rest_B - error.obstacle.memory_B["optimizer_states"]
+        stays_B = error.obstacle.at_rest_B - error.obstacle.memory_B["optimizer_states"] + floor.always_B(request)
     if limits != FREE:
         yield f"without {limits}", replace(request, limits=FREE)
     if request.cluster.host is not None and not limits.names(SWAP) and stays_B <= request.limit_B:

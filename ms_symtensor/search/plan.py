@@ -15,8 +15,9 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.asked.checked import memory_B, named, whole_number
+from ms_symtensor.search.asked.floor import floor_of
 from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.obstacle import does_not_fit
+from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.asked.size import require_size_of
 from ms_symtensor.search.closest import of_one_stage
@@ -86,7 +87,7 @@ def plan(
         rules=rules,
     )
     require_size_of(graph, request.global_batch_size, request.seq_length)
-    return naming_what_fits(request, lambda wanted: planned(graph, wanted, progress))
+    return naming_what_fits(request, lambda wanted: planned(graph, wanted, progress), floor=floor_of(graph))
 
 
 @no_garbage_collection()
@@ -210,6 +211,8 @@ def require_devices(cluster: Cluster, device_num: int) -> None:
 
 def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleError:
     """What is missing: of the candidate that needs least, where and how much."""
+    if request.is_trial:
+        return InfeasibleError(nothing_fits(request))
     if found.smallest is None:
         return InfeasibleError(f"no operators' layouts on {request.device_num} devices have {request.limits}")
     few, kinds = shortened(graph)

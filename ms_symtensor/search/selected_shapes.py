@@ -60,7 +60,7 @@ def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined
         return searched
     least: Whole | None = None
     found = None if request.limits.names("recompute") else smallest(network, request, outcome)
-    if found is None:
+    if found is None and not request.is_trial:
         least = least_plan(network, request, known_of_all(outcome))
         found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
     if found is not None and request.limits.selects:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.search.asked.obstacle import AT_REST
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.selection_bound import EVERYTHING
 from ms_symtensor.search.pipelined import shorts_of
@@ -26,6 +27,9 @@ from ms_symtensor.search.stages.whole import Whole, smallest_of, strategies_of
 TRIED = 24
 """So many layouts are worked out at most, those first of which the survey thinks that they keep least (empirical)."""
 
+FEW = 4
+"""So many where it is only asked whether something fits (empirical)."""
+
 NEAR = 1.01
 """Where the smallest peak that was found is larger than so many times the limit, no other layouts are looked for (empirical)."""
 
@@ -35,13 +39,13 @@ NEIGHBOURS = 120
 
 def smallest(network: Network, request: Request, outcome: Outcome) -> Whole | None:
     """A plan that fits, if one is found."""
-    rows = _different(network, outcome, request.limit_B)[:TRIED]
+    rows = _different(network, outcome, request.limit_B)[: FEW if request.is_trial else TRIED]
     every = [(one, row) for row in rows if (one := _worked_out(network, request, row)) is not None]
     fit = [one for one, _ in every if one.estimate.peak_memory_B <= request.limit_B]
     if fit:
         return min(fit, key=lambda one: one.estimate.step_time_s)
     found, row = min(every, key=lambda pair: pair[0].estimate.peak_memory_B, default=(None, None))
-    if found is None or row is None or found.estimate.peak_memory_B > NEAR * request.limit_B:
+    if found is None or row is None or request.is_trial or found.estimate.peak_memory_B > NEAR * request.limit_B:
         return None
     return _descended(network, request, row, found.estimate.peak_memory_B)
 
@@ -51,12 +55,18 @@ def _worked_out(network: Network, request: Request, row: Row) -> Whole | None:
     try:
         own = priced(network, row, strategies_of(row), request.rules)
         found = smallest_of(network, own, request.limit_B, request.rules)
-        if found is not None and found.estimate.peak_memory_B > request.limit_B:
+        if found is not None and found.estimate.peak_memory_B > request.limit_B >= _whatever_is_recomputed_B(found):
             shorts = shorts_of(network.short(row.shape.batch), network.depths, request.rules)
             return fitting(network, found, shorts, request.limit_B, request.cluster, request.rules) or found
     except InvalidStrategyError:
         return None
     return found
+
+
+def _whatever_is_recomputed_B(found: Whole) -> float:
+    """Bytes that the fullest stage needs at least with these layouts, whatever is recomputed and however blocks are divided."""
+    at_rest_B = sum(sum(one[kind] for kind in AT_REST) for one in found.memory_B)
+    return at_rest_B / len(found.memory_B) + min(one["buffers"] for one in found.memory_B)
 
 
 def _descended(network: Network, request: Request, row: Row, peak_B: float) -> Whole | None:

@@ -3,7 +3,8 @@
 import pytest
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
+from ms_symtensor.search.asked.floor import Floor
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.obstacle import DoesNotFitError, Obstacle
 from ms_symtensor.search.asked.request import GIB, Request
@@ -84,3 +85,38 @@ def test_where_no_change_fits_that_is_said():
         raise InfeasibleError("no operators' layouts")
 
     assert _said(search) == "no change that was tried fits"
+
+
+def test_what_mindspore_rejects_on_more_devices_hides_no_answer():
+    def search(request: Request) -> str:
+        if request.device_num > 8:
+            raise InvalidStrategyError("MindSpore rejects Embedding-op0 without a strategy of its own")
+        raise InfeasibleError("no operators' layouts on 8 devices")
+
+    with pytest.raises(InfeasibleError, match="^no operators' layouts on 8 devices; no change that was tried fits$"):
+        naming_what_fits(Request(CLUSTER, 8, 64, 1, 10 * GIB), search)
+
+
+def test_what_more_devices_do_not_make_less_ends_the_search_before_it_begins():
+    search, asked = _searching(4, 4)
+    with pytest.raises(
+        InfeasibleError, match=r"nothing fits 56 B on 8 devices: .*communicator.* take 0\.4 GiB of a device"
+    ):
+        naming_what_fits(Request(CLUSTER, 8, 64, 1, 56), search, True, Floor(4 * GIB // 10))
+    assert not asked
+
+
+def test_devices_among_which_weights_do_not_fit_are_not_tried():
+    search, asked = _searching(2, 400)
+    with pytest.raises(InfeasibleError):
+        naming_what_fits(Request(CLUSTER, 8, 64, 1, 10 * GIB), search, floor=Floor(GIB, 600 * GIB, 600 * GIB))
+    devices = {request.device_num for request in asked if request.limits.swaps != (True,)}
+    assert devices > {8} and min(devices - {8}) * 9 >= 1200  # a GiB of 10 is a buffer's
+
+
+def test_however_little_room_there_is_few_numbers_of_devices_are_tried():
+    search, asked = _searching(1, 400)
+    with pytest.raises(InfeasibleError):
+        naming_what_fits(Request(CLUSTER, 8, 64, 1, 1 * GIB), search, floor=Floor(GIB - 1))
+    assert len({request.device_num for request in asked}) <= 5
+    assert all(request.is_trial for request in asked[1:]) and not asked[0].is_trial

@@ -191,6 +191,7 @@ def _searched(
     """The best plan of `cell` in so many stages and micro-batches, of which `graph` and `inputs` are one."""
     from ms_symtensor.bridge.plugin.micro_batches import what_fits_in_micro_batches
     from ms_symtensor.cluster.load import cluster_of
+    from ms_symtensor.search.asked.floor import floor_of
     from ms_symtensor.search.asked.limits import limits_of
     from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
@@ -203,9 +204,12 @@ def _searched(
     limit_B = int(cluster.device.hbm_usable_B if options.memory_limit_B is None else options.memory_limit_B)
     limits = limits_of(options.fix.items(), options.at_most.items())
     request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
+    floor = floor_of(graph)
     if max(stages, micro_batch_num) > 1:
-        return naming_what_fits(request, lambda wanted: fixed_pipeline(graph, wanted, stages, micro_batch_num))
+        return naming_what_fits(
+            request, lambda wanted: fixed_pipeline(graph, wanted, stages, micro_batch_num), floor=floor
+        )
     try:
-        return naming_what_fits(request, lambda wanted: planned(graph, wanted))
+        return naming_what_fits(request, lambda wanted: planned(graph, wanted), floor=floor)
     except InfeasibleError as error:
         raise InfeasibleError(f"{error}{what_fits_in_micro_batches(cell, inputs, graph, request)}") from None

@@ -47,14 +47,16 @@ class Obstacle:
         parts = ", ".join(f"{kind} {value / GIB:.1f}" for kind, value in falling if value)
         return (
             f"of the plan that needs least ({self.layout}), {where} needs {self.peak_B / GIB:.1f} GiB,"
-            f" {_lacking(self.peak_B - limit_B)} too much ({parts}; the largest tensor: {self.largest},"
+            f" {amount(max(self.peak_B - limit_B, MIB // 10 + 1))} too much ({parts}; the largest tensor: {self.largest},"
             f" {self.largest_B / GIB:.2f} GiB)"
         )
 
 
-def _lacking(missing_B: int) -> str:
-    """`2.3 GiB`, or `0.8 MiB` where it is not even a tenth of one."""
-    return f"{missing_B / GIB:.1f} GiB" if missing_B >= GIB / 10 else f"{max(missing_B / MIB, 0.1):.1f} MiB"
+def amount(some_B: int) -> str:
+    """`2.3 GiB`, or `0.8 MiB` where it is not even a tenth of one, or `56 B`."""
+    if some_B >= GIB / 10:
+        return f"{some_B / GIB:.1f} GiB"
+    return f"{some_B / MIB:.1f} MiB" if some_B >= MIB / 10 else f"{some_B} B"
 
 
 class DoesNotFitError(InfeasibleError):
@@ -82,7 +84,7 @@ def smallest_obstacle(errors: Sequence[InfeasibleError]) -> InfeasibleError | No
 
 def nothing_fits(request: Request) -> str:
     """How a message begins where nothing fits."""
-    return f"nothing found that fits {request.limit_B / GIB:.1f} GiB on {request.space}"
+    return f"nothing found that fits {amount(request.limit_B)} on {request.space}"
 
 
 def largest_tensor(graph: Graph, program: Program, memory_B: Mapping[str, int]) -> tuple[str, int]:

@@ -12,7 +12,10 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Request:
-    """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory."""
+    """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory.
+
+    `is_trial`: it is asked only whether a plan is found, so that no last attempt is worth minutes, nor what is missing.
+    """
 
     cluster: Cluster
     device_num: int
@@ -23,6 +26,7 @@ class Request:
     source: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     rules: Mapping[str, Rule] | None = None
+    is_trial: bool = False
 
     @property
     def space(self) -> str:

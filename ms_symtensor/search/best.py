@@ -22,6 +22,7 @@ from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES
+from ms_symtensor.search.space.left import remaining, why_none
 from ms_symtensor.search.space.pinnable import require_pinnable
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.strategy.considered import Considered
@@ -50,7 +51,9 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     is_split = request.limits.least.get("micro_batch_num", 1) > 1 == request.limits.most.get("pipeline_stages")
     if is_split and (why_whole := why_no_accumulation(of.graph_at(request.global_batch_size))):
         raise InputError(f"{request.model} cannot be split into micro-batches on one stage: {why_whole}")
-    found = best_case(request, request.device_num, lambda case, known_s: _searched(of, case, known_s, progress))
+    every, remark = remaining(of.graph_at(request.global_batch_size), request)
+    request = replace(request, remark=remark)
+    found = best_case(request, every, lambda case, known_s: _searched(of, case, known_s, progress))
     if not why_not:
         return found
     return replace(found, search=replace(found.search, method=f"{found.search.method}; one stage: {why_not}"))
@@ -137,6 +140,8 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
         return InfeasibleError(nothing_fits(request))
     shapes = several.shapes if several is not None else 0
     if one.smallest is None and not shapes:
+        if why := why_none(of.graph_at(request.global_batch_size), request):
+            return InfeasibleError(f"there is no plan for {request.space}: {why}")
         return InfeasibleError(
             f"there is no plan for {request.space}: stages must divide the devices and not outnumber the blocks, micro-batches"
             " must divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims"

@@ -33,6 +33,7 @@ from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.space.left import remaining, why_none
 from ms_symtensor.search.space.pinnable import require_pinnable
 from ms_symtensor.search.tables.problem import problem_of_family, shortened
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
@@ -109,7 +110,8 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
         best = None if found.best is None else plan_of(graph, case, found, time.perf_counter() - start)
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
-    return best_case(request, request.device_num, searched)
+    every, remark = remaining(graph, request)
+    return best_case(replace(request, remark=remark), every, searched)
 
 
 def one_stage(
@@ -214,7 +216,10 @@ def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleErr
     if request.is_trial:
         return InfeasibleError(nothing_fits(request))
     if found.smallest is None:
-        return InfeasibleError(f"no operators' layouts on {request.device_num} devices have {request.limits}")
+        why = why_none(graph, request)
+        return InfeasibleError(
+            f"no operators' layouts on {request.device_num} devices have {request.limits}" + (f": {why}" if why else "")
+        )
     few, kinds = shortened(graph)
     shorts = short_graphs(few, fold(few), meanings(few, request.rules), kinds)
     return does_not_fit(request, of_one_stage(shorts, request, found.smallest))

@@ -8,7 +8,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.graph import Op
@@ -48,6 +48,13 @@ class OperatorPin:
     def symbols(self) -> frozenset[str]:
         """The degrees that it speaks of."""
         return frozenset(SYMBOLS[f] for factors in self.slices or () for f in factors if f in SYMBOLS)
+
+    def at(self, degrees: Mapping[str, int]) -> "OperatorPin":
+        """The pin where the degrees that it speaks of have these numbers."""
+        if self.slices is None:
+            return self
+        first, rest = (tuple(str(degrees[SYMBOLS[f]]) if f in SYMBOLS else f for f in one) for one in self.slices)
+        return replace(self, slices=(first, rest))
 
     def __str__(self) -> str:
         return f"{self.pattern} = {self.text}"

@@ -14,7 +14,8 @@ GIB = 1 << 30
 class Request:
     """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory.
 
-    `is_trial`: it is asked only whether a plan is found, so that no last attempt is worth minutes, nor what is missing.
+    `remark`: what the network makes of the limits, in words. `is_trial`: it is asked only whether a plan is found, so that no
+    last attempt is worth minutes, nor what is missing.
     """
 
     cluster: Cluster
@@ -26,10 +27,12 @@ class Request:
     source: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     rules: Mapping[str, Rule] | None = None
+    remark: str = ""
     is_trial: bool = False
 
     @property
     def space(self) -> str:
         """What was asked for, in words."""
         devices = f"{self.device_num} device{'' if self.device_num == 1 else 's'}"
-        return devices + (f" with {self.limits}" if str(self.limits) else "")
+        remark = f" ({self.remark})" if self.remark else ""
+        return devices + (f" with {self.limits}{remark}" if str(self.limits) else "")

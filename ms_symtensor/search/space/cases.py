@@ -1,6 +1,6 @@
 """Limits that no single restriction of the operators expresses are searched case by case."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -89,8 +89,8 @@ class Searched:
     why: Callable[[], InfeasibleError]
 
 
-def best_case(request: Request, device_num: int, search: Callable[[Request, float], Searched]) -> Plan:
-    """The best of what `search(case, known_s)` finds for every case of the request's limits on a stage of `device_num` devices.
+def best_case(request: Request, every: Sequence[Limits], search: Callable[[Request, float], Searched]) -> Plan:
+    """The best of what `search(case, known_s)` finds for `every` case of the request's limits.
 
     What cannot beat a step of `known_s` need not be found. Errors: InfeasibleError where no case has a plan; InputError where
     optimizer states are to stay on a host of which the cluster says nothing.
@@ -100,7 +100,6 @@ def best_case(request: Request, device_num: int, search: Callable[[Request, floa
             f"cluster {request.cluster.name} says nothing of its host, where optimizer states would stay: give it an entry"
             " host, with bandwidth_Bps and memory_B, as atlas_800t_a2.yaml has it"
         )
-    every = cases(request.limits, device_num)
     best: Plan | None = None
     bound_s, candidates, search_time_s = inf, 0, 0.0
     whys: list[Callable[[], InfeasibleError]] = []
@@ -117,6 +116,8 @@ def best_case(request: Request, device_num: int, search: Callable[[Request, floa
     if best is None:
         raise smallest_obstacle([why() for why in whys]) or InfeasibleError(nothing_fits(request))
     best = replace(best, fixed=request.limits.fixed, at_most=request.limits.at_most)
+    if request.remark:
+        best = replace(best, search=replace(best.search, method=f"{best.search.method}; {request.remark}"))
     if len(every) == 1:
         return best
     gap = max(0.0, best.prediction.step_time_s / bound_s - 1)

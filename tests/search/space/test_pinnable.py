@@ -8,6 +8,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.space.left import remaining
 from ms_symtensor.search.space.pinnable import require_pinnable
 from tests.strategy.plans import small_graph
 
@@ -15,8 +16,10 @@ A2 = load("atlas_800t_a2")
 GRAPH = small_graph("llama2_7b", num_layers=3)
 
 
-def check(*pairs):
-    require_pinnable(GRAPH, Request(A2, 8, 8, 128, 1 << 60, limits=limits_of(pairs)))
+def check(*pairs, graph=GRAPH):
+    request = Request(A2, 8, 8, 128, 1 << 60, limits=limits_of(pairs))
+    require_pinnable(graph, request)
+    remaining(graph, request)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +58,9 @@ def test_pins_that_contradict_each_other():
 def test_an_operator_made_on_the_fly_can_be_pinned_to_nothing_else():
     ops = tuple(replace(op, cell=(), primitive="") if op.type == "SiLU" else op for op in GRAPH.ops)
     graph, rows = replace(GRAPH, ops=ops), GRAPH.ops[0].outputs[0].shape[0]
-    request = Request(A2, 8, 8, 128, 1 << 60)
-    require_pinnable(graph, replace(request, limits=limits_of([("*.SiLU-op*", "d0/8")])))
+    check(("*.SiLU-op*", "d0/8"), graph=graph)
     with pytest.raises(
         InputError, match=r"its layouts d0/8 or d0/4 or .* \(without a primitive of its own .* its cell\)"
     ):
-        require_pinnable(graph, replace(request, limits=limits_of([("*.SiLU-op*", "d1/8")])))
+        check(("*.SiLU-op*", "d1/8"), graph=graph)
     assert rows % 8 == 0

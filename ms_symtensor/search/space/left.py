@@ -1,0 +1,179 @@
+"""What limits leave: the operators that have no layout within them, and the cases in which all have one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.ops.placement import OpStrategy, cuts_of
+from ms_symtensor.ops.signature import OpView, Signature
+from ms_symtensor.program.meanings import Meanings, cut_by_default, default_strategy, meanings
+from ms_symtensor.program.pipeline import block_names
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.space.cases import cases
+from ms_symtensor.search.space.domain import candidates, divisors, prime_factors
+from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.space.restriction import Restriction
+from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.tensor.names import short_name
+
+SHOWN = 6
+"""So many names or strategies are shown at most."""
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """The layouts of the operators of `graph`, equal blocks' once, at the batch that it has.
+
+    Smaller batches, those of micro-batches, have no others. On a mesh of prime axes there are those of all meshes.
+    """
+
+    graph: Graph
+    known: Meanings
+    _found: dict[tuple[str, int], list[OpStrategy]] = field(default_factory=dict)
+
+    def operators(self) -> Iterator[Op]:
+        """The operators that have a layout, one for all that share it."""
+        for members in fold(self.graph).members:
+            if self.known[members[0].name][1].shardable:
+                yield members[0]
+
+    def of(self, op: Op, devices: int) -> list[OpStrategy]:
+        """Those of `op` on so many devices; none where MindSpore rejects it there."""
+        if (op.name, devices) not in self._found:
+            self._found[op.name, devices] = self._all(op, *self.known[op.name], devices)
+        return self._found[op.name, devices]
+
+    def _all(self, op: Op, seen: OpView, sig: Signature, devices: int) -> list[OpStrategy]:
+        try:
+            if op.name in cut_by_default(self.graph):
+                return [default_strategy(seen, sig, number) for number in reversed(divisors(devices))]
+            mesh = Single(prime_factors(devices))
+            return [strategy for strategy, _ in candidates(seen, sig, mesh, idle=True)]
+        except InvalidStrategyError:
+            return []
+
+    def without(self, within: Restriction, devices: int, ops: Sequence[Op]) -> Iterator[Op]:
+        """Those of `ops` for which nothing is left on so many devices."""
+        for op in ops:
+            seen, sig = self.known[op.name]
+            allowed = within.allowed(seen, sig, strategies) if (strategies := self.of(op, devices)) else None
+            if not strategies or (allowed is not None and not allowed.any()):
+                yield op
+
+    def text(self, op: Op, devices: int) -> str:
+        """The dims of `op` and its layouts on so many devices, in words."""
+        seen, sig = self.known[op.name]
+        cuts = [cuts_of(seen, sig, strategy, devices) for strategy in self.of(op, devices)]
+        texts = dict.fromkeys(", ".join(f"{d}/{n}" for d, n in cut.items() if n > 1) or "whole" for cut in cuts)
+        dims = f"its dims are {', '.join(f'{d} ({sig.sizes[d]})' for d in sig.mesh)}, " if sig.mesh else ""
+        layouts = " or ".join(list(texts)[:SHOWN]) + (", …" if len(texts) > SHOWN else "")
+        by_default = op.name in cut_by_default(self.graph)
+        why = (
+            " (without a primitive of its own it is cut as MindSpore does: give it one in its cell)"
+            if by_default
+            else ""
+        )
+        return f"{dims}its layouts {layouts or 'none'}{why}"
+
+
+def stage_devices(graph: Graph, request: Request) -> list[int]:
+    """How many devices a stage may have, falling."""
+    most = max(1, len(block_names(graph)))
+    counts = [n for n in divisors(request.device_num) if n <= most and request.limits.allows("pipeline_stages", n)]
+    return [request.device_num // n for n in counts]
+
+
+def remaining(graph: Graph, request: Request) -> tuple[tuple[Limits, ...], str]:
+    """The cases of the request's limits in which every pinned operator has a layout on the devices of a stage; and, where of
+    several pairs of degrees these leave only one, which one and because of which operator, in words.
+
+    Errors: InputError, naming the operator, where there is no such case.
+    """
+    every = cases(request.limits, request.device_num)
+    pins = request.limits.operators
+    if not pins or not every:
+        return every, ""
+    layouts = Layouts(graph, meanings(graph, request.rules))
+    ops = [op for op in layouts.operators() if any(pin.is_for(op) for pin in pins)]
+    numbers = stage_devices(graph, request)
+    few = replace(graph, ops=tuple(ops))
+    kept: dict[tuple, bool] = {}
+    obstacles: dict[str, Op] = {}
+
+    def within(case: Limits, devices: int) -> Restriction:
+        exact = Limits(operators=tuple(pin.at(case.least) for pin in pins))
+        return Restriction(few, {}, exact, Single(prime_factors(devices)))
+
+    def leaves_all(case: Limits) -> bool:
+        for devices in numbers:
+            # What had no layout before is the likeliest to have none again.
+            first = [op for op in ops if op.name in obstacles]
+            order = first + [op for op in ops if op.name not in obstacles]
+            obstacle = next(layouts.without(within(case, devices), devices, order), None)
+            if obstacle is None:
+                return True
+            obstacles[obstacle.name] = obstacle
+        return False
+
+    symbols = sorted({symbol for pin in pins for symbol in pin.symbols})
+
+    def degrees(case: Limits) -> tuple[int, ...]:
+        return tuple(case.least[symbol] for symbol in symbols)
+
+    for case in every:
+        if degrees(case) not in kept:
+            kept[degrees(case)] = leaves_all(case)
+    found = tuple(case for case in every if kept[degrees(case)])
+    if numbers and not found:
+        raise _nothing_left(layouts, ops, within(every[0], numbers[0]), numbers[0], every[0], request)
+    left = [key for key, is_kept in kept.items() if is_kept]
+    if len(left) != 1 or len(kept) == 1 or not numbers:
+        return found or every, ""
+    names = list(dict.fromkeys(short_name(op) for op in ops if op.name in obstacles))
+    pairs = _degrees_text(dict(zip(symbols, left[0], strict=True)))
+    return found, f"only {pairs} leaves {_listed(names)} a layout"
+
+
+def _nothing_left(
+    layouts: Layouts, ops: Sequence[Op], within: Restriction, devices: int, case: Limits, request: Request
+) -> InputError:
+    lacking = list(layouts.without(within, devices, ops)) or list(ops)
+    names = list(dict.fromkeys(short_name(op) for op in lacking))
+    pins = [pin for pin in request.limits.operators if pin.is_for(lacking[0])]
+    degrees = {name: case.least[name] for pin in pins for name in sorted(pin.symbols)}
+    with_degrees = f" with {_degrees_text(degrees)}" if degrees else ""
+    others = f" (nor of {_listed(names[1:])})" if len(names) > 1 else ""
+    return InputError(
+        f"{'; '.join(map(str, pins))}: no layout of {names[0]} on {devices} devices is so{with_degrees}{others};"
+        f" {layouts.text(lacking[0], devices)}: give a pattern that leaves it out, or other numbers"
+    )
+
+
+def _degrees_text(degrees: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {number}" for name, number in degrees.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of `names`, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
+
+
+def why_none(graph: Graph, request: Request) -> str:
+    """Which operator has no layout within the request's limits, whatever the stages, in words; empty if each has one."""
+    layouts = Layouts(graph, meanings(graph, request.rules))
+    ops = list(layouts.operators())
+    first: tuple[Op, int] | None = None
+    for case in cases(request.limits, request.device_num):
+        for devices in stage_devices(graph, request):
+            within = Restriction(graph, layouts.known, case, Single(prime_factors(devices)))
+            lacking = next(layouts.without(within, devices, ops), None)
+            if lacking is None:
+                return ""
+            first = first or (lacking, devices)
+    if first is None:
+        return ""
+    op, devices = first
+    return f"no layout of {short_name(op)} ({op.type}) on {devices} devices is so: {layouts.text(op, devices)}"

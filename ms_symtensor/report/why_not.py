@@ -1,5 +1,6 @@
 """Why the step is not laid out in another way: the best plan of that kind, beside the plan."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,9 @@ _LAYOUT = (
     "micro_batch_num", "pp_interleave_num",
 )  # fmt: skip
 
+_BETWEEN = re.compile(r",(?=[^,=()]+=)")
+"""A comma before the next NAME=; others are part of a value: `*.query.matmul=(1,1)(8,1)`, `*/attention/*=dp,tp,dp=4`."""
+
 SAME = 1e-6
 """Relative difference that is none: of sums in another order."""
 
@@ -27,7 +31,7 @@ _GROWTH, _MOST = 1.25, 10
 
 
 def why_not(plan: Plan, wanted: str, replan: Callable[[Limits, int], Plan]) -> str:
-    """Why the plan is not laid out as `wanted` says: `dp=8,tp=8`, or other names that can be pinned.
+    """Why the plan is not laid out as `wanted` says: `dp=8,tp=8`, or other names that can be pinned, operators' patterns too.
 
     `replan(limits, limit_B)` is the best plan of the same network within these limits and bytes of a device. The other pins of
     the plan hold. Errors: InputError for what cannot be pinned, or what the network or the devices do not allow.
@@ -114,7 +118,7 @@ def _shown(value: object) -> str:
 
 def _read(wanted: str) -> dict[str, str]:
     asked: dict[str, str] = {}
-    for part in wanted.split(","):
+    for part in _BETWEEN.split(wanted):
         name, equals, value = (x.strip() for x in part.partition("="))
         if not name or not equals or not value:
             raise InputError(

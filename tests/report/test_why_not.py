@@ -69,6 +69,35 @@ def test_other_pins_hold(plan):
     assert lines_of(why_not(pinned, "tp=2", replan))["recompute"][-1] == "2"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "pins"),
+    (
+        ("dp=8,tp=8", {"data_parallel": "8", "model_parallel": "8"}),
+        ("dp=8, tp=8", {"data_parallel": "8", "model_parallel": "8"}),
+        ("*.query.matmul=(1,1)(8,1)", {"*.query.matmul": "(1,1)(8,1)"}),
+        ("*.query.matmul=(1,8)(1,8)->(8,1),pp=1", {"*.query.matmul": "(1,8)(1,8)->(8,1)", "pipeline_stages": "1"}),
+        ("*.query.matmul=m/4,n/2", {"*.query.matmul": "m/4,n/2"}),
+        ("dp=4,*.query.matmul=m/4,*,tp=2", {"data_parallel": "4", "*.query.matmul": "m/4,*", "model_parallel": "2"}),
+        ("*/attention/*=dp,tp,dp=4", {"*/attention/*": "dp,tp", "data_parallel": "4"}),
+        ("*.query.matmul=whole,*.key.matmul=dp*tp,1", {"*.query.matmul": "whole", "*.key.matmul": "dp*tp,1"}),
+    ),
+)
+def test_commas_inside_values(plan, wanted, pins):
+    asked = []
+
+    def search(limits, limit_B):
+        asked.append(limits)
+        return plan
+
+    why_not(plan, wanted, search)
+    assert asked[0].fixed == pins
+
+
+def test_a_pattern_with_a_comma(plan):
+    wanted = "*.query.matmul=(8,1)(1,1)"
+    assert why_not(plan, wanted, replan).startswith(f"{wanted}: takes")
+
+
 @pytest.mark.parametrize("wanted", ("dp", "dp=", ""))
 def test_what_is_no_layout(plan, wanted):
     with pytest.raises(InputError, match="is no way to lay out a step"):

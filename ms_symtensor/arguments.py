@@ -1,5 +1,6 @@
 """What the options of the command line say, read from their text."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -26,8 +27,10 @@ def limits(fix: Sequence[str], most: Sequence[str]) -> Limits:
 def memory_limit_B(cluster: Cluster, limit_GiB: float | None, margin: str | None) -> int:
     """Bytes of a device that a plan may use: the limit or what the cluster's devices have, less the margin, `10%` or GiB.
 
-    Errors: InputError for a margin that is neither, or leaves nothing.
+    Errors: InputError for a limit of less than a byte or without end, for a margin that is neither, or leaves nothing.
     """
+    if limit_GiB is not None and not 1 <= limit_GiB * GIB < math.inf:
+        raise InputError(f"--memory-limit is {limit_GiB:g}: give a number of GiB above 0")
     whole_B = cluster.device.hbm_usable_B if limit_GiB is None else limit_GiB * GIB
     if margin is None:
         return int(whole_B)

@@ -19,6 +19,7 @@ from ms_symtensor.command_line import parser
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
+from ms_symtensor.search.asked.limits import Limits
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,8 +54,6 @@ def _plan(chosen: argparse.Namespace) -> int:
 
     cluster = load_cluster(chosen.cluster)
     _require_positive("--device-num", chosen.device_num)
-    if chosen.memory_limit is not None:
-        _require_positive("--memory-limit", chosen.memory_limit)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     if chosen.top is not None:
         _require_positive("--top", chosen.top)
@@ -65,7 +64,7 @@ def _plan(chosen: argparse.Namespace) -> int:
         step("graph")
         model = _model(chosen)
         require_devices(cluster, chosen.device_num)
-        _require_cut(model, chosen.device_num)
+        _require_cut(model, chosen.device_num, wanted)
         request = Request(
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
             limit_B, model.name, model.source, wanted,
@@ -255,15 +254,24 @@ def _require_positive(option: str, value: float) -> None:
         raise InputError(f"{option} is {value:g}: give a number above 0")
 
 
-def _require_cut(model: Model, device_num: int) -> None:
-    """InputError for a batch of several samples of which no number of devices can take equal parts."""
+def _require_cut(model: Model, device_num: int, wanted: Limits) -> None:
+    """InputError for a batch of several samples of which no number of devices can take equal parts, where nothing that is pinned
+    says how it is laid out all the same.
+    """
     batch = model.global_batch_size
+    is_laid_out = wanted.operators or any(wanted.least.get(name, 1) > 1 for name in _WITHOUT_SAMPLES)
+    if is_laid_out or wanted.most.get("data_parallel") == 1:
+        return
     if "model" in model.source and batch > 1 and device_num > 1 and math.gcd(batch, device_num) == 1:
         raise InputError(
             f"a global batch of {batch} samples cannot be cut for {device_num} devices: give a batch that shares a divisor"
-            f" with {device_num}, such as {device_num}"
+            f" with {device_num}, such as {device_num}; or pin how to do without (--fix model_parallel={device_num}, --fix"
+            f" micro_batch_num={batch})"
         )
 
+
+_WITHOUT_SAMPLES = ("pipeline_stages", "micro_batch_num", "model_parallel", "context_parallel", "expert_parallel")
+"""What gives several devices work on one sample, or takes samples one after the other."""
 
 _COMMANDS = {
     "plan": _plan, "verify": _verify, "prove": _prove, "audit": _audit, "explain": _explain, "capture": _capture,

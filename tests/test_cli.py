@@ -248,7 +248,12 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
         ({"--seq-length": "-1"}, "-1"),
         ({"--num-layers": "0"}, "num_layers"),
         ({"--memory-limit": "1.8"}, "what fits: 16 devices"),
-        ({"--memory-limit": "-1"}, "--memory-limit is -1"),
+        ({"--memory-limit": "-1"}, "--memory-limit is -1: give a number of GiB above 0"),
+        ({"--memory-limit": "0"}, "--memory-limit is 0: "),
+        ({"--memory-limit": "1e-12"}, "--memory-limit is 1e-12: "),
+        ({"--memory-limit": "inf"}, "--memory-limit is inf: "),
+        ({"--memory-limit": "nan"}, "--memory-limit is nan: "),
+        ({"--memory-limit": "0.3"}, "nothing fits 0.3 GiB on 8 devices: whatever the plan"),
         ({"--top": "-1"}, "--top is -1"),
         ({"--fix": "pipeline_stages"}, "give NAME=VALUE"),
         ({"--max": "tp=2"}, "tp cannot be pinned"),
@@ -272,6 +277,17 @@ def test_bad_requests_are_one_line(
     options = [f"{name}={value}" for name, value in request.items() if name != "model"]
     assert said in failure(capsys, "plan", request["model"], *options, "--out", tmp_path / "p")
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("pin", ["micro_batch_num=3", "model_parallel=8", "pipeline_stages=2"])
+def test_a_batch_that_cannot_be_cut_is_planned_where_a_pin_does_without(pin, tmp_path, capsys):
+    shape = ["--num-layers", "2", "--global-batch-size", "3", "--seq-length", "512", "--device-num", "8"]
+    assert main(["plan", "llama2_7b", *shape, "--fix", pin, "--out", str(tmp_path / "p"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    name, _, number = pin.partition("=")
+    assert found["global_batch_size"] == 3 and str(found[name]) == number
+    said = failure(capsys, "plan", "llama2_7b", *shape, "--fix", "recompute=none", "--out", tmp_path / "q")
+    assert "3 samples cannot be cut for 8 devices" in said and "--fix micro_batch_num=3" in said
 
 
 def test_damaged_and_foreign_plans_are_one_line(

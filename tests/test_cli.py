@@ -71,6 +71,28 @@ def test_the_same_request_gives_the_same_plan(planned: Path, tmp_path: Path) -> 
         assert (tmp_path / name).read_bytes() == (planned / name).read_bytes(), name
 
 
+def test_a_plan_takes_the_place_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "h"
+
+    def files_with(stages: int) -> set[str]:
+        pins = ["--fix", f"pipeline_stages={stages}", "--out", str(out)]
+        pins += ["--fix", "micro_batch_num=1"] if stages == 1 else []
+        assert main(["plan", "llama2_7b", *SMALL, "--device-num", "8", *pins]) == 0
+        return {one.name for one in out.iterdir()}
+
+    assert {"parameter_layout_0.json", "parameter_layout_1.ckpt"} <= files_with(2)
+    (out / "notes.json").write_text("mine")
+    assert files_with(1) == FILES | {"notes.json"}
+    assert not files_with(2) & {"parameter_layout.json", "parameter_layout.ckpt"}
+    (out / "shard.py").unlink()
+    (out / "shard.py").mkdir()
+    capsys.readouterr()
+    before = {one.name: one.stat().st_mtime_ns for one in out.iterdir()}
+    said = failure(capsys, "plan", "llama2_7b", *SMALL, "--device-num", "8", "--out", out)
+    assert f"cannot write {out / 'shard.py'}, which is a directory" in said
+    assert {one.name: one.stat().st_mtime_ns for one in out.iterdir()} == before
+
+
 def test_pins_are_kept_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pins = [
         "--fix",

@@ -1,6 +1,7 @@
 """Everything that a plan is written as, in one directory."""
 
 import os
+import re
 from collections.abc import Sequence
 
 from ms_symtensor.program.program import Program
@@ -16,6 +17,8 @@ from ms_symtensor.tensor.graph import Graph
 
 OPERATOR_FILE = "operator_strategy.json"
 CHECKPOINT_FILE = "parameter_layout"  # .json and .ckpt: MindSpore chooses the form by the ending
+_STRATEGIES = re.compile(rf"{re.escape(OPERATOR_FILE)}|{CHECKPOINT_FILE}(_\d+)?\.(json|ckpt)")
+"""The names of strategy files, of which plans have different ones: those of another plan do not stay beside a plan."""
 CODE_FILE = "shard.py"
 MINDFORMERS_FILE = "mindformers.yaml"
 REPORT_FILE = "report.txt"
@@ -32,7 +35,8 @@ def write_plan(
     report: str,
     directory: str | os.PathLike[str],
 ) -> tuple[str, ...]:
-    """Write the plan, its graph, MindSpore's own forms of it, Python code and the `report`; all or none.
+    """Write the plan, its graph, MindSpore's own forms of it, Python code and the `report`; all or none. Strategy files of a plan
+    that was there before are removed.
 
     `programs` are those of the plan (`programs_of`). The names of the files are returned. Errors: InputError if the directory
     cannot be written; InvalidStrategyError where MindSpore cannot be told the plan.
@@ -44,7 +48,7 @@ def write_plan(
         MINDFORMERS_FILE: mindformers_yaml(plan, graph),
         REPORT_FILE: report + "\n",
     }
-    write_files(directory, files)
+    write_files(directory, files, lambda name: _STRATEGIES.fullmatch(name) is not None)
     return tuple(files)
 
 

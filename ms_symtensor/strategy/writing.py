@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,27 @@ def json_text(data: Any) -> str:
     return _lines(data, 0) + "\n"
 
 
-def write_files(directory: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> None:
-    """Write `contents` (by file name) into `directory`, which is made if need be.
+def write_files(
+    directory: str | os.PathLike[str],
+    contents: Mapping[str, str | bytes],
+    is_replaced: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """Write `contents` (by file name) into `directory`, which is made if need be; then remove its other files whose name
+    `is_replaced` by these.
 
     All files are written beside their places first and moved there only when every one is complete, so that a full disk
-    or an interruption leaves the old files. InputError if the directory cannot be written.
+    or an interruption leaves the old files. InputError, before anything is moved, if the directory cannot be written or has a
+    directory in the place of a file.
     """
     target = Path(directory)
     written: list[tuple[str, Path]] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
+        for name in contents:
+            if (target / name).is_dir():
+                raise InputError(
+                    f"cannot write {target / name}, which is a directory: move it, or choose another place"
+                )
         for name, content in contents.items():
             handle, temporary = tempfile.mkstemp(dir=target, prefix=f".{name}.")
             written.append((temporary, target / name))
@@ -37,6 +48,9 @@ def write_files(directory: str | os.PathLike[str], contents: Mapping[str, str | 
         while written:
             os.replace(*written[0])
             written.pop(0)
+        for old in list(target.iterdir()):
+            if old.name not in contents and is_replaced(old.name) and (old.is_file() or old.is_symlink()):
+                old.unlink()
     except OSError as error:
         raise InputError(f"cannot write to {target} ({error.strerror}): choose another directory") from error
     finally:

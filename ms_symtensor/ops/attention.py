@@ -1,7 +1,9 @@
 """Fused attention."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, always, named
@@ -25,8 +27,12 @@ def flash_attention_score(op: OpView) -> Signature:
     A cut of the heads must divide the key-value heads too; a single key-value head is read by all. Where the sequence is cut
     under a causal mask, MindSpore tells every slice which keys it sees (`next_tokens`, sparse mode 4), the last one nearly
     all. Outputs: maximum and sum of the softmax, an unused one, the attention.
+
+    Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; under a causal mask half of them
+    meet. Of packed samples (TND) each is counted by itself where their ends are tuples; where these are known on the device
+    alone, all tokens are counted as one sample, an upper bound.
     """
-    query, key = op.inputs[:2]
+    query, key, value = op.inputs[:3]
     layout = _layout(op)
     heads, sparse_mode = _number(op, _HEAD_NUM), _number(op, _SPARSE_MODE)
     dims = _QUERY_DIMS[layout]
@@ -53,14 +59,18 @@ def flash_attention_score(op: OpView) -> Signature:
     sequence_ends = [a for a in op.arguments[:-8] if isinstance(a, tuple)]
     batch = math.gcd(query.shape[dims.index("b")], *(len(ends) for ends in sequence_ends))
     cuttable_heads = heads if key_heads == 1 else key_heads
-    key_length = key.shape[dims.index("s")] if "s" in dims else key.shape[0]
+    value_width = value.shape[-1] if None in dims else value.shape[-1] // key_heads
     causal = sparse_mode in _CAUSAL_MODES
-    flops = 4.0 * (heads / cuttable_heads) * key_length * width * (0.5 if causal else 1.0)
+    if layout == "TND":
+        meetings = _packed_meetings(query.shape[0], key.shape[0], sequence_ends) / batch
+    else:
+        meetings = key.shape[dims.index("s")]
+    flops = 2.0 * (width + value_width) * (heads / cuttable_heads) * meetings * (0.5 if causal else 1.0)
     rising = "s" if causal and "s" in dims and query.shape[dims.index("s")] > 1 else None
     found = named(
         op, inputs, [statistics, statistics, (None,), dims],
         sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")),
-        unit=Unit.CUBE, flops_per_point=flops, head_dim=width, rising=rising,
+        unit=Unit.CUBE, flops_per_point=flops, head_dim=(width + value_width) // 2, rising=rising,
         keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
     )  # fmt: skip
     # Without a strategy MindSpore cuts the first dims of all inputs, which a mask that all samples share does not take.
@@ -68,6 +78,17 @@ def flash_attention_score(op: OpView) -> Signature:
         found = replace(found, needs_strategy=always)
     # the lengths of packed sequences count as entries of the strategy
     return replace(found, entries=(*found.inputs, *[("b",)] * len(sequence_ends)))
+
+
+def _packed_meetings(tokens: int, keys: int, ends: Sequence[tuple]) -> int:
+    """Pairs of a query and a key of one sample, of `tokens` and `keys` in all.
+
+    `ends` of the samples: among the queries, then among the keys; none if unknown.
+    """
+    if not ends:
+        return tokens * keys
+    lengths = [[end - start for start, end in pairwise((0, *one))] for one in ends]
+    return sum(q * k for q, k in zip(lengths[0], lengths[-1], strict=True))
 
 
 def _layout(op: OpView) -> str:

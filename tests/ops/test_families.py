@@ -1,5 +1,7 @@
 """What each family of operators lets be cut, at typical shapes."""
 
+import math
+
 import pytest
 
 from ms_symtensor.errors import InputError, InvalidStrategyError
@@ -95,6 +97,43 @@ def test_attention_is_cut_by_batch_heads_and_query_sequence():
     assert sig.unit is Unit.CUBE
     points = sig.sizes["b"] * sig.sizes["n"] * sig.sizes["s"]
     assert sig.flops_per_point * points == 4 * 4 * 8 * 32 * 32 * 16
+
+
+def flops_of(sig):
+    return sig.flops_per_point * math.prod(sig.sizes[d] for d in sig.mesh)
+
+
+def packed(*ends, sparse_mode=3):
+    tokens, statistics = "float16[128, 8, 16]", "float32[128, 8, 8]"
+    types = f"{tokens}, {tokens}, {tokens} -> {statistics}, {statistics}, float16[1], {tokens}"
+    scalars = (8, 1.0, 0.25, 2147483647, 2147483647, 0, 4, sparse_mode)
+    return signature(make("FlashAttentionScore", types, *ends, *scalars, positions=(0, 1, 2)))
+
+
+@pytest.mark.parametrize("sparse_mode", [0, 3])
+def test_packed_samples_take_what_a_batch_of_them_takes(sparse_mode):
+    batch = signature(attention(0, "float16[4, 32, 128]", "float16[4, 32, 128]", sparse_mode))
+    ends = (32, 64, 96, 128)
+    assert flops_of(packed(ends, ends, sparse_mode=sparse_mode)) == flops_of(batch)
+
+
+def test_packed_samples_of_several_lengths_take_the_squares_of_these():
+    ends = (64, 112, 120, 128)
+    assert flops_of(packed(ends, ends)) == 8 * 2 * (16 + 16) * (64**2 + 48**2 + 8**2 + 8**2) / 2
+
+
+def test_packed_samples_of_unknown_lengths_are_counted_as_one():
+    assert flops_of(packed()) == 8 * 2 * (16 + 16) * 128**2 / 2
+
+
+@pytest.mark.parametrize(("layout", "query", "value"), [
+    (1, "float16[4, 8, 32, 24]", "float16[4, 8, 32, 16]"), (0, "float16[4, 32, 192]", "float16[4, 32, 128]"),
+])  # fmt: skip
+def test_values_may_be_narrower_than_keys(layout, query, value):
+    types = f"{query}, {query}, {value} -> float32[4, 8, 32, 8], float32[4, 8, 32, 8], float16[1], {value}"
+    scalars = (8, 1.0, 0.25, 2147483647, 2147483647, 0, layout, 0)
+    sig = signature(make("FlashAttentionScore", types, *(None,) * 7, *scalars, positions=(0, 1, 2)))
+    assert flops_of(sig) == 4 * 8 * 32 * 32 * 2 * (24 + 16)
 
 
 @pytest.mark.parametrize(("sparse_mode", "rising"), [(0, None), (2, "s"), (3, "s")])

@@ -49,7 +49,7 @@ _UNARY = (
     "Neg", "Exp", "Log", "Sqrt", "Rsqrt", "Square", "Cos", "Sin", "Sigmoid", "GeLU", "FastGeLU", "ReLU", "Tanh", "Abs",
     "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Dropout", "Log1p", "Expm1", "Erfc", "Erfinv", "Tan", "Sinh", "Cosh",
     "Asin", "ACos", "Atan", "Asinh", "Acosh", "Atanh", "Inv", "Lgamma", "Rint", "Trunc", "Elu", "SeLU", "ReLU6", "HSigmoid",
-    "HShrink", "SoftShrink", "Softplus", "Softsign", "Mish", "Identity", "Tril", "Triu",
+    "HShrink", "SoftShrink", "Softplus", "Softsign", "Mish", "Identity", "Triu",
 )  # fmt: skip
 _PAIR, _MATRIX = _floats((16, 32), (16, 32)), _floats((16, 32))
 _IMAGES = _floats((16, 8, 8, 8))
@@ -134,6 +134,7 @@ CASES: dict[str, Case] = {
         for name, call in _BATCH_ONLY.items()
     },
     "Divs undivided": Case("gen.Divs()", "op(p0, 2.0)", _floats((12, 32)), ignores_strategy=True),
+    "Tril": Case("ops.Tril()", "op(p0)", _floats((16, 8, 8)), accepts_more=True),
     "TrilExt": Case("gen.TrilExt()", "op(p0)", _floats((16, 8, 8)), ignores_strategy=True),
     "EluExt": Case("gen.EluExt()", "op(p0)", _MATRIX),
     "SoftplusExt": Case("gen.SoftplusExt()", "op(p0)", _MATRIX),

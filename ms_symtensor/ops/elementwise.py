@@ -51,7 +51,11 @@ def bias(op: OpView) -> Signature:
 
 
 def triangle(op: OpView) -> Signature:
-    """What lies on one side of the diagonal of the last two dims, which a slice by itself does not know."""
+    """What lies on one side of the diagonal of the last two dims, which a slice by itself does not know.
+
+    MindSpore 2.10 moves the diagonal of a slice of Tril, but in the user's primitive: compiled again, for an evaluation, it is
+    moved again.
+    """
     dims = dims_like(len(op.inputs[0].shape))
     return named(op, [dims], [dims], mesh=dims, fixed=frozenset(dims[-2:]))
 
@@ -86,11 +90,12 @@ _NO_GRADIENT_ALONE = (
 )  # fmt: skip
 
 RULES = {
-    # sums, signs, constant factors and what lies on one side of the diagonal: the gradient reads nothing
+    # sums, signs, constant factors and one side of the diagonal, which MindSpore moves for a slice: the gradient reads nothing
     **dict.fromkeys(
-        ("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "Muls", "Identity", "RemainderTensorScalar", "Tril", "Triu"),
+        ("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "Muls", "Identity", "RemainderTensorScalar", "Triu"),
         elementwise(),
     ),
+    "Tril": triangle,
     "BiasAdd": bias,
     # products and quotients
     "Mul": elementwise(keeps_inputs=(0, 1), bilinear=True),

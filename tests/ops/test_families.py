@@ -17,6 +17,7 @@ from tests.ops.views import make
         (make("BatchMatMul", "float16[4, 8, 16, 32], float16[4, 8, 32, 16] -> float16[4, 8, 16, 16]", False, False),
          ("b0", "b1", "m", "k", "n")),
         (make("Add", "float16[4, 1, 8], float16[6, 8] -> float16[4, 6, 8]"), ("d0", "d1", "d2")),
+        (make("Tril", "float32[4, 8, 8] -> float32[4, 8, 8]", diagonal=0), ("d0",)),
         (make("Softmax", "float16[4, 8] -> float16[4, 8]", (-1,)), ("d0",)),
         (make("LayerNorm", "float32[4, 8], float32[8], float32[8] -> float32[4, 8], float32[4, 1], float32[4, 1]", -1, -1, 1e-5),
          ("d0",)),

@@ -27,6 +27,7 @@ from ms_symtensor.bridge.proof.values import input_values
 from ms_symtensor.bridge.proof.workspace import begin
 from ms_symtensor.errors import ExecutionError, InputError
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.ops.signature import view
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
@@ -181,13 +182,14 @@ def prove_network(
     With pipeline stages those of the same network in `micro` do. `identity`, where `request` has references of other networks
     too, tells this one from them.
 
-    Errors: InputError if the network does not return its loss alone, a scalar; CompilerError if MindSpore rejects the
-    program; ExecutionError if it cannot be executed here. No process or file is left in either case.
+    Errors: InputError if the network does not return its loss alone, a scalar, or drops elements at random; CompilerError if
+    MindSpore rejects the program; ExecutionError if it cannot be executed here. No process or file is left in either case.
     """
     start = time.perf_counter()
     loss = graph.type_of(graph.output)
     if loss is None or "float" not in loss.dtype or loss.shape:
         raise InputError(f"{graph.name} does not return its loss alone, a scalar of floats: return nothing else")
+    _require_repeatable(graph)
     if device_num > MAX_RANKS:
         raise InputError(
             f"{device_num} processes are too many for one machine: prove a plan, with --ranks {MAX_RANKS} at most"
@@ -220,6 +222,17 @@ def prove_network(
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
     seconds = time.perf_counter() - start
     return Proof(device_num, request.steps, losses, parameters, substituter.used, seconds)
+
+
+def _require_repeatable(graph: Graph) -> None:
+    """InputError if `graph` drops elements at random: every process would drop others."""
+    for op in graph.ops:
+        seen = view(graph, op)
+        if op.type == "Dropout" and seen.argument(0, "keep_prob") != 1.0:
+            raise InputError(
+                f"{op.name} (Dropout) drops elements at random, others in every process, so that nothing can be compared: give"
+                f" {'.'.join(op.cell) or 'it'} p=0 for the proof"
+            )
 
 
 def _require_groups(groups: Mapping[str, tuple[int, ...]]) -> None:

@@ -77,6 +77,20 @@ def not_on_cpu():
         return NotOnCpu(), (tensor(8, 32),)
 
 
+class Drops(TwoLayers):
+    def __init__(self, p):
+        super().__init__(False)
+        self.dropout = nn.Dropout(p=p)
+
+    def construct(self, x):
+        return self.sum(self.dropout(self.up(x, self.first)), (0, 1))
+
+
+def drops():
+    with no_init_parameters():
+        return Drops(0.1), (tensor(8, 32),)
+
+
 def too_large():
     """Half a terabyte of activations."""
     cell, _ = network()

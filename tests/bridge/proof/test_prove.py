@@ -136,6 +136,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         ([f"{NETWORKS}:by_hand", "--device-num", "4", "--time-limit", "0"], "--time-limit is 0"),
         ([f"{NETWORKS}:missing", "--device-num", "4"], "no function 'missing'"),
         ([f"{NETWORKS}:no_loss", "--device-num", "2"], "does not return its loss alone"),
+        ([f"{NETWORKS}:drops", "--device-num", "2"], "(Dropout) drops elements at random"),
         ([f"{NETWORKS}:not_on_cpu", "--device-num", "2"], "Swiglu"),
         ([f"{NETWORKS}:by_hand", "--device-num", "4", "--ranks", "2"], "--ranks shrinks plans"),
         ([f"{NETWORKS}:by_hand", "--device-num", "64"], "64 processes are too many"),

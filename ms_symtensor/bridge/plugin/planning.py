@@ -205,6 +205,7 @@ def _searched(
     limits = limits_of(options.fix.items(), options.at_most.items())
     request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
     floor = floor_of(graph)
+    floor.require_room(request)
     if max(stages, micro_batch_num) > 1:
         return naming_what_fits(
             request, lambda wanted: fixed_pipeline(graph, wanted, stages, micro_batch_num), floor=floor

@@ -11,7 +11,8 @@ from ms_symtensor.errors import InfeasibleError
     ("limit_GiB", "fits"),
     (
         (1.0, r"in micro-batches it fits: nn.GradAccumulationCell\(network, \d+\) around the forward network"),
-        (0.1, "no change that was tried fits$"),
+        (0.4, "no change that was tried fits$"),
+        (0.1, "^nothing fits 102.4 MiB on 4 devices: whatever the plan"),
     ),
 )
 def test_where_the_whole_batch_does_not_fit_micro_batches_that_do_are_told(limit_GiB, fits):

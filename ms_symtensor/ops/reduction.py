@@ -28,24 +28,29 @@ def reduction(
 def arg_with_value(combine: Combine) -> Callable[[OpView], Signature]:
     """Index and value of the largest or smallest element along one axis.
 
-    Where the axis is cut MindSpore combines the values only: the index is the local one.
+    Where the axis is cut MindSpore combines the values only: the index is the local one, so that it is spoilt.
     """
 
     def rule(op: OpView) -> Signature:
         dims = dims_like(len(op.inputs[0].shape))
         axes = positive(op.argument(0, "axis", 0), len(dims))
-        return _reduced(op, dims, axes, combine=combine, partial_output=1, keeps_outputs=(0,))
+        spoilt = frozenset(dims[a] for a in axes)
+        return _reduced(op, dims, axes, combine=combine, spoilt=spoilt, partial_output=1, keeps_outputs=(0,))
 
     return rule
 
 
-def _reduced(op: OpView, dims: tuple[str, ...], axes: tuple[int, ...], **more) -> Signature:
+def _reduced(op: OpView, dims: tuple[str, ...], axes: tuple[int, ...], combine: Combine, **more) -> Signature:
+    """Of equal largest elements on several devices each receives the whole gradient there."""
     kept = [d for i, d in enumerate(dims) if i not in axes]
     outputs = [
         [None if i in axes else d for i, d in enumerate(dims)] if len(t.shape) == len(dims) else kept
         for t in op.outputs
     ]
-    return named(op, [dims], [tuple(o) for o in outputs], mesh=dims, **more)
+    shared = frozenset(dims[a] for a in axes) if combine in (Combine.MAX, Combine.MIN) else frozenset()
+    return named(
+        op, [dims], [tuple(o) for o in outputs], mesh=dims, combine=combine, spoils_gradient=shared, **more
+    )  # fmt: skip
 
 
 def top_k(op: OpView) -> Signature:

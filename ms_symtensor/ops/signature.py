@@ -105,6 +105,8 @@ class Signature:
       repeat the work on one more axis, the minor one, or the major one where a dim of `repeat_left_when` is cut.
     - `fixed`: dims that stay whole; `forbids` tells why the slices per dim (on so many devices) are not accepted, or
       None, for rules that depend on several of them.
+    - `spoilt`: dims whose cut MindSpore compiles to a wrong result; `spoils_gradient`: to a wrong gradient. Plans do not cut
+      them; a strategy by hand may, and what is compiled of it is known.
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
     - `head_dim`: of fused attention, which takes the vector unit as long for narrow heads as for wider ones.
     - `rising`: the dim along which the work rises from none to twice the average (the rows of a causal mask), so that the last
@@ -130,6 +132,8 @@ class Signature:
     sizes: Mapping[str, int]
     mesh: tuple[str, ...]
     fixed: frozenset[str] = frozenset()
+    spoilt: frozenset[str] = frozenset()
+    spoils_gradient: frozenset[str] = frozenset()
     unit: Unit = Unit.VECTOR
     flops_per_point: float = 2.0
     head_dim: int = 0
@@ -160,7 +164,7 @@ class Signature:
 
         Inner dims are left out: MindSpore then replaces the operator by several, whose memory a signature does not tell.
         """
-        return tuple(d for d in self.mesh if d not in self.fixed and d not in self.inner)
+        return tuple(d for d in self.mesh if d not in self.fixed | self.spoilt and d not in self.inner)
 
     @cached_property
     def reduced(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The unknowns of the search: one per class of operators, with what each choice costs by itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from ms_symtensor.cost.inner import inner_seconds
 from ms_symtensor.cost.operator import work
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, view
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs, read_outside
 from ms_symtensor.program.meanings import cut_by_default, default_strategy
+from ms_symtensor.program.spoilt import spoilt_dims
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold
 from ms_symtensor.search.space.domain import candidates
@@ -97,6 +98,10 @@ def variables(
         meanings.update((op.name, views[number]) for op in members)
     signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
+    for number, members in enumerate(folded.members):
+        seen, sig = views[number]
+        spoilt = frozenset(d for op in members for d in spoilt_dims(graph, op, signatures, gradients))
+        views[number] = (seen, replace(sig, spoilt=spoilt))
     restriction = Restriction(graph, meanings, limits if given is None else FREE, pricer.family)
     by_default = cut_by_default(graph)
     shared = _sharing_a_primitive(folded, views)
@@ -118,10 +123,11 @@ def variables(
             only = given.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
         elif any(op.name in by_default for op in members):
             only = default_strategy(seen, sig, pricer.family.device_num)
+            _require_unspoilt(seen, sig, only, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
         idle = number in shared or restriction.needs_idle(seen, sig, regular)
-        key = (only, idle, *_form(seen), sig.keeps_inputs, sig.keeps_outputs, products, growing)
+        key = (only, idle, *_form(seen), sig.spoilt, sig.keeps_inputs, sig.keeps_outputs, products, growing)
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
             if only is None:
@@ -145,6 +151,17 @@ def variables(
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
     return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default)
+
+
+def _require_unspoilt(seen: OpView, sig: Signature, only: OpStrategy, device_num: int) -> None:
+    """InvalidStrategyError where MindSpore cuts a spoilt dim of an operator that takes no other strategy."""
+    cut = [d for d, degree in cuts_of(seen, sig, only, device_num).items() if degree > 1 and d in sig.spoilt]
+    if cut:
+        raise InvalidStrategyError(
+            f"MindSpore cuts dim {cut[0]} of {seen.name} ({seen.type}), which has no primitive of its own, and computes another"
+            f" result or gradient then: make it a primitive of its cell (in __init__: self.{seen.type.lower()} ="
+            f" ops.{seen.type}(…))"
+        )
 
 
 def _sharing_a_primitive(folded: Fold, views: Mapping[int, tuple[OpView, Signature]]) -> set[int]:

@@ -95,3 +95,27 @@ def too_large():
     """Half a terabyte of activations."""
     cell, _ = network()
     return cell, (tensor(1 << 32, 32),)
+
+
+class Squared(nn.Cell):
+    """sum(3 * y * y) where y is the largest number of every row of x @ weight, or the row's sum."""
+
+    def __init__(self, of_row):
+        super().__init__()
+        self.weight = Parameter(tensor(64, 64), name="weight")
+        self.matmul, self.mul, self.scale, self.sum = ops.MatMul(), ops.Mul(), ops.Mul(), ops.ReduceSum()
+        self.of_row = {"largest": ops.ReduceMax, "total": ops.ReduceSum}[of_row]()
+
+    def construct(self, x):
+        y = self.of_row(self.matmul(x, self.weight), 1)
+        return self.sum(self.scale(self.mul(y, y), 3.0))
+
+
+def squared_largest():
+    with no_init_parameters():
+        return Squared("largest"), (tensor(64, 64),)
+
+
+def squared_total():
+    with no_init_parameters():
+        return Squared("total"), (tensor(64, 64),)

@@ -107,6 +107,18 @@ def test_the_planner_works_round_it(four: Processes) -> None:
     assert proof.reduction == {}
 
 
+@pytest.mark.parametrize("name", ["squared_largest", "squared_total"])
+def test_what_is_squared_is_no_partial_result(name: str, four: Processes) -> None:
+    """To reduce slices would be the least work, but MindSpore takes the gradient of the square for that of a weight decay."""
+    source = {"factory": f"{NETWORKS}:{name}"}
+    cell, inputs = load_factory(source["factory"])
+    with fresh_scopes(cell):
+        graph = capture(cell, *inputs)
+    found = plan(graph, load("atlas_800t_a2"), device_num=4, global_batch_size=64, seq_length=64, source=source)
+    proof = prove_plan(found, graph, Request(processes=four))
+    assert proof.equal, proof.wrong
+
+
 def test_a_wrong_sum_is_found_and_named(four: Processes) -> None:
     """The mean over the copies instead of the sum: only what has copies is wrong."""
     cell, inputs = load_factory(f"{NETWORKS}:by_hand")

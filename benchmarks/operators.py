@@ -65,8 +65,6 @@ class Net(nn.Cell):
 
 def network(case: Case, outputs: tuple[TensorType, ...], strategy: OpStrategy | None, directory: str) -> Any:
     """The Cell of `case`; each of `outputs` goes through a ReLU that wants it whole."""
-    from mindspore.nn.utils import no_init_parameters
-
     members, call = [], case.call.replace("op(", "self.op(", 1)
     for i, tensor in reversed([*enumerate(case.inputs)]):
         call = call.replace(f"p{i}", f"self.p{i}")
@@ -83,6 +81,13 @@ def network(case: Case, outputs: tuple[TensorType, ...], strategy: OpStrategy | 
         result=", ".join(results) or "y",
         members="".join(f"        {m}\n" for m in members),
     )
+    return cell_of(text, strategy, directory)
+
+
+def cell_of(text: str, strategy: OpStrategy | None, directory: str) -> Any:
+    """The Cell `Net` of the source `text`, which is written to `directory`."""
+    from mindspore.nn.utils import no_init_parameters
+
     handle, path = tempfile.mkstemp(suffix=".py", prefix="operator_", dir=directory)
     os.close(handle)
     Path(path).write_text(text)

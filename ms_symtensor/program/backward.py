@@ -133,7 +133,7 @@ class _Differentiator:
         summed = node.kind in SUMMED and any(kind.element_num < whole.element_num for kind in kinds)
         found = self.builder.node(
             f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block,
-            scratch=whole if summed else None,
+            attribute=tuple(node.inputs.index(t) for t in wanted), scratch=whole if summed else None,
         )  # fmt: skip
         for tensor, gradient in zip(wanted, found, strict=True):
             self.incoming.setdefault(tensor, []).append(gradient)

@@ -23,7 +23,10 @@ _CLASSES = {
 
 
 def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
-    """What the operators of `graph` mean; equal ones share their signature. UnknownOperatorError for one without."""
+    """What the operators of `graph` mean; equal ones, and no others, share their signature.
+
+    UnknownOperatorError for one without.
+    """
     found: dict[str, tuple[OpView, Signature]] = {}
     known: dict[tuple, Signature] = {}
     for op in graph.ops:

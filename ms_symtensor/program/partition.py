@@ -9,9 +9,9 @@ from ms_symtensor.program.forward import forward
 from ms_symtensor.program.listing import depth_first
 from ms_symtensor.program.liveness import node_steps, schedule
 from ms_symtensor.program.meanings import Meanings, meanings
-from ms_symtensor.program.program import Program
-from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.program.sharing import merge_gathers, share_equal_moves
+from ms_symtensor.program.program import COLLECTIVES, Program
+from ms_symtensor.program.settings import OptimizerLevel, StagePlan
+from ms_symtensor.program.sharing import merge_gathers, share_equal
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -32,8 +32,12 @@ def partition(
     half = forward(graph, plan, meanings(graph, rules) if known is None else known, borders)
     built = half.builder
     built.nodes = merge_gathers(built.nodes, built.tensors, half.loss)
-    backward(half, plan.settings, in_pipeline=borders is not NO_BORDERS)
-    nodes = depth_first(share_equal_moves(built.nodes, built.tensors, built.computed_again))
+    in_pipeline = borders is not NO_BORDERS
+    backward(half, plan.settings, in_pipeline)
+    # Between micro-batches gradients add up, of every parameter by itself; with level2 they are scattered before.
+    scattered = {"ReduceScatter"} if plan.settings.optimizer_level is OptimizerLevel.LEVEL2 else set()
+    apart = COLLECTIVES - scattered if in_pipeline else frozenset()
+    nodes = depth_first(share_equal(built.nodes, built.tensors, built.computed_again, half.signatures, apart))
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given = frozenset(built.kept), frozenset(built.given)
     return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, kept, given)

@@ -1,8 +1,9 @@
-"""Equal moves of equal tensors: which of them MindSpore makes one, before and after it differentiates."""
+"""Equal work on equal tensors: what of it MindSpore makes one, before and after it differentiates."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from ms_symtensor.program.program import Node, Role
+from ms_symtensor.ops.signature import Signature
+from ms_symtensor.program.program import Node, Phase, Role
 from ms_symtensor.tensor.graph import TensorType
 
 
@@ -47,29 +48,50 @@ def _without_idle_reshapes(nodes: list[Node], result: int) -> list[Node]:
     return [n for n in nodes if n.kind != "Reshape" or n.role is not Role.MOVE or n.outputs[0] in read]
 
 
-def share_equal_moves(nodes: Sequence[Node], tensors: Sequence[TensorType], again: Collection[int]) -> tuple[Node, ...]:
-    """`nodes` without the moves and sums that do again what an earlier one has done on the same tensor.
+def share_equal(
+    nodes: Sequence[Node],
+    tensors: Sequence[TensorType],
+    again: Collection[int],
+    signatures: Mapping[str, Signature],
+    apart: Collection[str] = (),
+) -> tuple[Node, ...]:
+    """`nodes` without those that do again what an earlier one has done on the same tensors: moves and sums, and all of the
+    backward pass.
 
-    Of those whose outputs are in `again`, because they are computed again, and of the others each for itself.
+    Of those whose outputs are in `again`, because they are computed again, and of the others each for itself. `signatures`: of
+    all operators, one for those that do the same to what they read. `apart`: kinds of collectives that every parameter has
+    for itself.
 
-    MindSpore eliminates common sub-expressions after differentiation. Sums are equal where one gradient arrives, unchanged
-    through an addition, at two partial sums.
+    MindSpore eliminates common sub-expressions after differentiation: what is equal before that is one operator already, and
+    so are equal gradients, such as those of the terms of a sum.
     """
     same: dict[int, int] = {}
     known: dict[tuple, tuple[int, ...]] = {}
     kept = []
     for node in nodes:
         node = _renamed(node, same)
-        if node.role in (Role.MOVE, Role.COMBINE):
+        form = None if node.role is Role.SYNC and node.kind in apart else _form(node, signatures)
+        if form is not None:
             kinds = tuple(tensors[t] for t in node.outputs)
             ranks = node.group and node.group.ranks()
-            key = (node.kind, node.inputs, kinds, ranks, node.attribute, node.phase, node.outputs[0] in again)
+            key = (form, node.kind, node.inputs, kinds, ranks, node.attribute, node.phase, node.outputs[0] in again)
             earlier = known.setdefault(key, node.outputs)
             if earlier is not node.outputs:
                 same.update(zip(node.outputs, earlier, strict=True))
                 continue
         kept.append(node)
     return tuple(kept)
+
+
+def _form(node: Node, signatures: Mapping[str, Signature]) -> int | None:
+    """What `node` does beside what its kind and attribute say; None where it is never one with another."""
+    if node.role in (Role.MOVE, Role.COMBINE):
+        return 0
+    if node.phase is not Phase.BACKWARD:
+        return None
+    if node.role is Role.WORK:
+        return id(signatures[node.op])
+    return 0 if node.role in (Role.ADD, Role.SYNC) else None
 
 
 def _renamed(node: Node, same: dict[int, int]) -> Node:

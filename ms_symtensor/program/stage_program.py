@@ -1,9 +1,9 @@
 """`partition_stages(graph, stages, pipeline)`: the program that MindSpore's compiler will write for the ranks of every stage.
 
 A stage does its part for every micro-batch, forward and backward. Weights are gathered and cast once for all of them, as is all
-that depends on weights and constants alone (MindSpore merges what is equal, but where stages are interleaved); gradients, which
-add up from micro-batch to micro-batch, are brought together once (with level2 they are scattered at every micro-batch, so that
-only shares add up).
+that depends on weights and constants alone (MindSpore merges what is equal, but where stages are interleaved; in the backward
+pass on one stage only); gradients, which add up from micro-batch to micro-batch, are brought together once (with level2 they are
+scattered at every micro-batch, so that only shares add up).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +59,8 @@ class StageProgram:
     def times(self, node: Node) -> int:
         """How often `node` of `micro` runs in a step."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
-        if self.pipeline.interleave == 1 and node.phase is Phase.FORWARD and node.outputs:
+        merges = self.pipeline.interleave == 1 and (node.phase is Phase.FORWARD or self.pipeline.stage_num == 1)
+        if merges and node.outputs:
             once = once or self._varying.isdisjoint(node.outputs)
         if node.role is Role.SYNC and node.kind in COLLECTIVES:
             once = not (self.scatters_gradients and node.kind == "ReduceScatter")
@@ -70,7 +71,7 @@ class StageProgram:
         """The tensors that depend on the samples of a micro-batch."""
         found = set(self.micro.given)
         for node in self.micro.nodes:
-            if not node.inputs or node.phase is not Phase.FORWARD or not found.isdisjoint(node.inputs):
+            if not node.inputs or not found.isdisjoint(node.inputs):
                 found.update(node.outputs)
         return frozenset(found)
 

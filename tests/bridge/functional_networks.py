@@ -269,3 +269,71 @@ def wrapped():
     sizes = {"num_heads": 8, "n_kv_heads": 8, "head_dim": 32, "hidden_size": 256, "intermediate_size": 512}
     network, inputs = build(replace(config, **sizes))
     return Wrapped(network), inputs
+
+
+class Routed(nn.Cell):
+    """Beside its result a number that balances choices: a product of two means over the tokens, or a mean of products."""
+
+    def __init__(self, width, meets):
+        super().__init__()
+        self.block, self.meets = Block(width, 4), meets
+        self.router, self.back = nn.Dense(width, 4, has_bias=False), nn.Dense(4, width)
+
+    def construct(self, x):
+        x = self.block(x)
+        p = ops.softmax(self.router(x), -1)
+        chosen = ops.one_hot(ops.argmax(p, -1), 4, Tensor(1.0, ms.float32), Tensor(0.0, ms.float32))
+        share = (p.mean((0, 1)) * chosen.mean((0, 1))).sum() if self.meets else (p * chosen).mean()
+        return x + self.back(p), share * 4
+
+
+class Balanced(nn.Cell):
+    def __init__(self, meets, width=64):
+        super().__init__()
+        self.first, self.head = nn.Dense(width, width), nn.Dense(width, 16)
+        self.blocks = nn.CellList([Routed(width, meets) for _ in range(2)])
+
+    def construct(self, x):
+        x, total = self.first(x), 0.0
+        for block in self.blocks:
+            x, share = block(x)
+            total = total + share
+        return (self.head(x) ** 2).mean() + 0.01 * total
+
+
+def balanced():
+    return Balanced(meets=True), (tensor(8, 16, 64),)
+
+
+def chosen():
+    return Balanced(meets=False), (tensor(8, 16, 64),)
+
+
+class Parallel(nn.Cell):
+    """Two products with a bias each, added up."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.relu = nn.LayerNorm((width,)), ops.ReLU()
+        self.a, self.b = nn.Dense(width, width), nn.Dense(width, width)
+
+    def construct(self, x):
+        h = self.relu(self.norm(x))
+        return x + (self.a(h) + self.b(h))
+
+
+class Parallels(nn.Cell):
+    def __init__(self, width=256):
+        super().__init__()
+        self.first, self.head = nn.Dense(width, width), nn.Dense(width, 128)
+        self.blocks = nn.CellList([Parallel(width) for _ in range(2)])
+
+    def construct(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x).mean()
+
+
+def parallels():
+    return Parallels(), (tensor(64, 256),)

@@ -1,0 +1,83 @@
+"""Equal gradients are one; of MindSpore's own: tests/bridge/judge/test_equal_gradients.py."""
+
+from collections import Counter
+
+import pytest
+
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline, runs_of
+from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
+
+ROWS, SQUARE, SCALAR = (TensorType(shape, "float32") for shape in ((16, 8), (8, 8), ()))
+ALL = Constant((0, 1))
+
+
+def op(name, kind, *inputs, to=ROWS, block=None):
+    return Op(name, kind, inputs, (to,), cell=(name,), primitive="op", block=block)
+
+
+def product(name, source, block=None):
+    inputs = source, ParameterRef(name), Constant(False), Constant(False)
+    return op(name, "MatMul", *inputs, block=block)
+
+
+def network(*ops, weights):
+    parameters = tuple(Parameter(name, SQUARE) for name in weights)
+    return Graph("Net", (("x", ROWS),), parameters, ops, OpOutput(ops[-1].name))
+
+
+def plan(graph):
+    cuts = {"MatMul": ((4, 1), (1, 1)), "Add": ((4, 1), (4, 1)), "Muls": ((),)}
+    return StagePlan({o.name: OpStrategy(cuts.get(o.type, ((4, 1),))) for o in graph.ops}, Settings(4))
+
+
+def two_products(factor):
+    """`x @ a + x @ b`, or with another factor at `b`."""
+    ops = [
+        op("relu", "ReLU", InputRef("x"), block="layers.0"),
+        product("a", OpOutput("relu")),
+        product("b", OpOutput("relu")),
+        op("scaled", "Muls", OpOutput("b"), Constant(factor)),
+        op("other", "Muls", OpOutput("a"), Constant(2.0)),
+        op("sum", "Add", OpOutput("other"), OpOutput("scaled")),
+        op("loss", "ReduceSum", OpOutput("sum"), ALL, Constant(False), to=SCALAR),
+    ]
+    graph = network(*ops, weights="ab")
+    rows = {name: OpStrategy(((4, 1),)) for name in ("scaled", "other")}
+    return graph, StagePlan({**plan(graph).strategies, **rows}, Settings(4))
+
+
+@pytest.mark.parametrize(("factor", "sums"), [(2.0, 1), (3.0, 2)])
+def test_weights_whose_gradients_are_equal_are_summed_at_once(factor, sums):
+    found = partition(*two_products(factor))
+    assert [n.kind for n in found.nodes if n.role is Role.SYNC] == ["AllReduce"] * sums
+    assert [n.kind for n in found.nodes if n.phase is Phase.BACKWARD].count("MatMulGrad") == sums
+
+
+def test_between_micro_batches_every_gradient_adds_up_by_itself():
+    graph, of = two_products(2.0)
+    (found,) = partition_stages(graph, (of,), Pipeline(runs_of((1,)), 2))
+    assert {c.parameter for c in found.collectives(0) if c.parameter} == {"a", "b"}
+    assert [n.kind for n in found.micro.nodes].count("MatMulGrad") == 1
+    assert Counter(c.phase for c in found.collectives(0) if not c.parameter) == {Phase.FORWARD: 2, Phase.BACKWARD: 1}
+
+
+def test_what_goes_back_to_every_term_of_a_sum_goes_once():
+    ops, total = [], None
+    for name in "ab":
+        ops += [product(name, InputRef("x") if total is None else OpOutput("a"))]
+        ops += [op(f"sum_{name}", "ReduceSum", OpOutput(name), ALL, Constant(False), to=SCALAR)]
+        ops += [op(f"times_{name}", "Muls", OpOutput(f"sum_{name}"), Constant(4), to=SCALAR)]
+        total = OpOutput(f"times_{name}")
+    ops += [op("total", "Add", OpOutput("times_a"), OpOutput("times_b"), to=SCALAR)]
+    graph = network(*ops, weights="ab")
+    of = plan(graph)
+    of.strategies["total"] = OpStrategy(((), ()))
+    found = partition(graph, of)
+    sums = [n for n in found.nodes if n.role is Role.COMBINE]
+    assert [n.phase for n in sums].count(Phase.FORWARD) == 2
+    assert [n.phase for n in sums].count(Phase.BACKWARD) == 1

@@ -10,6 +10,7 @@ from ms_symtensor.bridge.apply.load_network import require_function, zoo_options
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
+from ms_symtensor.program.samples import where_samples_meet
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
@@ -157,7 +158,7 @@ def _why_one_batch(model: Model, request: Request, progress: Callable[[str], Non
         scaling.at(1)  # so at every other one too
     except (InputError, CompilerError) as error:
         return str(error)
-    return scaling.where_samples_meet()
+    return where_samples_meet(scaling.graph, scaling.other, request.rules)
 
 
 def _with_one_batch(model: Model, request: Request, why_not: str, progress: Callable[[str], None]) -> Plan:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph, InputRef, Op, Source, sources_of
+from ms_symtensor.tensor.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -29,27 +29,6 @@ class Scaling:
                  for f in fields(Graph) if f.name != "ops"}  # fmt: skip
         ops = tuple(self._scaled(a, b, a.name, batch) for a, b in zip(self.graph.ops, self.other.ops, strict=True))
         return Graph(ops=ops, **found)
-
-    def where_samples_meet(self) -> str:
-        """The first operator at which samples meet otherwise than in the sums of a loss, so that micro-batches would train
-        something else; empty if there is none that shapes tell.
-        """
-        per_sample: set[Source] = {InputRef(name) for name, _ in self.graph.inputs}
-        summed = set[Source]()
-        for op, other in zip(self.graph.ops, self.other.ops, strict=True):
-            sources = set(sources_of(op))
-            of_samples, of_all = not sources.isdisjoint(per_sample), not sources.isdisjoint(summed)
-            grown = [sum(a != b for a, b in zip(*pair, strict=True)) for pair in self._shapes(op, other)]
-            if of_samples and (of_all or max(grown, default=0) > 1 or op.type.startswith("BatchNorm")):
-                return f"at {op.name} ({op.type}) samples meet, as they would not in micro-batches"
-            if of_samples or of_all:
-                for result, count in zip(op.results, grown, strict=True):
-                    (per_sample if count else summed).add(result)
-        return ""
-
-    @staticmethod
-    def _shapes(op: Op, other: Op) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        return [(a.shape, b.shape) for a, b in zip(op.outputs, other.outputs, strict=True)]
 
     @property
     def _both(self) -> str:

@@ -46,28 +46,3 @@ def test_what_does_not_divide_is_told():
     assert Scaling(half[0], 8, half[1], 4).at(6).inputs == (("x", TensorType((3,), "float32")),)
     with pytest.raises(InputError, match="inputs has 4 and 2"):
         Scaling(half[0], 8, half[1], 4).at(3)
-
-
-def normalised(batch, mean_of):
-    """What is left of samples beside the mean of some of their numbers."""
-    kind, less = TensorType((batch, 4), "float32"), TensorType((batch, 1) if mean_of == 1 else (1, 4), "float32")
-    mean = Op("Default/Mean-op0", "ReduceMean", (InputRef("x"),), (less,))
-    rest = Op("Default/Sub-op0", "Sub", (InputRef("x"), OpOutput(mean.name)), (kind,))
-    loss = Op("Default/Sum-op0", "ReduceSum", (OpOutput(rest.name),), (TensorType((), "float32"),))
-    return Graph("Net", (("x", kind),), (), (mean, rest, loss), OpOutput(loss.name))
-
-
-def test_where_samples_meet():
-    assert (
-        Scaling(products(8), 8, products(4), 4)
-        .where_samples_meet()
-        .startswith("at Default/MatMul-op0 (MatMul) samples")
-    )
-    assert Scaling(normalised(8, 1), 8, normalised(4, 1), 4).where_samples_meet() == ""
-    assert "Sub-op0" in Scaling(normalised(8, 0), 8, normalised(4, 0), 4).where_samples_meet()
-
-
-@pytest.mark.parametrize("name", ["llama2_7b", "mixtral_8x7b", "bert_large", "deepseek_v3"])
-def test_they_do_not_in_networks_of_the_zoo(name):
-    whole, part = (build_graph(dimensions_of(name, num_layers=5, seq_length=64, batch_size=batch)) for batch in (4, 2))
-    assert Scaling(whole, 4, part, 2).where_samples_meet() == ""

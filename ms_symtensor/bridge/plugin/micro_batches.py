@@ -7,6 +7,7 @@ from typing import Any
 from ms_symtensor.bridge.apply.pipeline_network import at_batch
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.errors import SymTensorError
+from ms_symtensor.program.samples import where_samples_meet
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.stages.network import network
@@ -23,7 +24,7 @@ def what_fits_in_micro_batches(cell: Any, inputs: Sequence[Any], graph: Graph, r
     limits = replace(request.limits, most={**request.limits.most, "pp_interleave_num": 1})
     try:
         scaling = Scaling(graph, batch, capture(cell, *at_batch(inputs, other)), other)
-        if scaling.where_samples_meet():
+        if where_samples_meet(scaling.graph, scaling.other, request.rules):
             return ""
         found = best_plan(network(graph, lambda batch, _: scaling.at(batch)), replace(request, limits=limits))
     except SymTensorError:

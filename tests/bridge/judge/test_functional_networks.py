@@ -78,6 +78,13 @@ def test_samples_that_need_each_other_are_one_batch(tmp_path, capsys):
     assert not (tmp_path / "other").exists()
 
 
+def test_what_is_not_linear_in_sums_over_samples_is_one_batch(tmp_path, capsys):
+    asked = ["plan", f"{NETWORKS}:balanced", "--device-num", "4", "--fix", "micro_batch_num=2", "--out", str(tmp_path)]
+    assert main(asked) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "(Mul) is not linear in what is summed over the samples" in line
+
+
 def test_what_mindspore_does_not_send_keeps_one_stage(tmp_path, capsys):
     asked = [
         "plan",

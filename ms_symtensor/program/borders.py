@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ms_symtensor.tensor.graph import OpOutput
+from ms_symtensor.tensor.graph import OpOutput, TensorType
 from ms_symtensor.tensor.layout import Layout
 
 
@@ -33,3 +33,16 @@ class Borders:
 
 
 NO_BORDERS = Borders()
+
+
+def why_not_sent(kind: TensorType) -> str:
+    """Why a tensor of `kind` cannot go from one stage to another; empty if it can.
+
+    MindSpore 2.10.0 infers a number for a Receive without dims, forward and backward, which no operator on tensors takes.
+    """
+    if kind.shape:
+        return ""
+    return (
+        "MindSpore receives a scalar as a number, which is no tensor; keep one dim (keepdims=True, expand_dims(0)) until"
+        " behind the blocks"
+    )

@@ -2,7 +2,19 @@
 
 from collections.abc import Iterator
 
-from ms_symtensor.tensor.graph import Constant, Graph, Op, OpOutput, Parameter, ParameterRef, Source, sources_of
+from ms_symtensor.program.borders import why_not_sent
+from ms_symtensor.program.pipeline import block_names
+from ms_symtensor.tensor.graph import (
+    Constant,
+    Graph,
+    Op,
+    OpOutput,
+    Parameter,
+    ParameterRef,
+    Source,
+    makers_of,
+    sources_of,
+)
 
 _WITHOUT_BACKWARD = {"Add", "AddExt", "Adds", "Sub", "SubExt", "Subs"}
 """Operators whose gradient is that of their result as it comes, so that nothing stands for them in the backward pass."""
@@ -13,7 +25,8 @@ def why_one_stage(graph: Graph) -> str:
 
     Measured with MindSpore 2.10.0: a weight that operators outside the blocks read, one of them before and one of them behind the
     blocks, is sent from stage to stage if cells own all of these; else it is not sent, or received and never sent. And the first
-    stage looks for the backward pass of its first weight, which `1 + weight` has none of.
+    stage looks for the backward pass of its first weight, which `1 + weight` has none of. A scalar is not sent
+    (`why_not_sent`): where one goes from any block to a later one, stages are not laid out around it.
     """
     outside = {parameter.name: _readers_outside(graph, parameter) for parameter in graph.parameters}
     several = {name: readers for name, readers in outside.items() if len(readers) > 1}
@@ -34,6 +47,10 @@ def why_one_stage(graph: Graph) -> str:
             " first weight, has no primitive of its own: MindSpore finds no backward pass on the first stage; use a cell of"
             " mindspore.nn for the latter"
         )
+    for source in _between_blocks(graph):
+        kind = graph.type_of(source)
+        if kind is not None and (why_not := why_not_sent(kind)):
+            return f"{_called(graph, source)} goes from block to block: {why_not}"
     return ""
 
 
@@ -46,6 +63,33 @@ def why_no_accumulation(graph: Graph) -> str:
     if first is None or first.type == "Cast" or not _is_of_weights_alone(first):
         return ""
     return f"{first.name} ({first.type}), which reads the first weight, is of no micro-batch, which MindSpore rejects"
+
+
+def _between_blocks(graph: Graph) -> Iterator[OpOutput | ParameterRef]:
+    """The tensors and weights that would be sent if every block were a stage of its own."""
+    number = {block: i for i, block in enumerate(block_names(graph))}
+    depth: dict[str, int] = {}  # the last block on the way to an operator
+    everywhere: set[str] = set()  # what every stage makes by itself, of inputs and constants
+    for op in graph.ops:
+        before = [depth[maker] for maker in makers_of(op) if maker in depth]
+        if op.block is not None or before:
+            depth[op.name] = max(before, default=0) if op.block is None else number[op.block]
+        elif not any(isinstance(source, ParameterRef) for source in sources_of(op)) and everywhere.issuperset(
+            makers_of(op)
+        ):
+            everywhere.add(op.name)
+    for source, users in graph.users.items():
+        places = {depth[user.name] for user, _ in users if user.name in depth}
+        if isinstance(source, OpOutput) and source.op not in everywhere:
+            places |= {depth[source.op]} if source.op in depth else set()
+        elif not isinstance(source, ParameterRef):
+            continue
+        if len(places) > 1:
+            yield source
+
+
+def _called(graph: Graph, source: OpOutput | ParameterRef) -> str:
+    return f"{source.op} ({graph.op_by_name[source.op].type})" if isinstance(source, OpOutput) else source.name
 
 
 def _readers_outside(graph: Graph, parameter: Parameter) -> list[Op]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import place
-from ms_symtensor.program.borders import Borders, Received
+from ms_symtensor.program.borders import Borders, Received, why_not_sent
 from ms_symtensor.program.gradients import differentiable_sources
 from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.pipeline import Pipeline, runs_of_ops
@@ -100,6 +100,8 @@ def _readers(graph: Graph, runs: Mapping[str, frozenset[int]], stage_num: int) -
 def _layout(graph: Graph, known: Meanings, stage: StagePlan, source: OpOutput) -> Layout:
     """How the tensor lies on the stage that makes it; MindSpore sends it so."""
     name, index = source.op, source.index
+    if why_not := why_not_sent(graph.op_by_name[name].outputs[index]):
+        raise InvalidStrategyError(f"a pipeline cannot be cut behind {name} ({graph.op_by_name[name].type}): {why_not}")
     while not known[name][1].shardable and not graph.op_by_name[name].reshapes:
         (behind, *_) = graph.tensor_inputs(graph.op_by_name[name])
         if not isinstance(behind, OpOutput):

@@ -59,3 +59,40 @@ def test_the_first_weight_wants_a_backward_pass():
     assert why_one_stage(network(bare, one, BLOCK, weights=weights)).startswith(
         "0/Add (Add) computes with a weight alone"
     )
+
+
+def scalar(name, kind, *inputs, block=None):
+    return Op(name, kind, inputs, (TensorType((), "float32"),), block=block)
+
+
+def two_blocks(*ops, weights=("table",)):
+    second = op("1/ReLU", "ReLU", OpOutput("0/ReLU"), cell=("blocks", "1"), block="blocks.1")
+    return network(EMBEDDING, BLOCK, second, *ops, weights=weights)
+
+
+FIRST = scalar("0/mean", "ReduceMean", OpOutput("0/ReLU"), block="blocks.0")
+
+
+def test_a_scalar_does_not_go_from_block_to_block():
+    last = scalar("1/mean", "ReduceMean", OpOutput("1/ReLU"), block="blocks.1")
+    total = scalar("total", "Add", OpOutput("0/mean"), OpOutput("1/mean"))
+    assert why_one_stage(two_blocks(FIRST, last, total)).startswith(
+        "0/mean (ReduceMean) goes from block to block: MindSpore receives a scalar as a number"
+    )
+    assert why_one_stage(two_blocks(last)) == ""
+    kept = op("0/mean", "ReduceMean", OpOutput("0/ReLU"), block="blocks.0")
+    assert why_one_stage(two_blocks(kept, op("total", "Add", OpOutput("0/mean"), OpOutput("1/ReLU")))) == ""
+
+
+def test_a_scalar_of_inputs_alone_is_made_on_every_stage():
+    count = scalar("count", "ReduceSum", InputRef("x"))
+    ends = [
+        scalar(f"{n}/scaled", "Mul", OpOutput(f"{n}/ReLU"), OpOutput("count"), block=f"blocks.{n}") for n in range(2)
+    ]
+    assert why_one_stage(two_blocks(count, *ends)) == ""
+
+
+def test_a_scalar_made_of_weights_is_sent():
+    scale = scalar("scale", "ReduceSum", ParameterRef("gamma"))
+    ends = [op(f"{n}/scaled", "Mul", OpOutput(f"{n}/ReLU"), OpOutput("scale"), block=f"blocks.{n}") for n in range(2)]
+    assert why_one_stage(two_blocks(scale, *ends, weights=("table", "gamma"))).startswith("scale (ReduceSum) goes")

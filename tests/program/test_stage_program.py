@@ -1,6 +1,7 @@
 """Predicted programs of pipeline stages. Of MindSpore's own: tests/bridge/judge/test_pipeline_exactness.py."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from zoo import small_graph
@@ -171,3 +172,18 @@ def test_level2_scatters_the_gradient_of_every_use():
         counted[level] = found["output_table"], found["norm.gamma"]
     assert counted[OptimizerLevel.LEVEL1][0] == 1
     assert counted[OptimizerLevel.LEVEL2][0] == 2 * 3
+
+
+def test_a_scalar_crosses_no_border():
+    graph = small_graph("llama2_7b", num_layers=2)
+    name = "Default/layers-CellList/0-TransformerBlock/Add-op1"
+    mean = Op("mean", "ReduceMean", (OpOutput(name), Constant(())), (TensorType((), "float32"),), block="layers.0")
+    total = Op("total", "Add", (OpOutput("mean"), graph.output), mean.outputs)
+    at = next(i for i, op in enumerate(graph.ops) if op.name == name) + 1
+    graph = replace(graph, ops=(*graph.ops[:at], mean, *graph.ops[at:], total), output=OpOutput("total"))
+    cuts = megatron_strategy(small_graph("llama2_7b", num_layers=2), small_config_of("llama2_7b"), 2, 1, False)
+    stage = StagePlan({n: OpStrategy(*c) for n, c in cuts.items()}, Settings(2))
+    with pytest.raises(
+        InvalidStrategyError, match=r"cannot be cut behind mean \(ReduceMean\): MindSpore receives a scalar"
+    ):
+        partition_stages(graph, (stage,) * 2, Pipeline(runs_of((1, 1)), 2))

@@ -85,6 +85,15 @@ def test_what_is_not_linear_in_sums_over_samples_is_one_batch(tmp_path, capsys):
     assert "(Mul) is not linear in what is summed over the samples" in line
 
 
+def test_a_number_that_goes_from_block_to_block_keeps_one_stage(tmp_path, capsys):
+    asked = ["plan", f"{NETWORKS}:chosen", "--device-num", "4", "--out", str(tmp_path / "plan")]
+    assert main(asked) == 0
+    assert "one stage: Default/" in capsys.readouterr().out
+    assert main([*asked[:-1], str(tmp_path / "other"), "--fix", "pipeline_stages=2"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "goes from block to block: MindSpore receives a scalar as a number" in line
+
+
 def test_what_mindspore_does_not_send_keeps_one_stage(tmp_path, capsys):
     asked = [
         "plan",

@@ -71,12 +71,11 @@ def _between_blocks(graph: Graph) -> Iterator[OpOutput | ParameterRef]:
     depth: dict[str, int] = {}  # the last block on the way to an operator
     everywhere: set[str] = set()  # what every stage makes by itself, of inputs and constants
     for op in graph.ops:
-        before = [depth[maker] for maker in makers_of(op) if maker in depth]
+        makers = makers_of(op)
+        before = [depth[maker] for maker in makers if maker in depth]
         if op.block is not None or before:
             depth[op.name] = max(before, default=0) if op.block is None else number[op.block]
-        elif not any(isinstance(source, ParameterRef) for source in sources_of(op)) and everywhere.issuperset(
-            makers_of(op)
-        ):
+        elif not any(isinstance(source, ParameterRef) for source in sources_of(op)) and everywhere.issuperset(makers):
             everywhere.add(op.name)
     for source, users in graph.users.items():
         places = {depth[user.name] for user, _ in users if user.name in depth}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
+from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
@@ -45,7 +45,7 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     require_devices(request.cluster, request.device_num)
     if request.limits != FREE:
         require_pinnable(of.graph_at(request.global_batch_size), request)
-    why_not = why_one_stage(of.graph_at(request.global_batch_size))
+    why_not = of.why_one_stage(request.global_batch_size)
     if why_not and request.limits.least.get("pipeline_stages", 1) > 1:
         raise InputError(f"{request.model} cannot be laid out over pipeline stages: {why_not}")
     is_split = request.limits.least.get("micro_batch_num", 1) > 1 == request.limits.most.get("pipeline_stages")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
-from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
+from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import OptimizerLevel, Recompute
 from ms_symtensor.search.asked.request import Request
@@ -68,7 +68,7 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     """
     blocks, runs_on = sum(network.depths[1:-1]), _can_interleave(network, request)
     graph = network.graph_at(request.global_batch_size)
-    one_only, whole_only = bool(why_one_stage(graph)), bool(why_no_accumulation(graph))
+    one_only, whole_only = bool(network.why_one_stage(request.global_batch_size)), bool(why_no_accumulation(graph))
     space = [
         shape
         for plain in _shapes(network, request, blocks)

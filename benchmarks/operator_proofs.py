@@ -29,7 +29,7 @@ os.environ.setdefault("GLOG_v", "4")
 import numpy
 
 from benchmarks.operator_cases import CASES, Case
-from benchmarks.operators import captured, cell_of, predicted
+from benchmarks.operators import OPERATOR, captured, cell_of, predicted
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
@@ -48,26 +48,16 @@ RANDOM = ("Dropout",)
 INDICES = 2
 """Integers are below this: what every case can index, and takes for true and false."""
 
-SOURCE = """
-import mindspore as ms
-from mindspore import Parameter, Tensor, nn, ops
-from mindspore.common.initializer import initializer
-from mindspore.ops import auto_generate as gen
-from mindspore.ops.operations.nn_ops import FlashAttentionScore
-
-
-class Net(nn.Cell):
-    def __init__(self, in_strategy, out_strategy):
-        super().__init__()
-        self.op = {primitive}
-        if in_strategy is not None:
-            self.op.shard(in_strategy, out_strategy)
+SOURCE = (
+    OPERATOR
+    + """\
         self.cast, self.add = ops.Cast(), ops.Add().shard(((), ()))
 {members}
     def construct(self, {arguments}):
 {lines}
         return loss
 """
+)
 
 
 def network(case: Case, outputs: Sequence[TensorType], strategy: OpStrategy | None, directory: str) -> Any:

@@ -41,7 +41,7 @@ from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 # MindSpore reads a network's source: it has to stand in a file.
-SOURCE = """
+OPERATOR = """
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
@@ -55,12 +55,19 @@ class Net(nn.Cell):
         self.op = {primitive}
         if in_strategy is not None:
             self.op.shard(in_strategy, out_strategy)
+"""
+"""How a network of one operator begins."""
+
+SOURCE = (
+    OPERATOR
+    + """\
         self.cast = ops.Cast()
 {members}
     def construct(self):
         y = {call}
         return {result}
 """
+)
 
 
 def network(case: Case, outputs: tuple[TensorType, ...], strategy: OpStrategy | None, directory: str) -> Any:

@@ -64,7 +64,7 @@ class OperatorFormulas:
 
 
 def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorFormulas:
-    """Formulas of `op`; `products` is how many of its inputs need a gradient (0: no backward pass)."""
+    """Formulas of `op`; `products` is how many of its inputs have a gradient that it computes (0: no backward pass)."""
     zero = sympy.Integer(0)
     inputs = tuple(_bytes(t, d, sig) for t, d in zip(op.inputs, sig.inputs, strict=True))
     outputs = tuple(_bytes(t, d, sig) for t, d in zip(op.outputs, sig.outputs, strict=False))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.forward import Forward
-from ms_symtensor.program.gradients import passes_on
+from ms_symtensor.program.gradients import PASSED_ON, passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
 from ms_symtensor.program.settings import OptimizerLevel, Settings
@@ -119,8 +119,10 @@ class _Differentiator:
         )  # fmt: skip
 
     def _pass_on(self, node: Node, wanted: list[int], gradient: int) -> list[int]:
-        whole, shapes = (tuple(self.builder.tensors[t].shape for t in of) for of in (node.outputs, node.inputs))
-        chosen = {t for p, t in enumerate(node.inputs) if passes_on(node.kind, p, shapes[p], whole[0])}
+        if node.kind not in PASSED_ON:
+            return wanted
+        tensors, result = self.builder.tensors, self.builder.tensors[node.outputs[0]].shape
+        chosen = {t for p, t in enumerate(node.inputs) if passes_on(node.kind, p, tensors[t].shape, result)}
         passed = [t for t in wanted if t in chosen]
         for tensor in passed:
             self.incoming.setdefault(tensor, []).append(gradient)

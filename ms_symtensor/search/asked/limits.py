@@ -42,8 +42,7 @@ class Limits:
 
     A degree means what `search.asked.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds
     for every major product and every norm of the residual stream (`search.asked.roles`). `operators`: how some operators are
-    cut. `rows`: slices of the rows of the major products, by which `sequence_parallel` and `context_parallel` are judged.
-    `selects`: blocks are recomputed in part, if at all.
+    cut. `selects`: blocks are recomputed in part, if at all.
 
     Errors: InputError for another name, or numbers that leave nothing.
     """
@@ -51,7 +50,6 @@ class Limits:
     least: Mapping[str, int] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorPin, ...] = ()
-    rows: int | None = None
     selects: bool = False
 
     def __post_init__(self) -> None:
@@ -115,6 +113,11 @@ class Limits:
     def judges_norms(self) -> bool:
         """Whether only plans with sequence parallelism are wanted, or only those without."""
         return not (self.allows("sequence_parallel", 0) and self.allows("sequence_parallel", 1))
+
+    @property
+    def judges_grids(self) -> bool:
+        """Whether something is said of degrees that hang on how the major products are cut."""
+        return self.judges_norms or self.names("context_parallel")
 
     @property
     def fixed(self) -> dict[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.search.asked.limits import ALL, SWAP, Limits
+from ms_symtensor.search.asked.limits import SWAP, Limits
 from ms_symtensor.search.asked.obstacle import nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.space.domain import divisors
@@ -15,18 +15,11 @@ from ms_symtensor.strategy.plan import Plan
 def cases(limits: Limits, device_num: int) -> tuple[Limits, ...]:
     """Limits which together allow the same plans on so many devices.
 
-    Each says whether optimizer states are swapped, has exact numbers for the degrees that pins of operators speak of, and where
-    it limits `sequence_parallel` or `context_parallel` the rows by which these are judged.
+    Each says whether optimizer states are swapped, and has exact numbers for the degrees that pins of operators speak of.
     """
-    exact = {symbol for pin in limits.operators for symbol in pin.symbols}
-    context = limits.names("context_parallel")
-    if context:
-        exact.add("model_parallel")
     found = _by_swap(limits)
-    for name in sorted(exact):
+    for name in sorted({symbol for pin in limits.operators for symbol in pin.symbols}):
         found = [one for some in found for one in _each(some, name, device_num)]
-    if limits.rows is None and (context or limits.judges_norms):
-        found = [one for some in found for one in _by_rows(some, device_num, context)]
     if len(found) == 1:
         return tuple(found)
     return tuple(one for one in found if device_num % _devices(one) == 0)
@@ -34,8 +27,7 @@ def cases(limits: Limits, device_num: int) -> tuple[Limits, ...]:
 
 def _devices(limits: Limits) -> int:
     """Devices of a stage that a plan needs, or a divisor of them."""
-    rows = limits.rows or limits.least.get("data_parallel", 1)
-    return rows * limits.least.get("model_parallel", 1)
+    return limits.least.get("data_parallel", 1) * limits.least.get("model_parallel", 1)
 
 
 def _by_swap(limits: Limits) -> list[Limits]:
@@ -55,28 +47,6 @@ def _each(limits: Limits, name: str, device_num: int) -> Iterator[Limits]:
     for number in reversed(divisors(device_num)):
         if limits.allows(name, number):
             yield replace(limits, least={**limits.least, name: number}, most={**limits.most, name: number})
-
-
-def _by_rows(limits: Limits, device_num: int, context: bool) -> Iterator[Limits]:
-    """Those with every number of rows; without any where weights are whole, so that there is no sequence parallelism to judge."""
-    of_rows = [limits]
-    if limits.judges_norms:
-        of_rows = []
-        if limits.allows("sequence_parallel", 0) and limits.allows("model_parallel", 1):
-            least, most = (
-                {n: k for n, k in b.items() if n != "sequence_parallel"} for b in (limits.least, limits.most)
-            )
-            whole = replace(limits, least=least, most={**most, "model_parallel": 1})
-            if context:
-                of_rows.append(whole)
-            else:
-                yield whole
-        several = max(2, limits.least.get("model_parallel", 1))
-        if several <= limits.most.get("model_parallel", ALL):
-            of_rows.append(replace(limits, least={**limits.least, "model_parallel": several}))
-    for one in of_rows:
-        for rows in divisors(device_num):
-            yield replace(one, rows=rows)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What limits leave of an operator's candidates: the others cost infinitely much, on every mesh by itself."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -13,16 +14,15 @@ from ms_symtensor.search.asked.limits import ALL, LOWEST, Limits
 from ms_symtensor.search.asked.operator_pins import SYMBOLS, OperatorPin, Strategy
 from ms_symtensor.search.asked.roles import (
     Meanings,
-    attended,
     batch_size,
     expert_products,
     major_products,
     own_rows,
-    stream_norms,
     weight_dims,
 )
 from ms_symtensor.search.space.domain import candidates
 from ms_symtensor.search.space.family import Family
+from ms_symtensor.search.space.grids import Grids
 from ms_symtensor.tensor.graph import Graph
 
 Allowed = NDArray[np.bool_]
@@ -33,22 +33,14 @@ class Restriction:
     """`limits` on the operators of `graph`, on all meshes of `family`."""
 
     def __init__(self, graph: Graph, meanings: Meanings, limits: Limits, family: Family) -> None:
-        self._limits, self._family = limits, family
+        self._graph, self._meanings, self._limits, self._family = graph, meanings, limits, family
         self._batch = batch_size(graph, meanings) * family.growth
         self._products: frozenset[str] = frozenset()
         self._experts: frozenset[str] = frozenset()
-        self._norms: frozenset[str] = frozenset()
-        if limits.rows is not None or limits.names("data_parallel", "model_parallel"):
+        if limits.judges_grids or limits.names("data_parallel", "model_parallel"):
             self._products = frozenset(major_products(graph, meanings))
         if limits.names("expert_parallel"):
             self._experts = expert_products(graph, meanings)
-        if limits.rows is not None and limits.judges_norms:
-            self._norms = stream_norms(graph, meanings)
-        self._attention: dict[str, tuple[str, str, str]] = {}
-        if limits.rows is not None and limits.names("context_parallel"):
-            for name in meanings:
-                dims = attended(graph, graph.op_by_name[name], meanings[name][1])
-                self._attention |= {name: dims} if dims is not None else {}
         self._pins: dict[str, list[OperatorPin]] = {}
         for pin in limits.operators:
             for op in graph.ops:
@@ -59,6 +51,42 @@ class Restriction:
         """Which of `strategies` are allowed [members, strategies]; None where all are."""
         if not self._restricts(op.name):
             return None
+        found = self._by_itself(op, sig, strategies)
+        if self.grids is not None and self.grids.judges(op.name):
+            found &= self.grids.allowed(op.name, sig, self._slices_of(op, sig, strategies)).any(axis=-1)
+        return found
+
+    def together(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> Allowed | None:
+        """Which `strategies` go with which of several grids [members, strategies, grids]; None where all do."""
+        if self.grids is None or len(self.grids.every) < 2 or not self.grids.judges(op.name):
+            return None
+        return self.grids.allowed(op.name, sig, self._slices_of(op, sig, strategies))
+
+    @cached_property
+    def grids(self) -> Grids | None:
+        """How the major products may be cut, where other operators are judged by that."""
+        if not self._limits.judges_grids:
+            return None
+        known: dict[int, tuple[Signature, Sequence[Mapping[str, int]]]] = {}
+        products = {}
+        for name in self._products:
+            seen, sig = self._meanings[name]
+            if id(seen) not in known:
+                known[id(seen)] = sig, self._slices_of(seen, sig, self._left(seen, sig))
+            products[name] = known[id(seen)]
+        return Grids(self._graph, self._meanings, self._limits, self._family, products)
+
+    def _left(self, op: OpView, sig: Signature) -> Sequence[OpStrategy]:
+        """The strategies of a major product that its own limits leave."""
+        for idle in (False, True):
+            every = [strategy for strategy, _ in candidates(op, sig, self._family, regular=True, idle=idle)]
+            left = self._by_itself(op, sig, every).any(axis=0)
+            if left.any():
+                return [strategy for strategy, is_left in zip(every, left, strict=True) if is_left]
+        return ()
+
+    def _by_itself(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> Allowed:
+        """Which of `strategies` are allowed whatever other operators have."""
         cuts = self._cuts(op, sig, strategies)
         found: Allowed = np.ones((self._family.members, len(strategies)), bool)
         if op.name in self._products:
@@ -66,10 +94,6 @@ class Restriction:
         if op.name in self._experts:
             own = [{d: n for d, n in cut.items() if d in own_rows(sig)} for cut in cuts]
             found &= self._within("expert_parallel", self._slices(own))
-        if op.name in self._norms:
-            found &= self._norm(cuts)
-        if op.name in self._attention:
-            found &= self._within("context_parallel", self._contexts(cuts, *self._attention[op.name]))
         for pin in self._pins.get(op.name, ()):
             found &= self._pinned(pin, sig, strategies, cuts)
         return found
@@ -82,15 +106,18 @@ class Restriction:
         return allowed is not None and not allowed.any()
 
     def _restricts(self, name: str) -> bool:
-        return any(name in some for some in (self._pins, self._products, self._experts, self._norms, self._attention))
+        is_judged = self.grids is not None and self.grids.judges(name)
+        return is_judged or any(name in some for some in (self._pins, self._products, self._experts))
+
+    def _slices_of(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> list[dict[str, int]]:
+        """Slices of every dim on the representative under each of `strategies`."""
+        every = (cuts_of(op, sig, strategy, self._family.device_num) for strategy in strategies)
+        return [{d: n for d, n in cuts.items() if n > 1} for cuts in every]
 
     def _cuts(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> list[dict[str, Degrees]]:
         """Slices of every dim [members] under each of `strategies`."""
-        found = []
-        for strategy in strategies:
-            cuts = cuts_of(op, sig, strategy, self._family.device_num)
-            found.append({d: self._degree(n) for d, n in cuts.items() if n > 1})
-        return found
+        every = self._slices_of(op, sig, strategies)
+        return [{d: self._degree(n) for d, n in cuts.items()} for cuts in every]
 
     def _degree(self, n: int) -> Degrees:
         degree = self._family.degree(n)
@@ -99,10 +126,7 @@ class Restriction:
     def _product(self, cuts: Sequence[dict[str, Degrees]], weight: frozenset[str]) -> Allowed:
         rows = self._slices([{d: n for d, n in cut.items() if d not in weight} for cut in cuts])
         columns = self._slices([{d: n for d, n in cut.items() if d in weight} for cut in cuts])
-        found: Allowed = self._within("data_parallel", self._samples(rows)) & self._within("model_parallel", columns)
-        if self._limits.rows is not None:
-            found &= rows == self._limits.rows
-        return found
+        return self._within("data_parallel", self._samples(rows)) & self._within("model_parallel", columns)
 
     def _samples(self, rows: Degrees) -> Degrees:
         """Into how many slices `rows` cut the batch."""
@@ -110,20 +134,6 @@ class Restriction:
             return rows
         batch = np.round(self._batch).astype(int)[:, None]
         return np.where(np.isnan(rows), np.nan, np.gcd(np.nan_to_num(rows).astype(int), batch))
-
-    def _contexts(self, cuts: Sequence[dict[str, Degrees]], _: str, heads: str, sequence: str) -> Degrees:
-        """Over how many devices attention shares out a sequence, rows and columns of the major products being as limited."""
-        of_sequence = self._slices([{d: n for d, n in cut.items() if d == sequence} for cut in cuts])
-        of_heads = self._slices([{d: n for d, n in cut.items() if d == heads} for cut in cuts])
-        rows, columns = self._limits.rows or 1, self._limits.least["model_parallel"]
-        samples = np.gcd(rows, np.round(self._batch).astype(int))[:, None]
-        inside = np.nan_to_num(of_heads).astype(int)
-        found: Degrees = of_sequence * np.gcd(inside // np.gcd(inside, columns), rows // samples)
-        return found
-
-    def _norm(self, cuts: Sequence[dict[str, Degrees]]) -> Allowed:
-        finer: Allowed = self._slices(cuts) > (self._limits.rows or math.inf)
-        return finer if self._limits.allows("sequence_parallel", 1) else ~finer
 
     def _pinned(
         self, pin: OperatorPin, sig: Signature, strategies: Sequence[OpStrategy], cuts: Sequence[dict[str, Degrees]]
@@ -166,7 +176,8 @@ class Restriction:
 
     def _within(self, name: str, numbers: Degrees) -> Allowed:
         least, most = self._limits.least.get(name, LOWEST[name]), self._limits.most.get(name, ALL)
-        return (least <= numbers) & (numbers <= most)
+        within: Allowed = (least <= numbers) & (numbers <= most)
+        return within
 
     def _slices(self, cuts: Sequence[dict[str, Degrees]]) -> Degrees:
         """Slices of all dims together [members, strategies]."""

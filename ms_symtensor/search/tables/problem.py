@@ -47,6 +47,7 @@ from ms_symtensor.search.tables.variables import Variables, transparent_s, varia
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
 
 Array = NDArray[np.float64]
+Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,16 @@ class Problem:
 
     def least(self, tables: Sequence[Factor]) -> Minimum:
         """The candidates for which the sum of `tables` is least."""
-        return self.ties.minimise(self.sizes, tables, self.order)
+        found = self.ties.minimise((*self.sizes, *self.known.grid_nums), tables, self.order)
+        return replace(found, assignment=found.assignment[:, : len(self.known.items)])
+
+    def on_one_grid(self, which: Numbers | None = None) -> list[Factor]:
+        """Tables of the members `which` (default: all) that are infinite where operators have no grid together, over these and
+        the grid.
+        """
+        last = len(self.known.items)
+        apart = {number: np.where(alike, 0.0, np.inf) for number, alike in self.known.together.items()}
+        return [Factor((number, last), table if which is None else table[which]) for number, table in apart.items()]
 
     @property
     def candidates(self) -> int:
@@ -234,9 +244,10 @@ def problem_of(
         found += tables.terms(tensor, counts)
     found += tables.passing(where.behind)
     found += tied(known, [use for _, use in uses])
-    sizes = tuple(len(v.strategies) for v in known.items)
     alike = ties(known)
-    order = elimination_order(sizes, [alike.scope(t.scope) for t in found])
+    sizes = (*(len(v.strategies) for v in known.items), *known.grid_nums)
+    scopes = [*(t.scope for t in found), *((number, len(known.items)) for number in known.together)]
+    order = elimination_order(sizes, [alike.scope(scope) for scope in scopes])
     return Problem(graph, known, shorts, where, tuple(found), alike, order, counted(uses), again, placed, tables)
 
 

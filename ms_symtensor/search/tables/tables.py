@@ -60,7 +60,7 @@ class Tables:
             -recomputed * price * saved if dear and repeats else None,
         )
         if which is not None and self._sheets.have(which):
-            return self._sheets.factors(occurs, which)
+            return [*self._sheets.factors(occurs, which), *self.of.on_one_grid(which)]
         joint: dict[tuple[int, ...], Array] = {}
         for i, t in enumerate(self.every):
             for number, table in t.weighted:
@@ -71,7 +71,7 @@ class Tables:
                         joint[t.scope] += part
                     else:
                         joint[t.scope] = part
-        return [Factor(scope, table) for scope, table in joint.items()]
+        return [*(Factor(scope, table) for scope, table in joint.items()), *self.of.on_one_grid(which)]
 
     def by_place(self, assignment: NDArray[np.intp], which: NDArray[np.intp]) -> Costs:
         """The costs of `assignment` [members, variables] on the members `which` of the family."""

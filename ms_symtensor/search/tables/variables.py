@@ -53,7 +53,8 @@ class Variable:
 class Variables:
     """All unknowns, in the graph's order; `index` maps operator names to them (operators without strategy are absent).
 
-    Of their candidates `limits` allow those whose costs are finite. `by_default`: operators whose only one is MindSpore's own.
+    Of their candidates `limits` allow those whose costs are finite, and of some variables, by number, those `together` that have
+    the same grid [members, candidates, grids]. `by_default`: operators whose only one is MindSpore's own.
     """
 
     items: tuple[Variable, ...]
@@ -64,10 +65,16 @@ class Variables:
     powers: Mapping[Source, tuple[int, ...]]
     limits: Limits
     by_default: frozenset[str]
+    together: Mapping[int, NDArray[np.bool_]]
 
     def power_of(self, source: Source) -> int:
         """1 if the tensor grows with the batch, else 0."""
         return max(self.powers.get(source, ()), default=0)
+
+    @property
+    def grid_nums(self) -> tuple[int, ...]:
+        """How many grids there are, if there are several."""
+        return tuple(dict.fromkeys(alike.shape[-1] for alike in self.together.values()))
 
     @cached_property
     def signatures(self) -> Mapping[str, Signature]:
@@ -107,6 +114,7 @@ def variables(
     shared = _sharing_a_primitive(folded, views)
     items: list[Variable] = []
     index: dict[str, int] = {}
+    together: dict[int, NDArray[np.bool_]] = {}
     same: dict[tuple, tuple] = {}
     kinds: dict[tuple, int] = {}
     in_blocks = {
@@ -148,9 +156,11 @@ def variables(
         strategies, placements = zip(*chosen, strict=True)
         if (allowed := restriction.allowed(seen, sig, strategies)) is not None:
             forward = np.where(allowed, forward, np.inf)
+        if (alike := restriction.together(seen, sig, strategies)) is not None:
+            together[len(items)] = alike
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
-    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default)
+    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together)
 
 
 def _require_unspoilt(seen: OpView, sig: Signature, only: OpStrategy, device_num: int) -> None:

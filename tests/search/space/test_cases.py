@@ -4,23 +4,10 @@ from ms_symtensor.search.asked.limits import FREE, limits_of
 from ms_symtensor.search.space.cases import cases
 
 
-def test_the_cases_of_sequence_parallelism():
+def test_what_one_search_obeys_is_one_case():
     assert cases(FREE, 8) == (FREE,)
-    yes = cases(limits_of([("sequence_parallel", "yes")]), 4)
-    assert [one.rows for one in yes] == [1, 2]
-    assert all(one.least["model_parallel"] == 2 for one in yes)
-    no = cases(limits_of([("sequence_parallel", "no")], [("model_parallel", "4")]), 4)
-    assert [one.rows for one in no] == [None, 1, 2]
-    assert no[0].most == {"model_parallel": 1}
-    only = cases(limits_of([("sequence_parallel", "no")], [("model_parallel", 1)]), 4)
-    assert [one.rows for one in only] == [None]
-    assert cases(limits_of([("sequence_parallel", "yes")], [("model_parallel", 1)]), 4) == ()
-
-
-def test_the_cases_of_context_parallelism():
-    found = cases(limits_of([("context_parallel", 2)]), 4)
-    degrees = {(one.rows, one.least["model_parallel"]) for one in found}
-    assert degrees == {(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1)} and len(found) == 6
+    limits = limits_of([("sequence_parallel", "yes"), ("context_parallel", 2)], [("model_parallel", 4)])
+    assert cases(limits, 8) == (limits,)
 
 
 def test_the_cases_of_degrees_by_name():

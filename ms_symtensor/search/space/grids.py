@@ -1,0 +1,130 @@
+"""Rows and columns that all major products have: by them a plan's sequence and context parallelism are judged.
+
+Which layouts of an attention or a norm are within such limits depends on how the products are cut. So all of them have one grid,
+which is searched as one more variable beside the operators'.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.ops.signature import Signature
+from ms_symtensor.search.asked.limits import LOWEST, Limits
+from ms_symtensor.search.asked.roles import Meanings, attended, batch_size, stream_norms, weight_dims
+from ms_symtensor.search.space.family import Family
+from ms_symtensor.tensor.graph import Graph
+
+Allowed = NDArray[np.bool_]
+Degrees = NDArray[np.float64]
+Cuts = Sequence[Mapping[str, int]]
+"""Of every strategy, into how many slices it cuts which dims."""
+
+
+class Grid(NamedTuple):
+    """Slices of the rows and of the columns of every major product, as `Family.degree` reads them; `rows` None: any, `columns`
+    None: several.
+    """
+
+    rows: int | None
+    columns: int | None
+
+
+class Grids:
+    """The grids of `products` [strategies, dims] that `limits` of sequence or context parallelism allow, and what goes with each.
+
+    `products`: of every major product, by name, its signature and the cuts of those strategies that it may have.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        meanings: Meanings,
+        limits: Limits,
+        family: Family,
+        products: Mapping[str, tuple[Signature, Cuts]],
+    ) -> None:
+        self._limits, self._family = limits, family
+        self._batch = np.round(batch_size(graph, meanings) * family.growth).astype(int)
+        self._context = limits.names("context_parallel")
+        self._products = frozenset(products)
+        self._norms = stream_norms(graph, meanings) if limits.judges_norms else frozenset()
+        self._attention: dict[str, tuple[str, str, str]] = {}
+        if self._context:
+            for name in meanings:
+                if (dims := attended(graph, graph.op_by_name[name], meanings[name][1])) is not None:
+                    self._attention[name] = dims
+        self.every = self._of(products)
+
+    def _of(self, products: Mapping[str, tuple[Signature, Cuts]]) -> tuple[Grid, ...]:
+        """Those that all products may have."""
+        if not products:
+            return (Grid(1, 1),)
+        found = [{self._of_cut(sig, cut): None for cut in cuts} for sig, cuts in products.values()]
+        first, *others = found
+        return tuple(grid for grid in first if grid is not None and all(grid in other for other in others))
+
+    def _of_cut(self, sig: Signature, cut: Mapping[str, int]) -> Grid | None:
+        weight = weight_dims(sig)
+        rows = math.prod(n for d, n in cut.items() if d not in weight)
+        columns = math.prod(n for d, n in cut.items() if d in weight)
+        if columns == 1 and self._limits.judges_norms and not self._limits.allows("sequence_parallel", 0):
+            return None
+        if self._context:
+            return Grid(rows, columns)
+        return Grid(None, 1) if columns == 1 else Grid(rows, None)
+
+    def judges(self, name: str) -> bool:
+        """Whether an operator's layouts depend on the grid."""
+        return name in self._products or name in self._norms or name in self._attention
+
+    def allowed(self, name: str, sig: Signature, cuts: Cuts) -> Allowed:
+        """Which strategies of an operator that is judged go with which grid, [members, strategies, grids]."""
+        found = [np.ones((self._family.members, len(cuts)), bool) for _ in self.every]
+        for number, grid in enumerate(self.every):
+            if name in self._products:
+                found[number] &= self._product(sig, cuts, grid)
+            if name in self._norms:
+                found[number] &= self._norm(cuts, grid)
+            if name in self._attention:
+                found[number] &= self._attends(cuts, *self._attention[name], grid)
+        return np.stack(found, axis=-1) if found else np.zeros((self._family.members, len(cuts), 0), bool)
+
+    def _product(self, sig: Signature, cuts: Cuts, grid: Grid) -> Allowed:
+        weight = weight_dims(sig)
+        rows = self._slices([{d: n for d, n in cut.items() if d not in weight} for cut in cuts])
+        columns = self._slices([{d: n for d, n in cut.items() if d in weight} for cut in cuts])
+        right: Allowed = columns > 1 if grid.columns is None else columns == self._degree(grid.columns)[:, None]
+        return right if grid.rows is None else right & (rows == self._degree(grid.rows)[:, None])
+
+    def _norm(self, cuts: Cuts, grid: Grid) -> Allowed:
+        """Whole weights leave no sequence parallelism to judge."""
+        if grid.rows is None or grid.columns == 1:
+            return np.ones((self._family.members, len(cuts)), bool)
+        finer: Allowed = self._slices(cuts) > self._degree(grid.rows)[:, None]
+        return finer if self._limits.allows("sequence_parallel", 1) else ~finer
+
+    def _attends(self, cuts: Cuts, _: str, heads: str, sequence: str, grid: Grid) -> Allowed:
+        """Over how many devices attention shares out a sequence is within the limits."""
+        assert grid.rows is not None and grid.columns is not None
+        of_sequence = self._slices([{d: n for d, n in cut.items() if d == sequence} for cut in cuts])
+        of_heads = self._slices([{d: n for d, n in cut.items() if d == heads} for cut in cuts])
+        rows, columns = (np.nan_to_num(self._degree(n)).astype(int)[:, None] for n in grid)
+        samples = np.maximum(np.gcd(rows, self._batch[:, None]), 1)
+        inside = np.nan_to_num(of_heads).astype(int)
+        shared = of_sequence * np.gcd(inside // np.maximum(np.gcd(inside, columns), 1), rows // samples)
+        least = self._limits.least.get("context_parallel", LOWEST["context_parallel"])
+        most = self._limits.most.get("context_parallel", math.inf)
+        within: Allowed = (least <= shared) & (shared <= most)
+        return within
+
+    def _degree(self, n: int | None) -> Degrees:
+        degree = self._family.degree(n or 1)
+        return np.full(self._family.members, np.nan) if degree is None else degree
+
+    def _slices(self, cuts: Cuts) -> Degrees:
+        """Slices of all dims together [members, strategies]."""
+        one = np.ones(self._family.members)
+        return np.stack([math.prod(map(self._degree, cut.values()), start=one) for cut in cuts], axis=1)

@@ -117,7 +117,11 @@ class Limits:
     @property
     def judges_grids(self) -> bool:
         """Whether something is said of degrees that hang on how the major products are cut."""
-        return self.judges_norms or self.names("context_parallel")
+        return self.judges_norms or self.names("context_parallel") or any(map(self.is_open, self.operators))
+
+    def is_open(self, pin: OperatorPin) -> bool:
+        """Whether `pin` speaks of degrees that are not pinned."""
+        return not all(map(self.pins, pin.symbols))
 
     @property
     def fixed(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ def cases(limits: Limits, device_num: int) -> tuple[Limits, ...]:
 
     Each says whether optimizer states are swapped, and has exact numbers for the degrees that pins of operators speak of.
     """
-    found = _by_swap(limits)
+    found = by_swap(limits)
     for name in sorted({symbol for pin in limits.operators for symbol in pin.symbols}):
         found = [one for some in found for one in _each(some, name, device_num)]
     if len(found) == 1:
@@ -30,7 +30,8 @@ def _devices(limits: Limits) -> int:
     return limits.least.get("data_parallel", 1) * limits.least.get("model_parallel", 1)
 
 
-def _by_swap(limits: Limits) -> list[Limits]:
+def by_swap(limits: Limits) -> list[Limits]:
+    """Those which say whether optimizer states are swapped."""
     if len(limits.swaps) == 1:
         return [limits]
     return [

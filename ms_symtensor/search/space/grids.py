@@ -1,7 +1,7 @@
-"""Rows and columns that all major products have: by them a plan's sequence and context parallelism are judged.
+"""Rows and columns that all major products have: by them a plan's sequence and context parallelism are judged, and `dp,tp` are.
 
-Which layouts of an attention or a norm are within such limits depends on how the products are cut. So all of them have one grid,
-which is searched as one more variable beside the operators'.
+Which layouts of an attention, a norm or a pinned operator are within such limits depends on how the products are cut. So all of
+these have one grid, which is searched as one more variable beside the operators'.
 """
 
 import math
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.ops.signature import Signature
 from ms_symtensor.search.asked.limits import LOWEST, Limits
+from ms_symtensor.search.asked.operator_pins import OperatorPin
 from ms_symtensor.search.asked.roles import Meanings, attended, batch_size, stream_norms, weight_dims
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.tensor.graph import Graph
@@ -33,9 +34,10 @@ class Grid(NamedTuple):
 
 
 class Grids:
-    """The grids of `products` [strategies, dims] that `limits` of sequence or context parallelism allow, and what goes with each.
+    """The grids of `products` that `limits` of sequence or context parallelism allow, and what goes with each.
 
-    `products`: of every major product, by name, its signature and the cuts of those strategies that it may have.
+    `products`: of every major product, by name, its signature and the cuts of those strategies that it may have. `pins`: of
+    operators, by name, those that speak of degrees.
     """
 
     def __init__(
@@ -45,14 +47,15 @@ class Grids:
         limits: Limits,
         family: Family,
         products: Mapping[str, tuple[Signature, Cuts]],
+        pins: Mapping[str, Sequence[OperatorPin]],
     ) -> None:
-        self._limits, self._family = limits, family
+        self._limits, self._family, self._pins = limits, family, pins
         self._batch = np.round(batch_size(graph, meanings) * family.growth).astype(int)
-        self._context = limits.names("context_parallel")
+        self._exact = bool(pins) or limits.names("context_parallel")
         self._products = frozenset(products)
         self._norms = stream_norms(graph, meanings) if limits.judges_norms else frozenset()
         self._attention: dict[str, tuple[str, str, str]] = {}
-        if self._context:
+        if limits.names("context_parallel"):
             for name in meanings:
                 if (dims := attended(graph, graph.op_by_name[name], meanings[name][1])) is not None:
                     self._attention[name] = dims
@@ -72,13 +75,13 @@ class Grids:
         columns = math.prod(n for d, n in cut.items() if d in weight)
         if columns == 1 and self._limits.judges_norms and not self._limits.allows("sequence_parallel", 0):
             return None
-        if self._context:
+        if self._exact:
             return Grid(rows, columns)
         return Grid(None, 1) if columns == 1 else Grid(rows, None)
 
     def judges(self, name: str) -> bool:
         """Whether an operator's layouts depend on the grid."""
-        return name in self._products or name in self._norms or name in self._attention
+        return any(name in some for some in (self._products, self._norms, self._attention, self._pins))
 
     def allowed(self, name: str, sig: Signature, cuts: Cuts) -> Allowed:
         """Which strategies of an operator that is judged go with which grid, [members, strategies, grids]."""
@@ -90,6 +93,8 @@ class Grids:
                 found[number] &= self._norm(cuts, grid)
             if name in self._attention:
                 found[number] &= self._attends(cuts, *self._attention[name], grid)
+            for pin in self._pins.get(name, ()):
+                found[number] &= self._pinned(sig, cuts, pin, grid)
         return np.stack(found, axis=-1) if found else np.zeros((self._family.members, len(cuts), 0), bool)
 
     def _product(self, sig: Signature, cuts: Cuts, grid: Grid) -> Allowed:
@@ -108,17 +113,32 @@ class Grids:
 
     def _attends(self, cuts: Cuts, _: str, heads: str, sequence: str, grid: Grid) -> Allowed:
         """Over how many devices attention shares out a sequence is within the limits."""
-        assert grid.rows is not None and grid.columns is not None
         of_sequence = self._slices([{d: n for d, n in cut.items() if d == sequence} for cut in cuts])
         of_heads = self._slices([{d: n for d, n in cut.items() if d == heads} for cut in cuts])
         rows, columns = (np.nan_to_num(self._degree(n)).astype(int)[:, None] for n in grid)
-        samples = np.maximum(np.gcd(rows, self._batch[:, None]), 1)
+        samples = self._samples(rows)
         inside = np.nan_to_num(of_heads).astype(int)
         shared = of_sequence * np.gcd(inside // np.maximum(np.gcd(inside, columns), 1), rows // samples)
         least = self._limits.least.get("context_parallel", LOWEST["context_parallel"])
         most = self._limits.most.get("context_parallel", math.inf)
         within: Allowed = (least <= shared) & (shared <= most)
         return within
+
+    def _pinned(self, sig: Signature, cuts: Cuts, pin: OperatorPin, grid: Grid) -> Allowed:
+        rows, columns = (np.nan_to_num(self._degree(n)).astype(int)[:, None] for n in grid)
+        degrees = {"dp": self._samples(rows), "tp": columns}
+        first = next((d for d in sig.outputs[0] if d), None)
+        found: Allowed = np.ones((self._family.members, len(cuts)), bool)
+        for factors, is_first in zip(pin.slices or (), (True, False), strict=True):
+            wanted = math.prod(degrees[f] if f in degrees else int(f) for f in factors)
+            found &= (
+                self._slices([{d: n for d, n in cut.items() if (d == first) is is_first} for cut in cuts]) == wanted
+            )
+        return found
+
+    def _samples(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Into how many slices so many `rows` cut the batch."""
+        return np.maximum(np.gcd(rows, self._batch[:, None]), 1) if self._batch.any() else rows
 
     def _degree(self, n: int | None) -> Degrees:
         degree = self._family.degree(n or 1)

@@ -11,7 +11,7 @@ from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.space.cases import cases
+from ms_symtensor.search.space.cases import by_swap, cases
 from ms_symtensor.search.space.domain import candidates, divisors, prime_factors
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.restriction import Restriction
@@ -86,8 +86,10 @@ def stage_devices(graph: Graph, request: Request) -> list[int]:
 
 
 def remaining(graph: Graph, request: Request) -> tuple[tuple[Limits, ...], str]:
-    """The cases of the request's limits in which every pinned operator has a layout on the devices of a stage; and, where of
-    several pairs of degrees these leave only one, which one and because of which operator, in words.
+    """The cases of the request's limits to search; and, where pinned operators have layouts on the devices of a stage under one
+    of several pairs of degrees only, which one and because of which operator, in words.
+
+    What is left of several pairs is searched at once.
 
     Errors: InputError, naming the operator, where there is no such case.
     """
@@ -129,7 +131,9 @@ def remaining(graph: Graph, request: Request) -> tuple[tuple[Limits, ...], str]:
     if numbers and not found:
         raise _nothing_left(layouts, ops, within(every[0], numbers[0]), numbers[0], every[0], request)
     left = [key for key, is_kept in kept.items() if is_kept]
-    if len(left) != 1 or len(kept) == 1 or not numbers:
+    if len(left) > 1:
+        return tuple(by_swap(request.limits)), ""
+    if not left or len(kept) == 1:
         return found or every, ""
     names = list(dict.fromkeys(short_name(op) for op in ops if op.name in obstacles))
     pairs = _degrees_text(dict(zip(symbols, left[0], strict=True)))

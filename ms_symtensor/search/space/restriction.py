@@ -42,10 +42,11 @@ class Restriction:
         if limits.names("expert_parallel"):
             self._experts = expert_products(graph, meanings)
         self._pins: dict[str, list[OperatorPin]] = {}
+        self._open: dict[str, list[OperatorPin]] = {}
         for pin in limits.operators:
             for op in graph.ops:
                 if pin.is_for(op):
-                    self._pins.setdefault(op.name, []).append(pin)
+                    (self._open if limits.is_open(pin) else self._pins).setdefault(op.name, []).append(pin)
 
     def allowed(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> Allowed | None:
         """Which of `strategies` are allowed [members, strategies]; None where all are."""
@@ -74,7 +75,7 @@ class Restriction:
             if id(seen) not in known:
                 known[id(seen)] = sig, self._slices_of(seen, sig, self._left(seen, sig))
             products[name] = known[id(seen)]
-        return Grids(self._graph, self._meanings, self._limits, self._family, products)
+        return Grids(self._graph, self._meanings, self._limits, self._family, products, self._open)
 
     def _left(self, op: OpView, sig: Signature) -> Sequence[OpStrategy]:
         """The strategies of a major product that its own limits leave."""

@@ -34,6 +34,8 @@ def test_grids_are_those_of_products_within_their_limits():
     assert grids(("sequence_parallel", "no")) == {Grid(None, 1), Grid(1, None), Grid(2, None)}
     assert grids(("sequence_parallel", "yes")) == {Grid(1, None), Grid(2, None)}
     assert grids(("sequence_parallel", "yes"), ("context_parallel", 2)) == {Grid(1, 4), Grid(2, 2)}
+    assert grids(("*/attention/*", "dp,tp")) == {Grid(1, 4), Grid(2, 2), Grid(4, 1)}
+    assert grids(("*/attention/*", "dp,tp"), ("data_parallel", 2), ("model_parallel", 2)) is None
 
 
 def obeys(graph, known, stage, is_wanted):

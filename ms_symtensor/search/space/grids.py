@@ -5,7 +5,7 @@ these have one grid, which is searched as one more variable beside the operators
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from ms_symtensor.tensor.graph import Graph
 
 Allowed = NDArray[np.bool_]
 Degrees = NDArray[np.float64]
+Numbers = NDArray[np.intp]
 Cuts = Sequence[Mapping[str, int]]
 """Of every strategy, into how many slices it cuts which dims."""
 
@@ -99,8 +100,7 @@ class Grids:
 
     def _product(self, sig: Signature, cuts: Cuts, grid: Grid) -> Allowed:
         weight = weight_dims(sig)
-        rows = self._slices([{d: n for d, n in cut.items() if d not in weight} for cut in cuts])
-        columns = self._slices([{d: n for d, n in cut.items() if d in weight} for cut in cuts])
+        rows, columns = self._slices(cuts, lambda d: d not in weight), self._slices(cuts, weight.__contains__)
         right: Allowed = columns > 1 if grid.columns is None else columns == self._degree(grid.columns)[:, None]
         return right if grid.rows is None else right & (rows == self._degree(grid.rows)[:, None])
 
@@ -113,10 +113,8 @@ class Grids:
 
     def _attends(self, cuts: Cuts, _: str, heads: str, sequence: str, grid: Grid) -> Allowed:
         """Over how many devices attention shares out a sequence is within the limits."""
-        of_sequence = self._slices([{d: n for d, n in cut.items() if d == sequence} for cut in cuts])
-        of_heads = self._slices([{d: n for d, n in cut.items() if d == heads} for cut in cuts])
-        rows, columns = (np.nan_to_num(self._degree(n)).astype(int)[:, None] for n in grid)
-        samples = self._samples(rows)
+        of_sequence, of_heads = self._slices(cuts, sequence.__eq__), self._slices(cuts, heads.__eq__)
+        rows, columns, samples = self._numbers(grid)
         inside = np.nan_to_num(of_heads).astype(int)
         shared = of_sequence * np.gcd(inside // np.maximum(np.gcd(inside, columns), 1), rows // samples)
         least = self._limits.least.get("context_parallel", LOWEST["context_parallel"])
@@ -125,26 +123,28 @@ class Grids:
         return within
 
     def _pinned(self, sig: Signature, cuts: Cuts, pin: OperatorPin, grid: Grid) -> Allowed:
-        rows, columns = (np.nan_to_num(self._degree(n)).astype(int)[:, None] for n in grid)
-        degrees = {"dp": self._samples(rows), "tp": columns}
+        """The first dim of the output is cut as `pin` says, and so are all others together."""
+        assert pin.slices is not None
+        _, columns, samples = self._numbers(grid)
+        degrees = {"dp": samples, "tp": columns}
         first = next((d for d in sig.outputs[0] if d), None)
-        found: Allowed = np.ones((self._family.members, len(cuts)), bool)
-        for factors, is_first in zip(pin.slices or (), (True, False), strict=True):
-            wanted = math.prod(degrees[f] if f in degrees else int(f) for f in factors)
-            found &= (
-                self._slices([{d: n for d, n in cut.items() if (d == first) is is_first} for cut in cuts]) == wanted
-            )
+        of_first, of_rest = (math.prod(degrees[f] if f in degrees else int(f) for f in one) for one in pin.slices)
+        found: Allowed = self._slices(cuts, lambda d: d == first) == of_first
+        found &= self._slices(cuts, lambda d: d != first) == of_rest
         return found
 
-    def _samples(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Into how many slices so many `rows` cut the batch."""
-        return np.maximum(np.gcd(rows, self._batch[:, None]), 1) if self._batch.any() else rows
+    def _numbers(self, grid: Grid) -> tuple[Numbers, Numbers, Numbers]:
+        """Rows and columns of `grid`, and into how many slices these cut the batch, [members, 1]; 0: no number."""
+        rows, columns = (np.nan_to_num(self._degree(n)).astype(int)[:, None] for n in grid)
+        samples = np.maximum(np.gcd(rows, self._batch[:, None]), 1) if self._batch.any() else rows
+        return rows, columns, samples
 
     def _degree(self, n: int | None) -> Degrees:
         degree = self._family.degree(n or 1)
         return np.full(self._family.members, np.nan) if degree is None else degree
 
-    def _slices(self, cuts: Cuts) -> Degrees:
-        """Slices of all dims together [members, strategies]."""
+    def _slices(self, cuts: Cuts, counts: Callable[[str], bool] = lambda _: True) -> Degrees:
+        """Slices of all dims that count together [members, strategies]."""
         one = np.ones(self._family.members)
-        return np.stack([math.prod(map(self._degree, cut.values()), start=one) for cut in cuts], axis=1)
+        chosen = [[n for d, n in cut.items() if counts(d)] for cut in cuts]
+        return np.stack([math.prod(map(self._degree, numbers), start=one) for numbers in chosen], axis=1)

@@ -12,7 +12,7 @@ from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import local_time_s
-from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.cost.operator import ATTENTION_BACKWARD, evaluate
 from ms_symtensor.cost.parameter import STATES_B
 from ms_symtensor.cost.step import TIMES
 from ms_symtensor.ops.registry import signature
@@ -22,8 +22,6 @@ from ms_symtensor.tensor.graph import Constant, TensorType, flat
 
 _PRODUCTS = frozenset({"MatMul", "BatchMatMul", "FlashAttentionScore"})
 _ATTENTION_GRADIENT = "FlashAttentionScoreGrad"
-_ATTENTION_PRODUCTS = 3
-"""The gradient of attention computes one set of products per input: query, key, value."""
 
 
 def compiled_time_s(program: CompiledProgram, cluster: Cluster) -> dict[str, float]:
@@ -42,7 +40,7 @@ def compiled_time_s(program: CompiledProgram, cluster: Cluster) -> dict[str, flo
             seconds = _product_s(node, inputs, cluster)
             attention[inputs[0]] = seconds
         elif node.type == _ATTENTION_GRADIENT and inputs[0] in attention:
-            seconds = _ATTENTION_PRODUCTS * attention[inputs[0]]
+            seconds = ATTENTION_BACKWARD * attention[inputs[0]]
         else:
             seconds = local_time_s(cluster, node.type, sum(t.size_B for t in (*inputs, *node.outputs)))
         time["compute"] += seconds

@@ -56,7 +56,7 @@ def sent_B(row: Row) -> float:
     total = 0.0
     for source, kind in row.problem.sent.items():
         end = maker_of(graph, known, source)
-        if end is not None:
+        if end is not None and end[0] >= 0:
             layout = layouts_at(known, end, kind.shape)[row.choice[end[0]]]
             sizes_B = known.pricer.slices_B([layout], size_B(kind.dtype), known.power_of(source))
             total += float(sizes_B[row.member, 0])

@@ -12,6 +12,9 @@ from ms_symtensor.tensor.layout import Layout
 End = tuple[int, str, int]
 """One end of a tensor: variable number (-1: the network's input or result), "in" or "out", and the position."""
 
+WHOLE: End = (-1, "out", 0)
+"""Where the network's inputs come from, and what a Reshape delivers that no operator with a strategy reads: whole."""
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -208,10 +211,10 @@ def maker_of(graph: Graph, known: Variables, source: Source) -> End | None:
             if maker_of(graph, known, graph.tensor_inputs(op)[0]) is None:
                 return None
             target = reshape_target(graph, known, source)
-            return None if target is None else (known.index[target[0].name], "in", target[1])
+            return WHOLE if target is None else (known.index[target[0].name], "in", target[1])
         source = graph.tensor_inputs(op)[0]
     if isinstance(source, InputRef):
-        return (-1, "out", 0)
+        return WHOLE
     assert isinstance(source, ParameterRef | Constant)
     return None
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.brute_force import random_case
-from benchmarks.small_networks import repeated_network
+from benchmarks.small_networks import Network, repeated_network
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InvalidStrategyError
@@ -83,6 +83,13 @@ def test_random_networks_cost_what_the_tables_say(seed):
     draw = random.Random(seed)
     graph, device_num = random_case(draw, 10**6)
     assert list(compared(graph, device_num, draw, 10)) or has_two_ways(graph)
+
+
+def test_what_a_reshape_delivers_to_another_reshape_alone_costs_what_the_tables_say():
+    net = Network()
+    x = net.unary("SiLU", net.reshape(net.matmul(net.input(1024, 512), 2048), 2048, 1024))
+    graph = net.graph(net.total(net.unary("Tanh", net.reshape(net.reshape(x, 1024, 2048), 2048, 1024))))
+    assert list(compared(graph, 4, random.Random(0), 10))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -9,10 +9,7 @@ from ms_symtensor.tensor.graph import (
     Graph,
     Op,
     OpOutput,
-    Parameter,
     ParameterRef,
-    Source,
-    makers_of,
     sources_of,
 )
 
@@ -28,8 +25,7 @@ def why_one_stage(graph: Graph) -> str:
     stage looks for the backward pass of its first weight, which `1 + weight` has none of. A scalar is not sent
     (`why_not_sent`): where one goes from any block to a later one, stages are not laid out around it.
     """
-    outside = {parameter.name: _readers_outside(graph, parameter) for parameter in graph.parameters}
-    several = {name: readers for name, readers in outside.items() if len(readers) > 1}
+    several = {name: readers for name, readers in _readers_outside(graph).items() if len(readers) > 1}
     behind = _behind(graph) if several else set()
     for name, readers in several.items():
         bare = [op for op in readers if not op.cell]
@@ -70,19 +66,22 @@ def _between_blocks(graph: Graph) -> Iterator[OpOutput | ParameterRef]:
     number = {block: i for i, block in enumerate(block_names(graph))}
     depth: dict[str, int] = {}  # the last block on the way to an operator
     everywhere: set[str] = set()  # what every stage makes by itself, of inputs and constants
+    users: dict[OpOutput | ParameterRef, set[int]] = {}  # the blocks of those that read it
     for op in graph.ops:
-        makers = makers_of(op)
+        sources = [source for source in sources_of(op) if isinstance(source, OpOutput | ParameterRef)]
+        makers = [source.op for source in sources if isinstance(source, OpOutput)]
         before = [depth[maker] for maker in makers if maker in depth]
         if op.block is not None or before:
-            depth[op.name] = max(before, default=0) if op.block is None else number[op.block]
-        elif not any(isinstance(source, ParameterRef) for source in sources_of(op)) and everywhere.issuperset(makers):
+            depth[op.name] = last = max(before, default=0) if op.block is None else number[op.block]
+            for source in sources:
+                users.setdefault(source, set()).add(last)
+        elif len(makers) == len(sources) and everywhere.issuperset(makers):
             everywhere.add(op.name)
-    for source, users in graph.users.items():
-        places = {depth[user.name] for user, _ in users if user.name in depth}
-        if isinstance(source, OpOutput) and source.op not in everywhere:
+    for source, places in users.items():
+        if isinstance(source, OpOutput):
+            if source.op in everywhere:
+                continue
             places |= {depth[source.op]} if source.op in depth else set()
-        elif not isinstance(source, ParameterRef):
-            continue
         if len(places) > 1:
             yield source
 
@@ -91,18 +90,17 @@ def _called(graph: Graph, source: OpOutput | ParameterRef) -> str:
     return f"{source.op} ({graph.op_by_name[source.op].type})" if isinstance(source, OpOutput) else source.name
 
 
-def _readers_outside(graph: Graph, parameter: Parameter) -> list[Op]:
-    """The operators outside the blocks that read `parameter`."""
-    return [op for op in _readers(graph, ParameterRef(parameter.name)) if op.block is None]
-
-
-def _readers(graph: Graph, source: Source) -> Iterator[Op]:
-    """The operators that read `source`, or a Cast of it."""
-    for op, _ in graph.users.get(source, ()):
-        if op.type == "Cast":
-            yield from _readers(graph, OpOutput(op.name))
-        else:
-            yield op
+def _readers_outside(graph: Graph) -> dict[str, list[Op]]:
+    """Of every weight that they read, maybe through Casts, the operators outside the blocks."""
+    found: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        if op.block is None and op.type != "Cast":
+            for source in sources_of(op):
+                while isinstance(source, OpOutput) and (maker := graph.op_by_name[source.op]).type == "Cast":
+                    source = maker.inputs[0]
+                if isinstance(source, ParameterRef):
+                    found.setdefault(source.name, []).append(op)
+    return found
 
 
 def _behind(graph: Graph) -> set[str]:

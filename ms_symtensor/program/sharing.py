@@ -69,7 +69,7 @@ def share_equal(
     known: dict[tuple, tuple[int, ...]] = {}
     kept = []
     for node in nodes:
-        node = _renamed(node, same)
+        node = _renamed(node, same) if same else node
         form = None if node.role is Role.SYNC and node.kind in apart else _form(node, signatures)
         if form is not None:
             kinds = tuple(tensors[t] for t in node.outputs)

@@ -9,15 +9,20 @@ from contextlib import contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """A search and a compile make many small objects and hardly a cycle; looking for those takes up to a tenth of their time.
 
-    What was made counts as old afterwards: the next new object would have all of it looked through.
+    MindSpore asks for a whole search before every compile: there is little to look through then, what was made before being
+    frozen meanwhile. What was made inside counts as old afterwards: the next new object would have all of it looked through.
     """
-    enabled = gc.isenabled()
+    if not gc.isenabled():
+        yield
+        return
+    ours = not gc.get_freeze_count()  # else there are frozen objects of somebody else's
     gc.disable()
+    if ours:
+        gc.freeze()
     try:
         yield
     finally:
-        if enabled:
-            if not gc.get_freeze_count():  # else there are frozen objects of somebody else's
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
+        if ours:
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()

@@ -1,6 +1,8 @@
 """How long an example of a property takes is the machine's business, not the test's; and who has MindSpore compile."""
 
 import ast
+import os
+import platform
 import re
 from functools import cache
 from pathlib import Path
@@ -8,11 +10,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ms_symtensor.allocator import TUNABLES, tuned
+
 settings.register_profile("any_machine", deadline=None, suppress_health_check=(HealthCheck.too_slow,))
 settings.load_profile("any_machine")
 
 ROOT = Path(__file__).parents[1]
-WANTS_MINDSPORE = re.compile(r'^(pytest\.importorskip\("mindspore"|import mindspore|from mindspore)', re.MULTILINE)
+WANTS_MINDSPORE = r'(pytest\.importorskip\("mindspore"|import mindspore|from mindspore)'
+OF_A_FILE = re.compile(f"^{WANTS_MINDSPORE}", re.MULTILINE)
+OF_A_FUNCTION = re.compile(rf"^ *({WANTS_MINDSPORE}|@needs_mindspore$)", re.MULTILINE)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs) -> None:
+    """MindSpore compiles in the workers with the C library set as the commands set it for themselves."""
+    if platform.libc_ver()[0] == "glibc":
+        os.environ.setdefault(TUNABLES, tuned())
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -32,18 +45,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
 
 
 def compiles(nodeid: str) -> bool:
-    """Whether the test `nodeid` needs MindSpore: all of the bridge's, of files that import it, and those that name it."""
+    """Whether the test `nodeid` needs MindSpore: all of the bridge's, of files that import it, and those that import it."""
     file, _, name = nodeid.partition("::")
     if "bridge" in Path(file).parts or Path(file).stem == "test_against_compiler":
         return True
     text, sources = _functions(file)
     function = name.partition("[")[0].rpartition("::")[2]
-    return bool(WANTS_MINDSPORE.search(text)) or "mindspore" in sources.get(function, "")
+    return bool(OF_A_FILE.search(text) or OF_A_FUNCTION.search(sources.get(function, "")))
 
 
 @cache
 def _functions(file: str) -> tuple[str, dict[str, str]]:
-    """The text of a file, and that of its functions."""
+    """The text of a file, and that of its functions with what decorates them."""
     text = (ROOT / file).read_text(encoding="utf-8")
+    lines = text.splitlines()
     functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
-    return text, {node.name: ast.get_source_segment(text, node) or "" for node in functions}
+    first = {node: min(part.lineno for part in (node, *node.decorator_list)) for node in functions}
+    return text, {node.name: "\n".join(lines[start - 1 : node.end_lineno]) for node, start in first.items()}

@@ -1,4 +1,5 @@
 import gc
+import weakref
 
 import pytest
 
@@ -29,6 +30,21 @@ def test_what_was_made_inside_counts_as_old() -> None:
     with no_garbage_collection():
         made = [[] for _ in range(10)]
     assert {id(one) for one in made} <= {id(one) for one in gc.get_objects(generation=2)}
+
+
+def test_what_was_made_before_is_not_looked_through_inside() -> None:
+    class Node:
+        pass
+
+    node = Node()
+    node.itself, gone = node, weakref.ref(node)
+    with no_garbage_collection():
+        del node
+        gc.collect()
+        assert gone() is not None
+    gc.collect()
+    assert gone() is None
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.parametrize(("name", "batch"), [("llama2_7b", 8), ("llama2_13b", 32)])

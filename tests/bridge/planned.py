@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import mindspore as ms
@@ -15,6 +16,7 @@ from model_zoo.network import build
 from ms_symtensor.bridge.apply.training_step import GradientStep
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.compiled.collectives import collectives
+from ms_symtensor.tensor.graph import Graph
 
 SENS = ms.Tensor(np.float32(1))
 
@@ -24,14 +26,21 @@ class OtherStep(GradientStep):
 
 
 def network(name: str = "llama2_7b", **changes):
-    """A two-layer network of the zoo and its inputs."""
+    """A small network of the zoo, of two layers where nothing else is said, and its inputs."""
     return build(small(name, attention="self", **changes))
 
 
-def planned(name: str, data: int, tensor: int, sequence: bool = False, **settings):
+@cache
+def captured(name: str, num_layers: int) -> Graph:
+    """The graph that every network built so has."""
+    cell, inputs = network(name, num_layers=num_layers)
+    return capture(cell, *inputs)
+
+
+def planned(name: str, data: int, tensor: int, sequence: bool = False, num_layers: int = 2, **settings):
     """Network, inputs, graph, and a plan on `data * tensor` devices."""
-    cell, inputs = network(name)
-    graph = capture(cell, *inputs)
+    cell, inputs = network(name, num_layers=num_layers)
+    graph = captured(name, num_layers)
     return (
         cell,
         inputs,

@@ -25,7 +25,9 @@ BLOCKS = {"vision": "blocks.0 … 1", "translator": "decoder.0 … 1", "wrapped"
 @pytest.mark.parametrize("name", BLOCKS)
 def test_plans_in_stages_compile_as_predicted(name, tmp_path, capsys):
     out = str(tmp_path / name)
-    assert main(["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--fix", "pipeline_stages=2", "--out", out]) == 0
+    asked = ["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--fix", "pipeline_stages=2"]
+    asked += [] if name == "wrapped" else ["--fix", "micro_batch_num=2"]
+    assert main([*asked, "--out", out]) == 0
     report = capsys.readouterr().out
     assert "pipeline_stages     2" in report
     assert f"{BLOCKS[name]} (2 blocks alike)" in report

@@ -38,7 +38,9 @@ install()
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """A directory with a plan for eight devices, and the collectives of the network that it was applied to."""
-    cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=True, optimizer_level=OptimizerLevel.LEVEL1)
+    cell, inputs, graph, plan = planned(
+        "llama2_7b", 2, 4, sequence=True, num_layers=1, optimizer_level=OptimizerLevel.LEVEL1
+    )
     directory = tmp_path_factory.mktemp("plan")
     save(plan, directory, graph)
     apply(cell, graph, plan)
@@ -53,7 +55,7 @@ def stored(expected, monkeypatch):
 
 
 def test_the_search_mode_plans_a_training_cell(stored):
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=SYMTENSOR)
     assert summary(program) == stored
     assert planning.plan_on(cell).device_num == 8
@@ -61,7 +63,7 @@ def test_the_search_mode_plans_a_training_cell(stored):
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_auto_parallel_plans_inside_and_around_the_training_cell(stored, inside):
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     with ascend_compiler(8), stand_alone_context():
         if inside:
             wrapper = AutoParallel(cell, parallel_mode="symtensor")
@@ -76,7 +78,7 @@ def test_auto_parallel_plans_inside_and_around_the_training_cell(stored, inside)
 
 def test_the_users_own_compile_ends_in_semi_automatic_mode(stored, monkeypatch):
     monkeypatch.setenv("MS_DEV_PRECOMPILE_ONLY", "1")
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     step = nn.TrainOneStepCell(cell, optimizer(cell.trainable_params())).set_train()
     for weight in step.get_parameters():
         weight.init_data = lambda *_, weight=weight, **__: weight  # no memory for weights that nobody runs
@@ -94,7 +96,7 @@ def test_the_users_own_compile_ends_in_semi_automatic_mode(stored, monkeypatch):
 
 
 def test_slices_of_the_batch_are_planned_at_their_global_shape(stored):
-    cell, inputs = network(batch_size=1)
+    cell, inputs = network(num_layers=1, batch_size=1)
     parallel = ParallelConfig("auto_parallel", dataset_strategy="data_parallel", search_mode="symtensor")
     program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel)
     assert planning.plan_on(cell) is not None
@@ -102,7 +104,7 @@ def test_slices_of_the_batch_are_planned_at_their_global_shape(stored):
 
 
 def test_a_network_that_is_planned_already_is_not_planned_again(stored, monkeypatch):
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     planning.plan_network(cell, *inputs, device_num=8)
     monkeypatch.setenv("SYMTENSOR_STRATEGY", "/nowhere")
     program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=SYMTENSOR)
@@ -111,7 +113,7 @@ def test_a_network_that_is_planned_already_is_not_planned_again(stored, monkeypa
 
 @pytest.mark.parametrize("mode", ["recursive_programming", "sharding_propagation"])
 def test_mindspores_own_searches_go_on_working(stored, mode):
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode=mode)
     program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel)
     assert planning.plan_on(cell) is None
@@ -125,13 +127,13 @@ def test_mindspores_own_searches_go_on_working(stored, mode):
 
 
 def test_a_forward_network_alone_is_refused_with_what_to_do(stored):
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     with pytest.raises(SymTensorError, match=r"no training step is found in RotaryDecoder.*plan_network\(net"):
         compile_rank(cell, *inputs, device_num=8, parallel=SYMTENSOR)
 
 
 def test_a_plan_for_another_number_of_devices_is_refused(stored):
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     with pytest.raises(SymTensorError, match="is for 8 devices, not for 4: plan again for 4"):
         compile_rank(training_cell(cell), *inputs, SENS, device_num=4, parallel=SYMTENSOR)
 
@@ -145,7 +147,7 @@ def test_cells_without_weights_are_left_alone(stored):
 def user(monkeypatch):
     """What a user's program does in the search mode on 8 devices, compiled and not run: the network and its inputs."""
     monkeypatch.setenv("MS_DEV_PRECOMPILE_ONLY", "1")
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     for weight in cell.get_parameters():
         weight.init_data = lambda *_, weight=weight, **__: weight
     with ascend_compiler(8), stand_alone_context():
@@ -252,7 +254,7 @@ def test_functions_without_weights_are_left_alone(stored, user):
 
 def test_without_a_saved_plan_one_is_searched_and_compiles_as_predicted(monkeypatch):
     monkeypatch.delenv("SYMTENSOR_STRATEGY", raising=False)
-    cell, inputs = network()
+    cell, inputs = network(num_layers=1)
     graph = capture(cell, *inputs)
     program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=SYMTENSOR)
     predicted = partition(graph, planning.plan_on(cell).stage).collectives()
@@ -270,7 +272,7 @@ from ms_symtensor.bridge.compiler.compile import compile_rank
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.apply.pipeline_network import pipeline_training_cell, whole_batch
 from ms_symtensor.bridge.apply.training import training_cell
-cell, inputs = network()
+cell, inputs = network(num_layers=1)
 parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor")
 compile_rank(training_cell(cell), *inputs, SENS, device_num=4, rank=int(sys.argv[1]), parallel=parallel)
 """
@@ -303,22 +305,22 @@ assert not any("ms_symtensor" in type(finder).__module__ for finder in sys.meta_
 
 def test_the_search_mode_plans_the_stages_of_a_pipeline_cell():
     cell, inputs = network()
-    step = pipeline_training_cell(cell, Pipeline(runs_of((1, 1)), 4))
+    step = pipeline_training_cell(cell, Pipeline(runs_of((1, 1)), 3))
     parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)
-    program = compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=2, parallel=parallel)
+    program = compile_rank(step, *whole_batch(inputs, 3), SENS, device_num=4, rank=2, parallel=parallel)
     plan = planning.plan_on(cell)
-    assert (plan.pipeline_stages, plan.micro_batch_num, plan.device_num) == (2, 4, 4)
+    assert (plan.pipeline_stages, plan.micro_batch_num, plan.device_num) == (2, 3, 4)
     found = Counter(c.kind for c in collectives(program))
-    assert found["Receive"] == found["Send"] == 4
+    assert found["Receive"] == found["Send"] == 3
 
 
 def planned_as_predicted(cell, inputs, layers):
-    """The plan that the search mode finds for `cell` in two stages and four micro-batches, compiled as it predicts."""
+    """The plan that the search mode finds for `cell` in two stages and two micro-batches, compiled as it predicts."""
     graph = capture(cell, *inputs)
-    step = pipeline_training_cell(cell, Pipeline(runs_of(layers), 4))
+    step = pipeline_training_cell(cell, Pipeline(runs_of(layers), 2))
     parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor", pipeline_stages=2)
     for rank in (0, 2):
-        compiled = compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=rank, parallel=parallel)
+        compiled = compile_rank(step, *whole_batch(inputs, 2), SENS, device_num=4, rank=rank, parallel=parallel)
         plan = planning.plan_on(cell)
         (stage,) = (one for one in partition_stages(graph, plan.stages, plan.pipeline) if rank in one.ranks)
         found = compare(graph, stage, compiled)
@@ -328,8 +330,8 @@ def planned_as_predicted(cell, inputs, layers):
 
 
 def test_blocks_of_a_pipeline_cell_are_recomputed_in_part(monkeypatch):
-    monkeypatch.setenv("SYMTENSOR_MEMORY_LIMIT_GIB", "1.5")
-    plan = planned_as_predicted(*network(num_layers=6, seq_length=1024), (3, 3))
+    monkeypatch.setenv("SYMTENSOR_MEMORY_LIMIT_GIB", "1.3")
+    plan = planned_as_predicted(*network(num_layers=4, seq_length=1024), (2, 2))
     assert plan.settings.recompute and all(again.in_part for again in plan.settings.recompute.values())
 
 
@@ -345,11 +347,11 @@ def test_what_is_written_in_the_network_gives_way_to_the_plan(monkeypatch):
 
 def test_the_search_mode_plans_micro_batches_on_one_stage():
     cell, inputs = network()
-    step = pipeline_training_cell(cell, Pipeline(runs_of((2,)), 4))
+    step = pipeline_training_cell(cell, Pipeline(runs_of((2,)), 2))
     parallel = ParallelConfig(parallel_mode="auto_parallel", search_mode="symtensor")
-    compile_rank(step, *whole_batch(inputs, 4), SENS, device_num=4, rank=2, parallel=parallel)
+    compile_rank(step, *whole_batch(inputs, 2), SENS, device_num=4, rank=2, parallel=parallel)
     plan = planning.plan_on(cell)
-    assert (plan.pipeline_stages, plan.micro_batch_num, plan.device_num) == (1, 4, 4)
+    assert (plan.pipeline_stages, plan.micro_batch_num, plan.device_num) == (1, 2, 4)
     assert plan.pipeline.layer_num == 2
 
 

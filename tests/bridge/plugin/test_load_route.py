@@ -38,14 +38,15 @@ BOTH = {"layers.0": Recompute(), "layers.1": Recompute()}
     ],
 )
 def test_loaded_strategies_compile_to_the_collectives_of_shard(name, data, tensor, sequence, level, blocks, tmp_path):
+    num_layers = max(1, len(blocks))
     cell, inputs, graph, plan = planned(
-        name, data, tensor, sequence, optimizer_level=OptimizerLevel(level), recompute=blocks
+        name, data, tensor, sequence, num_layers, optimizer_level=OptimizerLevel(level), recompute=blocks
     )
     apply(cell, graph, plan)
     device_num = data * tensor
     sharded = compile_rank(training_cell(cell), *inputs, SENS, device_num=device_num, parallel=parallel_config(plan))
 
-    bare, inputs = network(name)
+    bare, inputs = network(name, num_layers=num_layers)
     for block in blocks:
         set_recompute(dict(bare.cells_and_names())[block], Recompute())
     file = tmp_path / "strategy.json"
@@ -106,17 +107,17 @@ def test_the_gradient_of_a_transposed_weight_is_lost_on_both_routes(tmp_path):
 
 
 def test_the_step_around_the_network_is_part_of_the_names(tmp_path):
-    _, _, graph, plan = planned("llama2_7b", 4, 2)
+    _, _, graph, plan = planned("llama2_7b", 4, 2, num_layers=1)
     file = tmp_path / "strategy.json"
     file.write_text(json_text(operator_strategy(graph, plan.stage, ["network-OtherStep"])))
-    bare, inputs = network()
+    bare, inputs = network(num_layers=1)
     program = compile_loaded(OtherStep(bare), *inputs, SENS, file=file, plan=plan)
     assert program.layout_by_name["output_table"].layout.cuts == (2, 1)
 
 
 def test_mindspore_refuses_a_file_that_misses_an_operator(tmp_path):
     """In a process of its own: MindSpore remembers what it has loaded."""
-    _, _, graph, plan = planned("llama2_7b", 2, 4)
+    _, _, graph, plan = planned("llama2_7b", 2, 4, num_layers=1)
     save(plan, tmp_path)
     text = operator_strategy_text(graph, plan).replace("attention_norm-Norm/RmsNorm-op0", "elsewhere")
     (tmp_path / "strategy.json").write_text(text)
@@ -127,7 +128,7 @@ from planned import SENS, network
 from ms_symtensor.bridge.plugin.load_route import compile_loaded
 from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.strategy.file import load
-cell, inputs = network()
+cell, inputs = network(num_layers=1)
 plan = load({str(tmp_path)!r})
 file = {str(tmp_path / "strategy.json")!r}
 compile_loaded(training_cell(cell), *inputs, SENS, file=file, plan=plan)

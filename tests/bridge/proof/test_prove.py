@@ -57,7 +57,8 @@ def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> No
 
 def test_stages_of_a_network_of_functions(four: Processes, tmp_path: Path) -> None:
     """An encoder on one stage, a decoder that reads it on both: micro-batches give the gradients of the whole batch."""
-    asked = ["plan", f"{FUNCTIONAL}:translator", "--device-num", "4", "--fix", "pipeline_stages=2"]
+    pins = ["--fix", "pipeline_stages=2", "--fix", "micro_batch_num=2"]
+    asked = ["plan", f"{FUNCTIONAL}:translator", "--device-num", "4", *pins]
     assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
     proof = prove_plan(load_file(tmp_path / "plan"), request=Request(processes=four))
     assert proof.equal, proof.wrong
@@ -65,12 +66,22 @@ def test_stages_of_a_network_of_functions(four: Processes, tmp_path: Path) -> No
 
 
 def test_pipeline_stages(four: Processes) -> None:
-    """Send and Receive are joined by sums; three micro-batches give the loss, gradients and steps of the whole batch."""
+    """Send and Receive are joined by sums; three micro-batches give the loss and the gradients of the whole batch."""
     case = next(case for case in CASES if case.name == "PP2 TP2 SP")
-    proof = prove_plan(plan_of(case, "llama2_7b", "flash"), request=Request(steps=2, processes=four))
+    proof = prove_plan(plan_of(case, "llama2_7b", "flash"), request=Request(processes=four))
     assert proof.equal, proof.wrong
     assert 0.0 < proof.worst.error < 1e-5
     assert len(proof.parameters) == 21
+    assert {"Send", "Receive"} <= {said.partition(":")[0] for said in proof.substitutions}
+
+
+def test_steps_of_pipeline_stages(four: Processes, tmp_path: Path) -> None:
+    """An optimizer that takes the sums of micro-batches makes the steps of the whole batch."""
+    pins = ["--fix", "pipeline_stages=2", "--fix", "micro_batch_num=2"]
+    asked = ["plan", f"{FUNCTIONAL}:parallels", "--device-num", "4", *pins]
+    assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
+    proof = prove_plan(load_file(tmp_path / "plan"), request=Request(steps=2, processes=four))
+    assert proof.equal, proof.wrong
     assert len(proof.losses) == 3  # one with the gradients, two of the steps
     assert {"Send", "Receive"} <= {said.partition(":")[0] for said in proof.substitutions}
 

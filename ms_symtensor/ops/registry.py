@@ -99,6 +99,11 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
     if op.body is not None:
         return fixed.fixed(op, lambda inner: signature(inner, extra))
     rule = (extra or {}).get(op.type) or _registered.get(op.type) or rules().get(op.type)
+    if rule is None and any(n < 0 for t in op.outputs for n in t.shape):
+        raise UnknownOperatorError(
+            f"operator {op.type} ({op.name}) returns {', '.join(map(str, op.outputs))}, whose size only a run tells: plans"
+            " are for fixed sizes; write it with a mask, or do it where the data is made"
+        )
     if rule is None:
         shapes = ", ".join(map(str, op.inputs)), ", ".join(map(str, op.outputs))
         raise UnknownOperatorError(

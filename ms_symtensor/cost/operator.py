@@ -143,7 +143,7 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
             return Gradients(ATTENTION_BACKWARD, (), (), (), ())
         operands = [i for i in chosen if any(d in sig.inputs[i] for d in summed)]
         return Gradients(len(operands), tuple(i for i in chosen if i not in operands), (), (), arriving)
-    kept = tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
+    kept = () if chosen == [sig.linear] else tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
     return Gradients(0.0, tuple(chosen), sig.keeps_inputs, kept, arriving)
 
 

@@ -12,6 +12,7 @@ def elementwise(
     keeps_outputs: tuple[int, ...] = (),
     differentiable: tuple[int, ...] | None = None,
     bilinear: bool = False,
+    linear: int | None = None,
 ) -> Callable[[OpView], Signature]:
     """Every dim of the output is a dim of every input that has it; a dim of size one is broadcast.
 
@@ -27,6 +28,7 @@ def elementwise(
         return named(
             op, [trailing(t.shape) for t in op.inputs], [trailing(t.shape) for t in op.outputs], mesh=dims,
             keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, differentiable=differentiable, bilinear=bilinear,
+            linear=linear,
             leading=next(iter(dims), None),
         )  # fmt: skip
 
@@ -115,7 +117,7 @@ RULES = {
     "BiasAdd": bias,
     # products and quotients
     "Mul": elementwise(keeps_inputs=(0, 1), bilinear=True),
-    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,))),
+    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,), linear=0)),
     "Pow": elementwise(keeps_inputs=(0, 1), keeps_outputs=(0,)),
     **dict.fromkeys(
         ("Maximum", "Minimum", "Atan2", "SquaredDifference", "SigmoidCrossEntropyWithLogits", "Xlogy", "Xdivy", "MulNoNan"),

@@ -78,6 +78,12 @@ def is_kept(graph: Graph, sig: Signature, found: frozenset[Source], op: Op, posi
     return not sig.bilinear or any(s in found for i, s in enumerate(inputs) if i != position)
 
 
+def kept_outputs(graph: Graph, sig: Signature, found: frozenset[Source], op: Op) -> tuple[int, ...]:
+    """The outputs of `op` that its gradient reads: none where only the input has one in which it is linear (`x / constant`)."""
+    others = [s for i, s in enumerate(graph.tensor_inputs(op)) if i != sig.linear]
+    return sig.keeps_outputs if sig.linear is None or not found.isdisjoint(others) else ()
+
+
 def gradient_users(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], source: Source) -> int:
     """How many users of `source` send a gradient back to it."""
     return sum(sends_gradient(signatures, found, user, position) for user, position in graph.users.get(source, ()))

@@ -32,7 +32,7 @@ from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
 from ms_symtensor.program.gradients import passes_on
-from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.dtype import has_gradients, size_B
 from ms_symtensor.tensor.graph import TensorType
 
 Array = NDArray[np.float64]
@@ -135,7 +135,7 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
     arriving = tuple(
         i
         for i, t in enumerate(op.outputs[: len(sig.outputs)])
-        if not i or ("float" in t.dtype and i not in sig.keeps_outputs)
+        if not i or (has_gradients(t.dtype) and i not in sig.keeps_outputs)
     )
     if sig.unit is Unit.CUBE:
         summed = summed_dims(sig)

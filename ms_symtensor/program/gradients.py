@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ms_symtensor.ops.signature import Signature
+from ms_symtensor.tensor.dtype import has_gradients
 from ms_symtensor.tensor.graph import (
     BPROP,
     BPROP_INPUTS,
@@ -41,7 +42,7 @@ def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) ->
         inputs = graph.tensor_inputs(op)
         wanted = inputs if chosen is None else tuple(inputs[i] for i in chosen)
         if any(s in found for s in wanted) and not op.attribute("stop_gradient", False):
-            found.update(s for s, t in zip(op.results, op.outputs, strict=True) if "float" in t.dtype)
+            found.update(s for s, t in zip(op.results, op.outputs, strict=True) if has_gradients(t.dtype))
     reached: set[Source] = set(flat((graph.output,)))
     for op in reversed(graph.ops):
         if any(s in reached and s in found for s in op.results):

@@ -15,3 +15,8 @@ def size_B(dtype: str) -> int:
         return SIZE_B[dtype]
     except KeyError:
         raise InputError(f"unknown element type {dtype!r}; known: {', '.join(SIZE_B)}") from None
+
+
+def has_gradients(dtype: str) -> bool:
+    """Whether tensors of `dtype`, floats or complex numbers, can have a gradient."""
+    return "float" in dtype or "complex" in dtype

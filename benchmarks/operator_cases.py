@@ -86,7 +86,7 @@ CASES: dict[str, Case] = {
     "Dense undivided": Case("gen.Dense()", "op(p0, p1, None)", _floats((3, 16, 32), (64, 32)), ignores_strategy=True),
     "Outer": Case("gen.Outer()", "op(p0, p1)", _floats((16,), (32,))),
     "Mm": Case("gen.Mm()", "op(p0, p1)", _floats((16, 32), (32, 64)), ignores_strategy=True),
-    "Einsum": Case("ops.Einsum('bsk,btk->bst')", "op((p0, p1))", _floats((16, 8, 32), (16, 4, 32))),
+    "Einsum": Case("ops.Einsum('bsk,btk->bst')", "op((p0, p1))", _floats((16, 8, 32), (16, 4, 32)), True),
     "Einsum of others": Case("ops.Einsum('bsd,dhk->bshk')", "op((p0, p1))", _floats((16, 8, 32), (32, 4, 8))),
     # convolution
     "Conv2D": Case("ops.Conv2D(16, 3, pad_mode='same')", "op(p0, p1)", _IMAGES + _floats((16, 8, 3, 3)), accepts_more=True),
@@ -148,6 +148,9 @@ CASES: dict[str, Case] = {
     "LogicalOr": Case("ops.LogicalOr()", "op(p0, p1)", _tensors("bool", (16, 32), (32,))),
     "LogicalNot": Case("ops.LogicalNot()", "op(p0)", _tensors("bool", (16, 32))),
     "Select": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 32)) + _PAIR),
+    "Select broadcast": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 1)) + _PAIR),
+    "Select of rows": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (1, 32)) + _PAIR),
+    "Select number": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 32)) + _MATRIX + _floats(())),
     "MaskedFill": Case("ops.MaskedFill()", "op(p0, p1, 2.0)", _MATRIX + _tensors("bool", (1, 32))),
     **{
         name: Case(f"{'ops' if name in _OF_OPS else 'gen'}.{name}()", call, _MATRIX, True)

@@ -81,7 +81,7 @@ def einsum(op: OpView) -> Signature:
             return None
         return (
             "MindSpore cuts the first dim of every tensor of ops.einsum by all devices, and takes no other equation than one that"
-            " this fits; use mint.einsum, whose products are cut as other ones"
+            " this fits; write it with MatMul, BatchMatMul and Transpose"
         )
 
     return named(

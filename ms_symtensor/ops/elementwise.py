@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Dims, OpView, Signature, dims_like, named, positive, refused
+from ms_symtensor.ops.signature import Dims, OpView, Signature, always, dims_like, named, positive, refused
 
 
 def elementwise(
@@ -36,8 +36,19 @@ def elementwise(
 
 
 def choice(op: OpView) -> Signature:
-    """One of two tensors by a mask; MindSpore cuts the mask's first dim of one that is given no strategy."""
-    return replace(elementwise(keeps_inputs=(0,), differentiable=(1, 2))(op), leading=None)
+    """One of two tensors by a mask; MindSpore cuts the mask's first dim of one that is given no strategy.
+
+    It takes one cut for all three, so that a dim that is broadcast stays whole, and no tensor with fewer dims.
+    """
+    found = replace(elementwise(keeps_inputs=(0,), differentiable=(1, 2))(op), leading=None)
+    shape = op.outputs[0].shape
+    if any(len(t.shape) != len(shape) for t in op.inputs):
+        reason = (
+            "MindSpore takes no number, and no tensor with fewer dims, beside a mask: ops.masked_fill takes a number"
+        )
+        return refused(found, reason)
+    broadcast = {f"d{i}" for t in op.inputs for i, (n, m) in enumerate(zip(t.shape, shape, strict=True)) if n != m}
+    return replace(found, fixed=frozenset(broadcast), needs_strategy=always if "d0" in broadcast else None)
 
 
 def per_channel(op: OpView) -> Signature:
@@ -141,7 +152,7 @@ RULES = {
     "RotaryPositionEmbedding": rotary,
     "Dropout": elementwise(keeps_outputs=(1,)),
     # of which MindSpore has no distributed form
-    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo"), batch_only(elementwise())),
+    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo", "TensorMove"), batch_only(elementwise())),
     **dict.fromkeys(("Complex", "Real", "Imag", "Conj", "Frac", "LerpScalar"), batch_only(elementwise())),
     "Exp2": batch_only(elementwise((), (0,))),
     "PowScalarTensor": power_of_number,

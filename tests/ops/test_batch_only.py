@@ -65,7 +65,8 @@ def test_a_loss_that_is_one_number_is_computed_by_every_device():
     [
         (make("LayerNormExt", "float32[16, 8], float32[8] -> float32[16, 8], float32[16, 1], float32[16, 1]", (8,), 1e-5),
          "use nn.LayerNorm"),
-        (make("Einsum", "float32[16, 4], float32[4, 8] -> float32[16, 8]", equation="ij,jk->ik"), "use mint.einsum"),
+        (make("Einsum", "float32[16, 4], float32[4, 8] -> float32[16, 8]", equation="ij,jk->ik"), "write it with MatMul"),
+        (make("Select", "bool[16, 8], float32[16, 8], float32[] -> float32[16, 8]"), "ops.masked_fill"),
         (make("PowScalarTensor", "float32[16, 8] -> float32[16, 8]", 2.0), "ops.pow"),
         (make("SparseSoftmaxCrossEntropyWithLogits", "float32[16, 8], int32[16] -> float32[]"), "use nn.CrossEntropyLoss"),
     ],

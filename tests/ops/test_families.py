@@ -43,6 +43,7 @@ from tests.ops.views import make
         (make("PadV3", "float32[4, 8], float32[] -> float32[4, 10]", (1, 1), "constant", True), ("d0",)),
         (make("FFT2", "float32[4, 8, 8] -> complex64[4, 8, 8]", None, (-2, -1), None), ("d0",)),
         (make("SparseGatherV2", "float32[16, 8], int32[4, 6] -> float32[4, 6, 8]", 0), ("i0", "i1", "t0", "t1")),
+        (make("Select", "bool[4, 1, 8], float32[4, 6, 8], float32[4, 6, 8] -> float32[4, 6, 8]"), ("d0", "d2")),
         (make("Cummax", "float32[4, 8] -> float32[4, 8], int64[4, 8]", axis=1), ("d0",)),
         (make("SoftmaxCrossEntropyWithLogits", "float32[4, 8], float32[4, 8] -> float32[4], float32[4, 8]"), ("b",)),
     ],

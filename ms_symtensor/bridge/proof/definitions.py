@@ -153,13 +153,6 @@ class EmbeddingGradient(nn.Cell):
         return ops.unsorted_segment_sum(ops.reshape(dy, (-1, dy.shape[-1])), ops.reshape(indices, (-1,)), self.rows)
 
 
-class Rows(nn.Cell):
-    """The rows of a table at the indices."""
-
-    def construct(self, table, indices):
-        return ops.gather(table, indices, 0)
-
-
 class Repeated(nn.Cell):
     """Every element along `dim` so many times in a row."""
 

@@ -61,12 +61,6 @@ def _gelu(cell: str, operands: int) -> Callable[[Call, GroupOf], Definition]:
     return lambda call, _: Definition(tuple(range(operands)), (Function(cell, (call.constant(operands) == by_tanh,)),))
 
 
-def _rows(call: Call, _: GroupOf) -> Definition:
-    if call.constant(2) != 0:
-        raise ExecutionError(f"{call.name} ({call.type}) along another axis than the first has no definition")
-    return Definition((0, 1), (Function("Rows"),))
-
-
 def _rotary(call: Call, _: GroupOf) -> Definition:
     return Definition((0, 1, 2), (Function("Rotary", (_takes_neighbours(call, 3),)),))
 
@@ -120,7 +114,6 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "GeluGradExt": Substitute("its derivative", _gelu("GeluGradient", 2)),
     "RotaryPositionEmbedding": Substitute("x cos + turned(x) sin", _rotary),
     "RotaryPositionEmbeddingGrad": Substitute("the derivative of that", _rotary_gradient),
-    "SparseGatherV2": Substitute("Gather", _rows),
     "EmbeddingDenseBackward": Substitute("UnsortedSegmentSum", _embedding_gradient),
     "RepeatInterleaveInt": Substitute("copies joined", _repeated),
     "TopKRouter": Substitute("places by counting", _top_k_router),

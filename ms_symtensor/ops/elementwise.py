@@ -48,7 +48,8 @@ def choice(op: OpView) -> Signature:
         )
         return refused(found, reason)
     broadcast = {f"d{i}" for t in op.inputs for i, (n, m) in enumerate(zip(t.shape, shape, strict=True)) if n != m}
-    return replace(found, fixed=frozenset(broadcast), needs_strategy=always if "d0" in broadcast else None)
+    rejected = "d0" in broadcast and op.inputs[0].shape[0] > 1
+    return replace(found, fixed=frozenset(broadcast), needs_strategy=always if rejected else None)
 
 
 def per_channel(op: OpView) -> Signature:

@@ -51,17 +51,24 @@ _UNARY = (
     "Asin", "ACos", "Atan", "Asinh", "Acosh", "Atanh", "Inv", "Lgamma", "Rint", "Trunc", "Elu", "SeLU", "ReLU6", "HSigmoid",
     "HShrink", "SoftShrink", "Softplus", "Softsign", "Mish", "Identity", "Triu",
 )  # fmt: skip
+_BITWISE = ("BitwiseAnd", "BitwiseOr", "BitwiseXor")
 _PAIR, _MATRIX = _floats((16, 32), (16, 32)), _floats((16, 32))
 _IMAGES = _floats((16, 8, 8, 8))
+_SCATTERS = (
+    "TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMul", "TensorScatterDiv", "TensorScatterMax",
+    "TensorScatterMin",
+)  # fmt: skip
 _BATCH_ONLY = {
     "Divs": "op(p0, 2.0)", "FmodScalar": "op(p0, 3.0)", "AddScalar": "op(p0, 1.0, 1)", "SubScalar": "op(p0, 1.0, 1)",
     "PowTensorScalar": "op(p0, 2.0)", "CeLU": "op(p0)", "HSwish": "op(p0)", "MishExt": "op(p0)", "SeLUExt": "op(p0)",
     "Hardtanh": "op(p0)", "Threshold": "op(p0, 0.0, 1.0)", "Sinc": "op(p0)", "Digamma": "op(p0)", "AcosExt": "op(p0)",
     "AcoshExt": "op(p0)", "AsinExt": "op(p0)", "AsinhExt": "op(p0)", "AtanExt": "op(p0)", "LogSigmoid": "op(p0)",
     "IsNan": "op(p0)", "OnesLikeExt": "op(p0)", "ZerosLikeExt": "op(p0)", "EqScalar": "op(p0, 2.0)", "LessScalar": "op(p0, 2.0)",
-    "GreaterEqualScalar": "op(p0, 2.0)", "FloorDivScalar": "op(p0, 2.0)",
+    "GreaterEqualScalar": "op(p0, 2.0)", "FloorDivScalar": "op(p0, 2.0)", "Log2": "op(p0)", "Log10": "op(p0)",
+    "Exp2": "op(p0)", "Frac": "op(p0)", "IsInf": "op(p0)",
 }  # fmt: skip
 """Operators without a distributed form, on a matrix."""
+_OF_OPS = ("CeLU", "HSwish", "Sinc", "Digamma", "IsNan", "IsInf")
 
 CASES: dict[str, Case] = {
     # contraction
@@ -78,6 +85,9 @@ CASES: dict[str, Case] = {
     "Dense": Case("gen.Dense()", "op(p0, p1, p2)", _floats((16, 32), (64, 32), (64,)), ignores_strategy=True),
     "Dense undivided": Case("gen.Dense()", "op(p0, p1, None)", _floats((3, 16, 32), (64, 32)), ignores_strategy=True),
     "Outer": Case("gen.Outer()", "op(p0, p1)", _floats((16,), (32,))),
+    "Mm": Case("gen.Mm()", "op(p0, p1)", _floats((16, 32), (32, 64)), ignores_strategy=True),
+    "Einsum": Case("ops.Einsum('bsk,btk->bst')", "op((p0, p1))", _floats((16, 8, 32), (16, 4, 32)), True),
+    "Einsum of others": Case("ops.Einsum('bsd,dhk->bshk')", "op((p0, p1))", _floats((16, 8, 32), (32, 4, 8))),
     # convolution
     "Conv2D": Case("ops.Conv2D(16, 3, pad_mode='same')", "op(p0, p1)", _IMAGES + _floats((16, 8, 3, 3)), accepts_more=True),
     "Conv2D patches": Case("ops.Conv2D(32, 4, stride=4)", "op(p0, p1)", _IMAGES + _floats((32, 8, 4, 4)), accepts_more=True),
@@ -98,6 +108,12 @@ CASES: dict[str, Case] = {
         "ops.Conv3D(16, (2, 4, 4), stride=(2, 4, 4))", "op(p0, p1)", _tensors("float16", (8, 4, 8, 8, 8), (16, 4, 2, 4, 4)),
         accepts_more=True,
     ),
+    "Conv1DExt": Case(
+        "gen.Conv1DExt()", "op(p0, p1, None, 1, 1, 1, 1)", _floats((16, 8, 32), (16, 8, 3)), ignores_strategy=True
+    ),
+    "Conv3DExt": Case(
+        "gen.Conv3DExt()", "op(p0, p1, None, 1, 0, 1, 1)", _floats((8, 4, 8, 8, 8), (16, 4, 2, 2, 2)), ignores_strategy=True
+    ),
     "MaxPool": Case("ops.MaxPool(2, 2)", "op(p0)", _IMAGES, accepts_more=True),
     "MaxPool same": Case("ops.MaxPool(3, 2, 'same')", "op(p0)", _IMAGES),
     "MaxPoolWithMask": Case("gen.MaxPoolWithMask((2, 2), (2, 2))", "op(p0)", _IMAGES, ignores_strategy=True),
@@ -110,6 +126,10 @@ CASES: dict[str, Case] = {
     "ResizeBilinearV2": Case("ops.ResizeBilinearV2()", "op(p0, (16, 16))", _IMAGES, accepts_more=True),
     "ResizeNearestNeighbor": Case("ops.ResizeNearestNeighbor((16, 16))", "op(p0)", _IMAGES, accepts_more=True),
     "ResizeNearestNeighborV2": Case("ops.ResizeNearestNeighborV2()", "op(p0, (16, 16))", _IMAGES, ignores_strategy=True),
+    "UpsampleNearest2D": Case("gen.UpsampleNearest2D()", "op(p0, (16, 16), None)", _IMAGES, ignores_strategy=True),
+    "UpsampleBilinear2D": Case("gen.UpsampleBilinear2D()", "op(p0, (16, 16), None, False)", _IMAGES, ignores_strategy=True),
+    "ReflectionPad2D": Case("gen.ReflectionPad2D()", "op(p0, (1, 1, 1, 1))", _IMAGES, ignores_strategy=True),
+    "ReplicationPad2D": Case("gen.ReplicationPad2D()", "op(p0, (1, 1, 1, 1))", _IMAGES, ignores_strategy=True),
     "Im2Col": Case("ops.Im2Col(2)", "op(p0)", _IMAGES, ignores_strategy=True),
     # elementwise
     **{name: Case(f"ops.{name}()", "op(p0, p1)", _PAIR) for name in _ARITHMETIC},
@@ -128,11 +148,31 @@ CASES: dict[str, Case] = {
     "LogicalOr": Case("ops.LogicalOr()", "op(p0, p1)", _tensors("bool", (16, 32), (32,))),
     "LogicalNot": Case("ops.LogicalNot()", "op(p0)", _tensors("bool", (16, 32))),
     "Select": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 32)) + _PAIR),
+    "Select broadcast": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 1)) + _PAIR),
+    "Select of rows": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (1, 32)) + _PAIR),
+    "Select number": Case("ops.Select()", "op(p0, p1, p2)", _tensors("bool", (16, 32)) + _MATRIX + _floats(())),
     "MaskedFill": Case("ops.MaskedFill()", "op(p0, p1, 2.0)", _MATRIX + _tensors("bool", (1, 32))),
     **{
-        name: Case(f"{'ops' if name in ('CeLU', 'HSwish', 'Sinc', 'Digamma', 'IsNan') else 'gen'}.{name}()", call, _MATRIX, True)
+        name: Case(f"{'ops' if name in _OF_OPS else 'gen'}.{name}()", call, _MATRIX, True)
         for name, call in _BATCH_ONLY.items()
     },
+    **{name: Case(f"ops.{name}()", "op(p0, p1)", _tensors("int32", (16, 32), (32,))) for name in _BITWISE},
+    "IsClose": Case("ops.IsClose()", "op(p0, p1)", _PAIR),
+    "NanToNum": Case("ops.NanToNum(0.0, 1.0, -1.0)", "op(p0)", _MATRIX),
+    "Logit": Case("ops.Logit(0.1)", "op(p0)", _MATRIX, ignores_strategy=True),
+    "BitwiseNot": Case("gen.BitwiseNot()", "op(p0)", _tensors("int32", (16, 32)), ignores_strategy=True),
+    "Complex": Case("ops.Complex()", "op(p0, p1)", _floats((12, 32), (12, 32)), ignores_strategy=True),
+    "LogAddExp": Case("gen.LogAddExp()", "op(p0, p1)", _floats((16, 32), (32,)), ignores_strategy=True),
+    "LerpScalar": Case("gen.LerpScalar()", "op(p0, p1, 0.5)", _floats((16, 32), (32,)), ignores_strategy=True),
+    "ClampTensor": Case("gen.ClampTensor()", "op(p0, p1, p2)", _floats((16, 32), (32,), (32,)), ignores_strategy=True),
+    "Addcmul": Case("ops.Addcmul()", "op(p0, p1, p2, p3)", _floats((16, 32), (32,), (32,), (1,)), ignores_strategy=True),
+    "Addcdiv": Case("ops.Addcdiv()", "op(p0, p1, p2, p3)", _floats((16, 32), (32,), (32,), (1,)), ignores_strategy=True),
+    "AddcdivExt": Case("gen.AddcdivExt()", "op(p0, p1, p2, 1)", _floats((16, 32), (32,), (32,)), ignores_strategy=True),
+    "SelectV2": Case("gen.SelectV2()", "op(p0, p1, p2)", _tensors("bool", (16, 32)) + _floats((32,), (32,)), True),
+    "GLU": Case("gen.GLU(-1)", "op(p0)", _MATRIX, ignores_strategy=True),
+    "RotaryPositionEmbedding": Case(
+        "gen.RotaryPositionEmbedding()", "op(p0, p1, p2, 0)", _floats((16, 8, 8, 32), (1, 1, 8, 32), (1, 1, 8, 32))
+    ),
     "Divs undivided": Case("gen.Divs()", "op(p0, 2.0)", _floats((12, 32)), ignores_strategy=True),
     "Tril": Case("ops.Tril()", "op(p0)", _floats((16, 8, 8)), accepts_more=True),
     "TrilExt": Case("gen.TrilExt()", "op(p0)", _floats((16, 8, 8)), ignores_strategy=True),
@@ -185,6 +225,16 @@ CASES: dict[str, Case] = {
     "Var": Case("gen.Var()", "op(p0, (1,), 1, False)", _MATRIX, ignores_strategy=True),
     "LinalgVectorNorm": Case("gen.LinalgVectorNorm()", "op(p0, 2.0, (1,), False)", _MATRIX, ignores_strategy=True),
     "LpNorm": Case("ops.LpNorm(1)", "op(p0)", _MATRIX, ignores_strategy=True),
+    "Norm": Case("gen.Norm()", "op(p0, 2.0, (1,), True, None)", _MATRIX, ignores_strategy=True),
+    "Std": Case("gen.Std()", "op(p0, (1,), 1, False)", _MATRIX, ignores_strategy=True),
+    "VarMean": Case("gen.VarMean()", "op(p0, (1,), 1, True)", _MATRIX, ignores_strategy=True),
+    "StdMean": Case("gen.StdMean()", "op(p0, (1,), 1, False)", _MATRIX, ignores_strategy=True),
+    "ArgSort": Case("gen.ArgSort()", "op(p0, 1, False, False)", _MATRIX, ignores_strategy=True),
+    "Cummax": Case("ops.Cummax(1)", "op(p0)", _MATRIX),
+    "Cummin": Case("ops.Cummin(1)", "op(p0)", _MATRIX),
+    "FFT": Case("gen.FFT()", "op(p0, None, -1, None)", _floats((16, 8, 32))),
+    "FFT2": Case("gen.FFT2()", "op(p0, None, (-2, -1), None)", _floats((16, 8, 32))),
+    "RFFT": Case("gen.RFFT()", "op(p0, None, 1, None)", _floats((16, 8, 32))),
     "Sort": Case("ops.Sort()", "op(p0)", _MATRIX),
     "SortExt": Case("gen.SortExt()", "op(p0, 1, False, False)", _MATRIX),
     "ReduceAny": Case("ops.ReduceAny()", "op(p0, 1)", _tensors("bool", (16, 32))),
@@ -217,6 +267,7 @@ CASES: dict[str, Case] = {
     "StackExt": Case("gen.StackExt(1)", "op((p0, p1))", _PAIR),
     "SliceExt": Case("gen.SliceExt()", "op(p0, 1, 0, 4, 1)", _floats((8, 16, 32))),
     "PadV3": Case("ops.PadV3()", "op(p0, (1, 1), 0.0)", _MATRIX),
+    "PadV3 of a tensor": Case("ops.PadV3()", "op(p0, (1, 1), Tensor(0.0, ms.float32))", _MATRIX),
     "ReverseV2": Case("ops.ReverseV2([1])", "op(p0)", _MATRIX),
     "RepeatInterleaveInt": Case("gen.RepeatInterleaveInt()", "op(p0, 2, 1, None)", _floats((8, 16, 32))),
     "TransposeView": Case("ops.TransposeView()", "op(p0, (0, 2, 1))", _floats((16, 8, 32)), ignores_strategy=True),
@@ -253,6 +304,22 @@ CASES: dict[str, Case] = {
     "IndexSelect": Case("gen.IndexSelect()", "op(p0, 0, p1)", _MATRIX + _tensors("int32", (8,)), accepts_more=True),
     "GatherD": Case("ops.GatherD()", "op(p0, 1, p1)", _MATRIX + _tensors("int32", (16, 4))),
     "Embedding": Case("gen.Embedding()", "op(p0, p1, None, None, 2.0, False)", _tensors("int32", (16, 8)) + _floats((64, 32))),
+    "SparseGatherV2": Case("ops.SparseGatherV2()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (16, 8))),
+    "TensorScatterElements": Case(
+        "ops.TensorScatterElements(1, 'add')", "op(p0, p1, p2)",
+        _floats((9, 32)) + _tensors("int32", (9, 4)) + _floats((9, 4)), ignores_strategy=True,
+    ),
+    "IndexAddExt": Case("gen.IndexAddExt()", "op(p0, 1, p1, p2, 1)", _MATRIX + _tensors("int32", (8,)) + _floats((16, 8))),
+    "IndexAddExt rows": Case("gen.IndexAddExt()", "op(p0, 0, p1, p2, 1)", _MATRIX + _tensors("int32", (8,)) + _floats((8, 32))),
+    "GatherNd": Case("ops.GatherNd()", "op(p0, p1)", _floats((64, 32)) + _tensors("int32", (16, 8, 1))),
+    "UnsortedSegmentSum": Case("ops.UnsortedSegmentSum()", "op(p0, p1, 8)", _MATRIX + _tensors("int32", (16,))),
+    "UnsortedSegmentSum rows": Case(
+        "ops.UnsortedSegmentSum()", "op(p0, p1, 8)", _floats((16, 8, 32)) + _tensors("int32", (16, 8))
+    ),
+    **{
+        name: Case(f"ops.{name}()", "op(p0, p1, p2)", _MATRIX + _tensors("int32", (8, 1)) + _floats((8, 32)), accepts_more=True)
+        for name in _SCATTERS
+    },
     "OneHot": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
     "OneHot first axis": Case("ops.OneHot(axis=0)", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
     "OneHot rows": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16, 8))),

@@ -168,6 +168,7 @@ def _audit(chosen: argparse.Namespace) -> int:
 
 def _explain(chosen: argparse.Namespace) -> int:
     from ms_symtensor.models import replanner
+    from ms_symtensor.ops.registry import is_known
     from ms_symtensor.report.explain import explain
     from ms_symtensor.report.why_not import why_not
     from ms_symtensor.strategy.file import check, load, load_graph
@@ -176,6 +177,10 @@ def _explain(chosen: argparse.Namespace) -> int:
     if graph is None:
         raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
     check(plan, graph)
+    if "factory" in plan.source and not all(op.body or is_known(op.type) for op in graph.ops):
+        from ms_symtensor.bridge.apply.load_network import run_file
+
+        run_file(plan.source["factory"])
     if chosen.why_not is not None:
         with progress() as step:
             step(f"best plan with {chosen.why_not}")

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ms_symtensor.bridge.apply.load_network import run_file
 from ms_symtensor.cli import main
+from ms_symtensor.ops import registry
 
 SMALL = ["--num-layers", "2", "--global-batch-size", "8", "--seq-length", "512"]
 PLAN_KEYS = {
@@ -342,6 +344,25 @@ def test_an_unknown_operator_is_named(planned: Path, tmp_path: Path, capsys: pyt
     assert "SiLV" in line
     assert "has no signature" in line
     assert "no operator is called 'Conv3D'" in failure(capsys, "explain", planned, "--operator", "Conv3D")
+
+
+@needs_mindspore
+def test_explain_knows_the_operators_that_the_networks_file_registers(
+    planned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    registers = (
+        'import ms_symtensor\nms_symtensor.register("SiLV", "... d -> ... d", keeps_inputs=(0,))\nfactory = print\n'
+    )
+    (tmp_path / "own_operators.py").write_text(registers)
+    (tmp_path / "graph.json").write_text((planned / "graph.json").read_text().replace('"SiLU"', '"SiLV"'))
+    run_file(f"{tmp_path}/own_operators.py:factory")
+    assert main(["plan", f"{tmp_path}/graph.json", "--device-num", "8", "--out", str(tmp_path / "p")]) == 0
+    plan = json.loads((tmp_path / "p/plan.json").read_text())
+    plan["source"] = {"factory": f"{tmp_path}/own_operators.py:factory"}
+    (tmp_path / "p/plan.json").write_text(json.dumps(plan))
+    monkeypatch.setattr(registry, "_registered", {})
+    assert main(["explain", str(tmp_path / "p")]) == 0
 
 
 def test_a_reader_that_stops_reading_is_no_error(planned: Path) -> None:

@@ -32,7 +32,7 @@ from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
 from ms_symtensor.program.gradients import passes_on
-from ms_symtensor.tensor.dtype import size_B
+from ms_symtensor.tensor.dtype import has_gradients, size_B
 from ms_symtensor.tensor.graph import TensorType
 
 Array = NDArray[np.float64]
@@ -135,7 +135,7 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
     arriving = tuple(
         i
         for i, t in enumerate(op.outputs[: len(sig.outputs)])
-        if not i or ("float" in t.dtype and i not in sig.keeps_outputs)
+        if not i or (has_gradients(t.dtype) and i not in sig.keeps_outputs)
     )
     if sig.unit is Unit.CUBE:
         summed = summed_dims(sig)
@@ -143,7 +143,7 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
             return Gradients(ATTENTION_BACKWARD, (), (), (), ())
         operands = [i for i in chosen if any(d in sig.inputs[i] for d in summed)]
         return Gradients(len(operands), tuple(i for i in chosen if i not in operands), (), (), arriving)
-    kept = tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
+    kept = () if chosen == [sig.linear] else tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
     return Gradients(0.0, tuple(chosen), sig.keeps_inputs, kept, arriving)
 
 

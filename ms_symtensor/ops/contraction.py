@@ -1,7 +1,9 @@
 """Products that sum over a dim: the cube unit's work."""
 
+from collections.abc import Mapping
+
 from ms_symtensor.errors import InputError
-from ms_symtensor.ops.batch_only import cut_along_batch
+from ms_symtensor.ops.batch_only import batch_only, cut_along_batch
 from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named, refused
 
 
@@ -58,6 +60,43 @@ def outer(op: OpView) -> Signature:
     return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
 
 
+def einsum(op: OpView) -> Signature:
+    """Every letter of the equation is a dim, those that no result has are summed; `...` stands for dims that are broadcast.
+
+    MindSpore has no distributed form: it cuts the first dim of every tensor by all devices, and rejects what that does not fit.
+    """
+    equation = str(op.argument(0, "equation")).replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    written = left.split(",")
+    if not arrow:  # in the order of the alphabet, what stands there once
+        letters = sorted({d for d in left if d.isalpha()})
+        right = ("..." if "..." in left else "") + "".join(d for d in letters if left.count(d) == 1)
+    inputs = [_letters(term, len(t.shape)) for term, t in zip(written, op.inputs, strict=True)]
+    (output,) = [_letters(right, len(t.shape)) for t in op.outputs]
+    diagonal = frozenset(d for dims in inputs for d in dims if dims.count(d) > 1)
+    batch, firsts = next(iter(output), ""), {dims[0] for dims in inputs}
+
+    def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
+        if device_num == 1 or (firsts == {batch} and cuts.get(batch, 1) == device_num):
+            return None
+        return (
+            "MindSpore cuts the first dim of every tensor of ops.einsum by all devices, and takes no other equation than one that"
+            " this fits; write it with MatMul, BatchMatMul and Transpose"
+        )
+
+    return named(
+        op, inputs, [output], unit=Unit.CUBE, keeps_inputs=tuple(range(len(inputs))), bilinear=len(inputs) == 2,
+        fixed=diagonal | {d for dims in inputs for d in dims} - {batch}, forbids=forbids,
+    )  # fmt: skip
+
+
+def _letters(term: str, rank: int) -> tuple[str, ...]:
+    """The dims of one tensor of an equation; those in the place of `...` are numbered from the right."""
+    before, dots, after = term.partition("...")
+    left_out = rank - len(before) - len(after) if dots else 0
+    return (*before, *(f"_{i}" for i in reversed(range(left_out))), *after)
+
+
 def grouped_matmul(op: OpView) -> Signature:
     """`m k, groups k n, groups -> m n`: every row times the weight of its group, for the function of a Morph.
 
@@ -75,5 +114,8 @@ RULES = {
     **dict.fromkeys(("BatchMatMul", "BatchMatMulExt", "MatMulExt"), batch_matmul),
     "Dense": dense,
     "Outer": outer,
+    # of which MindSpore has no distributed form
+    "Einsum": einsum,
+    "Mm": batch_only(matmul),
     "GroupedMatmul": grouped_matmul,
 }

@@ -63,7 +63,10 @@ def patches(op: OpView) -> Signature:
 
 RULES = {
     **dict.fromkeys(("Conv2D", "Conv3D"), convolution),
-    "Conv2DExt": batch_only(convolution),
+    **dict.fromkeys(
+        ("Conv1DExt", "Conv2DExt", "Conv3DExt"),
+        batch_only(convolution),
+    ),
     "Conv2DTranspose": transposed_convolution,
     "ConvTranspose2D": batch_only(transposed_convolution),
     # pooling: the gradient of a maximum reads where it was
@@ -76,6 +79,15 @@ RULES = {
     # resizing
     "ResizeBilinearV2": window((0,)),
     "ResizeNearestNeighbor": window(),
-    "ResizeNearestNeighborV2": batch_only(window()),
+    **dict.fromkeys(
+        (
+            "ResizeNearestNeighborV2",
+            "UpsampleNearest1D",
+            "UpsampleNearest2D",
+            "UpsampleBilinear2D",
+            "UpsampleBicubic2D",
+        ),
+        batch_only(window()),
+    ),
     "Im2Col": batch_only(patches),
 }

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Dims, OpView, Signature, dims_like, named, positive
+from ms_symtensor.ops.signature import Dims, OpView, Signature, always, dims_like, named, positive, refused
 
 
 def elementwise(
@@ -12,6 +12,7 @@ def elementwise(
     keeps_outputs: tuple[int, ...] = (),
     differentiable: tuple[int, ...] | None = None,
     bilinear: bool = False,
+    linear: int | None = None,
 ) -> Callable[[OpView], Signature]:
     """Every dim of the output is a dim of every input that has it; a dim of size one is broadcast.
 
@@ -27,6 +28,7 @@ def elementwise(
         return named(
             op, [trailing(t.shape) for t in op.inputs], [trailing(t.shape) for t in op.outputs], mesh=dims,
             keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, differentiable=differentiable, bilinear=bilinear,
+            linear=linear,
             leading=next(iter(dims), None),
         )  # fmt: skip
 
@@ -34,8 +36,20 @@ def elementwise(
 
 
 def choice(op: OpView) -> Signature:
-    """One of two tensors by a mask; MindSpore cuts the mask's first dim of one that is given no strategy."""
-    return replace(elementwise(keeps_inputs=(0,), differentiable=(1, 2))(op), leading=None)
+    """One of two tensors by a mask; MindSpore cuts the mask's first dim of one that is given no strategy.
+
+    It takes one cut for all three, so that a dim that is broadcast stays whole, and no tensor with fewer dims.
+    """
+    found = replace(elementwise(keeps_inputs=(0,), differentiable=(1, 2))(op), leading=None)
+    shape = op.outputs[0].shape
+    if any(len(t.shape) != len(shape) for t in op.inputs):
+        reason = (
+            "MindSpore takes no number, and no tensor with fewer dims, beside a mask: ops.masked_fill takes a number"
+        )
+        return refused(found, reason)
+    broadcast = {f"d{i}" for t in op.inputs for i, (n, m) in enumerate(zip(t.shape, shape, strict=True)) if n != m}
+    rejected = "d0" in broadcast and op.inputs[0].shape[0] > 1
+    return replace(found, fixed=frozenset(broadcast), needs_strategy=always if rejected else None)
 
 
 def per_channel(op: OpView) -> Signature:
@@ -60,6 +74,21 @@ def triangle(op: OpView) -> Signature:
     return named(op, [dims], [dims], mesh=dims, fixed=frozenset(dims[-2:]))
 
 
+def rotary(op: OpView) -> Signature:
+    """Positions turned by their cosines and sines, in pairs of elements of the last dim, which stays whole.
+
+    MindSpore cuts nothing of one that is given no strategy.
+    """
+    last = f"d{len(op.outputs[0].shape) - 1}"
+    return replace(elementwise((1, 2))(op), fixed=frozenset((last,)), leading=last)
+
+
+def power_of_number(op: OpView) -> Signature:
+    """A number to the power of every element."""
+    reason = "MindSpore partitions no power of a number: write ops.exp(x * log(number)), or ops.pow of two tensors"
+    return refused(elementwise((), (0,))(op), reason)
+
+
 def swiglu(op: OpView) -> Signature:
     """silu(first half) * second half along an axis that stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -71,7 +100,7 @@ def swiglu(op: OpView) -> Signature:
 _READS_INPUT = (
     "Log", "Log1p", "Square", "Cos", "Sin", "Tan", "Cosh", "Sinh", "ACos", "Asin", "Atan", "Atanh", "SiLU", "FastGeLU", "Abs",
     "Erf", "Erfc", "Expm1", "Lgamma", "GeluExt", "ReLU6", "EluExt", "LeakyReLUExt", "Softplus", "SoftplusExt", "Softsign",
-    "Mish", "HSigmoid", "HShrink", "SoftShrink", "ClampScalar",
+    "Mish", "HSigmoid", "HShrink", "SoftShrink", "ClampScalar", "NanToNum",
 )  # fmt: skip
 _READS_OUTPUT = (
     "Exp", "Sqrt", "Rsqrt", "Sigmoid", "ReLU", "Tanh", "Reciprocal", "Inv", "Elu", "SeLU", "Erfinv", "Acosh", "Asinh",
@@ -79,14 +108,15 @@ _READS_OUTPUT = (
 _NO_GRADIENT = (
     "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "LogicalXor",
     "FloorDiv", "FloorMod", "Mod", "Floor", "Ceil", "Round", "Rint", "Trunc", "Sign", "IsFinite", "ZerosLike", "OnesLike",
-    "TruncateDiv", "TruncateMod",
+    "TruncateDiv", "TruncateMod", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "IsClose",
 )  # fmt: skip
 _READS_INPUT_ALONE = (
     "PowTensorScalar", "CeLU", "HSwish", "MishExt", "SeLUExt", "Hardtanh", "Threshold", "Sinc", "Digamma", "AcosExt", "AcoshExt",
-    "AsinExt", "AsinhExt", "AtanExt",
+    "AsinExt", "AsinhExt", "AtanExt", "Log2", "Log10", "Logit",
 )  # fmt: skip
 _NO_GRADIENT_ALONE = (
-    "IsNan", "OnesLikeExt", "ZerosLikeExt", "EqScalar", "LessScalar", "GreaterEqualScalar", "FloorDivScalar",
+    "IsNan", "IsInf", "BitwiseNot", "OnesLikeExt", "ZerosLikeExt", "EqScalar", "LessScalar", "GreaterEqualScalar",
+    "FloorDivScalar",
 )  # fmt: skip
 
 RULES = {
@@ -99,7 +129,7 @@ RULES = {
     "BiasAdd": bias,
     # products and quotients
     "Mul": elementwise(keeps_inputs=(0, 1), bilinear=True),
-    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,))),
+    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), elementwise(keeps_inputs=(1,), keeps_outputs=(0,), linear=0)),
     "Pow": elementwise(keeps_inputs=(0, 1), keeps_outputs=(0,)),
     **dict.fromkeys(
         ("Maximum", "Minimum", "Atan2", "SquaredDifference", "SigmoidCrossEntropyWithLogits", "Xlogy", "Xdivy", "MulNoNan"),
@@ -120,9 +150,18 @@ RULES = {
     # updates of a parameter in place
     **dict.fromkeys(("Assign", "AssignAdd", "AssignSub"), elementwise(differentiable=())),
     "Swiglu": swiglu,
+    "RotaryPositionEmbedding": rotary,
     "Dropout": elementwise(keeps_outputs=(1,)),
     # of which MindSpore has no distributed form
-    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo"), batch_only(elementwise())),
+    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo", "TensorMove"), batch_only(elementwise())),
+    **dict.fromkeys(("Complex", "Real", "Imag", "Conj", "Frac", "LerpScalar"), batch_only(elementwise())),
+    "Exp2": batch_only(elementwise((), (0,))),
+    "PowScalarTensor": power_of_number,
+    "LogAddExp": batch_only(elementwise((0, 1))),
+    **dict.fromkeys(("Addcmul", "Addcdiv", "AddcdivExt"), batch_only(elementwise((1, 2)))),
+    "ClampTensor": batch_only(elementwise((0, 1, 2))),
+    "SelectV2": batch_only(choice),
+    "GLU": batch_only(swiglu),
     "TrilExt": batch_only(triangle),
     **dict.fromkeys(_READS_INPUT_ALONE, batch_only(elementwise((0,)))),
     "LogSigmoid": batch_only(elementwise((0,), (1,))),

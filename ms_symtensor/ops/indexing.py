@@ -1,10 +1,11 @@
 """Look-ups by index, and their inverse, one-hot vectors."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ms_symtensor.ops.signature import OpView, Signature, dims_like, named, positive
+from ms_symtensor.ops.batch_only import batch_only
+from ms_symtensor.ops.signature import OpView, Signature, always, dims_like, named, positive
 
 
 def gather(op: OpView) -> Signature:
@@ -68,6 +69,71 @@ def gather_d(op: OpView) -> Signature:
     return named(op, [dims, index], [index], mesh=dims, keeps_inputs=(0, 1), differentiable=(0,))
 
 
+def gather_nd(op: OpView) -> Signature:
+    """What stands at `indices[..., :]`, a place each: the indices' dims may be cut, the tensor stays whole."""
+    table, index = (len(t.shape) for t in op.inputs)
+    places = dims_like(index - 1, "i")
+    rest = len(op.outputs[0].shape) - len(places)
+    return named(
+        op, [(None,) * table, (*places, None)], [(*places, *(None,) * rest)], mesh=places, leading=next(iter(places), None),
+        keeps_inputs=(1,), differentiable=(0,),
+    )  # fmt: skip
+
+
+def segment_sum(op: OpView) -> Signature:
+    """Rows added up by the segment that each of them belongs to: `e w, e -> . w`; a cut of the rows leaves partial sums."""
+    rank, ids = (len(t.shape) for t in op.inputs)
+    rows, width = dims_like(ids, "e"), dims_like(rank - ids, "w")
+    return named(
+        op, [(*rows, *width), rows], [(None, *width)], mesh=(*rows, *width), keeps_inputs=(1,), differentiable=(0,)
+    )
+
+
+def scatter(keeps_inputs: tuple[int, ...] = (1,)) -> Callable[[OpView], Signature]:
+    """A tensor with `updates` put in, or added, at `indices[..., :]`: the dims that these address stay whole, others may be cut.
+
+    MindSpore cuts nothing of one that is given no strategy.
+    """
+
+    def rule(op: OpView) -> Signature:
+        dims, index = dims_like(len(op.inputs[0].shape)), len(op.inputs[1].shape)
+        addressed = op.inputs[1].shape[-1]
+        updates = ((None,) * (index - 1)) + dims[addressed:]
+        return named(
+            op, [dims, (None,) * index, updates], [dims], mesh=dims, fixed=frozenset(dims[:addressed]),
+            keeps_inputs=keeps_inputs, differentiable=(0, 2),
+        )  # fmt: skip
+
+    return rule
+
+
+def index_add(op: OpView) -> Signature:
+    """`source` added to a tensor at one list of indices; the axis stays whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "dim", 0), len(dims))[0]
+    added = tuple(None if i == axis else d for i, d in enumerate(dims))
+    return named(
+        op, [dims, (None,), added], [dims], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(1,), differentiable=(0, 2),
+        needs_strategy=always,
+    )  # fmt: skip
+
+
+def scatter_elements(op: OpView) -> Signature:
+    """A tensor with one element per index put in, or added, along an axis that stays whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "axis", 0), len(dims))[0]
+    put = tuple(None if i == axis else d for i, d in enumerate(dims))
+    return named(
+        op,
+        [dims, put, put],
+        [dims],
+        mesh=dims,
+        fixed=frozenset((dims[axis],)),
+        keeps_inputs=(0, 1, 2),
+        differentiable=(0, 2),
+    )
+
+
 def one_hot(op: OpView) -> Signature:
     """Indices to vectors with one element on. MindSpore's strategy lists the output's dims, then the two scalars."""
     index = dims_like(len(op.inputs[0].shape), "i")
@@ -105,10 +171,18 @@ def embedding(op: OpView) -> Signature:
 
 
 RULES = {
-    "Gather": gather,
+    **dict.fromkeys(("Gather", "SparseGatherV2"), gather),
     "GatherD": gather_d,
     "IndexSelect": index_select,
     "OneHot": one_hot,
     "OneHotExt": one_hot_ext,
     "Embedding": embedding,
+    "GatherNd": gather_nd,
+    "IndexAddExt": index_add,
+    "TensorScatterElements": batch_only(scatter_elements),
+    "UnsortedSegmentSum": segment_sum,
+    **dict.fromkeys(("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub"), scatter()),
+    **dict.fromkeys(
+        ("TensorScatterMul", "TensorScatterDiv", "TensorScatterMax", "TensorScatterMin"), scatter((0, 1, 2))
+    ),
 }

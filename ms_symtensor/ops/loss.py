@@ -41,7 +41,15 @@ RULES = {
     "SparseSoftmaxCrossEntropyWithLogits": sparse_softmax_cross_entropy,
     "KLDivLoss": divergence,
     **dict.fromkeys(
-        ("NLLLoss", "SmoothL1Loss", "L1LossExt", "MSELossExt", "BCEWithLogitsLoss", "BinaryCrossEntropy"),
+        (
+            "NLLLoss",
+            "SmoothL1Loss",
+            "L1LossExt",
+            "MSELossExt",
+            "BCEWithLogitsLoss",
+            "BinaryCrossEntropy",
+            "TripletMarginLoss",
+        ),
         batch_only(loss),
     ),
 }

@@ -98,6 +98,19 @@ def cumulative(
     return rule
 
 
+def spectrum(default: tuple[int, ...] | None, position: int = 1) -> Callable[[OpView], Signature]:
+    """Frequencies along axes that stay whole, all of them where neither an argument nor `default` names any."""
+
+    def rule(op: OpView) -> Signature:
+        dims = dims_like(len(op.inputs[0].shape))
+        named_axes = op.argument(position, "dim")
+        axes = {dims[a] for a in positive(default if named_axes is None else named_axes, len(dims))}
+        kept = tuple(None if d in axes else d for d in dims)
+        return named(op, [dims], [kept], mesh=dims, fixed=frozenset(axes))
+
+    return rule
+
+
 RULES = {
     **dict.fromkeys(("ReduceSum", "SumExt"), reduction(Combine.SUM)),
     **dict.fromkeys(("ReduceMean", "MeanExt"), reduction(Combine.MEAN)),
@@ -114,12 +127,17 @@ RULES = {
     "MaxDim": whole_axis(keeps_outputs=(1,)),
     **dict.fromkeys(("Sort", "SortExt"), whole_axis(keeps_outputs=(1,))),
     **dict.fromkeys(("Argmax", "Argmin"), whole_axis(differentiable=())),
+    **dict.fromkeys(("Cummax", "Cummin"), whole_axis(keeps_outputs=(1,))),
     # of which MindSpore has no distributed form
     "Min": batch_only(reduction(Combine.MIN, (0,), (0,))),
     "MinDim": batch_only(whole_axis(keeps_outputs=(1,))),
+    "ArgSort": batch_only(whole_axis(differentiable=())),
     **dict.fromkeys(("ArgMaxExt", "ArgMinExt"), batch_only(reduction(Combine.MAX, differentiable=()))),
     **dict.fromkeys(("ProdExt", "LogSumExp", "LpNorm"), batch_only(reduction(Combine.SUM, (0,), (0,)))),
-    "Var": batch_only(reduction(Combine.SUM, (0,))),
-    "LinalgVectorNorm": batch_only(reduction(Combine.SUM, (0,), (0,), position=1)),
+    **dict.fromkeys(("Var", "Std", "VarMean", "StdMean"), batch_only(reduction(Combine.SUM, (0,), (0,)))),
+    **dict.fromkeys(("LinalgVectorNorm", "Norm"), batch_only(reduction(Combine.SUM, (0,), (0,), position=1))),
     "CumProd": cumulative((0,), (0,)),
+    **dict.fromkeys(("FFT", "IFFT", "RFFT", "IRFFT"), spectrum((-1,))),
+    **dict.fromkeys(("FFT2", "IFFT2", "RFFT2", "IRFFT2"), spectrum((-2, -1))),
+    **dict.fromkeys(("FFTN", "IFFTN", "RFFTN", "IRFFTN"), spectrum(None)),
 }

@@ -1,7 +1,8 @@
 """All signatures, by MindSpore's primitive name: the one place that says which operators are known."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
@@ -45,7 +46,29 @@ def rules() -> Mapping[str, Rule]:
     return merge(*(family.RULES for family in families))
 
 
-_registered: dict[str, Rule] = {}
+@dataclass(frozen=True)
+class Registered:
+    """A rule of the user's: a line and its properties, or a function."""
+
+    rule: Rule | str
+    batch_only: bool
+    properties: Mapping[str, Any]
+
+    @property
+    def wording(self) -> tuple:
+        """What tells it from another one; functions by their place, which is the same when their file is run again."""
+        if isinstance(self.rule, str):
+            return self.rule, self.batch_only, self.properties
+        return getattr(self.rule, "__module__", ""), getattr(self.rule, "__qualname__", self.rule)
+
+    def __call__(self, op: OpView) -> Signature:
+        if not isinstance(self.rule, str):
+            return self.rule(op)
+        found = bind(self.rule, op.inputs, op.outputs, f"{op.name} ({op.type})", **self.properties)
+        return cut_along_batch(op, found) if self.batch_only else found
+
+
+_registered: dict[str, Registered] = {}
 
 
 def register(name: str, rule: Rule | str, batch_only: bool = False, **properties: Any) -> None:
@@ -54,16 +77,18 @@ def register(name: str, rule: Rule | str, batch_only: bool = False, **properties
     `rule` is a signature line, `"b s h, h -> b s h"`, whose further properties (fields of `Signature`: keeps_inputs, unit, …)
     follow by name, or a function from an `OpView` to a `Signature`. `batch_only` belongs to a line: MindSpore has no
     distributed form of the operator (it has none of primitives written in Python), ignores strategies and cuts the first dim
-    of the first input by all devices. InputError where the operator is known already.
+    of the first input by all devices. The same rule may be registered again, as a file does that is run twice; InputError
+    where the operator has another one.
     """
-    if name in rules() or name in _registered:
+    given = Registered(rule, batch_only, properties)
+    if name in rules() or _registered.get(name, given).wording != given.wording:
         raise InputError(f"operator {name!r} has a signature already: pass another one as rules={{{name!r}: rule}}")
-    _registered[name] = partial(_bound, rule, batch_only, properties) if isinstance(rule, str) else rule
+    _registered[name] = given
 
 
-def _bound(line: str, batch_only: bool, properties: Mapping[str, Any], op: OpView) -> Signature:
-    found = bind(line, op.inputs, op.outputs, f"{op.name} ({op.type})", **properties)
-    return cut_along_batch(op, found) if batch_only else found
+def is_known(name: str) -> bool:
+    """Whether the operator with primitive name `name` has a rule in this process."""
+    return name in rules() or name in _registered
 
 
 def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
@@ -74,6 +99,11 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
     if op.body is not None:
         return fixed.fixed(op, lambda inner: signature(inner, extra))
     rule = (extra or {}).get(op.type) or _registered.get(op.type) or rules().get(op.type)
+    if rule is None and any(n < 0 for t in op.outputs for n in t.shape):
+        raise UnknownOperatorError(
+            f"operator {op.type} ({op.name}) returns {', '.join(map(str, op.outputs))}, whose size only a run tells: plans"
+            " are for fixed sizes; write it with a mask, or do it where the data is made"
+        )
     if rule is None:
         shapes = ", ".join(map(str, op.inputs)), ", ".join(map(str, op.outputs))
         raise UnknownOperatorError(

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Attribute, OpView, Signature, Unit, dims_like, named, positive
+from ms_symtensor.ops.signature import Attribute, Dims, OpView, Signature, Unit, dims_like, named, positive
 
 
 def cast(op: OpView) -> Signature:
@@ -215,7 +215,8 @@ def along_axis(op: OpView) -> Signature:
         *(i for i, (n, m) in enumerate(zip(op.inputs[0].shape, op.outputs[0].shape, strict=True)) if n != m),
     }
     kept = tuple(None if i in axes else d for i, d in enumerate(dims))
-    return named(op, [dims], [kept], mesh=dims, fixed=frozenset(dims[i] for i in axes))
+    numbers: list[Dims] = [(None,) * len(t.shape) for t in op.inputs[1:]]  # what is filled in, as a tensor
+    return named(op, [dims, *numbers], [kept], mesh=dims, fixed=frozenset(dims[i] for i in axes), differentiable=(0,))
 
 
 _AXES = ("ReverseV2", "Roll")
@@ -254,7 +255,13 @@ RULES = {
     **dict.fromkeys(("Flatten", "FlattenExt"), batch_only(flatten)),
     **dict.fromkeys(("SplitTensorView", "ChunkView"), batch_only(split_tensor)),
     **dict.fromkeys(("SelectExtView", "Unstack", "UnstackExtView"), batch_only(one_of)),
-    **dict.fromkeys(("NarrowView", "SliceExtView", "ConstantPadND", "Roll"), batch_only(along_axis)),
+    **dict.fromkeys(
+        (
+            "NarrowView", "SliceExtView", "ConstantPadND", "Roll", "ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D",
+            "ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D",
+        ),
+        batch_only(along_axis),
+    ),
     "Tile": tile,
     "BroadcastTo": broadcast_to,
-}
+}  # fmt: skip

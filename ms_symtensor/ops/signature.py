@@ -120,7 +120,8 @@ class Signature:
     - `inner`: dims that are summed inside the operator although outputs have them (the norm of a cut vector); the partial
       sum is of the shape of output number `partial_output`, and of element type `partial_dtype` where that is another one.
     - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads; where `bilinear`, the gradient of
-      an input reads only the other inputs (MatMul, Mul).
+      an input reads only the other inputs (MatMul, Mul); `linear`: the input in which it is linear, whose gradient reads the
+      other inputs alone (the dividend of a quotient).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
     - `leading`: the dim that MindSpore cuts of an operator that is given no strategy, the first one of the first input unless
@@ -143,6 +144,7 @@ class Signature:
     keeps_inputs: tuple[int, ...] = ()
     keeps_outputs: tuple[int, ...] = ()
     bilinear: bool = False
+    linear: int | None = None
     differentiable: tuple[int, ...] | None = None
     shardable: bool = True
     leading: str | None = None

@@ -96,7 +96,8 @@ class _Differentiator:
             wanted = [t for t in wanted if any(node.inputs[p] == t for p in sig.differentiable)]
         wanted = self._pass_on(node, wanted, gradients[0])
         kept_in = [node.inputs[p] for p in sig.keeps_inputs]
-        kept_out = [node.outputs[p] for p in sig.keeps_outputs]
+        is_linear = sig.linear is not None and wanted == [node.inputs[sig.linear]]
+        kept_out = [] if is_linear else [node.outputs[p] for p in sig.keeps_outputs]
         if node.op not in self.half.custom:
             self._combine_inside(node)
         if sig.bilinear:

@@ -14,6 +14,7 @@ from ms_symtensor.program.reading import Reading, Weight
 from ms_symtensor.program.recomputation import Again
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.weights import place_parameters, root_of
+from ms_symtensor.tensor.dtype import has_gradients
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import SCATTERED, redistribute
@@ -172,7 +173,7 @@ class _Writer:
         if partial is not None:
             outputs[combined] = self._combine(op, placement, partial, made)
         for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):
-            grad = needs and "float" in op.outputs[index].dtype and not op.attribute("stop_gradient", False)
+            grad = needs and has_gradients(op.outputs[index].dtype) and not op.attribute("stop_gradient", False)
             self._define(op.results[index], Value(tensor, layout, grad, op))
             if grad and index == combined:
                 self.out.needs_gradient.add(made)
@@ -220,7 +221,9 @@ class _Writer:
         (tensor,) = self.out.builder.node(
             op.type, (value.tensor,), (kind,), op=op.name, block=op.block, again=self.again.work(op)
         )
-        grad = value.needs_gradient and "float" in kind.dtype and self.out.signatures[op.name].differentiable is None
+        grad = (
+            value.needs_gradient and has_gradients(kind.dtype) and self.out.signatures[op.name].differentiable is None
+        )
         self._define(OpOutput(op.name), replace(value, tensor=tensor, needs_gradient=grad))
 
     def _reshape(self, op: Op) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ms_symtensor.ops.signature import Signature
+from ms_symtensor.tensor.dtype import has_gradients
 from ms_symtensor.tensor.graph import (
     BPROP,
     BPROP_INPUTS,
@@ -41,7 +42,7 @@ def differentiable_sources(graph: Graph, signatures: Mapping[str, Signature]) ->
         inputs = graph.tensor_inputs(op)
         wanted = inputs if chosen is None else tuple(inputs[i] for i in chosen)
         if any(s in found for s in wanted) and not op.attribute("stop_gradient", False):
-            found.update(s for s, t in zip(op.results, op.outputs, strict=True) if "float" in t.dtype)
+            found.update(s for s, t in zip(op.results, op.outputs, strict=True) if has_gradients(t.dtype))
     reached: set[Source] = set(flat((graph.output,)))
     for op in reversed(graph.ops):
         if any(s in reached and s in found for s in op.results):
@@ -76,6 +77,12 @@ def is_kept(graph: Graph, sig: Signature, found: frozenset[Source], op: Op, posi
         return False
     inputs = graph.tensor_inputs(op)
     return not sig.bilinear or any(s in found for i, s in enumerate(inputs) if i != position)
+
+
+def kept_outputs(graph: Graph, sig: Signature, found: frozenset[Source], op: Op) -> tuple[int, ...]:
+    """The outputs of `op` that its gradient reads: none where only the input has one in which it is linear (`x / constant`)."""
+    others = [s for i, s in enumerate(graph.tensor_inputs(op)) if i != sig.linear]
+    return sig.keeps_outputs if sig.linear is None or not found.isdisjoint(others) else ()
 
 
 def gradient_users(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], source: Source) -> int:

@@ -7,6 +7,7 @@ from ms_symtensor.ops.fixed import COLLECTIVES, is_inlined
 from ms_symtensor.ops.signature import Signature
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.program import Role
+from ms_symtensor.tensor.dtype import has_gradients
 from ms_symtensor.tensor.extended_layout import group_on
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Source, TupleInput
 from ms_symtensor.tensor.layout import DeviceGroup
@@ -61,7 +62,7 @@ def write_inside(
                 inner.type, tuple(t for t, _ in inputs), inner.outputs, op=name, block=op.block, again=again
             )
         for index, (number, kind_of) in enumerate(zip(numbers, inner.outputs, strict=True)):
-            grad = needs and "float" in kind_of.dtype and not inner.attribute("stop_gradient", False)
+            grad = needs and has_gradients(kind_of.dtype) and not inner.attribute("stop_gradient", False)
             values[OpOutput(inner.name, index)] = number, grad
             if grad:
                 needs_gradient.add(number)

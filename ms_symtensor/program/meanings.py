@@ -17,6 +17,7 @@ _CLASSES = {
     "MaxDim": "ops.ArgMaxWithValue",
     "MinDim": "ops.ArgMinWithValue",
     "SortExt": "ops.Sort",
+    "IndexAddExt": "ops.auto_generate.IndexAddExt",
     "FlashAttentionScore": "ops.operations.nn_ops.FlashAttentionScore",
 }
 """The class to use for operators that MindSpore rejects without a strategy and that mindspore.ops (2.10.0) has no class of."""

@@ -216,9 +216,10 @@ def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleErr
     if request.is_trial:
         return InfeasibleError(nothing_fits(request))
     if found.smallest is None:
-        why = why_none(graph, request)
+        why, limits = why_none(graph, request), str(request.limits)
+        wanted = f"have {limits}" if limits else "go together"
         return InfeasibleError(
-            f"no operators' layouts on {request.device_num} devices have {request.limits}" + (f": {why}" if why else "")
+            f"no operators' layouts on {request.device_num} devices {wanted}" + (f": {why}" if why else "")
         )
     few, kinds = shortened(graph)
     shorts = short_graphs(few, fold(few), meanings(few, request.rules), kinds)

@@ -40,6 +40,7 @@ def test_outputs_that_all_devices_do_not_divide_leave_it_whole():
         make("Roll", "float32[16, 32] -> float32[16, 32]", (1,), (0,)),
         make("SmoothL1Loss", "float32[16, 32], float32[16, 32] -> float32[16, 32]", 1.0, 0),
         make("MaskedFillScalar", "float32[16, 32], bool[16, 32] -> float32[16, 32]", 0.0),
+        make("LogAddExp", "float32[16, 32], float32[16, 32] -> float32[16, 32]"),
     ],
     ids=lambda op: op.type,
 )
@@ -64,6 +65,9 @@ def test_a_loss_that_is_one_number_is_computed_by_every_device():
     [
         (make("LayerNormExt", "float32[16, 8], float32[8] -> float32[16, 8], float32[16, 1], float32[16, 1]", (8,), 1e-5),
          "use nn.LayerNorm"),
+        (make("Einsum", "float32[16, 4], float32[4, 8] -> float32[16, 8]", equation="ij,jk->ik"), "write it with MatMul"),
+        (make("Select", "bool[16, 8], float32[16, 8], float32[] -> float32[16, 8]"), "ops.masked_fill"),
+        (make("PowScalarTensor", "float32[16, 8] -> float32[16, 8]", 2.0), "ops.pow"),
         (make("SparseSoftmaxCrossEntropyWithLogits", "float32[16, 8], int32[16] -> float32[]"), "use nn.CrossEntropyLoss"),
     ],
     ids=lambda value: value.type if hasattr(value, "type") else "",

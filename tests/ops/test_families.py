@@ -34,6 +34,17 @@ from tests.ops.views import make
         (make("BroadcastTo", "float16[8, 1] -> float16[2, 8, 4]", (2, 8, 4)), ("d0",)),
         (make("GatherD", "float16[4, 8], int32[4, 2] -> float16[4, 2]", 1), ("d0", "d1")),
         (make("TopK", "float16[4, 8] -> float16[4, 2], int32[4, 2]", 2), ("d0",)),
+        (make("GatherNd", "float32[16, 8], int32[4, 6, 1] -> float32[4, 6, 8]"), ("i0", "i1")),
+        (make("UnsortedSegmentSum", "float32[4, 6, 8], int32[4, 6] -> float32[5, 8]", 5), ("e0", "e1", "w0")),
+        (make("TensorScatterAdd", "float32[16, 8], int32[4, 1], float32[4, 8] -> float32[16, 8]"), ("d1",)),
+        (make("RotaryPositionEmbedding", "float16[4, 2, 8, 16], float16[1, 1, 8, 16], float16[1, 1, 8, 16]"
+              " -> float16[4, 2, 8, 16]", 0), ("d0", "d1", "d2")),
+        (make("IndexAddExt", "float32[16, 8], int32[4], float32[16, 4] -> float32[16, 8]", 1, 1), ("d0",)),
+        (make("PadV3", "float32[4, 8], float32[] -> float32[4, 10]", (1, 1), "constant", True), ("d0",)),
+        (make("FFT2", "float32[4, 8, 8] -> complex64[4, 8, 8]", None, (-2, -1), None), ("d0",)),
+        (make("SparseGatherV2", "float32[16, 8], int32[4, 6] -> float32[4, 6, 8]", 0), ("i0", "i1", "t0", "t1")),
+        (make("Select", "bool[4, 1, 8], float32[4, 6, 8], float32[4, 6, 8] -> float32[4, 6, 8]"), ("d0", "d2")),
+        (make("Cummax", "float32[4, 8] -> float32[4, 8], int64[4, 8]", axis=1), ("d0",)),
         (make("SoftmaxCrossEntropyWithLogits", "float32[4, 8], float32[4, 8] -> float32[4], float32[4, 8]"), ("b",)),
     ],
     ids=lambda value: value.type if hasattr(value, "type") else "",
@@ -51,6 +62,29 @@ def test_partial_reductions_are_combined_in_kind(name, combine):
     found = place(op, signature(op), OpStrategy(((2, 4),)), 8)
     assert found.partial is not None and found.partial.combine is combine
     assert found.outputs[0].slice_shape == (2, 1)
+
+
+def test_segments_are_partial_sums_of_the_rows():
+    op = make("UnsortedSegmentSum", "float32[16, 8], int32[16] -> float32[4, 8]", 4)
+    found = place(op, signature(op), OpStrategy(((2, 2), (2,))), 4)
+    assert found.partial is not None and found.partial.combine is Combine.SUM
+    assert found.outputs[0].slice_shape == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("equation", "types", "inputs", "output"),
+    [
+        ("bsd,dhk->bshk", "float32[4, 6, 8], float32[8, 2, 3] -> float32[4, 6, 2, 3]", ("bsd", "dhk"), "bshk"),
+        ("ij, jk", "float32[4, 6], float32[6, 8] -> float32[4, 8]", ("ij", "jk"), "ik"),
+        ("ba", "float32[4, 6] -> float32[6, 4]", ("ba",), "ab"),
+        ("ik,kj,j->i", "float32[4, 6], float32[6, 8], float32[8] -> float32[4]", ("ik", "kj", "j"), "i"),
+        ("...d,de->...e", "float32[4, 6, 8], float32[8, 2] -> float32[4, 6, 2]", (("_1", "_0", "d"), "de"), ("_1", "_0", "e")),
+    ],
+)  # fmt: skip
+def test_an_equation_names_the_dims(equation, types, inputs, output):
+    sig = signature(make("Einsum", types, equation=equation))
+    assert sig.inputs == tuple(map(tuple, inputs)) and sig.outputs == (tuple(output),)
+    assert flops_of(sig) == 2 * math.prod(sig.sizes.values())
 
 
 def test_a_dim_of_one_that_is_not_copied_stays_whole():

@@ -134,6 +134,7 @@ def test_users_can_register_their_own_operators():
     sig = signature(make("TestedScale", "float16[8, 4, 2], float16[2] -> float16[8, 4, 2]"))
     assert sig.cuttable == ("b", "s", "h")
     assert (sig.keeps_inputs, sig.unit) == ((0, 1), Unit.VECTOR)
+    register("TestedScale", "b s h, h -> b s h", keeps_inputs=(0, 1), bilinear=True)  # a file that is run twice
     with pytest.raises(InputError, match="'TestedScale' has a signature already"):
         register("TestedScale", "b -> b")
     with pytest.raises(InputError, match="'MatMul' has a signature already"):

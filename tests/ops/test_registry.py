@@ -33,6 +33,11 @@ def test_an_unknown_operator_is_an_error_that_tells_what_to_do():
         signature(op)
 
 
+def test_an_operator_whose_result_has_any_size_is_told_apart():
+    with pytest.raises(UnknownOperatorError, match=r"Unique.*int32\[-1\].*size only a run tells"):
+        signature(make("Unique", "int32[32] -> int32[-1], int32[32]"))
+
+
 def test_a_rule_of_the_user_comes_first():
     op = make("FancyNorm", "float16[8, 4] -> float16[8, 4]")
     sig = signature(op, {"FancyNorm": lambda o: bind("a b! -> a b!", o.inputs, o.outputs, o.name)})

@@ -5,7 +5,7 @@ import re
 from ms_symtensor.ops.signature import OpView
 from ms_symtensor.tensor.graph import Attribute, TensorType
 
-_TENSOR = re.compile(r"(\w+)\[([\d, ]*)\]")
+_TENSOR = re.compile(r"(\w+)\[([-\d, ]*)\]")
 
 
 def tensors(text: str) -> tuple[TensorType, ...]:

@@ -66,6 +66,22 @@ def test_between_micro_batches_every_gradient_adds_up_by_itself():
     assert Counter(c.phase for c in found.collectives(0) if not c.parameter) == {Phase.FORWARD: 2, Phase.BACKWARD: 1}
 
 
+def test_quotients_by_the_same_send_back_the_same():
+    """Two losses, each divided by how many samples count."""
+    ops = [op("count", "ReduceSum", InputRef("x"), ALL, Constant(False), to=SCALAR)]
+    for name in "ab":
+        ops += [product(name, InputRef("x"))]
+        ops += [op(f"sum_{name}", "ReduceSum", OpOutput(name), ALL, Constant(False), to=SCALAR)]
+        ops += [op(f"mean_{name}", "Div", OpOutput(f"sum_{name}"), OpOutput("count"), to=SCALAR)]
+    ops += [op("total", "Add", OpOutput("mean_a"), OpOutput("mean_b"), to=SCALAR)]
+    graph = network(*ops, weights="ab")
+    of = plan(graph)
+    of.strategies.update({name: OpStrategy(((), ())) for name in ("mean_a", "mean_b", "total")})
+    found = partition(graph, of)
+    assert [n.kind for n in found.nodes if n.phase is Phase.BACKWARD].count("DivGrad") == 1
+    assert [n.phase for n in found.nodes if n.role is Role.COMBINE].count(Phase.BACKWARD) == 1
+
+
 def test_what_goes_back_to_every_term_of_a_sum_goes_once():
     ops, total = [], None
     for name in "ab":

@@ -94,6 +94,14 @@ def load_factory(place: str) -> Network:
     return _network(made, place)
 
 
+def run_file(place: str) -> None:
+    """Run the file of the factory `place`, which registers the operators that its network has of its own."""
+    require_function(place)
+    import_mindspore()
+    path, _, name = place.rpartition(":")
+    _function(Path(path), name, place)
+
+
 def require_function(place: str) -> None:
     """InputError if `place` is a file without a function in it."""
     if ":" not in place:

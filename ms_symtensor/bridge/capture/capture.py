@@ -22,6 +22,8 @@ from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter, Pa
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
+# What a partitioned compile leaves on primitives that all networks of the process share (those of `ops.masked_fill`, …).
+_LEFT_OUT |= {"gen_strategy", "keep_alive"}
 # MindSpore merges equal operators on equal inputs, and a tag would keep it from that: these take no strategy anyway.
 _UNTAGGED = {"Cast", STAND_IN}
 

@@ -114,6 +114,34 @@ class Sum(nn.Cell):
         return self.sum(x, self.dims)
 
 
+class Rotary(nn.Cell):
+    """x cos + turned(x) sin: of every pair (a, b) of the last dim, neighbours or one of each half, turned is (-b, a)."""
+
+    def __init__(self, neighbours):
+        super().__init__()
+        self.neighbours = neighbours
+
+    def construct(self, x, cos, sin):
+        if self.neighbours:
+            pairs = ops.reshape(x, (*x.shape[:-1], x.shape[-1] // 2, 2))
+            turned = ops.reshape(ops.stack((-pairs[..., 1], pairs[..., 0]), -1), x.shape)
+        else:
+            first, second = ops.chunk(x, 2, -1)
+            turned = ops.cat((-second, first), -1)
+        return x * cos + turned * sin
+
+
+class RotaryGradient(nn.Cell):
+    """The gradients by x, cos and sin, from dy, cos, sin and x; without an x by x alone, which it does not depend on."""
+
+    def __init__(self, neighbours):
+        super().__init__()
+        self.gradient = Gradient(Rotary(neighbours), 3)
+
+    def construct(self, dy, cos, sin, x=None):
+        return self.gradient(dy if x is None else x, cos, sin, dy)
+
+
 class EmbeddingGradient(nn.Cell):
     """Of a table with so many rows, from dy [..., width] and the indices [...]."""
 

@@ -61,6 +61,23 @@ def _gelu(cell: str, operands: int) -> Callable[[Call, GroupOf], Definition]:
     return lambda call, _: Definition(tuple(range(operands)), (Function(cell, (call.constant(operands) == by_tanh,)),))
 
 
+def _rotary(call: Call, _: GroupOf) -> Definition:
+    return Definition((0, 1, 2), (Function("Rotary", (_takes_neighbours(call, 3),)),))
+
+
+def _rotary_gradient(call: Call, _: GroupOf) -> Definition:
+    # dy, cos, sin, x if cos or sin have a gradient, mode
+    operands = (0, 1, 2, 3) if call.is_tensor(3) else (0, 1, 2)
+    return Definition(operands, (Function("RotaryGradient", (_takes_neighbours(call, 4),)),))
+
+
+def _takes_neighbours(call: Call, position: int) -> bool:
+    mode = call.constant(position)
+    if mode not in (0, 1):
+        raise ExecutionError(f"{call.name} ({call.type}) of mode {mode} has no definition")
+    return mode == 1
+
+
 def _embedding_gradient(call: Call, _: GroupOf) -> Definition:
     rows, padding, by_frequency = (call.constant(i) for i in (2, 3, 4))
     if padding is not None or by_frequency:
@@ -95,6 +112,8 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "SumExt": Substitute("ReduceSum", _sum),
     "GeluExt": Substitute("x Φ(x) from plain operators", _gelu("Gelu", 1)),
     "GeluGradExt": Substitute("its derivative", _gelu("GeluGradient", 2)),
+    "RotaryPositionEmbedding": Substitute("x cos + turned(x) sin", _rotary),
+    "RotaryPositionEmbeddingGrad": Substitute("the derivative of that", _rotary_gradient),
     "EmbeddingDenseBackward": Substitute("UnsortedSegmentSum", _embedding_gradient),
     "RepeatInterleaveInt": Substitute("copies joined", _repeated),
     "TopKRouter": Substitute("places by counting", _top_k_router),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cost.parameter import price_slice
+from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.gradients import is_kept, sends_gradient
 from ms_symtensor.program.parameters import is_summed, is_synchronised, may_be_shared, place_parameter, share_over_all
 from ms_symtensor.program.program import ParameterPlacement
@@ -112,7 +113,10 @@ def _sum(first: Counts, second: Counts) -> Counts:
 
 
 def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
-    """Two operators that read one parameter must cut it alike: tables that forbid everything else."""
+    """Two operators that read one parameter must cut it alike: tables that forbid everything else.
+
+    InvalidStrategyError where they cannot, as two that are made on the fly.
+    """
     first: dict[str, ParameterUse] = {}
     found = []
     for use in uses:
@@ -126,10 +130,21 @@ def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
                 for x in a.layouts
             ]
         )
+        if not agree.any():
+            raise InvalidStrategyError(f"{use.parameter.name} has one layout, but {_readers(known, a, b)}")
         table = np.where(agree, 0.0, np.inf)[None]
         members = known.pricer.family.members
         found.append(terms((a.number, b.number), use.counts, (members, *agree.shape), forward_s=table))
     return found
+
+
+def _readers(known: Variables, *uses: ParameterUse) -> str:
+    """How operators that cannot agree read a parameter, and what to do about it."""
+    read = []
+    for use in uses:
+        op, layout = known.items[use.number].op, use.layouts[0]
+        read.append(f"{op.name} ({op.type}) reads it in slices of {[*layout.slice_shape]}")
+    return f"{' and '.join(read)}: make one of them a primitive of its cell, so that it can be given another strategy"
 
 
 def stage_terms(

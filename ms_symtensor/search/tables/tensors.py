@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ms_symtensor.program.gradients import gradient_inputs, gradient_users, is_kept, sends_gradient
+from ms_symtensor.program.gradients import gradient_inputs, gradient_users, is_kept, kept_outputs, sends_gradient
 from ms_symtensor.search.tables.variables import Variable, Variables
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source
 from ms_symtensor.tensor.layout import Layout
@@ -184,7 +184,8 @@ def _keeps(collector: _Collector, source: Source) -> bool:
     if not isinstance(source, OpOutput) or source.op not in collector.known.index:
         return False
     signatures, gradients = collector.known.signatures, collector.known.gradients
-    reads = source.index in signatures[source.op].keeps_outputs
+    op = collector.graph.op_by_name[source.op]
+    reads = source.index in kept_outputs(collector.graph, signatures[source.op], gradients, op)
     return reads and gradient_inputs(collector.graph, signatures, gradients, source.op) > 0
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ms_symtensor.program.gradients import is_kept
+from ms_symtensor.program.gradients import is_kept, kept_outputs
 from ms_symtensor.program.liveness import VIEWS
 from ms_symtensor.search.tables.tensors import End, Tensor
 from ms_symtensor.search.tables.variables import Variables
@@ -97,8 +97,10 @@ def _owns_memory(graph: Graph, known: Variables, source: Source) -> bool:
 
 def _is_kept_by(graph: Graph, known: Variables, source: Source, number: int) -> bool:
     """Whether a gradient reads `source` at an operator with a variable up to `number`."""
-    if isinstance(source, OpOutput) and source.index in known.signatures[source.op].keeps_outputs:
-        return True
+    if isinstance(source, OpOutput):
+        made = graph.op_by_name[source.op]
+        if source.index in kept_outputs(graph, known.signatures[source.op], known.gradients, made):
+            return True
     return any(
         known.index.get(user.name, number + 1) <= number
         and is_kept(graph, known.signatures[user.name], known.gradients, user, position)

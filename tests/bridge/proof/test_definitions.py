@@ -164,6 +164,22 @@ def _gelu(x: np.ndarray, by_tanh: bool) -> np.ndarray:
     return 0.5 * x * (1 + (np.tanh(inner) if by_tanh else np.vectorize(math.erf)(inner)))
 
 
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_rotated_pairs_are_complex_products(neighbours: bool) -> None:
+    x, dy, angle = values(2, 3, 4, 8), values(2, 3, 4, 8), values(4, 4)
+    angles = np.repeat(angle, 2, -1) if neighbours else np.concatenate((angle, angle), -1)
+    cos, sin = np.cos(angles)[None, None], np.sin(angles)[None, None]
+
+    def as_complex(real: np.ndarray) -> np.ndarray:
+        return real[..., ::2] + 1j * real[..., 1::2] if neighbours else real[..., :4] + 1j * real[..., 4:]
+
+    (found,) = run(definitions.Rotary(neighbours), x, cos, sin)
+    np.testing.assert_allclose(as_complex(found), as_complex(x) * np.exp(1j * angle), atol=1e-5)
+    for operands in ((dy, cos, sin, x), (dy, cos, sin)):
+        by_x = run(definitions.RotaryGradient(neighbours), *operands)[0]
+        np.testing.assert_allclose(as_complex(by_x), as_complex(dy) * np.exp(-1j * angle), atol=1e-5)
+
+
 def test_the_gradient_of_an_embedding_adds_up_rows() -> None:
     dy, indices = values(2, 3, 4), np.array([[1, 0, 1], [4, 1, 0]], np.int32)
     expected = np.zeros((6, 4), np.float32)

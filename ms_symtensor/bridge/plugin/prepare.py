@@ -6,12 +6,14 @@ from typing import Any
 from ms_symtensor.bridge.compiler.search_mode import kept
 from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
 from ms_symtensor.bridge.plugin.functions import networks_of
-from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_on
+from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_of_parts, plan_on, require_as_planned
 from ms_symtensor.bridge.plugin.training_network import (
     REMEDY,
     forward_inputs,
     forward_network,
     in_micro_batches,
+    require_sums,
+    trains,
 )
 from ms_symtensor.errors import InputError
 from ms_symtensor.strategy.plan import Plan
@@ -29,7 +31,12 @@ def prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
     if device_num == 1:
         return
     plan = plan_on(cell)
-    if plan is None:
+    if plan is None and not trains(cell):
+        plan = plan_of_parts(cell)
+    require_sums(cell)
+    if plan is not None:
+        require_as_planned(cell, plan, device_num)
+    else:
         network = forward_network(cell)
         if network is None:
             prepare_function(cell, wrapper)
@@ -55,7 +62,8 @@ def prepare_function(function: Any, wrapper: Any = None) -> None:
     """Put the settings of the networks that `function` calls in force; InputError if one of them is not planned."""
     from mindspore.parallel._utils import _get_device_num
 
-    if _get_device_num() == 1:
+    device_num = _get_device_num()
+    if device_num == 1:
         return
     plan = None
     for network in networks_of(function):
@@ -65,6 +73,7 @@ def prepare_function(function: Any, wrapper: Any = None) -> None:
                 f"{type(network).__name__} is called in a function, and it has no plan (only training cells are planned at their"
                 f" first compile): {REMEDY}; or make the training step a cell, such as nn.TrainOneStepCell(net, optimizer)"
             )
+        require_as_planned(network, plan, device_num)
     if plan is not None:
         _put_in_force(plan, wrapper)
 

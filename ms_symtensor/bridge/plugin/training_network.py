@@ -61,6 +61,15 @@ def in_micro_batches(network: Any) -> tuple[Any, int]:
     return network, 1
 
 
+def set_sharded(cell: Any, sharded: bool) -> None:
+    """Tell MindSpore's cells in `cell` that add gradients of micro-batches up whether the optimizer is `sharded`: they asked the
+    context when they were built, before there was a plan.
+    """
+    for _, part in cell.cells_and_names():
+        if "opt_shard" in part.__dict__:
+            part.opt_shard = sharded
+
+
 def require_sums(cell: Any) -> None:
     """InputError if `cell` trains in micro-batches, but has no parameters in which MindSpore adds their gradients up."""
     number = max((in_micro_batches(part)[1] for _, part in cell.cells_and_names()), default=1)

@@ -3,6 +3,7 @@
 import mindspore as ms
 import pytest
 from mindspore import nn
+from mindspore.nn.wrap.cell_wrapper import _TrainGradAccuStepCell
 from planned import network
 from plans import data_times_tensor, plan_of, small_graph
 
@@ -10,8 +11,9 @@ from model_zoo.network import optimizer
 from ms_symtensor.bridge.compiler.host import ascend_compiler
 from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.bridge.plugin.planning import plan_on, put
-from ms_symtensor.bridge.plugin.prepare import prepare
+from ms_symtensor.bridge.plugin.prepare import prepare, prepare_function
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.settings import OptimizerLevel
 
 
 @pytest.fixture
@@ -24,10 +26,10 @@ def context():
 
 @pytest.fixture
 def cell(context):
-    """A planned network."""
+    """A planned network, whose optimizer is sharded."""
     cell, _ = network()
     graph = small_graph("llama2_7b", attention="self")
-    put(cell, graph, plan_of(graph, data_times_tensor(graph, 2, 4), 8))
+    put(cell, graph, plan_of(graph, data_times_tensor(graph, 2, 4), 8, optimizer_level=OptimizerLevel.LEVEL1))
     return cell
 
 
@@ -68,6 +70,23 @@ def test_a_network_that_is_planned_for_other_devices_is_told(cell):
 def test_a_step_that_does_not_add_up_micro_batches_is_told(cell):
     with pytest.raises(InputError, match="TrainOneStepCell does not add up the gradients of 2 micro-batches"):
         prepare(step(nn.GradAccumulationCell(cell, 2)), (), None)
-    from mindspore.nn.wrap.cell_wrapper import _TrainGradAccuStepCell
 
-    prepare(_TrainGradAccuStepCell(nn.GradAccumulationCell(cell, 2), optimizer(cell.trainable_params())), (), None)
+
+def test_a_step_that_adds_micro_batches_up_is_told_that_the_optimizer_is_sharded(cell):
+    accumulating = _TrainGradAccuStepCell(nn.GradAccumulationCell(cell, 2), optimizer(cell.trainable_params()))
+    assert not accumulating.opt_shard  # there was no plan yet
+    prepare(accumulating, (), None)
+    assert accumulating.opt_shard
+
+
+def test_so_is_what_adds_them_up_in_a_function(cell):
+    micro, update = nn.PipelineCell(cell, 2), optimizer(cell.trainable_params())
+    gradients, reducer = ms.value_and_grad(micro, None, update.parameters), nn.PipelineGradReducer(update.parameters)
+
+    def function(*inputs):
+        loss, grads = gradients(*inputs)
+        update(reducer(grads))
+        return loss
+
+    prepare_function(function)
+    assert reducer.opt_shard

@@ -22,7 +22,17 @@ from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter, ParameterRef, flat
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
-_LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
+# A parallel compile leaves the last two on primitives, also on those that MindSpore shares among networks.
+_LEFT_OUT = {
+    _TAG,
+    "input_names",
+    "output_names",
+    "in_strategy",
+    "out_strategy",
+    "self_define_shard",
+    "gen_strategy",
+    "keep_alive",
+}
 # MindSpore merges equal operators on equal inputs, and a tag would keep it from that: these take no strategy anyway.
 _UNTAGGED = {"Cast", STAND_IN}
 

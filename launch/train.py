@@ -7,6 +7,7 @@ With a plan for one device it runs without msrun. With pipeline stages, the rank
 """
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn
 from mindspore.communication import get_group_size, get_rank, init
+from mindspore.nn.utils import no_init_parameters
 
 import ms_symtensor
 from model_zoo.network import optimizer
@@ -40,7 +42,15 @@ def _like(x: Any, random: np.random.Generator, vocabulary: int) -> ms.Tensor:
 
 
 def training_step(network: nn.Cell, plan: Plan) -> nn.Cell:
-    """One step of the optimizer on `network`, to which `plan` is applied: in micro-batches where it has several."""
+    """One step of the optimizer on `network`, to which `plan` is applied: in micro-batches where it has several.
+
+    InputError for a plan with optimizer states on the host.
+    """
+    if plan.settings.swap_optimizer:
+        raise InputError(
+            "the plan keeps optimizer states in host memory, which this script's optimizer does not: put one that does into"
+            " training_step (shard.py says what to set)"
+        )
     update = optimizer(network.trainable_params())
     if plan.pipeline is None:
         return nn.TrainOneStepCell(network, update)
@@ -59,13 +69,15 @@ def main() -> int:
     chosen = parser.parse_args()
     plan = load(chosen.plan)
     ms.set_context(mode=ms.GRAPH_MODE, device_target=chosen.device_target)
-    if plan.device_num > 1:
+    if plan.device_num > 1 or "MS_ROLE" in os.environ:  # msrun's scheduler runs this too, and stays in init()
         init()
         if get_group_size() != plan.device_num:
             raise InputError(
-                f"the plan is for {plan.device_num} devices, {get_group_size()} are running: start as many"
+                f"the plan is for {plan.device_num} devices, {get_group_size()} are running: start as many (LOCAL_WORKERS of"
+                " launch/msrun.sh, on several machines WORKERS too)"
             )
-    network, inputs = load_network(plan.source)
+    with no_init_parameters():  # by the compile, slice by slice: else every rank begins with other random weights
+        network, inputs = load_network(plan.source)
     if plan.pipeline is not None:
         inputs = whole_batch(inputs, plan.micro_batch_num)
     ms_symtensor.load_plan(chosen.plan).apply(network, *inputs)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.stage_program import StageProgram
-from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, strategy_checkpoint
+from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, merged, strategy_checkpoint
 from ms_symtensor.strategy.file import files_of
 from ms_symtensor.strategy.mindformers import mindformers_yaml
 from ms_symtensor.strategy.operator_json import operator_strategy_text
@@ -23,9 +23,16 @@ CODE_FILE = "shard.py"
 MINDFORMERS_FILE = "mindformers.yaml"
 REPORT_FILE = "report.txt"
 ACCUMULATED = "accu_grads"
-"""The same for the parameters in which MindSpore's pipeline steps add gradients up."""
-ADAM_STATES = ("adam_m", "adam_v")
-"""What MindSpore's Adam and AdamWeightDecay put before the names of parameters for their states."""
+"""What MindSpore's steps with micro-batches put before the names of parameters, for those in which gradients add up."""
+OPTIMIZER_STATES = (
+    *("adam_m", "adam_v"),  # nn.AdamWeightDecay
+    *("moment1", "moment2", "vhat"),  # nn.Adam
+    *("moments", "accum", "stat"),  # nn.Momentum, nn.SGD
+    *("lamb_m", "lamb_v"),  # nn.Lamb
+    *("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),  # mint.optim.AdamW and MindFormers' AdamW
+)
+"""What optimizers put before the names of parameters for their states. Of a state that is not in the strategy checkpoint,
+MindSpore's resharding leaves the slices as they are, without a word."""
 
 
 def write_plan(
@@ -53,19 +60,19 @@ def write_plan(
 
 
 def _for_mindspore(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> dict[str, str | bytes]:
-    """An operator strategy, unless stages are interleaved, and a strategy checkpoint in both forms. With micro-batches there is
-    a checkpoint for every stage, its number in the name: MindSpore's resharding merges them (`merge_pipeline_strategys`).
-    """
+    """An operator strategy, unless stages are interleaved, and a strategy checkpoint of all stages in both forms."""
     files: dict[str, str | bytes] = {}
     if plan.pp_interleave_num == 1:
         files[OPERATOR_FILE] = operator_strategy_text(graph, plan)
-    for program, stage in zip(programs, plan.stages, strict=True):
-        if isinstance(program, StageProgram):
-            name = f"{CHECKPOINT_FILE}_{program.stage}"
-            checkpoint = strategy_checkpoint(
-                program.graph, stage, program.parameters, (*ADAM_STATES, ACCUMULATED), program.stage
-            )
-        else:
-            name, checkpoint = CHECKPOINT_FILE, strategy_checkpoint(graph, stage, program.parameters, ADAM_STATES)
-        files |= {f"{name}.json": checkpoint_json(checkpoint), f"{name}.ckpt": checkpoint_protobuf(checkpoint)}
+    states = OPTIMIZER_STATES if plan.pipeline is None else (*OPTIMIZER_STATES, ACCUMULATED)
+    checkpoint = merged(
+        [
+            strategy_checkpoint(program.graph, stage, program.parameters, states, program.stage)
+            if isinstance(program, StageProgram)
+            else strategy_checkpoint(graph, stage, program.parameters, states)
+            for program, stage in zip(programs, plan.stages, strict=True)
+        ]
+    )
+    files[f"{CHECKPOINT_FILE}.json"] = checkpoint_json(checkpoint)
+    files[f"{CHECKPOINT_FILE}.ckpt"] = checkpoint_protobuf(checkpoint)
     return files

@@ -1,11 +1,11 @@
 """MindSpore's strategy checkpoint: how every parameter lies on the devices, for MindSpore's resharding of checkpoints.
 
 It is what `set_auto_parallel_context(strategy_ckpt_config={"save_file": ...})` makes MindSpore write at a compile, and
-what `rank_list_for_transform`, `transform_checkpoints` and `merge_pipeline_strategys` read. MindSpore chooses the form
+what `rank_list_for_transform`, `transform_checkpoints` and `load_distributed_checkpoint` read. MindSpore chooses the form
 by the file's ending: JSON for ".json", otherwise a protobuf with the messages of `mindspore.train.node_strategy_pb2`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ms_symtensor.ops.registry import signature
@@ -44,6 +44,19 @@ def strategy_checkpoint(
         "parallel_layout_item": dict(sorted(layouts.items())),
         "parallel_strategy_item": dict(sorted(_strategies(graph, plan, stage).items())),
     }
+
+
+def merged(stages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The checkpoint of all pipeline stages, as `merge_pipeline_strategys` makes it of one for each: names of parameters have
+    their stage before them.
+    """
+    if len(stages) == 1:
+        return stages[0]
+    layouts = {
+        f"{n}-{name}": item for n, one in enumerate(stages) for name, item in one["parallel_layout_item"].items()
+    }
+    strategies = {name: item for one in stages for name, item in one["parallel_strategy_item"].items()}
+    return {"current_stage": 1, "parallel_layout_item": layouts, "parallel_strategy_item": strategies}
 
 
 def checkpoint_json(checkpoint: dict[str, Any]) -> str:

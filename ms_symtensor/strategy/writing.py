@@ -75,13 +75,12 @@ def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
 def _lines(data: Any, depth: int) -> str:
     if not isinstance(data, dict | list | tuple) or not data:
         return _encode(data)
+    if depth > 0 and len(line := _encode(data)) + depth <= LINE:
+        return line
     if isinstance(data, dict):
         items = [f"{_encode(key)}: {_lines(value, depth + 1)}" for key, value in data.items()]
         brackets = "{}"
     else:
         items, brackets = [_lines(value, depth + 1) for value in data], "[]"
-    line = brackets[0] + ", ".join(items) + brackets[1]
-    if depth > 0 and len(line) + depth <= LINE and "\n" not in line:
-        return line
     margin = " " * (depth + 1)
     return brackets[0] + "\n" + ",\n".join(margin + item for item in items) + "\n" + " " * depth + brackets[1]

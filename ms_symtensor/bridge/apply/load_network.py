@@ -111,7 +111,10 @@ def require_function(place: str) -> None:
 
 def _function(path: Path, name: str, place: str) -> Any:
     if not path.is_file():
-        raise InputError(f"there is no file {path}: give file.py:factory, a function that returns (cell, inputs)")
+        raise InputError(
+            f"there is no file {path}: give file.py:factory, a function that returns (cell, inputs); of a plan, put the file"
+            ' there, or change "source" in plan.json'
+        )
     module_name = path.stem
     spec = importlib.util.spec_from_file_location(module_name, path.resolve())
     if spec is None or spec.loader is None:

@@ -16,6 +16,7 @@ from ms_symtensor.bridge.compiler.host import ascend_target, import_mindspore
 from ms_symtensor.bridge.compiler.mindir import read_graph
 from ms_symtensor.bridge.compiler.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
+from ms_symtensor.bridge.compiler.search_mode import capturing
 from ms_symtensor.bridge.compiler.stop_gradient import STAND_IN, visible
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter, ParameterRef, flat
@@ -44,6 +45,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
     with ExitStack() as stack:
         stack.enter_context(ascend_target())
         stack.enter_context(stand_alone_context())
+        stack.enter_context(capturing())
         stack.enter_context(_graph_mode())
         stack.enter_context(_training_mode(cell))
         stack.enter_context(without_lazy_inline(cell))

@@ -11,6 +11,7 @@ NAME = "symtensor"
 class _Request:
     def __init__(self) -> None:
         self.active = False
+        self.capturing = False
 
 
 request = _Request()
@@ -24,3 +25,13 @@ def kept() -> Iterator[None]:
         yield
     finally:
         request.active = before
+
+
+@contextmanager
+def capturing() -> Iterator[None]:
+    """What compiles while this is open is a capture: nothing in it is planned, not even what an `AutoParallel` cell asks for."""
+    before, request.capturing = request.capturing, True
+    try:
+        yield
+    finally:
+        request.capturing = before

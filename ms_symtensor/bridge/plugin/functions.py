@@ -10,6 +10,11 @@ _NONE: frozenset[str] = frozenset()
 
 
 def networks_of(function: Any) -> list[Any]:
+    """The cells with weights that `function` calls: of `cells_of` all but MindSpore's that add gradients of micro-batches up."""
+    return [cell for cell in cells_of(function) if type(cell).__name__ != "PipelineGradReducer"]
+
+
+def cells_of(function: Any) -> list[Any]:
     """The cells with trainable parameters, no optimizers, that `function` refers to, itself or in what it calls: in closures, in
     globals, and in attributes that its code names. It may be a method, or a cell without parameters.
     """

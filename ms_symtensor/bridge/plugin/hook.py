@@ -152,6 +152,8 @@ def _compile_function(original: Any) -> Any:
 
 
 def _prepare_if_asked(cell: Any, arguments: Sequence[Any]) -> None:
+    if request.capturing:
+        return
     wrapper = next((c for _, c in cell.cells_and_names() if is_auto_parallel(c) and _OURS in c.__dict__), None)
     if wrapper is not None or (request.active and _is_automatic()):
         from ms_symtensor.bridge.plugin.prepare import prepare

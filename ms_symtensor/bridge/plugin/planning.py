@@ -164,6 +164,29 @@ def plan_on(cell: Any) -> Plan | None:
     return found
 
 
+def plan_of_parts(cell: Any) -> Plan | None:
+    """The plan that all weights in `cell` are part of, if that is one: of a cell that evaluates a planned network."""
+    owners = [part for _, part in cell.cells_and_names() if part._params]
+    plans = [part.__dict__.get(_PART) for part in owners]
+    return plans[0] if plans and all(plan is plans[0] for plan in plans) else None
+
+
+def require_as_planned(cell: Any, plan: Plan, device_num: int) -> None:
+    """InputError if `plan`, which the network in `cell` carries, is for other devices, or not for all its cells."""
+    if plan.device_num != device_num:
+        raise InputError(
+            f"the network is planned for {plan.device_num} devices, and {device_num} are there: plan it again for {device_num}"
+        )
+    for _, network in cell.cells_and_names():
+        if network.__dict__.get(_PLAN) is plan:
+            new = [path for path, part in network.cells_and_names() if part.__dict__.get(_PART) is not plan]
+            if new:
+                raise InputError(
+                    f"{type(network).__name__} is not the network that was planned ({new[0]} is new, or was planned with another"
+                    " network since): plan it again, ms_symtensor.plan_network(net, *inputs)"
+                )
+
+
 def forget(cell: Any) -> None:
     """Take the plan off `cell` again."""
     for _, owner in cell.cells_and_names():

@@ -1,17 +1,20 @@
 """Before MindSpore compiles in the search mode: what it compiles is planned, and the settings of the plan are in force."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ms_symtensor.bridge.compiler.search_mode import kept
 from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
-from ms_symtensor.bridge.plugin.functions import networks_of
-from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_on
+from ms_symtensor.bridge.plugin.functions import cells_of, networks_of
+from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_of_parts, plan_on, require_as_planned
 from ms_symtensor.bridge.plugin.training_network import (
     REMEDY,
     forward_inputs,
     forward_network,
     in_micro_batches,
+    require_sums,
+    set_sharded,
+    trains,
 )
 from ms_symtensor.errors import InputError
 from ms_symtensor.strategy.plan import Plan
@@ -29,7 +32,12 @@ def prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
     if device_num == 1:
         return
     plan = plan_on(cell)
-    if plan is None:
+    if plan is None and not trains(cell):
+        plan = plan_of_parts(cell)
+    require_sums(cell)
+    if plan is not None:
+        require_as_planned(cell, plan, device_num)
+    else:
         network = forward_network(cell)
         if network is None:
             prepare_function(cell, wrapper)
@@ -48,14 +56,15 @@ def prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
                 f"the saved plan takes {plan.micro_batch_num} micro-batches, the network the whole batch: wrap the forward"
                 f" network in {plan.pipeline.wrapper}(network, {plan.micro_batch_num})"
             )
-    _put_in_force(plan, wrapper)
+    _put_in_force(plan, wrapper, [cell])
 
 
 def prepare_function(function: Any, wrapper: Any = None) -> None:
     """Put the settings of the networks that `function` calls in force; InputError if one of them is not planned."""
     from mindspore.parallel._utils import _get_device_num
 
-    if _get_device_num() == 1:
+    device_num = _get_device_num()
+    if device_num == 1:
         return
     plan = None
     for network in networks_of(function):
@@ -65,8 +74,9 @@ def prepare_function(function: Any, wrapper: Any = None) -> None:
                 f"{type(network).__name__} is called in a function, and it has no plan (only training cells are planned at their"
                 f" first compile): {REMEDY}; or make the training step a cell, such as nn.TrainOneStepCell(net, optimizer)"
             )
+        require_as_planned(network, plan, device_num)
     if plan is not None:
-        _put_in_force(plan, wrapper)
+        _put_in_force(plan, wrapper, cells_of(function))
 
 
 def _require_both(stages: int, micro_batch_num: int) -> None:
@@ -78,12 +88,15 @@ def _require_both(stages: int, micro_batch_num: int) -> None:
         )
 
 
-def _put_in_force(plan: Plan, wrapper: Any) -> None:
+def _put_in_force(plan: Plan, wrapper: Any, cells: Iterable[Any]) -> None:
+    """Have the settings of `plan` hold for the compile of `cells`."""
     from mindspore import context
     from mindspore.parallel._utils import _init_auto_parallel_context
 
     settings = context_settings(plan.settings, plan.pipeline)
     del settings["dataset_strategy"]  # how the data arrive is the user's affair
+    for cell in cells:
+        set_sharded(cell, settings["enable_parallel_optimizer"])
     if wrapper is None:
         # device_num again: MindSpore decides along with it whether it may compile without a cluster
         context.set_auto_parallel_context(device_num=plan.device_num, **settings)

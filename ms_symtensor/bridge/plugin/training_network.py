@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.plugin.auto_parallel import is_auto_parallel
 from ms_symtensor.errors import InputError
 
@@ -46,6 +47,11 @@ def forward_network(cell: Any) -> Any:
     return network
 
 
+def trains(cell: Any) -> bool:
+    """Whether a cell in `cell` owns an optimizer or a gradient."""
+    return any(_differentiates(part) for _, part in cell.cells_and_names())
+
+
 def in_micro_batches(network: Any) -> tuple[Any, int]:
     """The network inside of a cell of MindSpore's that cuts a batch (`PipelineCell`, `GradAccumulationCell`), and its
     micro-batches; itself and 1 without one.
@@ -53,6 +59,25 @@ def in_micro_batches(network: Any) -> tuple[Any, int]:
     if type(network).__name__ in ("PipelineCell", "Pipeline", "GradAccumulationCell", "GradAccumulation"):
         return network.network, network.micro_size
     return network, 1
+
+
+def set_sharded(cell: Any, sharded: bool) -> None:
+    """Tell MindSpore's cells in `cell` that add gradients of micro-batches up whether the optimizer is `sharded`: they asked the
+    context when they were built, before there was a plan.
+    """
+    for _, part in cell.cells_and_names():
+        if "opt_shard" in part.__dict__:
+            part.opt_shard = sharded
+
+
+def require_sums(cell: Any) -> None:
+    """InputError if `cell` trains in micro-batches, but has no parameters in which MindSpore adds their gradients up."""
+    number = max((in_micro_batches(part)[1] for _, part in cell.cells_and_names()), default=1)
+    if number > 1 and trains(cell) and not any(p.name.startswith(f"{ACCUMULATED}.") for p in cell.get_parameters()):
+        raise InputError(
+            f"{type(cell).__name__} does not add up the gradients of {number} micro-batches: train with"
+            " mindspore.train.Model(network, optimizer=…), whose step does"
+        )
 
 
 def forward_inputs(network: Any, cell: Any, arguments: Sequence[Any], device_num: int) -> tuple[Any, ...]:

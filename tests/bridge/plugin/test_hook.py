@@ -243,6 +243,27 @@ def test_a_cell_compiled_in_pynative_mode_is_planned(stored, user):
     assert ms.get_auto_parallel_context("parallel_mode") == "semi_auto_parallel"
 
 
+class WithLoss(nn.Cell):
+    """Around a network, as MindSpore's Model puts its loss."""
+
+    def __init__(self, network):
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, *inputs):
+        return self.network(*inputs)
+
+
+def test_auto_parallel_around_a_network_without_its_loss_is_planned_with_it(user, monkeypatch):
+    monkeypatch.delenv("SYMTENSOR_STRATEGY", raising=False)
+    cell, inputs = user
+    wrapper = AutoParallel(cell, parallel_mode="symtensor")
+    wrapper.dataset_strategy("full_batch")
+    with_loss = WithLoss(wrapper)
+    nn.TrainOneStepCell(with_loss, optimizer(cell.trainable_params())).set_train()(*inputs)
+    assert planning.plan_on(with_loss).device_num == 8
+
+
 def test_functions_without_weights_are_left_alone(stored, user):
     @ms.jit
     def relu(x):

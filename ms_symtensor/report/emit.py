@@ -60,19 +60,20 @@ def write_plan(
 
 
 def _for_mindspore(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> dict[str, str | bytes]:
-    """An operator strategy, unless stages are interleaved, and a strategy checkpoint of all stages in both forms."""
+    """An operator strategy, unless stages are interleaved, and strategy checkpoints in both forms: of all stages, and of each of
+    several, its number in the name, as MindSpore's compile of that stage writes it.
+    """
     files: dict[str, str | bytes] = {}
     if plan.pp_interleave_num == 1:
         files[OPERATOR_FILE] = operator_strategy_text(graph, plan)
     states = OPTIMIZER_STATES if plan.pipeline is None else (*OPTIMIZER_STATES, ACCUMULATED)
-    checkpoint = merged(
-        [
-            strategy_checkpoint(program.graph, stage, program.parameters, states, program.stage)
-            if isinstance(program, StageProgram)
-            else strategy_checkpoint(graph, stage, program.parameters, states)
-            for program, stage in zip(programs, plan.stages, strict=True)
-        ]
-    )
-    files[f"{CHECKPOINT_FILE}.json"] = checkpoint_json(checkpoint)
-    files[f"{CHECKPOINT_FILE}.ckpt"] = checkpoint_protobuf(checkpoint)
+    stages = [
+        strategy_checkpoint(program.graph, stage, program.parameters, states, program.stage)
+        if isinstance(program, StageProgram)
+        else strategy_checkpoint(graph, stage, program.parameters, states)
+        for program, stage in zip(programs, plan.stages, strict=True)
+    ]
+    numbered = {f"{CHECKPOINT_FILE}_{n}": one for n, one in enumerate(stages)} if len(stages) > 1 else {}
+    for name, checkpoint in {CHECKPOINT_FILE: merged(stages), **numbered}.items():
+        files |= {f"{name}.json": checkpoint_json(checkpoint), f"{name}.ckpt": checkpoint_protobuf(checkpoint)}
     return files

@@ -59,6 +59,8 @@ def test_files_of_every_stage_are_written(planned):
     layouts = json.loads((planned / "parameter_layout.json").read_text())["parallel_layout_item"]
     for name in ("0-word_embedding.table", "1-output_table", "1-adam_m.output_table", "1-accu_grads.output_table"):
         assert name in layouts
+    first, last = (json.loads((planned / f"parameter_layout_{n}.json").read_text()) for n in (0, 1))
+    assert "word_embedding.table" in first["parallel_layout_item"] and "output_table" in last["parallel_layout_item"]
     assert "pipeline_stage = 1" in (planned / "shard.py").read_text()
     assert "Pipeline stages" in (planned / "report.txt").read_text()
 

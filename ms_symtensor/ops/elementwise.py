@@ -153,7 +153,7 @@ RULES = {
     "RotaryPositionEmbedding": rotary,
     "Dropout": elementwise(keeps_outputs=(1,)),
     # of which MindSpore has no distributed form
-    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo", "TensorMove"), batch_only(elementwise())),
+    **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo"), batch_only(elementwise())),
     **dict.fromkeys(("Complex", "Real", "Imag", "Conj", "Frac", "LerpScalar"), batch_only(elementwise())),
     "Exp2": batch_only(elementwise((), (0,))),
     "PowScalarTensor": power_of_number,

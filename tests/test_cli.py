@@ -423,7 +423,8 @@ def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.Captu
     assert "unknown cluster 'moon'" in failure(capsys, "validate", measured, "--cluster", "moon")
 
 
-def test_the_same_request_gives_the_same_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pins", ((), ("--fix", "context_parallel=2")))
+def test_the_same_request_gives_the_same_files(pins: tuple[str, ...], tmp_path: Path) -> None:
     """Byte by byte, whatever the hash seed, but for the time that the search took."""
     written = []
     for seed in ("1", "4242"):
@@ -431,7 +432,11 @@ def test_the_same_request_gives_the_same_files(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "ms_symtensor", "plan", "llama3_8b", "--num-layers", "4", "--device-num", "8"]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         subprocess.run(
-            [*command, "--out", str(out)], check=True, capture_output=True, env=environment, cwd=NETWORKS.parents[2]
+            [*command, *pins, "--out", str(out)],
+            check=True,
+            capture_output=True,
+            env=environment,
+            cwd=NETWORKS.parents[2],
         )
         written.append({file.name: file.read_bytes() for file in out.iterdir() if file.name != "timing.json"})
     assert written[0] == written[1] and "report.txt" in written[0]

@@ -70,7 +70,7 @@ class Restriction:
             return None
         known: dict[int, tuple[Signature, Sequence[Mapping[str, int]]]] = {}
         products = {}
-        for name in self._products:
+        for name in sorted(self._products):
             seen, sig = self._meanings[name]
             if id(seen) not in known:
                 known[id(seen)] = sig, self._slices_of(seen, sig, self._left(seen, sig))

@@ -63,16 +63,22 @@ def cut_vectors(sig: Signature, mesh: tuple[int, ...]) -> tuple[dict[str, int], 
 
 
 def candidates(
-    op: OpView, sig: Signature, of: Family, regular: bool = False, idle: bool = False
+    op: OpView,
+    sig: Signature,
+    of: Family,
+    regular: bool = False,
+    idle: bool = False,
+    samples: frozenset[str] = frozenset(),
 ) -> tuple[tuple[OpStrategy, Placement], ...]:
     """The strategies of `op` on the meshes of `of` worth pricing, with their placements, in a fixed order.
 
-    `regular`: only those whose layouts are alike on all meshes of a family.
+    `regular`: only those whose layouts are alike on all meshes of a family. `samples`: the dims that hold samples, which a family
+    may have an axis for.
 
     Products, and operators with more than REPEATING_DIMS dims to cut, use as many devices as their dims allow, unless they may
     be `idle`. Operators whose partial sums can be scattered appear in both forms.
     """
-    vectors = cut_vectors(sig, of.mesh)
+    vectors = _by_samples(cut_vectors(sig, of.mesh), samples, of.sample_slices)
     most = max(math.prod(v.values()) for v in vectors)
     busy = not idle and (sig.unit is Unit.CUBE or len(sig.cuttable) > REPEATING_DIMS)
     for chosen in ([v for v in vectors if not busy or math.prod(v.values()) == most], vectors):
@@ -81,6 +87,14 @@ def candidates(
             return found
     place(op, sig, strategy_of(sig, vectors[0]), of.device_num)  # says what speaks against it
     raise InvalidStrategyError(f"{op.name} ({op.type}): MindSpore accepts no strategy on {of.device_num} devices")
+
+
+def _by_samples(
+    vectors: tuple[dict[str, int], ...], samples: frozenset[str], slices: int
+) -> tuple[dict[str, int], ...]:
+    """Those that cut `samples` by the axis for them; all where none does."""
+    found = tuple(v for v in vectors if math.prod(v.get(d, 1) for d in samples) % slices == 0)
+    return found or vectors
 
 
 def _placed(

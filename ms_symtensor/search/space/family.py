@@ -11,7 +11,7 @@ of samples and sequence cuts the minor axis in two, samples and parts of a seque
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
@@ -38,12 +38,14 @@ class Family:
     """Meshes with as many axes as `mesh`, the representative, major to minor.
 
     `sizes` [axes, members] are the sizes of every member's axes; `growth` [members] how many times larger than the
-    representative's its batch is.
+    representative's its batch is. `sample_slices`: in so many slices the major axis of the representative cuts whatever holds
+    samples; 1: any axis may cut that.
     """
 
     mesh: tuple[int, ...]
     sizes: Array
     growth: Array
+    sample_slices: int = 1
 
     def __post_init__(self) -> None:
         if len(self._axes_of) != 2 ** len(self.mesh):
@@ -157,7 +159,7 @@ class SplitFamily(Family):
     What is moved to where the whole minor axis cuts sequences is exact on members whose minor axis has two equal parts too.
     """
 
-    samples: Array
+    samples: Array = field(kw_only=True)
 
     is_strict = True
 
@@ -208,11 +210,13 @@ def runs_of_cuts(layout: Layout) -> list[Run]:
 
 
 def family(meshes: Sequence[tuple[int, ...]], growth: Sequence[float]) -> Family:
-    """The family of `meshes`, all with two or all with three axes, each with its growth of the batch."""
-    return Family(REPRESENTATIVES[len(meshes[0])], np.array(meshes, dtype=float).T, np.array(growth, dtype=float))
+    """The family of `meshes`, all with as many axes, each with its growth of the batch; the first of three is for samples."""
+    mesh = REPRESENTATIVES[len(meshes[0])]
+    sizes = np.array(meshes, dtype=float).T
+    return Family(mesh, sizes, np.array(growth, dtype=float), mesh[0] if len(mesh) == 3 else 1)
 
 
 def split_family(meshes: Sequence[tuple[int, ...]], growth: Sequence[float], samples: Sequence[int]) -> SplitFamily:
     """The family of `meshes` of two axes, with so many samples on a position of the major one, which divide the minor one."""
     sizes = np.array(meshes, dtype=float).T
-    return SplitFamily(SPLIT, sizes, np.array(growth, dtype=float), np.array(samples, dtype=float))
+    return SplitFamily(SPLIT, sizes, np.array(growth, dtype=float), samples=np.array(samples, dtype=float))

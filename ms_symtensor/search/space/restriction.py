@@ -99,11 +99,12 @@ class Restriction:
             found &= self._pinned(pin, sig, strategies, cuts)
         return found
 
-    def needs_idle(self, op: OpView, sig: Signature, regular: bool) -> bool:
-        """Whether none of the operator's candidates that use as many devices as they can are allowed."""
+    def needs_idle(self, op: OpView, sig: Signature, regular: bool, samples: frozenset[str] = frozenset()) -> bool:
+        """Whether none of the operator's candidates that use as many devices as they can are allowed (`domain.candidates`)."""
         if not self._restricts(op.name):
             return False
-        allowed = self.allowed(op, sig, [s for s, _ in candidates(op, sig, self._family, regular)])
+        every = candidates(op, sig, self._family, regular, samples=samples)
+        allowed = self.allowed(op, sig, [strategy for strategy, _ in every])
         return allowed is not None and not allowed.any()
 
     def _restricts(self, name: str) -> bool:

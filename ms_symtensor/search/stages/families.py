@@ -36,8 +36,11 @@ SAMPLES = {
     (2, Round.ONE): 4,
     (2, Round.SPLIT): 4,
     (2, Round.PART): 12,
+    (2, Round.FEW): 1,
+    (3, Round.ONE): 16,
 }
-"""Samples of the representative by the axes of its mesh, 2 or 4 x 2 (2 x 4 for SPLIT), and how far samples go round there."""
+"""Samples of the representative by the axes of its mesh, 2, 4 x 2 (2 x 4 for SPLIT) or 16 x 4 x 2, and how far samples go round
+there."""
 
 
 def families(

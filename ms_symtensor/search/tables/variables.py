@@ -134,12 +134,13 @@ def variables(
             _require_unspoilt(seen, sig, only, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
-        idle = number in shared or restriction.needs_idle(seen, sig, regular)
+        samples = _growing_dims(seen, sig, growing)
+        idle = number in shared or restriction.needs_idle(seen, sig, regular, samples)
         key = (only, idle, *_form(seen), sig.spoilt, sig.keeps_inputs, sig.keeps_outputs, products, growing)
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
             if only is None:
-                chosen = candidates(seen, sig, pricer.family, regular, idle)
+                chosen = candidates(seen, sig, pricer.family, regular, idle, samples)
             else:
                 chosen = ((only, place(seen, sig, only, pricer.family.device_num)),)
             if sig.body is None:

@@ -50,6 +50,17 @@ def test_a_stage_that_begins_with_a_large_weight_receives_only_what_is_sent(tmp_
     assert all(verdict.passed for verdict in found)
 
 
+def test_stages_that_cut_samples_sequences_and_weights(tmp_path):
+    pins = {"pipeline_stages": 2, "data_parallel": 2, "context_parallel": 2, "model_parallel": 4}
+    fixed = [word for name, number in pins.items() for word in ("--fix", f"{name}={number}")]
+    arguments = ["plan", "llama3_8b", *SMALL, "--global-batch-size", "8", "--device-num", "32"]
+    assert main([*arguments, *fixed, "--out", str(tmp_path)]) == 0
+    plan = load(tmp_path)
+    assert {name: getattr(plan, name) for name in pins} == pins
+    found = verify_stages(plan, load_graph(tmp_path))
+    assert len(found) == 2 and all(verdict.passed for verdict in found)
+
+
 def test_a_rank_that_does_not_exist_is_refused(planned):
     with pytest.raises(InputError, match="there is no rank 4 among 4 devices"):
         verify_stages(load(planned), rank=4)

@@ -13,7 +13,7 @@ from ms_symtensor.ops.placement import place, strategy_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import Unit, view
 from ms_symtensor.search.space.domain import candidates, cut_vectors, divisors, meshes, prime_factors
-from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.space.family import Single, family
 from tests.ops.views import make
 from tests.strategy.plans import small_graph
 
@@ -52,6 +52,26 @@ def test_products_use_all_devices_and_scatter_their_partial_sums():
     assert {s.inputs[0][0] * s.inputs[0][1] * s.inputs[1][0] for s, _ in found} == {4}
     scattered = [s for s, placement in found if placement.partial is not None and placement.partial.dim is not None]
     assert {(s.inputs[0], s.outputs[0]) for s in scattered} == {((1, 4), (4, 1)), ((2, 2), (4, 1)), ((1, 2), (2, 2))}
+
+
+def test_samples_are_cut_by_the_axis_that_a_family_has_for_them():
+    of = family([(4, 2, 8)], [1.0])
+    cuts = [
+        (s.inputs[0][0], s.inputs[1][0]) for s, _ in candidates(MATMUL, signature(MATMUL), of, samples=frozenset("m"))
+    ]
+    assert (16, 2) in cuts and (
+        16,
+        8,
+    ) in cuts  # the rows by the samples' axis, the columns by one of the others or both
+    assert all(rows % 16 == 0 for rows, _ in cuts)
+    free = [(s.inputs[0][0], s.inputs[1][0]) for s, _ in candidates(MATMUL, signature(MATMUL), of)]
+    assert {*cuts} < {*free} and (8, 16) in free
+
+
+def test_all_candidates_are_left_where_none_cuts_the_samples():
+    norm = make("RmsNorm", "bfloat16[8, 32], bfloat16[32] -> bfloat16[8, 32], float32[8, 1]", 1e-6)
+    sig, of = signature(norm), family([(4, 2, 8)], [1.0])
+    assert candidates(norm, sig, of, samples=frozenset(sig.cuttable)) == candidates(norm, sig, of)
 
 
 def test_a_norm_may_repeat_its_work():

@@ -1,5 +1,7 @@
 """How samples lie on a mesh."""
 
+import math
+
 import pytest
 
 from ms_symtensor.search.space.shapes import MAX_TOKENS, Round, Shape, max_samples, shapes, shapes_of_batch
@@ -16,6 +18,7 @@ from ms_symtensor.search.space.shapes import MAX_TOKENS, Round, Shape, max_sampl
         ((8, 4), 12, Round.PART),
         ((8, 4), 4, Round.PART),
         ((8, 4), 1, Round.FEW),
+        ((8, 4, 2), 8, Round.ONE),
         ((8,), 12, Round.PART),
         ((8,), 16, Round.WHOLE),
     ),
@@ -28,6 +31,15 @@ def test_micro_batches_of_short_sequences_have_more_samples():
     assert (max_samples(8192), max_samples(4096), max_samples(512), max_samples(1)) == (8, 8, 64, MAX_TOKENS)
     few, more = shapes(8, 1024, 24), shapes(8, 1024, 24, max_samples(512))
     assert [max(s.samples for s in every if s.accumulates) for every in (few, more)] == [8, 64]
+
+
+def test_samples_that_are_fewer_than_devices_have_two_axes_of_their_own():
+    found = [s for s in shapes(256, 64, 8) if len(s.mesh) == 3 or s.batch == 1 < len(s.mesh)]
+    assert Shape(4, 32, (2, 4, 8), 2) in found and Shape(4, 32, (2, 8, 4), 2) in found
+    assert Shape(4, 64, (8, 8), 1) in found
+    assert all(s.stages * math.prod(s.mesh) == 256 and s.batch * s.micro_batch_num == 64 for s in found)
+    assert all(math.prod(s.mesh) > 8 for s in found)  # on few devices the mesh is the finest
+    assert {len(s.mesh) for s in shapes(64, 64, 8)} == {1, 2}
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
             passed = {mesh: several.one_stage_s[mesh] for mesh in one.passed}
             best_s = min(known_s, one.time_s, several.time_s)
             more = one_stage(graph, request, passed, (1 - WORTH) * best_s, progress)
-            one = one.beside(selecting(more, request, best_s))
+            one = one.beside(selecting(more, request, best_s, passed))
     spent = time.perf_counter() - start
     if several is not None and several.whole is not None and several.time_s < one.time_s:
         best = pipelined.plan_of(of, request, several.whole, several, spent)

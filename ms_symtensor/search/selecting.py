@@ -1,7 +1,9 @@
 """Plans of one stage that recompute blocks in part: which layouts promise most, the best of these, and the bound of all."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.remaking import Remaking
@@ -15,6 +17,8 @@ from ms_symtensor.search.tables.problem import Problem
 
 WORTH = 1e-3
 """Layouts that could make a step faster by less than this share are not tried (empirical)."""
+
+NOTHING: Mapping[tuple[int, ...], float] = MappingProxyType({})
 
 TRIED = 4
 """So many layouts are worked out at most, each with the programs of its mixtures (empirical)."""
@@ -65,10 +69,13 @@ class _Promise:
     choice: Choice
 
 
-def selecting(found: OneStage, request: Request, known_s: float = math.inf) -> OneStage:
+def selecting(
+    found: OneStage, request: Request, known_s: float = math.inf, least_s: Mapping[tuple[int, ...], float] = NOTHING
+) -> OneStage:
     """`found` with blocks recomputed in part where that is faster, and a bound that holds for such plans too.
 
-    What cannot beat a step of `known_s` is not looked for. No best one is left if none may be, and nothing else fits.
+    What cannot beat a step of `known_s` is not looked for. No best one is left if none may be, and nothing else fits. `least_s`:
+    of meshes, seconds that no such plan takes less than.
     """
     if not found.searched or not found.searched[0][0].selects:
         return found
@@ -76,21 +83,23 @@ def selecting(found: OneStage, request: Request, known_s: float = math.inf) -> O
     enough_s = known_s if best is None else min(best.time_s, known_s)
     if math.isinf(enough_s):
         return found
-    promises, bound_s = _promises(found, request, math.inf if only else enough_s)
+    promises, bound_s = _promises(found, request, math.inf if only else enough_s, least_s)
     if only and best is not None and best.settings.recompute:
         best = None
     problem = found.problem
     for one in _different(promises)[:TRIED]:
-        least_s = min(known_s, math.inf if best is None else best.time_s)
-        if one.least_s >= (1 - WORTH) * least_s:
+        below_s = min(known_s, math.inf if best is None else best.time_s)
+        if one.least_s >= (1 - WORTH) * below_s:
             break
         new = _candidate(one, request)
-        if new is not None and new.time_s < least_s:
+        if new is not None and new.time_s < below_s:
             best, problem = new, one.problem
     return replace(found, best=best, problem=problem, bound_s=bound_s)
 
 
-def _promises(found: OneStage, request: Request, enough_s: float) -> tuple[list[_Promise], float]:
+def _promises(
+    found: OneStage, request: Request, enough_s: float, least_s: Mapping[tuple[int, ...], float]
+) -> tuple[list[_Promise], float]:
     """Layouts that may be faster than `enough_s`, those that promise most first; and the bound of all plans but on what was not
     looked at.
     """
@@ -107,8 +116,8 @@ def _promises(found: OneStage, request: Request, enough_s: float) -> tuple[list[
         ]
         dual = SelectionDual(problem, remaking, tables, request.limit_B, free.bound_s)
         more = dual.raised(_start(found, problem, free), enough_s)
-        promises += [_Promise(least_s, problem, free, choice) for least_s, choice in more]
-        bound_s = min(bound_s, dual.bound_s)
+        promises += [_Promise(seconds, problem, free, choice) for seconds, choice in more]
+        bound_s = min(bound_s, max(dual.bound_s, least_s.get(problem.known.pricer.family.mesh, 0.0)))
     return sorted(promises, key=lambda one: one.least_s), bound_s
 
 

@@ -105,7 +105,9 @@ class Tried:
         """What was learnt, `rows` being all that was priced, with their best bounds."""
         ordered = sorted(rows, key=lambda row: row.bound_s)
         refused = {row.shape: None for row in ordered if row.shape in self._refused and row.bound_s < self.worst_s}
-        best = tuple(sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, len(e.shape.mesh), e.shape.mesh)))
+        best = tuple(
+            sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, len(e.shape.mesh), e.shape.mesh))
+        )
         bounds = [row.bound_s for row in ordered if row.shape not in refused]
         bound_s = min((*bounds, *ruled_out_s.values()), default=math.inf)
         return Outcome(

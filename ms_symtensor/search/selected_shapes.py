@@ -81,7 +81,8 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     # What layouts must promise to be worked out is as near to the plan as its bound has to be.
     raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, (1 - WORTH) * enough_s)
     searched = bounded(request, searched, {**outcome.bounds_s, **raised.bounds_s})
-    for number, (step_s, row) in enumerate(_promising(raised, searched.whole, enough_s)):
+    is_far = enough_s > CLOSE * searched.bound_s
+    for number, (step_s, row) in enumerate(_promising(raised, searched.whole, enough_s, is_far)):
         is_close = enough_s <= CLOSE * searched.bound_s
         if step_s >= (1 - WORTH) * enough_s or (number >= TRIED and is_close):
             break
@@ -93,12 +94,17 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     return searched
 
 
-def _promising(raised: Raised, mine: Whole | None, enough_s: float) -> list[tuple[float, Row]]:
-    """Layouts that promise more than those of the plan `mine`, with the seconds that they promise, the fewest first."""
+def _promising(raised: Raised, mine: Whole | None, enough_s: float, is_far: bool) -> list[tuple[float, Row]]:
+    """Layouts that promise more than those of the plan `mine`, with the seconds that they promise, the fewest first.
+
+    Where the plan takes much more than its own promise, as it does if it `is_far` from its bound, all that promise more than it
+    takes: others may keep theirs better.
+    """
     alike = [] if mine is None else raised.steps(enough_s, lambda row: _alike(row, mine))
-    mine_s = min((step_s for step_s, _ in alike), default=enough_s)
+    mine_s = enough_s if is_far else min((step_s for step_s, _ in alike), default=enough_s)
     below_s, found = (1 - WORTH) * mine_s, list[tuple[float, Row]]()
-    for step_s, row in raised.steps(below_s, lambda row: raised.bounds_s[row.shape] < below_s):
+    own = {id(row) for _, row in alike}
+    for step_s, row in raised.steps(below_s, lambda row: raised.bounds_s[row.shape] < below_s and id(row) not in own):
         if not any(step_s <= (1 + (ALIKE if row.shape == other.shape else SAME)) * its_s for its_s, other in found):
             found.append((step_s, row))
     return found[:FAR]

@@ -1,11 +1,15 @@
 """The other ways to lay out the step: a table of the best, and why the others were filtered out."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan
+
+ALIKE = 5e-4
+"""Steps of one layout that differ by so little are the same, priced on another mesh (empirical)."""
 
 _PARTS = ("work", "recompute", "bubble", "once")
 
@@ -13,7 +17,7 @@ _PARTS = ("work", "recompute", "bubble", "once")
 def considered_text(plan: Plan, count: int) -> str:
     """The best `count` ways to lay out the step, with what an average stage spends in each."""
     rows: list[tuple[str, ...]] = []
-    for one in plan.search.considered[:count]:
+    for one in _different(plan.search.considered)[:count]:
         if one.step_time_s is None:
             rows.append((*_layout(one), "", "", "", "", "", "", reason(one)))
             continue
@@ -22,6 +26,24 @@ def considered_text(plan: Plan, count: int) -> str:
         rows.append((*_layout(one), seconds(one.step_time_s), ratio, *parts, size(one.peak_memory_B or 0)))
     head = ("stages", "micro-batches", "mesh", "step", "ratio", "work", "recompute", "bubble", "once", "kept")
     return "Ways to lay out the step, surveyed\n" + table(rows, head, right=tuple(range(2)) + tuple(range(3, 10)))
+
+
+def _different(ways: Sequence[Considered]) -> list[Considered]:
+    """`ways`, but for those that divide an axis of another one's mesh in two and take as long."""
+    known = [way for way in ways if way.step_time_s is not None]
+    return [one for one in ways if not any(_divides(one, other) for other in known)]
+
+
+def _divides(one: Considered, other: Considered) -> bool:
+    if one.step_time_s is None or other.step_time_s is None or len(one.mesh) <= len(other.mesh):
+        return False
+    if abs(one.step_time_s - other.step_time_s) > ALIKE * other.step_time_s:
+        return False
+    layout, same = (
+        (w.pipeline_stages, w.micro_batch_num, w.pp_interleave_num, *w.mesh[: len(other.mesh) - 1])
+        for w in (one, other)
+    )
+    return layout == same
 
 
 def reason(one: Considered) -> str:

@@ -45,6 +45,20 @@ def test_the_table(plan):
     assert lines[2].endswith("does not fit")
 
 
+def test_meshes_that_only_divide_an_axis_are_shown_once(plan):
+    of = Considered(2, 4, (4, 8), 0.9, True, 1.0, 3 << 30, PARTS)
+    ways = (
+        replace(of, mesh=(4, 2, 4), step_time_s=1.0 - 1e-5), of, replace(of, mesh=(4, 4, 2), step_time_s=0.9),
+        replace(of, mesh=(2, 2, 8)), replace(of, mesh=(4, 2, 4), pp_interleave_num=2),
+    )  # fmt: skip
+    found = replace(plan, search=replace(plan.search, considered=ways))
+    text = considered_text(found, 9)
+    assert len(text.splitlines()) == 2 + 4
+    assert (
+        text.count("4 x 8") == 1 and text.count("4 x 2 x 4") == 1
+    )  # with two runs of blocks per stage it is another step
+
+
 def test_why_the_others_were_filtered_out(plan):
     title, _, one, two, four = families_text(plan).splitlines()
     assert title == "Ways to lay out the step, surveyed (the plan: as its programs cost)"

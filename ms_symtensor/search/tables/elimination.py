@@ -7,7 +7,7 @@ network is a chain with short cuts. The next variable is that of weighted minimu
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import combinations
@@ -20,7 +20,8 @@ from ms_symtensor.errors import InputError
 Table = NDArray[np.float64]
 
 MAX_ENTRIES = 1 << 27
-"""Largest table that is built, 1 GiB of float64; a graph that needs more is refused rather than swapped."""
+"""Largest table that is built, 1 GiB of float64: many problems are solved some after others; a graph that needs more for one is
+refused rather than swapped."""
 
 CACHED_ENTRIES = 1 << 16
 """Entries of a sum that is formed at once, 512 KiB of float64 (empirical: that stays in a core's cache)."""
@@ -87,6 +88,8 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
         order = elimination_order(sizes, scopes)
     problems = factors[0].table.shape[0] if factors else 1
     axes, turns = _turns(tuple(sizes), scopes, tuple(order))
+    if problems > 1 and problems * max((turn.entries for turn in turns), default=0) > MAX_ENTRIES:
+        return _in_halves(sizes, joined, order)
     # Problems last: all that is summed and compared runs over them, and the axes before come in turn.
     tables = [np.ascontiguousarray(table.transpose(of)) for table, of in zip(joined.values(), axes, strict=True)]
     value = np.zeros(problems) + joined.get((), 0.0)
@@ -107,6 +110,17 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
             at += table[index]
         found[turn.variable] = at.argmin(axis=0)
     return Minimum(value, np.array(found, dtype=np.intp).reshape(len(sizes), problems).T)
+
+
+def _in_halves(sizes: Sequence[int], joined: Mapping[tuple[int, ...], Table], order: Sequence[int]) -> Minimum:
+    """The minima of one half of the problems after those of the other."""
+    problems = len(next(iter(joined.values())))
+    halves = [
+        minimise(sizes, [Factor(scope, table[part]) for scope, table in joined.items()], order)
+        for part in (slice(problems // 2), slice(problems // 2, None))
+    ]
+    value, assignment = ([getattr(half, name) for half in halves] for name in ("value", "assignment"))
+    return Minimum(np.concatenate(value), np.concatenate(assignment))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.search.tables import elimination
 from ms_symtensor.search.tables.elimination import Factor, elimination_order, minimise
 
 FEW = st.sampled_from([0.0, 1.0, 2.0, 3.5, -1.0, math.inf])
@@ -63,6 +64,16 @@ def test_an_order_along_a_chain_keeps_tables_small():
     order = elimination_order(sizes, [(i, i + 1) for i in range(4)])
     assert sorted(order) == [0, 1, 2, 3, 4]
     assert order[0] in (0, 4)  # an end: its neighbour has two values, inner ones leave larger tables
+
+
+def test_problems_whose_tables_are_too_large_together_are_solved_one_after_the_other(monkeypatch):
+    rng = np.random.default_rng(0)
+    factors = [Factor((i, i + 1), rng.random((7, 4, 4))) for i in range(5)]
+    together = minimise([4] * 6, factors)
+    monkeypatch.setattr(elimination, "MAX_ENTRIES", 40)  # those of two problems
+    apart = minimise([4] * 6, factors)
+    assert apart.value.tolist() == together.value.tolist()
+    assert apart.assignment.tolist() == together.assignment.tolist()
 
 
 def test_a_table_that_would_be_too_large_is_refused():

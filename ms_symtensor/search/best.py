@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
@@ -14,6 +14,7 @@ from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan, of_stages
+from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
@@ -27,6 +28,7 @@ from ms_symtensor.search.space.pinnable import require_pinnable
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
+from ms_symtensor.tensor.graph import Source
 
 NOTHING = OneStage(None, None, None, math.inf, 0)
 
@@ -88,7 +90,8 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         one = replace(NOTHING, passed=tuple(only))
         # Where it could hardly be faster, the other is made faster first, which leaves few meshes to look at.
         if min(only.values()) < (1 - WORTH) * several.time_s:
-            one = one_stage(graph, request, only, min(known_s, several.time_s), progress)
+            powers = _powers(of, request) if wide else {}
+            one = one_stage(graph, request, only, min(known_s, several.time_s), progress, powers)
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
@@ -112,6 +115,13 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         best = replace(best, search=_report(best, one, several, bound_s, spent))
     candidates = one.candidates + (several.candidates if several is not None else 0)
     return Searched(best, bound_s, candidates, lambda: _infeasible(of, request, one, several))
+
+
+def _powers(of: Network, request: Request) -> Mapping[Source, tuple[int, ...]]:
+    """Which dims of its first blocks' tensors grow with the batch; nothing if the network can be had at one batch only."""
+    if of.batch is not None:
+        return {}
+    return batch_powers(of.short(request.global_batch_size), of.short(2 * request.global_batch_size))
 
 
 def _is_divisible(of: Network, request: Request) -> bool:

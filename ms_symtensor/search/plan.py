@@ -35,9 +35,9 @@ from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.left import remaining, why_none
 from ms_symtensor.search.space.pinnable import require_pinnable
-from ms_symtensor.search.tables.problem import problem_of_family, shortened
+from ms_symtensor.search.tables.problem import problem_of_family, sample_num, shortened
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, Source
 
 METHOD = (
     "exact variable elimination inside a block for every mesh, Lagrangian dual over memory, recomputation and optimizer"
@@ -120,11 +120,13 @@ def one_stage(
     only: Mapping[tuple[int, ...], float] | None = None,
     known_s: float = math.inf,
     progress: Callable[[str], None] = lambda _: None,
+    powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
 ) -> OneStage:
     """The fastest candidate of one stage.
 
     `only`: the meshes to look at, each with seconds that no step on it is faster than (default: all there are). What cannot
-    beat a step of `known_s` is not looked at closely.
+    beat a step of `known_s` is not looked at closely. `powers`: which dims of tensors grow with the batch (`batch_powers`), where
+    that is known: on three axes samples are cut as far as they go.
     """
     found = OneStage(None, None, None, math.inf, 0)
     if only is None:
@@ -137,8 +139,16 @@ def one_stage(
             continue
         progress(f"mesh {' x '.join(map(str, mesh))}")
         few, kinds = short = short or shortened(graph)
+        samples = math.gcd(sample_num(graph), request.device_num) if powers and len(mesh) == 3 else 1
         of = problem_of_family(
-            few, request.cluster, Single(mesh), request.rules, of=kinds, limits=request.limits, again=again
+            few,
+            request.cluster,
+            Single(mesh, samples),
+            request.rules,
+            powers,
+            kinds,
+            limits=request.limits,
+            again=again,
         )
         again = of.again
         new = solve(of, request.limit_B, found.best, known_s, progress, found.bound_s)

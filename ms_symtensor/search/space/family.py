@@ -38,8 +38,8 @@ class Family:
     """Meshes with as many axes as `mesh`, the representative, major to minor.
 
     `sizes` [axes, members] are the sizes of every member's axes; `growth` [members] how many times larger than the
-    representative's its batch is. `sample_slices`: in so many slices the major axis of the representative cuts whatever holds
-    samples; 1: any axis may cut that.
+    representative's its batch is. `sample_slices`: whatever holds samples is cut in so many slices of the representative, or a
+    multiple; 1: as any axes may.
     """
 
     mesh: tuple[int, ...]
@@ -55,6 +55,9 @@ class Family:
 
     is_strict = False
     """Whether only regular layouts have a meaning."""
+
+    is_free_outside = False
+    """Whether `sample_slices` hold for the repeated blocks alone."""
 
     @property
     def members(self) -> int:
@@ -135,8 +138,10 @@ class Family:
 class Single(Family):
     """The family of one mesh: every number stands for itself, every layout is regular."""
 
-    def __init__(self, mesh: tuple[int, ...]) -> None:
-        super().__init__(mesh, np.array(mesh, dtype=float)[:, None], np.ones(1))
+    is_free_outside = True
+
+    def __init__(self, mesh: tuple[int, ...], sample_slices: int = 1) -> None:
+        super().__init__(mesh, np.array(mesh, dtype=float)[:, None], np.ones(1), sample_slices)
 
     def __post_init__(self) -> None:
         pass

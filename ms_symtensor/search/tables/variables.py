@@ -134,7 +134,8 @@ def variables(
             _require_unspoilt(seen, sig, only, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
-        samples = _growing_dims(seen, sig, growing)
+        by_samples = regular or not pricer.family.is_free_outside
+        samples = _leading_dims(seen, sig, growing) if by_samples else frozenset()
         idle = number in shared or restriction.needs_idle(seen, sig, regular, samples)
         key = (only, idle, *_form(seen), sig.spoilt, sig.keeps_inputs, sig.keeps_outputs, products, growing)
         if key not in same:
@@ -245,6 +246,17 @@ def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str
     ):
         found.update(d for d, power in zip(dims, powers, strict=False) if d is not None and power)
     return frozenset(found)
+
+
+def _leading_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:
+    """Those that come first in every tensor that has them; none if some do not, as the tokens of every expert."""
+    dims = (*sig.inputs, *(() for _ in op.inputs[len(sig.inputs) :]), *sig.outputs)
+    inside = any(any(powers[1:]) for powers in growing)
+    return (
+        frozenset()
+        if inside
+        else frozenset(d[0] for d, powers in zip(dims, growing, strict=False) if d and d[0] and any(powers))
+    )
 
 
 def _combine_s(chosen: Sequence[tuple[OpStrategy, Placement]], pricer: Pricer, outputs_B: Sequence[Array]) -> Array:

@@ -44,6 +44,10 @@ METHOD = (
     " sharding"
 )
 
+REMADE = 1.25
+"""On meshes of three axes plans of whole blocks that take so many times as long as the best step can become the best where blocks
+are recomputed in part (empirical)."""
+
 
 def plan(
     graph: Graph,
@@ -139,7 +143,8 @@ def one_stage(
             continue
         progress(f"mesh {' x '.join(map(str, mesh))}")
         few, kinds = short = short or shortened(graph)
-        samples = math.gcd(sample_num(graph), request.device_num) if powers and len(mesh) == 3 else 1
+        is_wide = bool(powers) and len(mesh) == 3
+        samples = math.gcd(sample_num(graph), request.device_num) if is_wide else 1
         of = problem_of_family(
             few,
             request.cluster,
@@ -151,7 +156,8 @@ def one_stage(
             again=again,
         )
         again = of.again
-        new = solve(of, request.limit_B, found.best, known_s, progress, found.bound_s)
+        enough_s = known_s * (REMADE if is_wide else 1)
+        new = solve(of, request.limit_B, found.best, enough_s, progress, found.bound_s)
         slimmest = [c for c in (found.smallest, new.smallest) if c is not None]
         found = OneStage(
             found.problem if new.best is found.best else of,

@@ -78,10 +78,11 @@ def candidates(
     Products, and operators with more than REPEATING_DIMS dims to cut, use as many devices as their dims allow, unless they may
     be `idle`. Operators whose partial sums can be scattered appear in both forms.
     """
-    vectors = _by_samples(cut_vectors(sig, of.mesh), samples, of.sample_slices)
+    every = cut_vectors(sig, of.mesh)
+    vectors = _by_samples(every, samples, of.sample_slices)
     most = max(math.prod(v.values()) for v in vectors)
     busy = not idle and (sig.unit is Unit.CUBE or len(sig.cuttable) > REPEATING_DIMS)
-    for chosen in ([v for v in vectors if not busy or math.prod(v.values()) == most], vectors):
+    for chosen in ([v for v in vectors if not busy or math.prod(v.values()) == most], vectors, every):
         found = tuple(_placed(op, sig, chosen, of, regular))
         if found:
             return found

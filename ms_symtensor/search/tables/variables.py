@@ -251,12 +251,9 @@ def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str
 def _leading_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:
     """Those that come first in every tensor that has them; none if some do not, as the tokens of every expert."""
     dims = (*sig.inputs, *(() for _ in op.inputs[len(sig.inputs) :]), *sig.outputs)
-    inside = any(any(powers[1:]) for powers in growing)
-    return (
-        frozenset()
-        if inside
-        else frozenset(d[0] for d, powers in zip(dims, growing, strict=False) if d and d[0] and any(powers))
-    )
+    if any(any(powers[1:]) for powers in growing):
+        return frozenset()
+    return frozenset(d[0] for d, powers in zip(dims, growing, strict=False) if d and d[0] and any(powers))
 
 
 def _combine_s(chosen: Sequence[tuple[OpStrategy, Placement]], pricer: Pricer, outputs_B: Sequence[Array]) -> Array:

@@ -93,7 +93,7 @@ def candidates(
 def _by_samples(
     vectors: tuple[dict[str, int], ...], samples: frozenset[str], slices: int
 ) -> tuple[dict[str, int], ...]:
-    """Those that cut `samples` by the axis for them; all where none does."""
+    """Those that cut `samples` in so many slices, or a multiple; all where none does."""
     found = tuple(v for v in vectors if math.prod(v.get(d, 1) for d in samples) % slices == 0)
     return found or vectors
 

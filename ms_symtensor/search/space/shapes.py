@@ -13,7 +13,7 @@ MAX_MODEL_AXIS = 64
 """The minor axis of a mesh is searched up to so many devices (empirical: beyond, its collectives leave every fast level)."""
 
 MAX_SEQUENCE_AXIS = 64
-"""So is the axis before it, where each sample has two of its own."""
+"""So is the axis before it, where each sample has two of its own (empirical, for the same reason)."""
 
 MAX_SAMPLES = 8
 """Samples of a micro-batch per copy of the model that are searched where there are several micro-batches: so many, or what makes

@@ -16,7 +16,8 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of
+from ms_symtensor.program.passes import Pass
+from ms_symtensor.program.pipeline import Pipeline, block_names, dealt, runs_of
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
@@ -104,15 +105,18 @@ class Held:
     one: MicroBatch
     program: StageProgram
 
-    def memory_B(self, flight: float, micro_batch_num: int) -> int:
-        """Peak bytes with so many micro-batches at once."""
-        stages, peak_B = self.program.pipeline.stage_num, self.one.peak_B(flight, micro_batch_num)
-        scatters = self.program.scatters_gradients
+    def memory_B(self, every: Sequence[Pass], interleave: int) -> int:
+        """Peak bytes over every pass of a micro-batch through one of so many runs of blocks."""
+        blocks = block_names(self.program.graph)
+        ends = (0, *itertools.accumulate(dealt((len(blocks),), interleave)))
+        runs = [blocks[start:end] for start, end in itertools.pairwise(ends)]
+        stages, scatters = self.program.pipeline.stage_num, self.program.scatters_gradients
+        peak_B = self.one.peak(runs, every).total_B
         return sum(stage_memory_B(self.program.micro, stages, scatters, peak_B, {}, {}).values())
 
 
 class Border(NamedTuple):
-    """Seconds of a micro-batch, and bytes, of what is sent between the runs of a stage."""
+    """Seconds of a micro-batch of what is sent between the runs of a stage, and its bytes, which wait until they are sent."""
 
     each_s: float
     size_B: int
@@ -177,7 +181,7 @@ class Parts:
         """What several runs of blocks per stage send and receive between them."""
         if turns.interleave == 1:
             return Border(0.0, 0)
-        micro, further = held.program.micro, turns.interleave - 1
+        micro = held.program.micro
         ends = [n for n in micro.nodes if n.role is Role.BORDER and n.phase is Phase.FORWARD and n.parameter is None]
         sent = [n for n in ends if n.kind == "Send"] or [n for n in ends if n.kind == "Receive"]
         sizes_B = [micro.tensors[(n.inputs or n.outputs)[0]].size_B for n in sent]
@@ -185,7 +189,7 @@ class Parts:
         one_s = sum(
             collective_time_s(cluster, "Send", ranks, size_B) + cluster.device.op_overhead_s for size_B in sizes_B
         )
-        return Border(2 * further * one_s, further * sum(sizes_B))
+        return Border(2 * (turns.interleave - 1) * one_s, sum(sizes_B))
 
 
 def divisions(blocks: int, stages: int) -> list[tuple[int, ...]]:
@@ -225,7 +229,7 @@ def _steps(
         if (found := known[key]) is None:
             return None
         border = parts.border(found, turns)
-        size_B = found.memory_B(shape.in_flight(number), number_of) + border.size_B
+        size_B = found.memory_B(turns.passes(number, shape.stages), shape.interleave) + border.size_B
         seconds = replace(found.seconds, each_s=found.seconds.each_s + border.each_s)
         return _Way(size_B, seconds, sum(one is not None for one in again))
 

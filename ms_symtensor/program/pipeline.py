@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.passes import warm_up
 from ms_symtensor.tensor.graph import Graph, ParameterRef, makers_of, sources_of
 
 
@@ -82,15 +83,10 @@ class Pipeline:
 
 
 def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> float:
-    """Micro-batches whose activations stage number `stage` of `stages` keeps at once under 1F1B.
-
-    With interleaving, the runs of a stage count like stages of their own, and a stage warms up twice as long:
-    min(M v, 2 (P - i - 1) + (v - 1) P + 1) runs of blocks (Narayanan et al. 2021, section 2.2), each 1/v of the stage.
+    """Micro-batches whose activations stage number `stage` of `stages` keeps at once under 1F1B (`passes`); of several runs of
+    blocks, each 1/v of the stage, as many as all of them keep on average.
     """
-    if interleave == 1:
-        return min(micro_batch_num, stages - stage)
-    warm = 2 * (stages - stage - 1) + (interleave - 1) * stages + 1
-    return min(micro_batch_num * interleave, warm) / interleave
+    return warm_up(stage, stages, micro_batch_num, interleave) / interleave
 
 
 def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, ...], ...]:

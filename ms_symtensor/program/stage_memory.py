@@ -1,34 +1,69 @@
 """What the activations of a pipeline stage need: those of several micro-batches at once.
 
-Under 1F1B stage i of P runs min(M, P - i) forward passes before the first backward pass (Narayanan et al. 2021, "Efficient
-Large-Scale Language Model Training on GPU Clusters", section 2.2), and then one of each in turn; MindSpore's control edges say
-so too. So that many micro-batches lie in memory, all of them but one at the end of their forward pass:
+Under 1F1B (`passes`) several micro-batches lie in memory, all of them but one between their forward and their backward pass:
 
-    peak = weights + (in flight - 1) kept + moment
+    peak = weights + max over passes of (sum over runs of waiting x kept + moment)
 
-Weights in use (gathered, or cast) stay for all micro-batches. The gradient of a weight is there until it is added up.
+with the moment of the one that passes, and, where stages are interleaved, what is still to be sent. Weights in use (gathered, or
+cast) stay for all micro-batches. The gradient of a weight is there until it is added up.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from functools import cached_property
+from typing import NamedTuple
 
 from ms_symtensor.program.liveness import live_B, lives, program_steps
-from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.program.passes import Pass, passes
+from ms_symtensor.program.pipeline import block_names, in_flight
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.stage_program import StageProgram
 
 ByBlock = Mapping[str | None, int]
 """Bytes by the repeated block that made them; None: outside of blocks."""
 
+Run = Sequence[str | None]
+"""The blocks of a run in order, each by the name of one that is like it; (None,) where there are none."""
+
+
+class Moments(NamedTuple):
+    """Bytes of a micro-batch in a block, or in a run of them: what waits after its forward pass, and what is there at most
+    while it passes `forward`, while the `last` one does, whose weights go one by one, and while it passes `backward`.
+    """
+
+    kept_B: int
+    forward_B: int
+    last_B: int
+    backward_B: int
+
+    def of(self, one: Pass) -> int:
+        """What is there at most in a pass."""
+        if one.is_backward:
+            return self.backward_B
+        return self.last_B if one.is_late else self.forward_B
+
+
+class Peak(NamedTuple):
+    """The bytes at a stage's peak: weights in use, what `waiting` micro-batches of every run keep, and the moment of another."""
+
+    weights_B: int
+    waiting: tuple[int, ...]
+    kept_B: tuple[int, ...]
+    moment_B: int
+
+    @property
+    def total_B(self) -> int:
+        return self.weights_B + self.moment_B + sum(n * each for n, each in zip(self.waiting, self.kept_B, strict=True))
+
 
 @dataclass(frozen=True)
 class MicroBatch:
     """Bytes that one micro-batch needs on a stage, step by step: `live_B`, without weights in use.
 
-    `behind[step]`: whether the step is one of the backward pass; `blocks[step]`: the block it belongs to. `kept_B` wait from
-    the forward to the backward pass. `weights_B` are the weights in use, `weights_behind_B` those of them that the backward
-    pass reads; `dropped_B[step]` those of the others that this step or a later one reads.
+    `behind[step]`: whether the step is one of the backward pass; `blocks[step]`: the block it belongs to, or, outside of
+    blocks, the next one, or the last one. `kept_B` wait from the forward to the backward pass, by these blocks. `weights_B` are
+    the weights in use, `weights_behind_B` those of them that the backward pass reads; `dropped_B[step]` those of the others that
+    this step or a later one reads.
     """
 
     live_B: tuple[int, ...]
@@ -39,47 +74,48 @@ class MicroBatch:
     weights_behind_B: ByBlock
     dropped_B: tuple[int, ...]
 
-    def peak_B(self, flight: float, micro_batch_num: int) -> int:
-        """The peak with `flight` of `micro_batch_num` micro-batches at once; after the last forward pass its weights go."""
-        whole_B, behind_B, kept_B = (sum(of.values()) for of in (self.weights_B, self.weights_behind_B, self.kept_B))
-        if flight < micro_batch_num:
-            return max(self.live_B, default=0) + whole_B + ceil((flight - 1) * kept_B)
-        last_B = max((live + dropped for live, dropped in zip(self.live_B, self.dropped_B, strict=True)), default=0)
-        forward_B = max((live for live, late in zip(self.live_B, self.behind, strict=True) if not late), default=0)
-        before_B = forward_B + whole_B + ceil(max(flight - 2, 0) * kept_B) if flight > 1 else 0
-        return max(last_B + behind_B + ceil((flight - 1) * kept_B), before_B)
-
-    def longer(self, middle: str, last: str, count: int) -> "MicroBatch":
-        """The same with `count` further blocks like `middle` between it and `last`, both of a run of equal blocks; -1: without
-        `middle`.
-
-        What a further block keeps waits while `last` and what follows it run forward, until `last` has run backward.
-        """
-        inside = [step for step, block in enumerate(self.blocks) if block == last]
-        waiting_B = count * self.kept_B.get(middle, 0)
-
-        def more(of: ByBlock) -> ByBlock:
-            return {**of, middle: (1 + count) * of.get(middle, 0)}
-
-        found = replace(
-            self,
-            live_B=tuple(n + waiting_B * (inside[0] <= step <= inside[-1]) for step, n in enumerate(self.live_B)),
-            kept_B=more(self.kept_B),
-            weights_B=more(self.weights_B),
-            weights_behind_B=more(self.weights_behind_B),
+    def peak(self, runs: Sequence[Run], every: Iterable[Pass]) -> Peak:
+        """The peak over `every` pass on a stage that holds these `runs`; after the last forward pass its weights go."""
+        held = [self.of_run(run) for run in runs]
+        kept_B = tuple(run.kept_B for run in held)
+        whole_B, behind_B = (self.held_B(of, runs) for of in (self.weights_B, self.weights_behind_B))
+        peaks = (
+            Peak(behind_B if one.is_late else whole_B, one.waiting, kept_B, held[one.run].of(one)) for one in every
         )
-        return found if count >= 0 else found._without(middle)
+        return max(peaks, key=lambda peak: peak.total_B)
 
-    def _without(self, block: str) -> "MicroBatch":
-        """The same but for the steps of `block`."""
-        left = [step for step, its in enumerate(self.blocks) if its != block]
-        return replace(
-            self,
-            live_B=tuple(self.live_B[step] for step in left),
-            behind=tuple(self.behind[step] for step in left),
-            blocks=tuple(self.blocks[step] for step in left),
-            dropped_B=tuple(self.dropped_B[step] for step in left),
-        )
+    def of_run(self, run: Run) -> Moments:
+        """What a micro-batch needs in a run of blocks."""
+        before_B = forward_B = last_B = backward_B = 0
+        for block in run:
+            mine = self._moments[block]
+            forward_B = max(forward_B, before_B + mine.forward_B)
+            last_B = max(last_B, before_B + mine.last_B)
+            backward_B = max(backward_B, before_B + mine.backward_B)
+            before_B += mine.kept_B
+        return Moments(before_B, forward_B, last_B, backward_B)
+
+    def held_B(self, of: ByBlock, runs: Sequence[Run]) -> int:
+        """The sum of bytes over the blocks of `runs`, and what is outside of blocks."""
+        inside = sum(of.get(block, 0) for run in runs for block in run if block is not None)
+        return inside + of.get(None, 0)
+
+    @cached_property
+    def _moments(self) -> Mapping[str | None, Moments]:
+        """What a micro-batch needs in every block, without what those before it keep."""
+        found: dict[str | None, Moments] = {}
+        before_B = 0
+        for block in dict.fromkeys(self.blocks):
+            steps = [step for step, its in enumerate(self.blocks) if its == block]
+            ahead, behind = ([step for step in steps if self.behind[step] == late] for late in (False, True))
+            found[block] = Moments(
+                self.kept_B.get(block, 0),
+                max((self.live_B[step] - before_B for step in ahead), default=0),
+                max((self.live_B[step] + self.dropped_B[step] - before_B for step in ahead), default=0),
+                max((self.live_B[step] - before_B for step in behind), default=0),
+            )
+            before_B += found[block].kept_B
+        return found
 
 
 def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
@@ -87,6 +123,8 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     steps = program_steps(micro)
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
+    blocks = _blocks(micro.nodes)
+    passed_in = {t: block for n, block in zip(micro.nodes, blocks, strict=True) for t in n.outputs}
     weights = _weights(micro.nodes)
     behind = tuple(step.is_backward for step in steps)
     used = {t for n in micro.nodes if n.role is not Role.WEIGHT for t in n.inputs if t in weights}
@@ -95,17 +133,17 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     forward = sum(not late for late in behind)
     last_read = {t: step for step, n in enumerate(micro.nodes) for t in n.inputs if t in used - used_behind}
 
-    def by_block(tensors: Iterable[int]) -> ByBlock:
+    def by_block(tensors: Iterable[int], of: Mapping[int, str | None] = made_in) -> ByBlock:
         found: dict[str | None, int] = {}
         for tensor in tensors:
-            found[made_in[tensor]] = found.get(made_in[tensor], 0) + sizes[tensor]
+            found[of[tensor]] = found.get(of[tensor], 0) + sizes[tensor]
         return found
 
     return MicroBatch(
         tuple(live_B(alive, sizes, len(steps))),
         behind,
-        tuple(n.block for n in micro.nodes),
-        by_block(t for t, (first, last) in alive.items() if first < forward <= last and t not in weights),
+        blocks,
+        by_block((t for t, (first, last) in alive.items() if first < forward <= last and t not in weights), passed_in),
         by_block(used),
         by_block(used_behind),
         tuple(sum(sizes[t] for t, last in last_read.items() if last >= step) for step in range(len(steps))),
@@ -120,8 +158,60 @@ def stage_in_flight(program: StageProgram) -> float:
 
 def stage_activation_peak_B(program: StageProgram) -> int:
     """Peak bytes of live activations on a rank of the stage. Parameters and the sums of their gradients are not counted."""
-    one = micro_batch(program.micro, program.scatters_gradients)
-    return one.peak_B(stage_in_flight(program), program.pipeline.micro_batch_num)
+    return stage_peak(program).total_B
+
+
+def stage_peak(program: StageProgram) -> Peak:
+    """What lies in memory at that peak."""
+    pipeline, runs = program.pipeline, _runs(program)
+    run_of = {block: number for number, run in enumerate(runs) for block in run}
+    micro = program.micro if len(runs) == 1 else _run_by_run(program.micro, run_of)
+    every = passes(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave)
+    peak = micro_batch(micro, program.scatters_gradients).peak(runs, every)
+    # Where stages are interleaved, what a pass has made is sent when the next one has begun.
+    return peak if len(runs) == 1 else peak._replace(moment_B=peak.moment_B + _sent_B(micro))
+
+
+def _runs(program: StageProgram) -> list[list[str]]:
+    """The blocks of every run of the stage."""
+    blocks = iter(block_names(program.graph))
+    return [[next(blocks) for _ in run] for run in program.pipeline.layers[program.stage]]
+
+
+def _sent_B(micro: Program) -> int:
+    """Bytes of the largest tensor that is sent."""
+    sent = (micro.tensors[t] for node in micro.nodes if node.kind == "Send" for t in node.inputs)
+    return max((kind.size_B for kind in sent), default=0)
+
+
+def _run_by_run(micro: Program, run_of: Mapping[str, int]) -> Program:
+    """`micro` with the nodes of one run after those of another, backward from the last one: what stages exchange connects runs,
+    nothing within the stage, so that they may be listed in any order.
+    """
+    made: dict[int, int] = {}
+    found: list[int | None] = []
+    for node in micro.nodes:
+        run = run_of.get(node.block or "", max((made[t] for t in node.inputs if t in made), default=None))
+        found.append(run)
+        made.update({} if run is None else dict.fromkeys(node.outputs, run))
+    read: dict[int, int] = {}
+    for number, node in reversed(list(enumerate(micro.nodes))):
+        if (run := found[number]) is None:
+            run = found[number] = min((read[t] for t in node.outputs if t in read), default=0)
+        read.update((t, min(run, read.get(t, run))) for t in node.inputs)
+    order = sorted(
+        range(len(found)),
+        key=lambda n: (False, found[n] or 0) if micro.nodes[n].phase is Phase.FORWARD else (True, -(found[n] or 0)),
+    )
+    return replace(micro, nodes=tuple(micro.nodes[n] for n in order))
+
+
+def _blocks(nodes: Sequence[Node]) -> tuple[str | None, ...]:
+    """The block of every node; of one outside of blocks the next one, or the last one."""
+    block: str | None = None
+    found = [block := n.block or block for n in reversed(nodes)][::-1]
+    last = next((n.block for n in reversed(nodes) if n.block), None)
+    return tuple(one or last for one in found)
 
 
 def _weights(nodes: Iterable[Node]) -> frozenset[int]:

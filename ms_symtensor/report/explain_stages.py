@@ -1,9 +1,7 @@
 """The formulas of a pipelined step, with their numbers, for people: how the stages make the step, and what each holds."""
 
-from math import ceil
-
 from ms_symtensor.cost.explanation_text import number
-from ms_symtensor.program.stage_memory import micro_batch, stage_in_flight
+from ms_symtensor.program.stage_memory import stage_peak
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.report.text import table
 from ms_symtensor.strategy.plan import Plan
@@ -11,10 +9,10 @@ from ms_symtensor.tensor.graph import Graph
 
 TIME = "M max(s) + (sum(s) - max(s)) / v + once, M micro-batches, s the seconds of the stages for one of them"
 RUNS = ", v = {} runs of blocks per stage; s with what is sent between these"
-ACTIVATIONS = "weights + (in flight - 1) kept + moment"
+ACTIVATIONS = "weights + sum over runs (waiting * kept) + moment"
 LATEX = (
     r"\[ T = M \max_i s_i + (\sum_i s_i - \max_i s_i) / v + T_\mathrm{once} = %s\,\mathrm{s} \]",
-    r"\[ M_\mathrm{activations} = M_\mathrm{weights} + (f_i - 1) M_\mathrm{kept} + M_\mathrm{moment} \]",
+    r"\[ M_\mathrm{activations} = M_\mathrm{weights} + \sum_r n_r M_{\mathrm{kept},r} + M_\mathrm{moment} \]",
 )
 
 
@@ -30,7 +28,7 @@ def stages_explained(plan: Plan, graph: Graph, latex: bool = False) -> str:
     lines.append(f"peak memory of the fullest stage {number(found.peak_memory_B, 'B')}, of which")
     lines += [f"  {part.replace('_', ' '):26} {number(value, 'B')}" for part, value in found.memory_B.items()]
     lines.append(f"activations of a stage = {ACTIVATIONS}, in bytes:")
-    head = ("stage", "weights", "in flight", "kept", "moment", "activations")
+    head = ("stage", "weights", "waiting", "kept", "moment", "activations")
     lines.append(table([_row(p) for p in programs], head, right=range(6)))
     lines.append(
         "What follows is one micro-batch on its way through all stages; weights are cast and gathered, and gradients summed over"
@@ -39,19 +37,20 @@ def stages_explained(plan: Plan, graph: Graph, latex: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _parts(program: StageProgram) -> tuple[int, str, int, int, int]:
-    """Weights, micro-batches in flight, what one keeps, the moment, and the peak that they make."""
-    one, flight = micro_batch(program.micro, program.scatters_gradients), stage_in_flight(program)
-    peak_B = one.peak_B(flight, program.pipeline.micro_batch_num)
-    weights_B, kept_B = sum(one.weights_B.values()), sum(one.kept_B.values())
-    moment_B = peak_B - weights_B - ceil((flight - 1) * kept_B)
-    return weights_B, f"{flight:g}", kept_B, moment_B, peak_B
+def _parts(program: StageProgram) -> tuple[str, str, str, str, str]:
+    """Weights, how many micro-batches wait, what one of them keeps, the moment, and the peak that they make; of several runs
+    of blocks run by run.
+    """
+    peak = stage_peak(program)
+    waiting, kept = (", ".join(map(str, one)) for one in (peak.waiting, peak.kept_B))
+    return str(peak.weights_B), waiting, kept, str(peak.moment_B), str(peak.total_B)
 
 
 def _row(program: StageProgram) -> tuple[str, ...]:
-    return (str(program.stage), *map(str, _parts(program)))
+    return (str(program.stage), *_parts(program))
 
 
 def _latex_row(program: StageProgram) -> str:
-    weights_B, flight, kept_B, moment_B, peak_B = _parts(program)
-    return rf"\[ {peak_B} = {weights_B} + ({flight} - 1) \cdot {kept_B} + {moment_B} \] % stage {program.stage}"
+    peak = stage_peak(program)
+    kept = " + ".join(rf"{n} \cdot {each}" for n, each in zip(peak.waiting, peak.kept_B, strict=True))
+    return rf"\[ {peak.total_B} = {peak.weights_B} + {kept} + {peak.moment_B} \] % stage {program.stage}"

@@ -2,7 +2,8 @@
 
 MindSpore orders the micro-batches of a stage by control edges between what begins and ends their forward and backward passes
 (its `ReorderForForward` and `ReorderForBackward`). Within these, a runtime takes what is ready: here as in `compiled_memory`,
-gradients of weights first, the rest of the backward pass backwards, what is computed again right before its first reader.
+gradients of weights first, the rest of the backward pass backwards, what is computed again, or made of inputs alone (labels),
+right before its first reader.
 """
 
 import heapq
@@ -16,6 +17,9 @@ from ms_symtensor.bridge.compiler.compile import CompiledProgram
 from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.program.liveness import VIEWS, Step, peak_B
 from ms_symtensor.tensor.graph import ParameterRef, Source
+
+Pass = tuple[bool, int | None, int | None]
+"""Whether it goes backward, the run of blocks, and the micro-batch."""
 
 _IN_PLACE = frozenset({"AssignAdd", "Assign", "Send"})
 """Their results are parameters, or no tensors at all."""
@@ -40,7 +44,7 @@ def compiled_stage_peak_B(program: CompiledProgram) -> int:
 
 def execution_order(program: CompiledProgram) -> list[Node]:
     """The nodes of `program`, every one after what it reads and what it waits for."""
-    again = {node.name for node in program.nodes if is_recomputed(node)}
+    again = _made_late(program)
     first = _Order(program)
     missing: dict[str, int] = {}
     readers: dict[str, list[str]] = {}
@@ -70,16 +74,20 @@ class _Order:
         self._index = {node.name: index for index, node in enumerate(program.nodes)}
         self._ranks = backward_ranks(program)
         self._gradients = _gradients(program)
-        self._micro = _micro_batches(program)
-        self._passes: dict[tuple[bool, int | None], int] = {}
+        self._marks = [_marked(program, what) for what in ("chunk", "micro")]
+        self._passes: dict[Pass, int] = {}
         for node in program.nodes:
             if not is_recomputed(node):
-                self._passes.setdefault((is_backward(node), self._micro[node.name]), len(self._passes))
+                self._passes.setdefault(self._pass_of(node.name), len(self._passes))
 
     def urgency(self, name: str) -> tuple[bool, int, float, int]:
-        behind = is_backward(self._nodes[name])
-        rank = self._ranks.get(name, 0.0) if behind else 0.0
-        return name not in self._gradients, self._passes[behind, self._micro[name]], rank, self._index[name]
+        rank = self._ranks.get(name, 0.0) if is_backward(self._nodes[name]) else 0.0
+        return name not in self._gradients, self._passes[self._pass_of(name)], rank, self._index[name]
+
+    def _pass_of(self, name: str) -> Pass:
+        """The pass that a node belongs to."""
+        run, micro = (of[name] for of in self._marks)
+        return is_backward(self._nodes[name]), run, micro
 
 
 def _needs(program: CompiledProgram, again: Collection[str]) -> Mapping[str, set[str]]:
@@ -93,6 +101,27 @@ def _needs(program: CompiledProgram, again: Collection[str]) -> Mapping[str, set
     return {name: wanted for name, wanted in found.items() if name not in again}
 
 
+def _made_late(program: CompiledProgram) -> set[str]:
+    """The nodes that are made for their first reader: what is computed again, and what depends on nothing but inputs and
+    constants, unless something waits for it.
+
+    Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one.
+    """
+    again: set[str] = set()
+    plain = set[str]()
+    for node in program.nodes:
+        read = [*producers(node.inputs)]
+        if is_recomputed(node) or (not is_backward(node) and not again.isdisjoint(read) and node.type not in _IN_PLACE):
+            again.add(node.name)
+        elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
+            plain |= {node.name} if plain.issuperset(read) else set()
+    return again | plain.difference(name for node in program.nodes for name in node.after)
+
+
+def _is_weight(source: Source) -> bool:
+    return isinstance(source, ParameterRef)
+
+
 def _copies(program: CompiledProgram, name: str, left: set[str]) -> list[str]:
     """The copies `left` that a node reads, each after those that it reads; they are taken off."""
     found: list[str] = []
@@ -103,22 +132,24 @@ def _copies(program: CompiledProgram, name: str, left: set[str]) -> list[str]:
     return found
 
 
-def _micro_batches(program: CompiledProgram) -> dict[str, int | None]:
-    """The micro-batch of every node: MindSpore's mark, or that of what it reads, or else the first of what reads it."""
+def _marked(program: CompiledProgram, what: str) -> dict[str, int | None]:
+    """The micro-batch ("micro"), or the run of blocks ("chunk"), of every node: MindSpore's mark, or that of what it reads, or
+    else the first of what reads it.
+    """
     found: dict[str, int | None] = {}
     for node in program.nodes:
-        mark = node.attribute("micro")
+        mark = node.attribute(what)
         if isinstance(mark, int) and "pipeline_param" not in dict(node.marks):
             found[node.name] = mark
             continue
         read = [m for name in producers(node.inputs) if (m := found.get(name)) is not None]
         found[node.name] = max(read, default=None)
-    shared = {name for name, micro in found.items() if micro is None}
+    shared = {name for name, mark in found.items() if mark is None}
     for node in reversed(program.nodes):  # readers stand behind what they read
-        if (micro := found[node.name]) is not None:
+        if (own := found[node.name]) is not None:
             for name in shared.intersection(producers(node.inputs)):
                 known = found[name]
-                found[name] = micro if known is None else min(known, micro)
+                found[name] = own if known is None else min(known, own)
     return found
 
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.program.passes import Pass, passes
 from ms_symtensor.program.pipeline import in_flight
 
 
@@ -24,6 +25,10 @@ class Turns:
     def in_flight(self, stage: int, stages: int) -> float:
         """Micro-batches whose activations the stage keeps at once."""
         return in_flight(stage, stages, self.micro_batch_num, self.interleave)
+
+    def passes(self, stage: int, stages: int) -> tuple[Pass, ...]:
+        """The passes of micro-batches on the stage."""
+        return passes(stage, stages, self.micro_batch_num, self.interleave)
 
     def step_s(self, each_s: Sequence[float], once_s: float) -> float:
         """Seconds of a step of stages that take `each_s` for a micro-batch: T = M max s + (sum s - max s) / v + once."""

@@ -6,14 +6,14 @@ carried on to all of its blocks as in `search.folded.memory`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, runs_of
+from ms_symtensor.program.pipeline import Pipeline, dealt, runs_of
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
@@ -45,8 +45,8 @@ class _Written:
 class StagePeaks:
     """The memory of stages for one choice of strategies.
 
-    `graph` has up to FEW blocks of every kind, of which there are truly so many as `depths` says. Several runs of blocks are
-    counted as one, with `between_B` for what arrives between them.
+    `graph` has up to FEW blocks of every kind, of which there are truly so many as `depths` says. `sent_B`: where stages hold
+    several runs of blocks, what one of them has made until it is sent.
     """
 
     graph: Graph
@@ -55,7 +55,7 @@ class StagePeaks:
     settings: Settings
     turns: Turns
     rules: Mapping[str, Rule] | None = None
-    between_B: int = 0
+    sent_B: int = 0
     _known: dict[tuple, _Written] = field(default_factory=dict)
     _parts: dict[tuple, tuple[StageGraph, Meanings, Mapping[str, str]]] = field(default_factory=dict)
 
@@ -79,14 +79,12 @@ class StagePeaks:
 
     def of_one(self, number: int, stages: int, start: int, stage: Stage, mix: Mix = WHOLE) -> dict[str, int]:
         """Those of `stage`, the one with `number` of so many `stages`, before which `start` blocks stand."""
-        written, counts = self._with_few(start, stage, mix)
-        one, times = written.one, {}
-        for names, count in zip(written.named, counts, strict=True):
-            if count:
-                one = one.longer(names[1], names[2], count)
-                times[names[1]] = 1 + count
-        activations_B = one.peak_B(self.turns.in_flight(number, stages), self.turns.micro_batch_num)
-        activations_B += self.between_B
+        written, true = self._with_few(start, stage, mix)
+        blocks = [name for names, count in zip(written.named, true, strict=True) for name in _like(names, count)]
+        times = {name: blocks.count(name) for names in written.named for name in names}
+        ends = (0, *accumulate(dealt((len(blocks),), self.turns.interleave)))
+        runs = [blocks[start:end] for start, end in pairwise(ends)]
+        activations_B = written.one.peak(runs, self.turns.passes(number, stages)).total_B + self.sent_B
         swapped = self.settings.swap_optimizer
         return stage_memory_B(written.program, stages, self._scatters, activations_B, times, written.block_of, swapped)
 
@@ -96,7 +94,7 @@ class StagePeaks:
         return written.program
 
     def _with_few(self, start: int, stage: Stage, mix: Mix) -> tuple[_Written, list[int]]:
-        """`stage` with few blocks, and how many more there are truly in every part of the mixture, kind by kind."""
+        """`stage` with few blocks, and how many there are truly in every part of the mixture, kind by kind."""
         held = self._chain[start : start + stage.blocks]
         parts = mix.parts(held, stage.recomputed)
         true = tuple(tuple(part.count(kind) for part in parts) for kind in range(len(self._names)))
@@ -106,7 +104,7 @@ class StagePeaks:
             for kind, (names, ns) in enumerate(zip(self._names, true, strict=True))
         )
         written = self._written(few, before, after, mix)
-        return written, [n - m for pair in zip(true, few, strict=True) for n, m in zip(*pair, strict=True)]
+        return written, [n for parts in true for n in parts]
 
     def _few(self, true: tuple[int, ...], most: int) -> tuple[int, ...]:
         """Blocks of the parts of a mixture that stand for those that there are truly, at most so many: three for two as well, so
@@ -153,3 +151,10 @@ class StagePeaks:
             block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
             self._parts[key] = part, {op.name: self._meanings[op.name] for op in ops}, block_of
         return self._parts[key]
+
+
+def _like(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """`count` blocks of a part of a mixture, each by the name of one of few that is like it: first, between, or last."""
+    if count <= 1:
+        return tuple(names[:count])
+    return names[0], *(names[1],) * (count - 2), names[-1]

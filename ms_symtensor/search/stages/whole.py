@@ -233,8 +233,8 @@ def peaks_of(
         batch, turns = row.shape.batch, row.shape.turns
         few = network.short(batch, FEW)
         named = at_depth(fold(few).class_of, network.short(batch), strategies)
-        between_B = int(sent_B(row)) * (turns.interleave - 1) if turns.interleave > 1 else 0
-        return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, between_B)
+        waiting_B = int(sent_B(row)) if turns.interleave > 1 else 0
+        return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, waiting_B)
 
     swapped = row.problem.settings.swap_optimizer
     return network.peaks((row.shape, row.level, swapped, frozenset(strategies.items())), written)

@@ -1,0 +1,79 @@
+"""In which order a pipeline stage takes its micro-batches, and how many of them wait meanwhile: 1F1B.
+
+A stage runs some forward passes, then a backward and a forward pass in turn. Where it holds several runs of blocks, micro-batches
+go round in groups of as many as there are stages: a group passes through the first run of every stage, then through the second,
+…, then the next group does; backward through the last run first (Narayanan et al. 2021, "Efficient Large-Scale Language Model
+Training on GPU Clusters", section 2.2). MindSpore's control edges say the same. So the first run of a stage has more waiting than
+the last one: on the first of 8 stages with 4 runs each 15, 8 to 15, 7 and up to 7, while the most wait.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+GROUPS = 4
+"""Of more groups of micro-batches, those in the middle see what others see."""
+
+
+class Pass(NamedTuple):
+    """A micro-batch passes through run number `run` of a stage. `is_late`: no forward pass follows.
+
+    `waiting` [runs]: how many others have passed forward through each run, and not backward yet.
+    """
+
+    run: int
+    is_backward: bool
+    is_late: bool
+    waiting: tuple[int, ...]
+
+
+def warm_up(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> int:
+    """Forward passes, through one run each, before the first backward pass.
+
+    min(M, P - i); with v > 1 runs a stage warms up twice as long: min(M v, 2 (P - i - 1) + (v - 1) P + 1).
+    """
+    if interleave == 1:
+        return min(micro_batch_num, stages - stage)
+    return min(micro_batch_num * interleave, 2 * (stages - stage - 1) + (interleave - 1) * stages + 1)
+
+
+@lru_cache(maxsize=1 << 12)
+def passes(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> tuple[Pass, ...]:
+    """The different passes of a step on stage number `stage` of `stages`, without those that see no more waiting than others
+    through the same run.
+    """
+    groups, rest = divmod(micro_batch_num, stages)
+    found: dict[tuple[int, bool, bool], set[tuple[int, ...]]] = {}
+    for one in _in_order(stage, stages, min(groups, GROUPS) * stages + rest, interleave):
+        found.setdefault(one[:3], set()).add(one.waiting)
+    return tuple(
+        Pass(*alike, waiting)
+        for alike, every in found.items()
+        for waiting in sorted(every)
+        if not any(other != waiting and all(map(int.__ge__, other, waiting)) for other in every)
+    )
+
+
+def _in_order(stage: int, stages: int, micro_batch_num: int, interleave: int) -> Iterator[Pass]:
+    """All passes of a step, one after the other."""
+    number, waiting = micro_batch_num * interleave, [0] * interleave
+    warm = warm_up(stage, stages, micro_batch_num, interleave)
+    order = [run for group in _groups(stages, micro_batch_num) for run in range(interleave) for _ in range(group)]
+    turns = [(turn, False) for turn in range(warm)]
+    for turn in range(number):
+        turns.append((turn, True))
+        turns += [(warm + turn, False)] if warm + turn < number else []
+    last = turns.index((number - 1, False))
+    for place, (turn, is_backward) in enumerate(turns):
+        run = interleave - 1 - order[turn] if is_backward else order[turn]
+        waiting[run] -= is_backward
+        yield Pass(run, is_backward, place >= last, tuple(waiting))
+        waiting[run] += not is_backward
+
+
+def _groups(stages: int, micro_batch_num: int) -> Iterator[int]:
+    """How many micro-batches go round together; the last ones may be fewer."""
+    whole, rest = divmod(micro_batch_num, stages)
+    yield from (stages,) * whole
+    if rest:
+        yield rest

@@ -9,6 +9,7 @@ the last one: on the first of 8 stages with 4 runs each 15, 8 to 15, 7 and up to
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import fsum, inf
 from typing import NamedTuple
 
 GROUPS = 4
@@ -35,6 +36,47 @@ def warm_up(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) 
     if interleave == 1:
         return min(micro_batch_num, stages - stage)
     return min(micro_batch_num * interleave, 2 * (stages - stage - 1) + (interleave - 1) * stages + 1)
+
+
+class Flights(NamedTuple):
+    """Micro-batches whose activations a stage keeps when the most wait: on average over its runs of blocks, and in every run.
+
+    That is at the end of the warm-up. Later others wait in the first runs, or fewer in the last ones: where first runs keep less
+    of each, since their blocks are computed again, nothing needs more.
+    """
+
+    mean: float
+    runs: tuple[int, ...]
+
+    def to_keep_less_B(self, missing_B: float, most_B: float) -> float:
+        """Bytes of a micro-batch that its first blocks must not keep, of the `most_B` that all blocks need not, for so many to
+        be saved; inf where that is not enough.
+        """
+        if len(self.runs) == 1:
+            return missing_B / self.mean
+        each_B, found_B = most_B / len(self.runs), 0.0
+        for waiting in self.runs:
+            if missing_B <= waiting * each_B:
+                return found_B + missing_B / waiting
+            missing_B, found_B = missing_B - waiting * each_B, found_B + each_B
+        return inf
+
+    def saved_B(self, gone_B: float, most_B: float) -> float:
+        """Bytes that are saved where the first blocks do not keep so many of a micro-batch."""
+        if len(self.runs) == 1:
+            return self.mean * gone_B
+        each_B = most_B / len(self.runs)
+        return fsum(n * min(max(gone_B - run * each_B, 0.0), each_B) for run, n in enumerate(self.runs))
+
+
+@lru_cache(maxsize=1 << 12)
+def flights(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> Flights:
+    """Those of stage number `stage` of `stages`."""
+    warm = warm_up(stage, stages, micro_batch_num, interleave)
+    if interleave == 1:
+        return Flights(float(warm), (warm,))
+    once = [min(stages, max(0, warm - run * stages)) for run in range(interleave)]
+    return Flights(warm / interleave, (once[0] + max(0, warm - interleave * stages), *once[1:]))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.passes import warm_up
 from ms_symtensor.tensor.graph import Graph, ParameterRef, makers_of, sources_of
 
 
@@ -80,13 +79,6 @@ class Pipeline:
     def stage_of(self, layer: int) -> int:
         """The stage that holds block number `layer`."""
         return self.run_of(layer) % self.stage_num
-
-
-def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> float:
-    """Micro-batches whose activations stage number `stage` of `stages` keeps at once under 1F1B (`passes`); of several runs of
-    blocks, each 1/v of the stage, as many as all of them keep on average.
-    """
-    return warm_up(stage, stages, micro_batch_num, interleave) / interleave
 
 
 def runs_of(layers: tuple[int, ...], interleave: int = 1) -> tuple[tuple[range, ...], ...]:

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ms_symtensor.program.liveness import live_B, lives, program_steps
-from ms_symtensor.program.passes import Pass, passes
-from ms_symtensor.program.pipeline import block_names, in_flight
+from ms_symtensor.program.passes import Pass, flights, passes
+from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.stage_program import StageProgram
 
@@ -151,9 +151,9 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
 
 
 def stage_in_flight(program: StageProgram) -> float:
-    """Micro-batches whose activations a rank of the stage keeps at once."""
+    """Micro-batches whose activations a rank of the stage keeps at once, on average over its runs of blocks."""
     pipeline = program.pipeline
-    return in_flight(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave)
+    return flights(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave).mean
 
 
 def stage_activation_peak_B(program: StageProgram) -> int:

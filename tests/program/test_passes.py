@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_symtensor.program.passes import GROUPS, passes, warm_up
+from ms_symtensor.program.passes import GROUPS, flights, passes, warm_up
 
 
 def most(stage, stages, micro_batch_num, interleave):
@@ -24,6 +24,12 @@ def test_the_first_run_of_a_stage_waits_the_longest():
     assert backward == {(4, 2), (5, 1), (6, 0)}
     forward = {one.waiting for one in passes(2, 4, 8, 2) if not one.is_backward and one.run == 0}
     assert forward == {(4, 2), (5, 1), (6, 0)}
+
+
+def test_interleaved_stages_keep_more():
+    assert [flights(i, 4, 8, 2).mean for i in range(4)] == [5.5, 4.5, 3.5, 2.5]
+    assert [flights(i, 4, 8, 2).runs for i in range(4)] == [(7, 4), (5, 4), (4, 3), (4, 1)]
+    assert [flights(i, 4, 8).runs for i in range(4)] == [(4,), (3,), (2,), (1,)]
 
 
 STEPS = st.integers(1, 8).flatmap(
@@ -51,3 +57,25 @@ def test_any_number_of_micro_batches_takes_turns(step, further):
     every = passes(stage, stages, groups * stages + further % stages, interleave)
     assert {one.is_backward for one in every} == {False, True} and {one.run for one in every} == set(range(interleave))
     assert all(n >= 0 for one in every for n in one.waiting)
+
+
+@given(STEPS, st.lists(st.integers(0, 9), min_size=4, max_size=4))
+def test_nothing_needs_more_than_the_end_of_the_warm_up_where_first_runs_keep_less(step, kept):
+    stage, stages, groups, interleave = step
+    if stages == 1:
+        interleave = 1
+    found, kept_B = flights(stage, stages, groups * stages, interleave), sorted(kept[:interleave])
+    every = [
+        tuple(n + (run == one.run) for run, n in enumerate(one.waiting))
+        for one in passes(stage, stages, groups * stages, interleave)
+    ]
+    assert found.runs in every and found.mean * interleave == sum(found.runs)
+    assert max(sum(map(int.__mul__, one, kept_B)) for one in every) == sum(map(int.__mul__, found.runs, kept_B))
+
+
+@given(STEPS, st.floats(0, 1))
+def test_what_first_blocks_do_not_keep_saves_as_much_as_is_missing(step, share):
+    stage, stages, groups, interleave = step
+    found = flights(stage, stages, groups * stages, interleave if stages > 1 else 1)
+    missing_B = share * found.mean
+    assert abs(found.saved_B(found.to_keep_less_B(missing_B, 1.0), 1.0) - missing_B) <= 1e-9 * found.mean

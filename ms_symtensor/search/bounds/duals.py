@@ -76,7 +76,7 @@ class Duals:
         self._known, self._remaking = known, remaking
         self._given: dict[tuple[int, bytes], Given] = {}
         self._users: dict[Shape, tuple[User, ...]] = {}
-        self._ways: dict[tuple[int, bytes], tuple[int, Array]] = {}  # each with how much its layouts' front held
+        self._ways: dict[tuple[int, bytes, int], tuple[int, Array]] = {}  # each with how much its layouts' front held
         self._chains: dict[tuple[int, bytes], tuple[int, Chain]] = {}
 
     @property
@@ -109,7 +109,7 @@ class Duals:
             at = seconds @ shares + over @ prices
             least = int(np.argmin(at))
             row = lines.rows[least]
-            of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:3], views.size_B.transpose(1, 0, 2)[1:3]
+            of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:-1], views.size_B.transpose(1, 0, 2)[1:-1]
             groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
             lines.add([row], [remade[None]], self._needed_B(users, [row]))
             more_s, more_B = lines.last()
@@ -117,9 +117,9 @@ class Duals:
             if most_s >= at[least] - STEADY * abs(at[least]):
                 break
         groups = [(where, rate, self._multipliers([row, *met], rate)) for where, rate, _ in groups] if met else groups
-        each, here_s, elsewhere_s, once = np.tensordot(shares, views.seconds, 1)
-        kept, here_B, elsewhere_B, rest = np.tensordot(prices, views.size_B, 1)
-        again, saved = here_s + elsewhere_s, here_B + elsewhere_B
+        each, *again_s, once = np.tensordot(shares, views.seconds, 1)
+        kept, *saved_B, rest = np.tensordot(prices, views.size_B, 1)
+        again, saved = np.sum(again_s, axis=0), np.sum(saved_B, axis=0)
         weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
         return Asked(row.number, weights, worth_s, groups, most_s, prices @ views.there, users)
 
@@ -131,15 +131,16 @@ class Duals:
         return lines
 
     def _known_to_remake(self, row: Row) -> Array:
-        """What is known that `row` may make again: nothing, the same in the run and elsewhere, and in the run alone, [ways, 2,
-        (seconds, bytes), places].
+        """What is known that `row` may make again: nothing, or the same everywhere, on the stage alone, or in its first run
+        alone, [ways, (runs, elsewhere), (seconds, bytes), places].
         """
-        front, key = self.fronts.of(self._given_of(row)), _key(row)
+        runs = row.shape.interleave
+        front, key = self.fronts.of(self._given_of(row)), (*_key(row), runs)
         if key not in self._ways or self._ways[key][0] < len(front):
             remade = np.array([(one.again_s, one.saved_B) for one in front.values()])
-            remade = remade.reshape(-1, 2, len(self.setting.occurrences))
-            nothing = np.zeros_like(remade)
-            ways = [np.zeros((1, 2, *remade.shape[1:])), np.stack([remade, remade], 1), np.stack([remade, nothing], 1)]
+            remade = remade.reshape(-1, 1, 2, len(self.setting.occurrences))
+            where = [np.arange(runs + 1) <= last for last in dict.fromkeys((runs, runs - 1, 0))]
+            ways = [np.zeros((1, runs + 1, *remade.shape[2:])), *(remade * mine[:, None, None] for mine in where)]
             self._ways[key] = len(front), np.concatenate(ways)
         return self._ways[key][1]
 
@@ -152,11 +153,12 @@ class Duals:
         return self._users[shape]
 
     def _remade(self, row: Row, again: Array, saved: Array) -> tuple[list[tuple[Array, float, Array]], Array]:
-        """What the layouts of `row` make again in the run, and elsewhere, where every place counts so much [2, places]: in groups
-        of equal prices of a byte, and of all of them [2, (seconds, bytes), places].
+        """What the layouts of `row` make again in the runs of the stage, and elsewhere, where every place counts so much
+        [(runs, elsewhere), places]: in groups of equal prices of a byte, and of all of them [(runs, elsewhere), (seconds, bytes),
+        places].
         """
         rates = rounded_up(np.where(again > 0, saved / np.where(again > 0, again, 1.0), 0.0))
-        groups, remade = [], np.zeros((2, *again.shape))
+        groups, remade = [], np.zeros((len(again), 2, again.shape[1]))
         for rate in sorted({float(rate) for rate in rates.flat if rate > 0}):
             found, mine = self.fronts.at(self._given_of(row), rate), rates == rate
             groups.append((np.where(mine, again, 0.0).sum(axis=0), rate, self._multipliers([row], rate)))

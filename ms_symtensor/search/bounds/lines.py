@@ -23,20 +23,20 @@ class Lines:
         self._over: list[Array] = []
 
     def add(self, rows: Sequence[Row], remade: Sequence[Array], needed_B: Array) -> None:
-        """Lines for every one of `rows`, one for each of what it may make again: of each row seconds and bytes, in the run and
-        elsewhere [lines, 2, (seconds, bytes), places].
+        """Lines for every one of `rows`, one for each of what it may make again: of each row seconds and bytes, in the runs of
+        the stage and elsewhere [lines, (runs, elsewhere), (seconds, bytes), places].
 
         `needed_B` [rows, needs]: bytes of what operators need beside (`users`).
         """
-        each, here_s, elsewhere_s, once = self.views.seconds.transpose(1, 2, 0)
-        kept, here_B, elsewhere_B, rest = self.views.size_B.transpose(1, 2, 0)
+        each, *again, once = self.views.seconds.transpose(1, 2, 0)
+        kept, *saved, rest = self.views.size_B.transpose(1, 2, 0)
         each_s, once_s, kept_B, rest_B = (np.array([getattr(row.costs, name) for row in rows]) for name in _COSTS)
-        run, other = np.concatenate(remade).transpose(1, 2, 0, 3)
+        again_s, saved_B = np.concatenate(remade).transpose(2, 1, 0, 3)
         which = np.repeat(np.arange(len(rows)), [len(ways) for ways in remade])
         plain_s = each_s @ each + once_s @ once
         plain_B = kept_B @ kept + rest_B @ rest + needed_B @ self.views.there.T - self.limit_B
-        self._seconds.append(plain_s[which] + (run[0] @ here_s + other[0] @ elsewhere_s))
-        self._over.append(plain_B[which] - (run[1] @ here_B + other[1] @ elsewhere_B))
+        self._seconds.append(plain_s[which] + np.matmul(again_s, again).sum(axis=0))
+        self._over.append(plain_B[which] - np.matmul(saved_B, saved).sum(axis=0))
         self.rows += [rows[number] for number in which]
 
     def last(self) -> tuple[Array, Array]:

@@ -11,8 +11,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.passes import Pass, passes
-from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.program.passes import Flights, Pass, flights, passes
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,9 @@ class Turns:
     micro_batch_num: int
     interleave: int = 1
 
-    def in_flight(self, stage: int, stages: int) -> float:
+    def flights(self, stage: int, stages: int) -> Flights:
         """Micro-batches whose activations the stage keeps at once."""
-        return in_flight(stage, stages, self.micro_batch_num, self.interleave)
+        return flights(stage, stages, self.micro_batch_num, self.interleave)
 
     def passes(self, stage: int, stages: int) -> tuple[Pass, ...]:
         """The passes of micro-batches on the stage."""
@@ -95,12 +94,12 @@ class Chain:
         self._block_B = [saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)]
         self.blocks = _sums(is_block)
 
-    def with_recomputed(self, start: int, end: int, flight: float, recomputed: int) -> Stage:
+    def with_recomputed(self, start: int, end: int, flight: Flights, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
         last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
         each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
-        kept_B = self.kept_B[end] - self.kept_B[start] - (self.saved_B[last] - self.saved_B[start])
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * kept_B
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight.mean * (self.kept_B[end] - self.kept_B[start])
+        peak_B -= flight.saved_B(self.saved_B[last] - self.saved_B[start], self.saved_B[end] - self.saved_B[start])
         peak_B += self.moment_B(start, end, recomputed)
         blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
@@ -116,16 +115,17 @@ class Chain:
         return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
 
     def fitting(
-        self, start: int, end: int, flight: float, limit_B: float, most: float = inf
+        self, start: int, end: int, flight: Flights, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """Seconds per micro-batch, bytes and recomputed blocks of parts `start` to `end` with as few of these, first ones
         first, as fit; None if too large, or if more than `most` were recomputed.
         """
         each_s = self.each_s[end] - self.each_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight.mean * (self.kept_B[end] - self.kept_B[start])
         recomputed = 0
         if peak_B > limit_B:
-            wanted = self.saved_B[start] + (peak_B - limit_B) / flight
+            most_B = self.saved_B[end] - self.saved_B[start]
+            wanted = self.saved_B[start] + flight.to_keep_less_B(peak_B - limit_B, most_B)
             last = bisect_left(self.saved_B, wanted, start, end + 1)
             if last > end:
                 return None
@@ -133,7 +133,7 @@ class Chain:
             if recomputed > most:
                 return None
             each_s += self.again_s[last] - self.again_s[start]
-            peak_B -= flight * (self.saved_B[last] - self.saved_B[start])
+            peak_B -= flight.saved_B(self.saved_B[last] - self.saved_B[start], most_B)
             peak_B += self.moment_B(start, end, recomputed)
             if peak_B > limit_B:
                 return None
@@ -152,39 +152,56 @@ class SelectedChain(Chain):
 
     def __init__(self, parts: Sequence[Part], levels: NDArray[np.float64]) -> None:
         super().__init__(parts)
-        sums = np.zeros((2, len(levels), len(parts) + 1))
-        np.cumsum(levels.transpose(2, 0, 1), axis=2, out=sums[:, :, 1:])
-        self._made_s: list[list[float]] = sums[0].tolist()
-        self._gone_B: list[list[float]] = sums[1].tolist()
+        self._levels = np.zeros((2, len(levels), len(parts) + 1))
+        np.cumsum(levels.transpose(2, 0, 1), axis=2, out=self._levels[:, :, 1:])
+        self._mixed: dict[tuple[int, ...], tuple[list[list[float]], list[list[float]]]] = {}
 
     def fitting(
-        self, start: int, end: int, flight: float, limit_B: float, most: float = inf
+        self, start: int, end: int, flight: Flights, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """As of `Chain`, but for how many blocks are recomputed."""
         each_s = self.each_s[end] - self.each_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight * (self.kept_B[end] - self.kept_B[start])
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight.mean * (self.kept_B[end] - self.kept_B[start])
         if peak_B > limit_B:
-            again_s = self._least_again_s(start, end, (peak_B - limit_B) / flight)
+            again_s = self._least_again_s(start, end, flight, peak_B - limit_B)
             if again_s is None:
                 return None
             each_s, peak_B = each_s + again_s, limit_B
         return each_s, peak_B, 0
 
-    def _least_again_s(self, start: int, end: int, missing_B: float) -> float | None:
+    def _least_again_s(self, start: int, end: int, flight: Flights, missing_B: float) -> float | None:
         """Seconds between two levels that save as much as is missing; None if no level does."""
+        made_s, gone_B = self._of_runs(flight.runs)
 
-        def saved_B(gone_B: list[float]) -> float:
-            return gone_B[end] - gone_B[start]
+        def saved_B(level: list[float]) -> float:
+            return level[end] - level[start]
 
-        above = bisect_left(self._gone_B, missing_B, key=saved_B)
-        if above == len(self._gone_B):
+        above = bisect_left(gone_B, missing_B, key=saved_B)
+        if above == len(gone_B):
             return None
         below = max(0, above - 1)
         (less_s, more_s), (less_B, more_B) = (
-            (sums[below][end] - sums[below][start], sums[above][end] - sums[above][start])
-            for sums in (self._made_s, self._gone_B)
+            (sums[below][end] - sums[below][start], sums[above][end] - sums[above][start]) for sums in (made_s, gone_B)
         )
         return less_s + (more_s - less_s) * (missing_B - less_B) / (more_B - less_B) if above else less_s
+
+    def _of_runs(self, waiting: tuple[int, ...]) -> tuple[list[list[float]], list[list[float]]]:
+        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: seconds, and bytes that all of these
+        save [levels, 1 + parts]. A run goes further the more wait in it: always the cheapest next step of one of them.
+        """
+        if waiting not in self._mixed:
+            steps = np.diff(self._levels, axis=1)
+            price = steps[0, :, -1] / np.maximum(steps[1, :, -1], 1.0)
+            every = [(p / n, run, level) for run, n in enumerate(waiting) for level, p in enumerate(price.tolist())]
+            number = np.array([(run, level) for _, run, level in sorted(every)], dtype=np.intp).reshape(-1, 2)
+            share, many = np.full(len(number), 1 / len(waiting)), np.array(waiting)[number[:, 0]] / len(waiting)
+            mixed = np.zeros((2, 1 + len(number), self._levels.shape[2]))
+            mixed[0, 1:] = share[:, None] * steps[0, number[:, 1]]
+            mixed[1, 1:] = many[:, None] * steps[1, number[:, 1]]
+            mixed[0, 0], mixed[1, 0] = self._levels[0, 0], np.mean(waiting) * self._levels[1, 0]
+            made_s, gone_B = np.cumsum(mixed, axis=1).tolist()
+            self._mixed[waiting] = made_s, gone_B
+        return self._mixed[waiting]
 
 
 def _sums(values: Iterable[float]) -> list[float]:

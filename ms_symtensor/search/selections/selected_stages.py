@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.folded.chain import SelectedChain, Stage
 from ms_symtensor.search.folded.memory import ShortGraphs
 from ms_symtensor.search.selections.selected import Levels, levels
@@ -148,7 +149,7 @@ class _Selecting:
         for number, stage in enumerate(self._plain(layers)):
             steps = self._steps(layers, number).neighbouring()
             missing_B = stage.peak_B + self.beyond_B[number] - self.limit_B
-            flight = self.turns.in_flight(number, len(layers))
+            flight = self._flight(layers, number)
             step = next((s for s in steps if flight * s.saved_B >= missing_B), None)
             if step is None:
                 return float("inf")
@@ -158,9 +159,10 @@ class _Selecting:
 
     def _steps(self, layers: Sequence[int], number: int) -> Steps:
         """All mixtures of a stage."""
-        start = sum(layers[:number])
-        # Of several runs of blocks the first ones have the most micro-batches in flight; what is kept is counted on average.
-        return Steps(self.ways, self.kinds[start : start + layers[number]], falling=self.turns.interleave > 1)
+        start, flight = sum(layers[:number]), self.turns.flights(number, len(layers))
+        lengths = dealt((layers[number],), len(flight.runs))
+        waiting = [n / flight.mean for n, blocks in zip(flight.runs, lengths, strict=True) for _ in range(blocks)]
+        return Steps(self.ways, self.kinds[start : start + layers[number]], waiting)
 
     def _fitting(self, layers: Sequence[int]) -> list[Step] | None:
         """How far the stages go with so many blocks, each as its true peak makes necessary; None if one does not fit."""
@@ -252,7 +254,7 @@ class _Selecting:
         return None
 
     def _flight(self, layers: Sequence[int], number: int) -> float:
-        return self.turns.in_flight(number, len(layers))
+        return self.turns.flights(number, len(layers)).mean
 
     def _peak_B(self, layers: Sequence[int], number: int, step: Step) -> float:
         """The true peak of a stage that goes so far."""

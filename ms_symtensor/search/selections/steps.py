@@ -14,7 +14,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Step:
-    """A mixture and how many blocks come first: seconds of what is made again for a micro-batch, and bytes that this saves."""
+    """A mixture and how many blocks come first: seconds of what is made again for a micro-batch, and bytes that this saves, of
+    one micro-batch of as many as wait on average.
+    """
 
     mix: Mix
     first: int
@@ -23,17 +25,20 @@ class Step:
 
 
 class Steps:
-    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`; with `falling` only those of which no block
-    saves more than one before it.
+    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`.
+
+    `waiting` [blocks]: in times of the average, the micro-batches that wait in each; where they are not equal, those mixtures
+    only of which no block saves more of one than a block before it.
     """
 
-    def __init__(self, levels: Levels, held: Sequence[int], falling: bool = False) -> None:
-        self.every, self.blocks, self.falling = levels.every, len(held), falling
+    def __init__(self, levels: Levels, held: Sequence[int], waiting: Sequence[float]) -> None:
+        self.every, self.blocks, self.falling = levels.every, len(held), min(waiting) < max(waiting)
         self._of_one, self._singly = (*levels.every, *levels.between), levels.singly
         of_one = (*self._of_one, *self._singly)
         again_s = np.array([[corner.again_s for corner in level.corners] for level in of_one])[:, list(held)]
         kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in of_one])[:, list(held)]
-        saved_B = kept_B[0] - kept_B
+        each_B = kept_B[0] - kept_B
+        self._each_B, saved_B = each_B, each_B * np.array(waiting)
         self._again_s, self._saved_B = again_s[: len(self.every)], saved_B[: len(self.every)]
         number = len(self._of_one)
         self._one_again_s, self._one_saved_B = again_s[:number], saved_B[:number]
@@ -75,7 +80,7 @@ class Steps:
         takes_s, saves_B = _mixed(self._again_s, self._one_again_s), _mixed(self._saved_B, self._one_saved_B)
         takes_s = np.where(saves_B >= saved_B, takes_s, np.inf)
         if self.falling:
-            first, of_one = self._saved_B.min(axis=1), self._one_saved_B.min(axis=1)
+            first, of_one = (self._each_B[: len(of)].min(axis=1) for of in (self._saved_B, self._one_saved_B))
             falls = (first[:, None, None] >= of_one[:, None]) & (of_one[:, None] >= first)
             takes_s = np.where(falls, takes_s, np.inf)
         at = np.unravel_index(np.argmin(takes_s), takes_s.shape)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from ms_symtensor.program.passes import Flights
 from ms_symtensor.search.folded.chain import Turns
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, divisors, meshes
 
@@ -60,9 +61,9 @@ class Shape:
         """How its micro-batches take turns."""
         return Turns(self.micro_batch_num, self.interleave)
 
-    def in_flight(self, stage: int) -> float:
+    def flights(self, stage: int) -> Flights:
         """Micro-batches whose activations this stage keeps at once."""
-        return self.turns.in_flight(stage, self.stages)
+        return self.turns.flights(stage, self.stages)
 
     @property
     def samples(self) -> int:

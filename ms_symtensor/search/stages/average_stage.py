@@ -1,10 +1,13 @@
 """How often every place of a network counts on an average stage of a pipeline: the weights of the search's tables."""
 
+import math
 from collections.abc import Sequence
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.tables.terms import Weights
 
@@ -14,13 +17,21 @@ Array = NDArray[np.float64]
 def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape]) -> Weights:
     """How often every place counts on an average stage; the network has it so often as `occurrences` says.
 
-    Early stages keep more micro-batches: no less is kept than with all blocks on the last one, nor more saved than on the first.
+    Early stages keep more micro-batches: no less is kept than with all blocks on the last one, nor more saved than in the first
+    run of the first.
     """
     depth = np.array(occurrences, dtype=float)[:, None]
     stages, number, runs = np.array([(m.stages, m.micro_batch_num, m.interleave) for m in members], dtype=float).T
-    kept, saved = np.array([(m.in_flight(m.stages - 1), m.in_flight(0)) for m in members], dtype=float).T
+    kept, saved = np.array([(_least(m), m.flights(0).runs[0]) for m in members], dtype=float).T
     each = depth * (number + (stages - 1) / runs) / stages
     inside = np.ones((len(occurrences), 1))
     inside[[0, -1]] = 0.0
     kept_B = depth * np.where(inside > 0, kept, 1.0) / stages
     return Weights(each, each, depth / stages, kept_B, inside * depth * saved / stages, depth / stages)
+
+
+def _least(shape: Shape) -> float:
+    """Micro-batches that a block on the last stage keeps at least on average: of unequal runs the last ones are longer."""
+    runs = shape.flights(shape.stages - 1).runs
+    numbers = range(len(runs), 2 * len(runs))
+    return min(math.fsum(map(mul, dealt((n,), len(runs)), runs)) / n for n in numbers)

@@ -18,7 +18,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.folded.places import first_blocks
+from ms_symtensor.program.pipeline import dealt
+from ms_symtensor.search.folded.places import first_blocks, in_runs
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.stage_cases import DECIDES, Case
 from ms_symtensor.search.tables.terms import Costs, Weights
@@ -42,11 +43,19 @@ class Branch:
         return tuple(sorted({k for k in ends if self.least <= k <= self.most}))
 
 
+def _kept(case: Case) -> list[float]:
+    """How much of every place is kept."""
+    return [float(n) for n in np.array(case.flight.runs) @ in_runs(case.held, len(case.flight.runs))]
+
+
 def _saved(case: Case, count: int) -> list[float]:
     """How much of every place recomputation saves. Where all of a run is recomputed, its last block is there while it is
     computed again, unless a block of another kind may stand behind it on the stage; what stands behind the blocks is gone then.
     """
-    found = [float(case.flight * n) for n in first_blocks(case.held, count)]
+    runs = case.flight.runs
+    ends = accumulate(dealt((sum(case.held[1:-1]),), len(runs)), initial=0)
+    before = np.array([first_blocks(case.held, min(count, end)) for end in ends])
+    found = [float(n) for n in np.array(runs) @ np.diff(before, axis=0)]
     last = max((place for place, n in enumerate(case.held[:-1]) if n), default=0)
     if 0 < count == sum(case.held[1:-1]):
         if case.held[-1]:
@@ -77,7 +86,7 @@ def _corner_weights(
 ) -> list[list[float]]:
     """How much every place counts where `count` blocks of the run are recomputed: a row for each field of `Weights`."""
     each, ending = seconds
-    kept = [float(case.flight * n) for n in case.held]
+    kept = _kept(case)
     again = [float(shape.micro_batch_num * n) for n in first_blocks(case.held, count)]
     return [each, again, ending, kept, [float(n) for n in _saved(case, count)], [float(n) for n in case.held]]
 
@@ -87,12 +96,10 @@ def branches(case: Case, shape: Shape, known: Sequence[Costs], limit_B: float) -
     held = np.array(case.held)
     run = np.repeat(np.arange(len(held)), held)
     run = run[(run > 0) & (run < len(held) - 1)]
-    saved = case.flight * np.array([first_blocks(case.held, k) for k in range(len(run) + 1)])
-    if len(run):
-        saved[-1] = _saved(case, len(run))
+    saved, kept = np.array([_saved(case, k) for k in range(len(run) + 1)]), np.array(_kept(case))
     best_s, needed = np.inf, 0
     for one in known:
-        room_B = limit_B - float((case.flight * one.kept_B + one.at_rest_B) @ held)
+        room_B = limit_B - float(kept @ one.kept_B + held @ one.at_rest_B)
         fitting = np.flatnonzero(saved @ (one.kept_B - one.kept_recomputed_B) + room_B >= 0)
         if len(fitting):
             again_s = float(one.again_s[run[: fitting[0]]].sum())

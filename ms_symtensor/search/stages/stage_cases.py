@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ms_symtensor.program.passes import Flights
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.space.shapes import Shape
 
@@ -34,7 +35,7 @@ class Case:
     """
 
     held: Held
-    flight: float
+    flight: Flights
     also: Held | None = None
 
 
@@ -95,11 +96,11 @@ def cases(
     """
     place_of = [place for place, n in enumerate(occurrences) for _ in range(n)]
     space = _Space(known, shown, place_of, len(occurrences), shape, limit_B)
-    least: dict[tuple[Held, Held | None], float] = {}
+    least: dict[tuple[Held, Held | None], Flights] = {}
     for lot in _slowest(space, bound_s, asked_s):
         also = _also(space, lot.least)
         for stage, held in _held(space, lot):
-            flight = shape.in_flight(stage)
+            flight = shape.flights(stage)
             least[held, also] = min(flight, least.get((held, also), flight))
     return tuple(Case(held, flight, also) for (held, also), flight in least.items())
 
@@ -162,7 +163,7 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
     for stage in range(space.shape.stages):
         found.append(start)
         later = space.shape.stages - stage - 1
-        flight = space.shape.in_flight(stage)
+        flight = space.shape.flights(stage)
         most = min(space.blocks - later, first_most) if stage == 0 else space.blocks - later
         end = start if later else space.blocks - 1
         for one in space.known:
@@ -182,19 +183,19 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
     two that keep less. A wrong guess costs time only: whatever cases are taken, their bounds hold.
     """
     alike = ((one, shown_s) for one, shown_s in space.shown.items() if (one.held, one.also) == (case.held, case.also))
-    less = sorted((one.flight, shown_s) for one, shown_s in alike if shown_s < step_s)
-    if less and less[-1][0] >= case.flight:
+    less = sorted((one.flight.mean, shown_s) for one, shown_s in alike if shown_s < step_s)
+    if less and less[-1][0] >= case.flight.mean:
         return True
     if len(less) < 2:
         return False
     (before, before_s), (last, last_s) = less[-2:]
-    return last_s + (last_s - before_s) / (last - before) * (case.flight - last) < step_s
+    return last_s + (last_s - before_s) / (last - before) * (case.flight.mean - last) < step_s
 
 
 def _end(space: _Space, one: Chain, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
     """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `least`."""
     shape = space.shape
-    flight, slowest = shape.in_flight(stage), shape.turns.slowest
+    flight, slowest = shape.flights(stage), shape.turns.slowest
     once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
     left_s = step_s - one.each_s[-1] / shape.interleave
 

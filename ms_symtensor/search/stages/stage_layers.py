@@ -3,7 +3,7 @@
 The blocks of a network stand in a chain, the embedding before and the head after them. A stage is a run of the chain. Its
 time is the sum of its parts', and the slowest stage sets the pace of the pipeline, so the largest sum is made as small as
 memory allows; but for what a slower pace gains at the end of the step, where the stage that sums the most gradients is the last.
-On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches; with several runs of blocks, see `in_flight`.
+On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches; with several runs of blocks, see `Flights`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -29,7 +29,7 @@ def laid_out(chain: Chain, layers: Sequence[int], recomputed: Sequence[int], tur
     for number, (count, again) in enumerate(zip(layers, recomputed, strict=True)):
         last = number == len(layers) - 1
         end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
-        found.append(chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), again))
+        found.append(chain.with_recomputed(start, end, turns.flights(number, len(layers)), again))
         start = end
     return tuple(found)
 
@@ -128,7 +128,7 @@ def _filled(
     stages, longer_s = len(limits_B), inf
     start, before, whole = 0, 0, len(chain.parts)
     for number, limit_B in enumerate(limits_B):
-        flight, later = turns.in_flight(number, stages), stages - number - 1
+        flight, later = turns.flights(number, stages), stages - number - 1
         # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
         high = bisect_right(chain.blocks, chain.blocks[-1] - later * turns.interleave) - 1 if later else whole
         least = bisect_left(chain.blocks, chain.blocks[start] + (turns.interleave if stages > 1 else 0))

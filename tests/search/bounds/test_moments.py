@@ -50,11 +50,12 @@ def _needed_B(of, choice):
 
 
 def _programs(of, choice):
-    """What a micro-batch needs with these layouts, if nothing is recomputed, and if all is."""
+    """What a micro-batch needs with these layouts, if nothing is recomputed, and if all is; and the block of every step."""
     blocks = [name for names in of.places.kinds for name in names]
     for again in ((), blocks):
         settings = replace(of.settings, recompute=dict.fromkeys(again, Recompute()))
-        yield micro_batch(partition(of.graph, StagePlan(of.strategies(choice), settings)), False)
+        program = partition(of.graph, StagePlan(of.strategies(choice), settings))
+        yield micro_batch(program, False), [node.block for node in program.nodes]
 
 
 def _agrees(of, best, tries):
@@ -69,9 +70,9 @@ def _agrees(of, best, tries):
         except InvalidStrategyError:
             continue
         agreed += 1
-        for one in programs:
+        for one, blocks_of in programs:
             *of_kinds, of_start = _needed_B(of, choice)
-            steps = list(zip(one.live_B, one.behind, one.blocks, strict=True))
+            steps = list(zip(one.live_B, one.behind, blocks_of, strict=True))
             outside = [live for live, late, block in steps if late and block is None]
             assert max(outside[-START:], default=0) >= of_start
             for names, moment_B in zip(of.places.kinds, of_kinds, strict=True):

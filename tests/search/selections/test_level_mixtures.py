@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from ms_symtensor.search.selections.selected import Levels
 from ms_symtensor.search.selections.steps import Steps
 
+EVENLY, FALLING = [1.0] * 5, [2.0, 1.25, 0.75, 0.5, 0.5]
+"""How many micro-batches wait in every block, in times of the average."""
+
 
 @dataclass(frozen=True)
 class _Corner:
@@ -45,28 +48,29 @@ def stages(draw):
     return levels, draw(st.lists(st.integers(0, 1), min_size=1, max_size=5))
 
 
-def _costs(levels, held, step):
+def _costs(levels, held, step, waiting):
     """Seconds and bytes saved of a step, block by block."""
     names = [step.mix.way(kind, 1 + place - step.first) for place, kind in enumerate(held)]
     known = (*levels.every, *levels.between, *levels.singly)
     corners = {corner.recompute: corner for level in known for corner in level.corners}
     chosen = [None if not isinstance(name, str) else corners[name] for name in names]
-    return sum(c.again_s for c in chosen if c), sum(100 - c.kept_B for c in chosen if c)
+    saved_B = sum(n * (100 - c.kept_B) for c, n in zip(chosen, waiting, strict=False) if c)
+    return sum(c.again_s for c in chosen if c), saved_B
 
 
-@given(stages())
-def test_steps_take_and_save_what_their_blocks_do(of):
+@given(stages(), st.sampled_from((EVENLY, FALLING)))
+def test_steps_take_and_save_what_their_blocks_do(of, waiting):
     levels, held = of
-    found = Steps(levels, held)
+    found = Steps(levels, held, waiting[: len(held)])
     quickest = filter(None, [found.quickest(10.0 * n) for n in range(20)])
     for step in (*found.neighbouring(), *quickest, *found.singly()):
-        assert _costs(levels, held, step) == pytest.approx((step.again_s, step.saved_B))
+        assert _costs(levels, held, step, waiting) == pytest.approx((step.again_s, step.saved_B))
 
 
 @given(stages())
 def test_before_a_single_tensor_everything_is_made_again(of):
     levels, held = of
-    found = Steps(levels, held).singly()
+    found = Steps(levels, held, EVENLY[: len(held)]).singly()
     assert len(found) == len(levels.singly) and found == sorted(found, key=lambda step: step.again_s)
     for step in found:
         assert step.first == len(held) - 1 and step.mix.first == tuple(c.recompute for c in levels.every[-1].corners)
@@ -75,7 +79,7 @@ def test_before_a_single_tensor_everything_is_made_again(of):
 @given(stages(), st.integers(0, 400))
 def test_where_savings_fall_no_block_saves_more_than_one_before_it(of, wanted_B):
     levels, held = of
-    found = Steps(levels, [held[0]] * len(held), falling=True).quickest(float(wanted_B))
+    found = Steps(levels, [held[0]] * len(held), FALLING[: len(held)]).quickest(float(wanted_B))
     if found is not None:
         corners = {c.recompute: c for level in (*levels.every, *levels.between) for c in level.corners}
         kept_B = [corners[found.mix.way(held[0], 1 + n - found.first)].kept_B for n in range(len(held))]
@@ -92,7 +96,7 @@ def test_no_mixture_of_two_levels_and_a_block_between_is_quicker(of, wanted_B):
         if sum(100 - c.kept_B for c in corners) >= wanted_B:
             takes_s = sum(c.again_s for c in corners)
             best = takes_s if best is None else min(best, takes_s)
-    found = Steps(levels, held).quickest(float(wanted_B))
+    found = Steps(levels, held, EVENLY[: len(held)]).quickest(float(wanted_B))
     assert (found is None) == (best is None)
     if found is not None:
         assert found.again_s == pytest.approx(best) and found.saved_B >= wanted_B

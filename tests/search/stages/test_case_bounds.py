@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
+from ms_symtensor.program.passes import Flights
 from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
@@ -44,7 +45,7 @@ def fastest_step(costs, depths, shape, limit_B):
     for ends in combinations(range(1, blocks), shape.stages - 1):
         starts, stages = [0, *(end + 1 for end in ends), len(parts)], []
         for number, (a, b) in enumerate(pairwise(starts)):
-            flight = shape.in_flight(number)
+            flight = shape.flights(number)
             some = [chain.with_recomputed(a, b, flight, k) for k in range(int(chain.blocks[b] - chain.blocks[a]) + 1)]
             stages.append([one.each_s for one in some if one.peak_B <= limit_B])
         if all(stages):
@@ -101,7 +102,7 @@ def test_the_number_of_recomputed_blocks_is_whole():
     costs = Costs(*(np.array(row, dtype=float) for row in (
         (0, 1, 1, 1, 0), (0, 1, 1, 1, 0), (0, 0, 0, 0, 0), (0, 1, 1, 1, 0), (0, 0, 0, 0, 0), (0, 0, 0, 0, 0)
     )))  # fmt: skip
-    case, shape, limit_B = Case((0, 0, 4, 0, 0), 2), Shape(2, MICRO_BATCHES, (1,), 1), 3.0
+    case, shape, limit_B = Case((0, 0, 4, 0, 0), Flights(2.0, (2,))), Shape(2, MICRO_BATCHES, (1,), 1), 3.0
     step_s = (MICRO_BATCHES - 1) * (4 + 3) + 8 + 3
     every = corners([case], occurrences((1, 8, 1)), shape, [costs], limit_B, 2 * step_s)
     assert min(value(costs, corner, limit_B) for corner in every if corner.is_asked) == pytest.approx(step_s)

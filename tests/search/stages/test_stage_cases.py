@@ -47,7 +47,7 @@ def test_one_case_is_true_of_every_division(seed):
         shown |= {case: draw.uniform(0, 200) for case in found}
         for ends in combinations(range(1, sum(DEPTHS[1:-1])), stages - 1):
             runs = list(zip((0, *ends), (*ends, sum(DEPTHS[1:-1])), strict=True))
-            lies = [(held(*run, stages, s), shape.in_flight(s)) for s, run in enumerate(runs)]
+            lies = [(held(*run, stages, s), shape.flights(s)) for s, run in enumerate(runs)]
             assert any(
                 contains(have, case.held)
                 and flight >= case.flight

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ms_symtensor.program.pipeline import in_flight
+from ms_symtensor.program.passes import flights
 from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.stages.stage_layers import divide
 
@@ -54,7 +54,7 @@ def best_pace(chain, stages, micro_batch_num, limit_B):
         bounds = (0, *ends, len(chain))
         runs = [chain[a:b] for a, b in pairwise(bounds)]
         if all(any(p.is_block for p in run) for run in runs):
-            paces = [pace_of(run, in_flight(i, stages, micro_batch_num), limit_B) for i, run in enumerate(runs)]
+            paces = [pace_of(run, flights(i, stages, micro_batch_num).mean, limit_B) for i, run in enumerate(runs)]
             if None not in paces:
                 found.append(max(paces))
     return min(found, default=None)
@@ -96,8 +96,8 @@ def test_a_heavy_head_leaves_fewer_blocks_on_its_stage():
 
 
 def test_early_stages_keep_more_micro_batches():
-    assert [in_flight(i, 4, 8) for i in range(4)] == [4, 3, 2, 1]
-    assert [in_flight(i, 4, 2) for i in range(4)] == [2, 2, 2, 1]
+    assert [flights(i, 4, 8).mean for i in range(4)] == [4, 3, 2, 1]
+    assert [flights(i, 4, 2).mean for i in range(4)] == [2, 2, 2, 1]
 
 
 def test_a_slower_pace_pays_where_the_step_ends_sooner():

@@ -9,7 +9,7 @@ the last one: on the first of 8 stages with 4 runs each 15, 8 to 15, 7 and up to
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import fsum, inf
+from math import inf
 from typing import NamedTuple
 
 GROUPS = 4
@@ -63,10 +63,12 @@ class Flights(NamedTuple):
 
     def saved_B(self, gone_B: float, most_B: float) -> float:
         """Bytes that are saved where the first blocks do not keep so many of a micro-batch."""
-        if len(self.runs) == 1:
-            return self.mean * gone_B
-        each_B = most_B / len(self.runs)
-        return fsum(n * min(max(gone_B - run * each_B, 0.0), each_B) for run, n in enumerate(self.runs))
+        each_B, found_B = most_B / len(self.runs), 0.0
+        for waiting in self.runs[:-1]:
+            if gone_B <= each_B:
+                return found_B + waiting * gone_B
+            gone_B, found_B = gone_B - each_B, found_B + waiting * each_B
+        return found_B + self.runs[-1] * gone_B
 
 
 @lru_cache(maxsize=1 << 12)

@@ -154,7 +154,7 @@ class SelectedChain(Chain):
         super().__init__(parts)
         self._levels = np.zeros((2, len(levels), len(parts) + 1))
         np.cumsum(levels.transpose(2, 0, 1), axis=2, out=self._levels[:, :, 1:])
-        self._mixed: dict[tuple[int, ...], tuple[list[list[float]], list[list[float]]]] = {}
+        self._mixed: dict[tuple[int, ...], NDArray[np.float64]] = {}
 
     def fitting(
         self, start: int, end: int, flight: Flights, limit_B: float, most: float = inf
@@ -171,36 +171,33 @@ class SelectedChain(Chain):
 
     def _least_again_s(self, start: int, end: int, flight: Flights, missing_B: float) -> float | None:
         """Seconds between two levels that save as much as is missing; None if no level does."""
-        made_s, gone_B = self._of_runs(flight.runs)
-
-        def saved_B(level: list[float]) -> float:
-            return level[end] - level[start]
-
-        above = bisect_left(gone_B, missing_B, key=saved_B)
+        sums = self._of_runs(flight.runs)
+        made_s, gone_B = sums[end] - sums[start]
+        above = int(gone_B.searchsorted(missing_B))
         if above == len(gone_B):
             return None
-        below = max(0, above - 1)
-        (less_s, more_s), (less_B, more_B) = (
-            (sums[below][end] - sums[below][start], sums[above][end] - sums[above][start]) for sums in (made_s, gone_B)
-        )
-        return less_s + (more_s - less_s) * (missing_B - less_B) / (more_B - less_B) if above else less_s
+        if not above:
+            return float(made_s[0])
+        below = above - 1
+        share = (missing_B - gone_B[below]) / (gone_B[above] - gone_B[below])
+        return float(made_s[below] + (made_s[above] - made_s[below]) * share)
 
-    def _of_runs(self, waiting: tuple[int, ...]) -> tuple[list[list[float]], list[list[float]]]:
-        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: seconds, and bytes that all of these
-        save [levels, 1 + parts]. A run goes further the more wait in it: always the cheapest next step of one of them.
+    def _of_runs(self, waiting: tuple[int, ...]) -> NDArray[np.float64]:
+        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: sums over parts of seconds, and of
+        the bytes that all of these save, [1 + parts, 2, levels]. A run goes further the more wait in it: always the cheapest next
+        step of one of them.
         """
         if waiting not in self._mixed:
             steps = np.diff(self._levels, axis=1)
             price = steps[0, :, -1] / np.maximum(steps[1, :, -1], 1.0)
-            every = [(p / n, run, level) for run, n in enumerate(waiting) for level, p in enumerate(price.tolist())]
-            number = np.array([(run, level) for _, run, level in sorted(every)], dtype=np.intp).reshape(-1, 2)
-            share, many = np.full(len(number), 1 / len(waiting)), np.array(waiting)[number[:, 0]] / len(waiting)
-            mixed = np.zeros((2, 1 + len(number), self._levels.shape[2]))
-            mixed[0, 1:] = share[:, None] * steps[0, number[:, 1]]
-            mixed[1, 1:] = many[:, None] * steps[1, number[:, 1]]
-            mixed[0, 0], mixed[1, 0] = self._levels[0, 0], np.mean(waiting) * self._levels[1, 0]
-            made_s, gone_B = np.cumsum(mixed, axis=1).tolist()
-            self._mixed[waiting] = made_s, gone_B
+            many = np.array(sorted(set(waiting)), dtype=float)
+            share = np.array([waiting.count(n) for n in many]) / len(waiting)
+            level = np.argsort((price / many[:, None]).ravel(), kind="stable")
+            run, level = np.divmod(level, len(price))
+            worth = np.array([share, share * many])[:, run, None] * steps[:, level]
+            first = self._levels[:, :1] * [[[1.0]], [[share @ many]]]
+            sums = np.concatenate([first, worth], axis=1).cumsum(axis=1)
+            self._mixed[waiting] = np.ascontiguousarray(sums.transpose(2, 0, 1))
         return self._mixed[waiting]
 
 

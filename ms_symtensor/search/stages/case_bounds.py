@@ -13,13 +13,14 @@ blocks are alike: k is tried where that ends, and at the ends of a branch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.program.pipeline import dealt
-from ms_symtensor.search.folded.places import first_blocks, in_runs
+from ms_symtensor.search.folded.places import first_blocks
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.stage_cases import DECIDES, Case
 from ms_symtensor.search.tables.terms import Costs, Weights
@@ -43,19 +44,26 @@ class Branch:
         return tuple(sorted({k for k in ends if self.least <= k <= self.most}))
 
 
+@lru_cache(maxsize=1 << 12)
+def _first(case: Case) -> Array:
+    """How much the first blocks of the run keep of every place, [1 + blocks, places]."""
+    inside = np.arange(len(case.held))[1:-1].repeat(case.held[1:-1])
+    found = np.zeros((1 + len(inside), len(case.held)))
+    found[np.arange(1, len(found)), inside] = np.repeat(case.flight.runs, dealt((len(inside),), len(case.flight.runs)))
+    return found.cumsum(axis=0)
+
+
 def _kept(case: Case) -> list[float]:
     """How much of every place is kept."""
-    return [float(n) for n in np.array(case.flight.runs) @ in_runs(case.held, len(case.flight.runs))]
+    before, *blocks, behind = _first(case)[-1].tolist()
+    return [before + case.flight.runs[0] * case.held[0], *blocks, behind + case.flight.runs[-1] * case.held[-1]]
 
 
 def _saved(case: Case, count: int) -> list[float]:
     """How much of every place recomputation saves. Where all of a run is recomputed, its last block is there while it is
     computed again, unless a block of another kind may stand behind it on the stage; what stands behind the blocks is gone then.
     """
-    runs = case.flight.runs
-    ends = accumulate(dealt((sum(case.held[1:-1]),), len(runs)), initial=0)
-    before = np.array([first_blocks(case.held, min(count, end)) for end in ends])
-    found = [float(n) for n in np.array(runs) @ np.diff(before, axis=0)]
+    found: list[float] = _first(case)[count].tolist()
     last = max((place for place, n in enumerate(case.held[:-1]) if n), default=0)
     if 0 < count == sum(case.held[1:-1]):
         if case.held[-1]:
@@ -96,7 +104,9 @@ def branches(case: Case, shape: Shape, known: Sequence[Costs], limit_B: float) -
     held = np.array(case.held)
     run = np.repeat(np.arange(len(held)), held)
     run = run[(run > 0) & (run < len(held) - 1)]
-    saved, kept = np.array([_saved(case, k) for k in range(len(run) + 1)]), np.array(_kept(case))
+    saved, kept = _first(case).copy(), np.array(_kept(case))
+    if len(run):
+        saved[-1] = _saved(case, len(run))
     best_s, needed = np.inf, 0
     for one in known:
         room_B = limit_B - float(kept @ one.kept_B + held @ one.at_rest_B)

@@ -84,10 +84,11 @@ class Gains:
         gained = np.minimum(0.0, either + self._paid.of(multipliers))
         gained *= np.repeat((self._counts @ again).T, self._lengths, axis=1)
         total = np.array([np.bincount(self._target, weights=one) for one in gained])
-        for scope, (where, shape) in self._scopes.items():
-            table = total[:, where]
-            if table.any():
-                yield Factor(scope, table.reshape(-1, *shape))
+        starts = [where.start for where, _ in self._scopes.values()]
+        counts = np.logical_or.reduceat(total.any(axis=0), starts)
+        for (scope, (where, shape)), is_there in zip(self._scopes.items(), counts.tolist(), strict=True):
+            if is_there:
+                yield Factor(scope, total[:, where].reshape(-1, *shape))
 
 
 class _Paid:

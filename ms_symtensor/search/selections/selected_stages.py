@@ -150,10 +150,10 @@ class _Selecting:
             steps = self._steps(layers, number).neighbouring()
             missing_B = stage.peak_B + self.beyond_B[number] - self.limit_B
             flight = self._flight(layers, number)
-            step = next((s for s in steps if flight * s.saved_B >= missing_B), None)
+            step = steps.saving(missing_B / flight, 0, len(steps))
             if step is None:
                 return float("inf")
-            each_s.append(stage.each_s + step.again_s)
+            each_s.append(stage.each_s + steps.again_s[step])
             once_s = max(once_s, stage.once_s)
         return self.turns.step_s(each_s, once_s)
 
@@ -206,8 +206,9 @@ class _Selecting:
                 middle = max(low, middle - 1)
             else:
                 low = middle + 1
-                wanted_B = steps[middle].saved_B + (size_B - self.limit_B) / flight
-                middle = next((n for n in range(low, high) if steps[n].saved_B >= wanted_B), (low + high) // 2)
+                wanted_B = steps.saved_B[middle] + (size_B - self.limit_B) / flight
+                saving = steps.saving(wanted_B, low, high)
+                middle = (low + high) // 2 if saving is None else saving
         if low < len(steps):
             return steps[low]
         if self.turns.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.folded.mix import WHOLE, Mix
-from ms_symtensor.search.selections.selected import Levels, mix_of
+from ms_symtensor.search.selections.selected import Level, Levels, mix_of
 
 Array = NDArray[np.float64]
 
@@ -44,22 +45,11 @@ class Steps:
         self._one_again_s, self._one_saved_B = again_s[:number], saved_B[:number]
         self._single_again_s, self._single_saved_B = again_s[number:], saved_B[number:]
 
-    def neighbouring(self) -> list[Step]:
+    def neighbouring(self) -> "Neighbouring":
         """Those of two neighbouring levels, from nothing to everything."""
-        steps = [Step(WHOLE, 0, 0.0, 0.0)]
-        again_s, saved_B = _before(self._again_s), _before(self._saved_B)
-        for more in range(1, len(self.every)):
-            less = more - 1
-            steps += [
-                Step(
-                    mix_of(self.every[more], self.every[less]),
-                    first,
-                    float(again_s[more, first] + again_s[less, -1] - again_s[less, first]),
-                    float(saved_B[more, first] + saved_B[less, -1] - saved_B[less, first]),
-                )
-                for first in range(1, self.blocks + 1)
-            ]
-        return steps
+        sums = (_before(self._again_s), _before(self._saved_B))
+        again_s, saved_B = ((of[1:] + of[:-1, -1:] - of[:-1])[:, 1:].ravel().tolist() for of in sums)
+        return Neighbouring(self.every, self.blocks, (0.0, *again_s), (0.0, *saved_B))
 
     def singly(self) -> list[Step]:
         """Those of which all blocks but the last one are on the last level, and this makes a single tensor again, the quickest
@@ -89,6 +79,37 @@ class Steps:
         first, *levels = map(int, at)
         more, between, less = self.every[levels[0]], self._of_one[levels[1]], self.every[levels[2]]
         return Step(mix_of(more, less, between), first, float(takes_s[at]), float(saves_B[at]))
+
+
+@dataclass(frozen=True)
+class Neighbouring(Sequence[Step]):
+    """The steps of two neighbouring levels of `every`, of so many `blocks`, with seconds and bytes saved of each."""
+
+    every: Sequence[Level]
+    blocks: int
+    again_s: Sequence[float]
+    saved_B: Sequence[float]
+
+    def __len__(self) -> int:
+        return len(self.saved_B)
+
+    @overload
+    def __getitem__(self, number: int) -> Step: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Step]: ...
+    def __getitem__(self, number: int | slice) -> Step | Sequence[Step]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        if not number:
+            return Step(WHOLE, 0, 0.0, 0.0)
+        level, first = divmod(number - 1, self.blocks)
+        mix = mix_of(self.every[level + 1], self.every[level])
+        return Step(mix, first + 1, self.again_s[number], self.saved_B[number])
+
+    def saving(self, wanted_B: float, low: int, high: int) -> int | None:
+        """The number of the first one from `low` to before `high` that saves so much; None if none does."""
+        return next((n for n in range(low, high) if self.saved_B[n] >= wanted_B), None)
 
 
 def _before(values: Array) -> Array:

@@ -18,7 +18,7 @@ from ms_symtensor.program.passes import Flights
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.space.shapes import Shape
 
-HALVINGS = 6
+HALVINGS = 4
 """So often the interval is halved in which the slowest step is sought that cases can show."""
 
 DECIDES = 1e-3

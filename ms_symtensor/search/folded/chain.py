@@ -93,16 +93,28 @@ class Chain:
         self.kept_B, self.at_rest_B, self.saved_B = _sums(kept_B), _sums(at_rest_B), _sums(saved_B)
         self._block_B = [saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)]
         self.blocks = _sums(is_block)
+        self._outside_B = [0.0 if part.is_block else part.kept_B for part in (self.parts[0], self.parts[-1])]
 
     def with_recomputed(self, start: int, end: int, flight: Flights, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
         last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
         each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight.mean * (self.kept_B[end] - self.kept_B[start])
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
         peak_B -= flight.saved_B(self.saved_B[last] - self.saved_B[start], self.saved_B[end] - self.saved_B[start])
         peak_B += self.moment_B(start, end, recomputed)
         blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
+
+    def _waiting_B(self, start: int, end: int, flight: Flights) -> float:
+        """Bytes that micro-batches keep in parts `start` to `end`, nothing recomputed: what stands before the blocks is in the first
+        run, what stands behind them in the last one.
+        """
+        found_B = flight.mean * (self.kept_B[end] - self.kept_B[start])
+        if len(flight.runs) > 1:
+            for place, part, waiting in ((start, 0, flight.runs[0]), (end, len(self.parts), flight.runs[-1])):
+                if place == part:
+                    found_B += (waiting - flight.mean) * self._outside_B[part > 0]
+        return found_B
 
     def moment_B(self, start: int, end: int, recomputed: int) -> float:
         """Bytes of the largest block while it is computed again, where all blocks of a stage are recomputed; else, those that are
@@ -121,7 +133,7 @@ class Chain:
         first, as fit; None if too large, or if more than `most` were recomputed.
         """
         each_s = self.each_s[end] - self.each_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight.mean * (self.kept_B[end] - self.kept_B[start])
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
         recomputed = 0
         if peak_B > limit_B:
             most_B = self.saved_B[end] - self.saved_B[start]
@@ -161,7 +173,7 @@ class SelectedChain(Chain):
     ) -> tuple[float, float, int] | None:
         """As of `Chain`, but for how many blocks are recomputed."""
         each_s = self.each_s[end] - self.each_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + flight.mean * (self.kept_B[end] - self.kept_B[start])
+        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
         if peak_B > limit_B:
             again_s = self._least_again_s(start, end, flight, peak_B - limit_B)
             if again_s is None:

@@ -46,13 +46,18 @@ class Views:
 
 @lru_cache(maxsize=1 << 10)
 def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
-    """What is true on `shape` however its blocks are divided: of an average stage, and of the first one."""
+    """What is true on `shape` however its blocks are divided: of an average stage, and of the first one; where stages hold several
+    runs, which have a block each, of the last one too.
+    """
     held = [0] * len(occurrences)
     if shape.stages == 1:
         return _of_average(occurrences, shape, held)
-    held[:2] = [1, 1]
-    held[2] = min(shape.interleave - 1, occurrences[2])  # each of its runs has a block
-    return _of_average(occurrences, shape, held) + of_run(occurrences, shape, held, shape.flights(0))
+    more = min(shape.interleave - 1, occurrences[2])
+    held[:3] = [1, 1, more]
+    found = _of_average(occurrences, shape, held) + of_run(occurrences, shape, held, shape.flights(0))
+    if not more:
+        return found
+    return found + of_run(occurrences, shape, [0, 0, more, 1, 1], shape.flights(shape.stages - 1))
 
 
 @lru_cache(maxsize=1 << 10)

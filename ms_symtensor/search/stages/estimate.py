@@ -74,8 +74,8 @@ def least_step_s(
 ) -> float:
     """Seconds that no step is faster than whose places take so much [places], but for what is sent between runs of a stage.
 
-    The first stage holds a block beside what stands before them, the last one a block beside what stands after them, the fullest
-    one its share of the blocks, rounded up, and the slowest one its share of all.
+    The first stage holds a block for each of its runs beside what stands before them, the last one beside what stands after them,
+    the fullest one its share of the blocks, rounded up, and the slowest one its share of all.
     """
     each, once, stages = each_s.tolist(), once_s.tolist(), shape.stages
     total_s = math.fsum(n * s for n, s in zip(occurrences, each, strict=True) if n)
@@ -84,7 +84,8 @@ def least_step_s(
         blocks = occurrences[1:-1]
         fullest = -(-sum(blocks) // stages)
         quickest_block_s = min(s for n, s in zip(blocks, each[1:-1], strict=True) if n)
-        slowest_s += [each[0] + each[1], each[-2] + each[-1], fullest * quickest_block_s]
+        others_s = (shape.interleave - 1) * quickest_block_s
+        slowest_s += [each[0] + each[1] + others_s, each[-2] + each[-1] + others_s, fullest * quickest_block_s]
     ending_s = math.fsum(n * s for n, s in zip(occurrences, once, strict=True) if n) / stages
     return shape.turns.of_slowest_s(max(slowest_s), total_s, ending_s)
 

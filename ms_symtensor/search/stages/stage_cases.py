@@ -111,8 +111,8 @@ def _held(space: _Space, lot: _Lot) -> Iterator[tuple[int, Held]]:
     for stage, (start, end) in enumerate(zip(lot.starts, ends, strict=True)):
         later = space.shape.stages - stage - 1
         last = end + (1 if later else 0)
-        # Every later stage holds a block; and the first one no more than it may.
-        if last <= space.blocks - later and (stage or last <= lot.most):
+        # Every later stage holds a block for each of its runs; and the first one no more than it may.
+        if last <= space.blocks - later * space.shape.interleave and (stage or last <= lot.most):
             yield stage, space.held(space.run(stage, start, last))
 
 
@@ -131,32 +131,33 @@ def _slowest(space: _Space, bound_s: float, asked_s: float) -> list[_Lot]:
         else:
             low_s, found = middle_s, slower
     stages, blocks = space.shape.stages, space.blocks
-    return found or [_Lot([stage * blocks // stages for stage in range(stages)], 1, blocks)]
+    return found or [_Lot([stage * blocks // stages for stage in range(stages)], space.shape.interleave, blocks)]
 
 
 def _lots(space: _Space, step_s: float) -> list[_Lot] | None:
     """Lots of cases that hold too much for a step of `step_s`; None if all blocks can be held in it."""
-    most = space.blocks - space.shape.stages + 1
-    if (starts := _starts(space, step_s, 1, most)) is not None:
-        return [_Lot(starts, 1, most)]
+    least = space.shape.interleave
+    most = space.blocks - (space.shape.stages - 1) * least
+    if (starts := _starts(space, step_s, least, most)) is not None:
+        return [_Lot(starts, least, most)]
     even, known = space.part(space.blocks // space.shape.stages), space.known[0]
     if known.once_s[even] - known.once_s[-1] / space.shape.stages < DECIDES * step_s:
         return None
-    low, high, first = 0, most, None
+    low, high, first = least - 1, most, None
     while low < high:
         middle = (low + high + 1) // 2
-        if (starts := _starts(space, step_s, 1, middle)) is None:
+        if (starts := _starts(space, step_s, least, middle)) is None:
             high = middle - 1
         else:
-            low, first = middle, _Lot(starts, 1, middle)
+            low, first = middle, _Lot(starts, least, middle)
     if first is None or (starts := _starts(space, step_s, low + 1, most)) is None:
         return None
     return [first, _Lot(starts, low + 1, most)]
 
 
 def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> list[int] | None:
-    """How many blocks stand before every stage if each takes as many as may be held in a step of `step_s`, or one block, and
-    the first one as many as it may; None if the last stage holds the rest.
+    """How many blocks stand before every stage if each takes as many as may be held in a step of `step_s`, or one block for each
+    of its runs, and the first one as many as it may; None if the last stage holds the rest.
     """
     start, found, also = 0, [], _also(space, first_least)
     first = space.part(first_least)
@@ -164,12 +165,13 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
         found.append(start)
         later = space.shape.stages - stage - 1
         flight = space.shape.flights(stage)
-        most = min(space.blocks - later, first_most) if stage == 0 else space.blocks - later
+        left = space.blocks - later * space.shape.interleave
+        most = min(left, first_most) if stage == 0 else left
         end = start if later else space.blocks - 1
         for one in space.known:
             end = max(end, _end(space, one, stage, start, end, most, step_s, first))
         if later:
-            end = max(end, stage + 1)
+            end = max(end, (stage + 1) * space.shape.interleave)
         while end < most and _is_shown_less(
             space, Case(space.held(space.run(stage, start, end + 1)), flight, also), step_s
         ):

@@ -35,7 +35,7 @@ def test_sequences_and_weights_are_cut_within_stages():
     assert math.prod(every) == 512
     assert found.search.optimality_gap < 0.01
     pinned = planned("llama3_70b", 512, 32, ("model_parallel", 1))
-    assert pinned.prediction.step_time_s > 1.05 * found.prediction.step_time_s
+    assert pinned.prediction.step_time_s > 1.02 * found.prediction.step_time_s
 
 
 @pytest.mark.parametrize("context, model", ((4, 8), (8, 4)))

@@ -46,8 +46,8 @@ class Views:
 
 @lru_cache(maxsize=1 << 10)
 def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
-    """What is true on `shape` however its blocks are divided: of an average stage, and of the first one; where stages hold several
-    runs, which have a block each, of the last one too.
+    """What is true on `shape` however its blocks are divided: of an average stage, and of the first one; where stages hold
+    several runs, which have a block each, of the last one too.
     """
     held = [0] * len(occurrences)
     if shape.stages == 1:

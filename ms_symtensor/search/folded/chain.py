@@ -106,8 +106,8 @@ class Chain:
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
 
     def _waiting_B(self, start: int, end: int, flight: Flights) -> float:
-        """Bytes that micro-batches keep in parts `start` to `end`, nothing recomputed: what stands before the blocks is in the first
-        run, what stands behind them in the last one.
+        """Bytes that micro-batches keep in parts `start` to `end`, nothing recomputed: what stands before the blocks is in the
+        first run, what stands behind them in the last one.
         """
         found_B = flight.mean * (self.kept_B[end] - self.kept_B[start])
         if len(flight.runs) > 1:

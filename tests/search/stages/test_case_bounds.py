@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ms_symtensor.program.passes import Flights
+from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
@@ -37,6 +38,19 @@ def parts_of(costs, depths):
     return chain
 
 
+def peak_B(chain, start, end, waiting, again):
+    """Bytes of a stage, of whose blocks the first are recomputed, while so many micro-batches wait in each of its runs."""
+    parts = chain.parts[start:end]
+    blocks = [part for part in parts if part.is_block]
+    kept_B = [part.kept_recomputed_B if n < again else part.kept_B for n, part in enumerate(blocks)]
+    runs = np.repeat(waiting, dealt((len(blocks),), len(waiting)))
+    ends = (
+        waiting[0] * (not parts[0].is_block) * parts[0].kept_B,
+        waiting[-1] * (not parts[-1].is_block) * parts[-1].kept_B,
+    )
+    return sum(p.at_rest_B for p in parts) + runs @ kept_B + sum(ends) + chain.moment_B(start, end, again)
+
+
 def fastest_step(costs, depths, shape, limit_B):
     """The best of all divisions and all numbers of recomputed blocks."""
     parts, blocks = parts_of(costs, depths), sum(depths[1:-1])
@@ -45,9 +59,13 @@ def fastest_step(costs, depths, shape, limit_B):
     for ends in combinations(range(1, blocks), shape.stages - 1):
         starts, stages = [0, *(end + 1 for end in ends), len(parts)], []
         for number, (a, b) in enumerate(pairwise(starts)):
-            flight = shape.flights(number)
-            some = [chain.with_recomputed(a, b, flight, k) for k in range(int(chain.blocks[b] - chain.blocks[a]) + 1)]
-            stages.append([one.each_s for one in some if one.peak_B <= limit_B])
+            numbers = range(int(chain.blocks[b] - chain.blocks[a]) + 1)
+            if len(numbers) <= shape.interleave:
+                stages.append([])  # every run has a block
+                continue
+            some = [chain.with_recomputed(a, b, shape.flights(number), k) for k in numbers]
+            peaks = [peak_B(chain, a, b, shape.flights(number).runs, k) for k in numbers]
+            stages.append([one.each_s for one, most_B in zip(some, peaks, strict=True) if most_B <= limit_B])
         if all(stages):
             each = [min(one) for one in stages]
             once_s = max(once[a:b].sum() for a, b in pairwise(starts))

@@ -10,7 +10,7 @@ stage that holds n blocks, and more, holds no fewer in any of its runs than n de
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -38,6 +38,11 @@ class Views:
     seconds: Array
     size_B: Array
     there: Array
+
+    @property
+    def of_memory(self) -> "Views":
+        """The limits alone."""
+        return replace(self, seconds=self.seconds[:0])
 
     def __add__(self, other: "Views") -> "Views":
         pairs = ((self.seconds, other.seconds), (self.size_B, other.size_B), (self.there, other.there))
@@ -68,7 +73,8 @@ def of_case(occurrences: tuple[int, ...], shape: Shape, case: Case) -> Views:
         return found
     seconds = found.seconds[1:2].copy()
     seconds[0, -1] = case.also
-    return Views(np.concatenate([found.seconds, seconds]), found.size_B, found.there)
+    first = of_run(occurrences, shape, case.also, shape.flights(0))
+    return Views(np.concatenate([found.seconds, seconds]), found.size_B, found.there) + first.of_memory
 
 
 def _of_average(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int]) -> Views:

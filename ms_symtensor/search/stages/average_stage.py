@@ -17,12 +17,12 @@ Array = NDArray[np.float64]
 def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape]) -> Weights:
     """How often every place counts on an average stage; the network has it so often as `occurrences` says.
 
-    Early stages keep more micro-batches: no less is kept than with all blocks on the last one, nor more saved than in the first
-    run of the first.
+    Early stages keep more micro-batches: no less is kept than with all blocks on the last one. Since no block saves more than it
+    keeps, nor is what that leaves less than as if its runs saved as many as the one of them in which the most wait.
     """
     depth = np.array(occurrences, dtype=float)[:, None]
     stages, number, runs = np.array([(m.stages, m.micro_batch_num, m.interleave) for m in members], dtype=float).T
-    kept, saved = np.array([(_least(m), m.flights(0).runs[0]) for m in members], dtype=float).T
+    kept, saved = np.array([(_least(m), max(m.flights(m.stages - 1).runs)) for m in members], dtype=float).T
     each = depth * (number + (stages - 1) / runs) / stages
     inside = np.ones((len(occurrences), 1))
     inside[[0, -1]] = 0.0

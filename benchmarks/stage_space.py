@@ -17,7 +17,7 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.passes import Pass
-from ms_symtensor.program.pipeline import Pipeline, block_names, dealt, runs_of
+from ms_symtensor.program.pipeline import Pipeline, block_names, in_runs, runs_of
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
@@ -107,9 +107,7 @@ class Held:
 
     def memory_B(self, every: Sequence[Pass], interleave: int) -> int:
         """Peak bytes over every pass of a micro-batch through one of so many runs of blocks."""
-        blocks = block_names(self.program.graph)
-        ends = (0, *itertools.accumulate(dealt((len(blocks),), interleave)))
-        runs = [blocks[start:end] for start, end in itertools.pairwise(ends)]
+        runs = in_runs(block_names(self.program.graph), interleave)
         stages, scatters = self.program.pipeline.stage_num, self.program.scatters_gradients
         peak_B = self.one.peak(runs, every).total_B
         return sum(stage_memory_B(self.program.micro, stages, scatters, peak_B, {}, {}).values())

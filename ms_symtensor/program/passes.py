@@ -12,8 +12,10 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
+from ms_symtensor.program.pipeline import dealt
+
 GROUPS = 4
-"""Of more groups of micro-batches, those in the middle see what others see."""
+"""Of more groups of micro-batches, those in the middle see what others see (tests/program/test_passes.py)."""
 
 
 class Pass(NamedTuple):
@@ -47,6 +49,11 @@ class Flights(NamedTuple):
 
     mean: float
     runs: tuple[int, ...]
+
+    def of_blocks(self, number: int) -> list[int]:
+        """How many wait in each of so many blocks of the stage."""
+        lengths = dealt((number,), len(self.runs))
+        return [waiting for waiting, blocks in zip(self.runs, lengths, strict=True) for _ in range(blocks)]
 
     def to_keep_less_B(self, missing_B: float, most_B: float) -> float:
         """Bytes of a micro-batch that its first blocks must not keep, of the `most_B` that all blocks need not, for so many to

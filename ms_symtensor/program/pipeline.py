@@ -1,11 +1,15 @@
 """How a network lies on pipeline stages, and a batch in micro-batches."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TypeVar
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.graph import Graph, ParameterRef, makers_of, sources_of
+
+Block = TypeVar("Block")
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,12 @@ def dealt(blocks: tuple[int, ...], interleave: int) -> tuple[int, ...]:
     return tuple(
         n // interleave + (r >= few) for r in range(interleave) for n, few in zip(blocks, shorter, strict=True)
     )
+
+
+def in_runs(blocks: Sequence[Block], interleave: int) -> list[Sequence[Block]]:
+    """The runs of a stage that holds these `blocks`."""
+    ends = accumulate(dealt((len(blocks),), interleave), initial=0)
+    return [blocks[start:end] for start, end in pairwise(ends)]
 
 
 def block_names(graph: Graph) -> tuple[str, ...]:

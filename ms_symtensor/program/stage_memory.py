@@ -61,9 +61,9 @@ class MicroBatch:
     """Bytes that one micro-batch needs on a stage, step by step: `live_B`, without weights in use.
 
     `behind[step]`: whether the step is one of the backward pass; `blocks[step]`: the block it belongs to, or, outside of
-    blocks, the next one, or the last one. `kept_B` wait from the forward to the backward pass, by these blocks. `weights_B` are
-    the weights in use, `weights_behind_B` those of them that the backward pass reads; `dropped_B[step]` those of the others that
-    this step or a later one reads.
+    blocks, the next one, or the last one. `kept_B` wait from the forward pass to the backward pass of these blocks. `weights_B`
+    are the weights in use, `weights_behind_B` those of them that the backward pass reads; `dropped_B[step]` those of the others
+    that this step or a later one reads.
     """
 
     live_B: tuple[int, ...]
@@ -124,7 +124,6 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
-    passed_in = {t: block for n, block in zip(micro.nodes, blocks, strict=True) for t in n.outputs}
     weights = _weights(micro.nodes)
     behind = tuple(step.is_backward for step in steps)
     used = {t for n in micro.nodes if n.role is not Role.WEIGHT for t in n.inputs if t in weights}
@@ -132,6 +131,8 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, scatters_gradients))) | used)
     forward = sum(not late for late in behind)
     last_read = {t: step for step, n in enumerate(micro.nodes) for t in n.inputs if t in used - used_behind}
+
+    waiting = {t: blocks[last] for t, (first, last) in alive.items() if first < forward <= last and t not in weights}
 
     def by_block(tensors: Iterable[int], of: Mapping[int, str | None] = made_in) -> ByBlock:
         found: dict[str | None, int] = {}
@@ -143,7 +144,7 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
         tuple(live_B(alive, sizes, len(steps))),
         behind,
         blocks,
-        by_block((t for t, (first, last) in alive.items() if first < forward <= last and t not in weights), passed_in),
+        by_block(waiting, waiting),
         by_block(used),
         by_block(used_behind),
         tuple(sum(sizes[t] for t, last in last_read.items() if last >= step) for step in range(len(steps))),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.program.passes import Flights
 from ms_symtensor.search.bounds.users import need_num
-from ms_symtensor.search.folded.places import in_runs
+from ms_symtensor.search.folded.places import held_in_runs
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.stage_cases import Case
@@ -81,7 +81,7 @@ def _of_average(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int])
     """Of an average stage; of every place, so many blocks are in the run."""
     every = average_weights(occurrences, [shape])
     depth = np.array(occurrences, dtype=float)
-    here = np.where(depth > 0, in_runs(held, shape.interleave) / np.maximum(depth, 1.0), 0.0)
+    here = np.where(depth > 0, held_in_runs(held, shape.interleave) / np.maximum(depth, 1.0), 0.0)
     share = np.array([*here, 1 - here.sum(axis=0)])
     each, again, once, kept, saved, rest = (
         one[:, 0] for one in (every.each_s, every.again_s, every.once_s, every.kept_B, every.saved_B, every.at_rest_B)
@@ -102,7 +102,7 @@ def of_run(occurrences: tuple[int, ...], shape: Shape, held: Sequence[int], flig
     depth, here, inside = np.array(occurrences, dtype=float), np.array(held, dtype=float), np.ones(len(held))
     inside[[0, -1]] = 0.0
     turns, nothing = shape.turns, np.zeros(len(held))
-    runs = in_runs(held, turns.interleave)
+    runs = held_in_runs(held, turns.interleave)
     waiting = np.array(flight.runs)[:, None] * runs
     each = depth / turns.interleave + turns.slowest * here
     again, elsewhere = turns.micro_batch_num * runs * inside, (depth - here) * inside / turns.interleave

@@ -84,7 +84,7 @@ def first_blocks(held: Sequence[int], count: int) -> list[int]:
     return [0, *(b - a for a, b in pairwise(ends)), 0]
 
 
-def in_runs(held: Sequence[int], interleave: int) -> NDArray[np.float64]:
+def held_in_runs(held: Sequence[int], interleave: int) -> NDArray[np.float64]:
     """How often every place lies in each run of a stage that holds `interleave` runs and every place so often, [runs, places]."""
     found = np.zeros((interleave, len(held)))
     found[0, 0], found[-1, -1] = held[0], held[-1]

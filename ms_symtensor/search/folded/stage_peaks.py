@@ -6,14 +6,14 @@ carried on to all of its blocks as in `search.folded.memory`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, dealt, runs_of
+from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
@@ -82,8 +82,7 @@ class StagePeaks:
         written, true = self._with_few(start, stage, mix)
         blocks = [name for names, count in zip(written.named, true, strict=True) for name in _like(names, count)]
         times = {name: blocks.count(name) for names in written.named for name in names}
-        ends = (0, *accumulate(dealt((len(blocks),), self.turns.interleave)))
-        runs = [blocks[start:end] for start, end in pairwise(ends)]
+        runs = in_runs(blocks, self.turns.interleave)
         activations_B = written.one.peak(runs, self.turns.passes(number, stages)).total_B + self.sent_B
         swapped = self.settings.swap_optimizer
         return stage_memory_B(written.program, stages, self._scatters, activations_B, times, written.block_of, swapped)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.folded.chain import SelectedChain, Stage
 from ms_symtensor.search.folded.memory import ShortGraphs
 from ms_symtensor.search.selections.selected import Levels, levels
@@ -160,8 +159,7 @@ class _Selecting:
     def _steps(self, layers: Sequence[int], number: int) -> Steps:
         """All mixtures of a stage."""
         start, flight = sum(layers[:number]), self.turns.flights(number, len(layers))
-        lengths = dealt((layers[number],), len(flight.runs))
-        waiting = [n / flight.mean for n, blocks in zip(flight.runs, lengths, strict=True) for _ in range(blocks)]
+        waiting = [n / flight.mean for n in flight.of_blocks(layers[number])]
         return Steps(self.ways, self.kinds[start : start + layers[number]], waiting)
 
     def _fitting(self, layers: Sequence[int]) -> list[Step] | None:

@@ -1,13 +1,10 @@
 """How often every place of a network counts on an average stage of a pipeline: the weights of the search's tables."""
 
-import math
 from collections.abc import Sequence
-from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.tables.terms import Weights
 
@@ -17,8 +14,9 @@ Array = NDArray[np.float64]
 def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape]) -> Weights:
     """How often every place counts on an average stage; the network has it so often as `occurrences` says.
 
-    Early stages keep more micro-batches: no less is kept than with all blocks on the last one. Since no block saves more than it
-    keeps, nor is what that leaves less than as if its runs saved as many as the one of them in which the most wait.
+    Early stages keep more micro-batches: no less is kept than with all blocks on the last one. Nor is more saved: n micro-batches
+    that wait in a block need n (kept - saved), which is least where n is, since no block saves more than it keeps. The runs of
+    the last stage keep what they do, and save no more than if in each as many waited as in the one with the most.
     """
     depth = np.array(occurrences, dtype=float)[:, None]
     stages, number, runs = np.array([(m.stages, m.micro_batch_num, m.interleave) for m in members], dtype=float).T
@@ -32,6 +30,5 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape]) -> W
 
 def _least(shape: Shape) -> float:
     """Micro-batches that a block on the last stage keeps at least on average: of unequal runs the last ones are longer."""
-    runs = shape.flights(shape.stages - 1).runs
-    numbers = range(len(runs), 2 * len(runs))
-    return min(math.fsum(map(mul, dealt((n,), len(runs)), runs)) / n for n in numbers)
+    last, runs = shape.flights(shape.stages - 1), shape.interleave
+    return min(sum(last.of_blocks(n)) / n for n in range(runs, 2 * runs))

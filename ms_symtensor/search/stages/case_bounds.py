@@ -19,7 +19,6 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.folded.places import first_blocks
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.stage_cases import DECIDES, Case
@@ -49,7 +48,7 @@ def _first(case: Case) -> Array:
     """How much the first blocks of the run keep of every place, [1 + blocks, places]."""
     inside = np.arange(len(case.held))[1:-1].repeat(case.held[1:-1])
     found = np.zeros((1 + len(inside), len(case.held)))
-    found[np.arange(1, len(found)), inside] = np.repeat(case.flight.runs, dealt((len(inside),), len(case.flight.runs)))
+    found[np.arange(1, len(found)), inside] = case.flight.of_blocks(len(inside))
     return found.cumsum(axis=0)
 
 

@@ -19,7 +19,7 @@ from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.space.shapes import Shape
 
 HALVINGS = 4
-"""So often the interval is halved in which the slowest step is sought that cases can show."""
+"""So often the interval is halved in which the slowest step is sought that cases can show (empirical)."""
 
 DECIDES = 1e-3
 """That the end of a step takes longer on one stage than on average counts if it is so much of the step (empirical)."""

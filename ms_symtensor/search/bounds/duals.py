@@ -76,7 +76,6 @@ class Duals:
         self._known, self._remaking = known, remaking
         self._given: dict[tuple[int, bytes], Given] = {}
         self._users: dict[Shape, tuple[User, ...]] = {}
-        self._ways: dict[tuple[int, bytes, int], tuple[int, Array]] = {}  # each with how much its layouts' front held
         self._chains: dict[tuple[int, bytes], tuple[int, Chain]] = {}
 
     @property
@@ -111,7 +110,7 @@ class Duals:
             row = lines.rows[least]
             of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:-1], views.size_B.transpose(1, 0, 2)[1:-1]
             groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
-            lines.add([row], [remade[None]], self._needed_B(users, [row]))
+            lines.add(row, remade, self._needed_B(users, [row])[0])
             more_s, more_B = lines.last()
             most_s = float(more_s @ shares + more_B @ prices)
             if most_s >= at[least] - STEADY * abs(at[least]):
@@ -124,25 +123,12 @@ class Duals:
         return Asked(row.number, weights, worth_s, groups, most_s, prices @ views.there, users)
 
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
-        """The layouts `known`, each with anything made again that is known of it, in the run alone or everywhere."""
+        """The layouts `known`, each with anything made again that is known of it."""
         shape = known[0].shape
         lines = Lines(views, self._room_B(shape))
-        lines.add(known, list(map(self._known_to_remake, known)), self._needed_B(self.users_of(shape), known))
+        for row, needed_B in zip(known, self._needed_B(self.users_of(shape), known), strict=True):
+            lines.add_known(row, self.fronts.known(self._given_of(row)), needed_B)
         return lines
-
-    def _known_to_remake(self, row: Row) -> Array:
-        """What is known that `row` may make again: nothing, or the same everywhere, on the stage alone, or in its first run
-        alone, [ways, (runs, elsewhere), (seconds, bytes), places].
-        """
-        runs = row.shape.interleave
-        front, key = self.fronts.of(self._given_of(row)), (*_key(row), runs)
-        if key not in self._ways or self._ways[key][0] < len(front):
-            remade = np.array([(one.again_s, one.saved_B) for one in front.values()])
-            remade = remade.reshape(-1, 1, 2, len(self.setting.occurrences))
-            where = [np.arange(runs + 1) <= last for last in dict.fromkeys((runs, runs - 1, 0))]
-            ways = [np.zeros((1, runs + 1, *remade.shape[2:])), *(remade * mine[:, None, None] for mine in where)]
-            self._ways[key] = len(front), np.concatenate(ways)
-        return self._ways[key][1]
 
     def users_of(self, shape: Shape) -> tuple[User, ...]:
         """What operators need: in buffers by the layouts that are known when it is asked for first."""

@@ -14,10 +14,19 @@ class Fronts:
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], dict[float, Remade]] = {}
+        self._tables: dict[tuple[bytes, bytes], Array] = {}
 
     def of(self, given: Given) -> dict[float, Remade]:
         """What is known of these layouts, by the prices."""
         return self._known.setdefault(given.costs, {})
+
+    def known(self, given: Given) -> Array:
+        """What is known of these layouts, in the order in which it was found, [known, (seconds, bytes), places]."""
+        found, table = self.of(given), self._tables.get(given.costs)
+        if table is None or len(table) < len(found):
+            table = np.array([(one.again_s, one.saved_B) for one in found.values()]).reshape(-1, 2, given.places)
+            self._tables[given.costs] = table
+        return table
 
     def at(self, given: Given, price_s_per_B: float) -> Remade:
         known = self.of(given)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -23,26 +24,44 @@ class Remade(NamedTuple):
     prices: Array
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table [members, candidates of every variable of `scope`], or one number for all."""
 
     table: Array
     scope: tuple[int, ...]
 
-    def value(self, choice: Sequence[int], member: int) -> float:
-        at = (member, *(choice[v] for v in self.scope))
-        return float(self.table[at] if self.table.ndim else self.table)
+
+class Entries:
+    """An entry of each of `every` table, 0 where there is none: the one that layouts have."""
+
+    def __init__(self, every: Sequence[Table | None]) -> None:
+        self._number = len(every)
+        self._there = [number for number, one in enumerate(every) if one is not None]
+        self._tables = [one.table for one in every if one is not None]
+        axes = [(0, *(1 + v for v in one.scope))[: one.table.ndim] for one in every if one is not None]
+        # Where an entry stands: sums of a member and candidates, each times what its axis counts; axes that are missing, nothing.
+        self._axes = np.zeros((len(axes), max(map(len, axes), default=0)), dtype=np.intp)
+        self._counts = np.zeros_like(self._axes)
+        for place, (mine, table) in enumerate(zip(axes, self._tables, strict=True)):
+            self._axes[place, : len(mine)] = mine
+            self._counts[place, : len(mine)] = [prod(table.shape[axis + 1 :]) for axis in range(table.ndim)]
+
+    def of(self, choice: Sequence[int], member: int) -> Array:
+        """Those of the member of a family where every variable has the candidate of `choice`."""
+        found = np.zeros(self._number)
+        where = (np.array([member, *choice])[self._axes] * self._counts).sum(axis=1)
+        found[self._there] = [table.item(at) for table, at in zip(self._tables, where.tolist(), strict=True)]
+        return found
 
 
 @dataclass(frozen=True)
 class Closure:
-    """The items of the closure, of which every layout has other seconds and bytes (None: none; less than nothing: saved), how
-    often each is there [items, places], and what they imply.
+    """The items of the closure, of which every layout has other seconds and bytes (less than nothing: saved), how often each is
+    there [items, places], and what they imply.
     """
 
-    seconds: Sequence[Table | None]
-    size_B: Sequence[Table | None]
+    seconds: Entries
+    size_B: Entries
     counts: NDArray[np.int_]
     closures: Closures
 

@@ -1,7 +1,5 @@
 """What layouts take by every view of a shape: the lines whose least one prices are to make as large as can be."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,8 +7,6 @@ from ms_symtensor.search.bounds.views import Views
 from ms_symtensor.search.stages.rows import Row
 
 Array = NDArray[np.float64]
-
-_COSTS = ("each_s", "once_s", "kept_B", "at_rest_B")
 
 
 class Lines:
@@ -21,23 +17,43 @@ class Lines:
         self.rows: list[Row] = []
         self._seconds: list[Array] = []
         self._over: list[Array] = []
+        # [places, views]; of what is made again, one of each run of the stage, and of elsewhere.
+        self._each, *again, self._once = views.seconds.transpose(1, 2, 0)
+        self._kept, *saved, self._rest = views.size_B.transpose(1, 2, 0)
+        self._again, self._saved = np.array(again), np.array(saved)
+        self._again_where, self._saved_where = _where(self._again), _where(self._saved)
 
-    def add(self, rows: Sequence[Row], remade: Sequence[Array], needed_B: Array) -> None:
-        """Lines for every one of `rows`, one for each of what it may make again: of each row seconds and bytes, in the runs of
-        the stage and elsewhere [lines, (runs, elsewhere), (seconds, bytes), places].
+    def add(self, row: Row, remade: Array, needed_B: Array) -> None:
+        """A line for `row`, which makes so much again [(runs, elsewhere), (seconds, bytes), places].
 
-        `needed_B` [rows, needs]: bytes of what operators need beside (`users`).
+        `needed_B` [needs]: bytes of what operators need beside (`users`).
         """
-        each, *again, once = self.views.seconds.transpose(1, 2, 0)
-        kept, *saved, rest = self.views.size_B.transpose(1, 2, 0)
-        each_s, once_s, kept_B, rest_B = (np.array([getattr(row.costs, name) for row in rows]) for name in _COSTS)
-        again_s, saved_B = np.concatenate(remade).transpose(2, 1, 0, 3)
-        which = np.repeat(np.arange(len(rows)), [len(ways) for ways in remade])
-        plain_s = each_s @ each + once_s @ once
-        plain_B = kept_B @ kept + rest_B @ rest + needed_B @ self.views.there.T - self.limit_B
-        self._seconds.append(plain_s[which] + np.matmul(again_s, again).sum(axis=0))
-        self._over.append(plain_B[which] - np.matmul(saved_B, saved).sum(axis=0))
-        self.rows += [rows[number] for number in which]
+        again_s, saved_B = remade.transpose(1, 0, 2)[:, :, None]
+        plain_s, plain_B = self._plain(row, needed_B)
+        more_s, less_B = np.matmul(again_s, self._again).sum(axis=0), np.matmul(saved_B, self._saved).sum(axis=0)
+        self._append(row, plain_s + more_s, plain_B - less_B)
+
+    def add_known(self, row: Row, remade: Array, needed_B: Array) -> None:
+        """Lines for `row`, which makes nothing again, or something of what is known, `remade` [known, (seconds, bytes), places]: the
+        same everywhere, on the stage alone, or in its first run alone.
+        """
+        plain_s, plain_B = self._plain(row, needed_B)
+        again_s, saved_B = remade.transpose(1, 0, 2)
+        more_s = np.matmul(again_s, self._again_where).reshape(-1, len(plain_s))
+        less_B = np.matmul(saved_B, self._saved_where).reshape(-1, len(plain_B))
+        self._append(row, np.vstack([plain_s, plain_s + more_s]), np.vstack([plain_B, plain_B - less_B]))
+
+    def _plain(self, row: Row, needed_B: Array) -> tuple[Array, Array]:
+        """Nothing made again."""
+        costs = row.costs
+        seconds = costs.each_s @ self._each + costs.once_s @ self._once
+        size_B = costs.kept_B @ self._kept + costs.at_rest_B @ self._rest + self.views.there @ needed_B - self.limit_B
+        return seconds, size_B
+
+    def _append(self, row: Row, seconds: Array, over: Array) -> None:
+        self._seconds.append(seconds)
+        self._over.append(over)
+        self.rows += [row] * len(seconds)
 
     def last(self) -> tuple[Array, Array]:
         return self._seconds[-1][-1], self._over[-1][-1]
@@ -45,3 +61,10 @@ class Lines:
     def arrays(self) -> tuple[Array, Array]:
         """[lines, views of seconds], [lines, views of bytes]."""
         return np.concatenate(self._seconds), np.concatenate(self._over)
+
+
+def _where(of_runs: Array) -> Array:
+    """What counts in all runs and elsewhere; in the runs; and in the first one, if there are several."""
+    sums = of_runs.cumsum(axis=0)
+    found: Array = sums[[-1, -2, 0][: len(sums)]]
+    return found

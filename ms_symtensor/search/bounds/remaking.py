@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.bounds.gains import NOTHING, Gain, Gains, Way
-from ms_symtensor.search.bounds.given_layouts import Closure, Given, Item, Table
+from ms_symtensor.search.bounds.given_layouts import Closure, Entries, Given, Item, Table
 from ms_symtensor.search.bounds.multipliers import Multipliers
 from ms_symtensor.search.folded.places import Counts
 from ms_symtensor.search.selections.closure import Closures
@@ -213,11 +213,8 @@ class Remaking:
 
     def given(self, choice: Sequence[int], member: int = 0) -> Given:
         """The closure where every variable has the candidate of `choice`, on one member of the family."""
-        seconds, size_B = (
-            np.array([0.0 if one is None else one.value(choice, member) for one in tables])
-            for tables in (self._closure.seconds, self._closure.size_B)
-        )
-        return Given(self._closure, seconds, size_B)
+        of = self._closure
+        return Given(of, of.seconds.of(choice, member), of.size_B.of(choice, member))
 
     @cached_property
     def _closure(self) -> Closure:
@@ -258,7 +255,7 @@ class Remaking:
             [(numbers[item], numbers[other]) for item, other in pairs] for pairs in (inside, self._crossing)
         )
         placed = np.array(counts).reshape(len(counts), self.of.places.number)
-        return Closure(seconds, size_B, placed, Closures(len(counts), kept, priced))
+        return Closure(Entries(seconds), Entries(size_B), placed, Closures(len(counts), kept, priced))
 
     # -- all layouts ---------------------------------------------------------------------------------------------------
 

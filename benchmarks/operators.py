@@ -139,12 +139,12 @@ def forbidden(op: OpView, sig: Signature, device_num: int, rng: random.Random) -
 def undescribed(op: OpView, degrees: tuple[tuple[int, ...], ...], device_num: int) -> bool:
     """Strategies that MindSpore accepts and the signatures leave out on purpose.
 
-    MatMul with every device holding rows of the first factor and rows of the second, which is gathered before use: the
-    optimizer's cut of weights does the same. Gather with a cut of the looked-up dim that is not the first: where the
+    Products of two factors that are cut alike, over all devices: both are gathered before use, the second one over its rows,
+    which the optimizer's cut of weights does too. Gather with a cut of the looked-up dim that is not the first: where the
     indices are cut too, the compiled program sums over the wrong ranks.
     """
-    if op.type == "MatMul":
-        return degrees == ((device_num, 1), (device_num, 1))
+    if op.type in ("MatMul", "MatMulExt"):
+        return degrees[0] == degrees[1] and math.prod(degrees[0]) == device_num
     return op.type == "Gather" and op.argument(0, "axis") == 1 and degrees[0][1] > 1
 
 

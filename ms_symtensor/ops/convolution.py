@@ -31,14 +31,20 @@ def convolution(op: OpView) -> Signature:
 
 
 def transposed_convolution(op: OpView) -> Signature:
-    """`n o y…, o i kernel… -> n i …`: the gradient of a convolution by its input, as a layer."""
+    """`n o y…, o i kernel… -> n i …`: the gradient of a convolution by its input, as a layer; a cut of its input's channels
+    leaves partial sums.
+
+    With several groups of channels only samples are cut.
+    """
     rank = len(op.inputs[0].shape)
+    groups = op.attributes["group"] if "group" in op.attributes else op.arguments[-2]
     across: Dims = (None,) * (rank - 2)
     kernel, places = _places(rank, "w"), _places(rank)
-    inputs: list[Dims] = [("n", "o", *places), ("o", "i", *kernel), ("i",)]
+    made = "i" if groups == 1 else None
+    inputs: list[Dims] = [("n", "o", *places), ("o", "i", *kernel), (made,)]
     return named(
-        op, inputs[: len(op.inputs)], [("n", "i", *across)], mesh=("n", "o", "i", *places, *kernel), unit=Unit.CUBE,
-        fixed=frozenset(("o", "i", *places, *kernel)), keeps_inputs=(0, 1), bilinear=True,
+        op, inputs[: len(op.inputs)], [("n", made, *across)], mesh=("n", "o", "i", *places, *kernel), unit=Unit.CUBE,
+        fixed=frozenset((*places, *kernel, *(() if groups == 1 else ("i", "o")))), keeps_inputs=(0, 1), bilinear=True,
     )  # fmt: skip
 
 

@@ -17,7 +17,14 @@ IMAGE = "float16[16, 8, 32, 32]"
     [
         (make("Conv2D", f"{IMAGE}, float16[64, 8, 3, 3] -> float16[16, 64, 32, 32]", group=1), ("n", "i", "o")),
         (make("Conv2D", f"{IMAGE}, float16[8, 1, 3, 3] -> {IMAGE}", group=8), ("n",)),
-        (make("Conv2DTranspose", f"{IMAGE}, float16[8, 4, 2, 2] -> float16[16, 4, 64, 64]", (16, 4, 64, 64)), ("n",)),
+        (
+            make("Conv2DTranspose", f"{IMAGE}, float16[8, 4, 2, 2] -> float16[16, 4, 64, 64]", (16, 4, 64, 64), group=1),
+            ("n", "o", "i"),
+        ),
+        (
+            make("Conv2DTranspose", f"{IMAGE}, float16[8, 4, 2, 2] -> float16[16, 8, 64, 64]", (16, 8, 64, 64), group=2),
+            ("n",),
+        ),
         (make("MaxPool", f"{IMAGE} -> float16[16, 8, 16, 16]"), ("n", "c")),
         (make("ResizeBilinearV2", f"{IMAGE} -> float16[16, 8, 64, 64]", (64, 64), False, False), ("n", "c")),
         (make("GroupNorm", f"{IMAGE}, float16[8], float16[8] -> {IMAGE}, float16[16, 4], float16[16, 4]", 4, 1e-5), ("d0",)),
@@ -39,3 +46,9 @@ def test_cut_input_channels_leave_partial_sums():
     op = make("Conv2D", f"{IMAGE}, float16[64, 8, 3, 3] -> float16[16, 64, 16, 16]", group=1)
     placed = place(op, signature(op), OpStrategy(((2, 2, 1, 1), (2, 2, 1, 1))), 8)
     assert placed.partial is not None and placed.outputs[0].slice_shape == (8, 32, 16, 16)
+
+
+def test_cut_input_channels_of_a_transposed_convolution_leave_partial_sums():
+    op = make("Conv2DTranspose", f"{IMAGE}, float16[8, 4, 2, 2] -> float16[16, 4, 64, 64]", (16, 4, 64, 64), group=1)
+    placed = place(op, signature(op), OpStrategy(((2, 4, 1, 1), (4, 2, 1, 1))), 16)
+    assert placed.partial is not None and placed.outputs[0].slice_shape == (8, 2, 64, 64)

@@ -126,8 +126,8 @@ class Duals:
         """The layouts `known`, each with anything made again that is known of it."""
         shape = known[0].shape
         lines = Lines(views, self._room_B(shape))
-        for row, needed_B in zip(known, self._needed_B(self.users_of(shape), known), strict=True):
-            lines.add_known(row, self.fronts.known(self._given_of(row)), needed_B)
+        for row, beside_B in zip(known, self._needed_B(self.users_of(shape), known), strict=True):
+            lines.add_known(row, self.fronts.known(self._given_of(row)), beside_B)
         return lines
 
     def users_of(self, shape: Shape) -> tuple[User, ...]:

@@ -34,8 +34,8 @@ class Lines:
         self._append(row, plain_s + more_s, plain_B - less_B)
 
     def add_known(self, row: Row, remade: Array, needed_B: Array) -> None:
-        """Lines for `row`, which makes nothing again, or something of what is known, `remade` [known, (seconds, bytes), places]: the
-        same everywhere, on the stage alone, or in its first run alone.
+        """Lines for `row`, which makes nothing again, or something of what is known, `remade` [known, (seconds, bytes), places]:
+        the same everywhere, on the stage alone, or in its first run alone.
         """
         plain_s, plain_B = self._plain(row, needed_B)
         again_s, saved_B = remade.transpose(1, 0, 2)

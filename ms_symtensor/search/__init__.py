@@ -11,5 +11,5 @@ Its rooms, each of which imports only rooms above it:
     selections  what inside a block is worth computing again
     bounds      how fast no plan is whose blocks are recomputed in part
 
-The files beside them put plans together.
+The files beside them put plans together. docs/search.md follows one request through all of them.
 """

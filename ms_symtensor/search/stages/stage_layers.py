@@ -78,13 +78,14 @@ def divided_chain(chain: Chain, limits_B: Sequence[float], turns: Turns, most: f
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
-    best = found = _fastest(chain, limits_B, turns, most)
+    on = _Stages(chain, limits_B, turns, most)
+    best = found = on.fastest()
     if best is None or len(limits_B) == 1:
         return best
     least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
     while found is not None and (end_s := max(s.once_s for s in found)) > (1 + PACE_TOLERANCE) * least_s:
         pace_s = (step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
-        found = _fastest(chain, limits_B, turns, most, pace_s, (1 - PACE_TOLERANCE) * end_s)
+        found = on.fastest(pace_s, (1 - PACE_TOLERANCE) * end_s)
         if found is not None and step_s(found, turns) < step_s(best, turns):
             best = found
     return best
@@ -95,62 +96,71 @@ def step_s(stages: Sequence[Stage], turns: Turns) -> float:
     return turns.step_s([stage.each_s for stage in stages], max(stage.once_s for stage in stages))
 
 
-def _fastest(
-    chain: Chain, limits_B: Sequence[float], turns: Turns, most: float, pace_s: float = inf, once_s: float = inf
-) -> tuple[Stage, ...] | None:
-    """The stages with the smallest pace, `pace_s` at most, that fit, each with at most so many recomputed blocks and seconds at
-    the end of a step.
+class _Stages:
+    """The stages that `chain` is divided into, one for each limit, with at most so many recomputed blocks on each."""
 
-    The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
-    """
-    stages = len(limits_B)
-    best, high = _filled(chain, limits_B, turns, pace_s, most, once_s)
-    low, is_next = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / stages), False
-    while best is not None and stages > 1 and high - low > PACE_TOLERANCE * high:
-        # The smallest pace that is left is often the one that is sought, if a stage takes more at that.
-        middle = (1 + PACE_TOLERANCE / 2) * low if is_next else min((low + high) / 2, NEAR * low)
-        found, slowest_s = _filled(chain, limits_B, turns, middle, most, once_s)
-        if found is None:
-            low, is_next = max(middle, slowest_s), slowest_s > middle and not is_next
-        else:
-            best, high, is_next = found, slowest_s, False
-    return None if best is None else tuple(chain.stage(*held) for held in best)
+    def __init__(self, chain: Chain, limits_B: Sequence[float], turns: Turns, most: float) -> None:
+        self.chain, self.limits_B, self.most, self.stages = chain, limits_B, most, len(limits_B)
+        self.flights = [turns.flights(number, self.stages) for number in range(self.stages)]
+        self.runs = turns.interleave if self.stages > 1 else 0
+        self._known: dict[tuple[int, int, int], tuple[float, float, int] | None] = {}
 
+    def fastest(self, pace_s: float = inf, once_s: float = inf) -> tuple[Stage, ...] | None:
+        """Those with the smallest pace, `pace_s` at most, that fit, each with at most so many seconds at the end of a step.
 
-def _filled(
-    chain: Chain, limits_B: Sequence[float], turns: Turns, pace_s: float, most_again: float, once_s: float
-) -> tuple[list[Held] | None, float]:
-    """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every run of every
-    later one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage
-    would take more.
-    """
-    found: list[Held] = []
-    stages, longer_s = len(limits_B), inf
-    start, before, whole = 0, 0, len(chain.parts)
-    for number, limit_B in enumerate(limits_B):
-        flight, later = turns.flights(number, stages), stages - number - 1
-        # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
-        high = bisect_right(chain.blocks, chain.blocks[-1] - later * turns.interleave) - 1 if later else whole
-        least = bisect_left(chain.blocks, chain.blocks[start] + (turns.interleave if stages > 1 else 0))
-        low = max(least, start + 1) - 1 if later else whole - 1
-        one = None
-        # What lasts as long without recomputation is tried first, then as many parts as the stage before has.
-        quick = middle = bisect_right(chain.each_s, chain.each_s[start] + pace_s) - 1
-        near = start + before
-        while low < high:
-            middle = min(max(middle, low + 1), high)
-            more = None
-            if chain.once_s[middle] - chain.once_s[start] <= once_s:
-                more = chain.fitting(start, middle, flight, limit_B, most_again)
-            if more is None or more[0] > pace_s:
-                longer_s = longer_s if more is None else min(longer_s, more[0])
-                high = middle - 1
-                middle = near if low < near < middle else (low + high + 1) // 2
+        The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
+        """
+        chain = self.chain
+        best, high = self._filled(pace_s, once_s)
+        low, is_next = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / self.stages), False
+        while best is not None and self.stages > 1 and high - low > PACE_TOLERANCE * high:
+            # The smallest pace that is left is often the one that is sought, if a stage takes more at that.
+            middle = (1 + PACE_TOLERANCE / 2) * low if is_next else min((low + high) / 2, NEAR * low)
+            found, slowest_s = self._filled(middle, once_s)
+            if found is None:
+                low, is_next = max(middle, slowest_s), slowest_s > middle and not is_next
             else:
-                one, low = more, middle
-                middle = middle + 1 if middle in (quick, near) else (low + high + 1) // 2
-        if one is None:
-            return None, longer_s
-        found.append((start, low, *one))
-        start, before = low, low - start
-    return found, max(each_s for _, _, each_s, _, _ in found)
+                best, high, is_next = found, slowest_s, False
+        return None if best is None else tuple(chain.stage(*held) for held in best)
+
+    def _filled(self, pace_s: float, once_s: float) -> tuple[list[Held] | None, float]:
+        """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every run of every later
+        one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage would
+        take more.
+        """
+        chain, found, longer_s = self.chain, list[Held](), inf
+        start, before, whole = 0, 0, len(chain.parts)
+        for number in range(self.stages):
+            later = self.stages - number - 1
+            # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
+            high = bisect_right(chain.blocks, chain.blocks[-1] - later * self.runs) - 1 if later else whole
+            least = bisect_left(chain.blocks, chain.blocks[start] + self.runs)
+            low = max(least, start + 1) - 1 if later else whole - 1
+            one = None
+            # What lasts as long without recomputation is tried first, then as many parts as the stage before has.
+            quick = middle = bisect_right(chain.each_s, chain.each_s[start] + pace_s) - 1
+            near = start + before
+            while low < high:
+                middle = min(max(middle, low + 1), high)
+                more = None
+                if chain.once_s[middle] - chain.once_s[start] <= once_s:
+                    more = self._fitting(number, start, middle)
+                if more is None or more[0] > pace_s:
+                    longer_s = longer_s if more is None else min(longer_s, more[0])
+                    high = middle - 1
+                    middle = near if low < near < middle else (low + high + 1) // 2
+                else:
+                    one, low = more, middle
+                    middle = middle + 1 if middle in (quick, near) else (low + high + 1) // 2
+            if one is None:
+                return None, longer_s
+            found.append((start, low, *one))
+            start, before = low, low - start
+        return found, max(each_s for _, _, each_s, _, _ in found)
+
+    def _fitting(self, number: int, start: int, end: int) -> tuple[float, float, int] | None:
+        """`Chain.fitting` of a stage, which is asked for again from pace to pace."""
+        key = number, start, end
+        if key not in self._known:
+            self._known[key] = self.chain.fitting(start, end, self.flights[number], self.limits_B[number], self.most)
+        return self._known[key]

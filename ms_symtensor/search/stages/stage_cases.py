@@ -12,7 +12,8 @@ more, where the end of a step takes at least what it takes with c + 1 blocks the
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 
 from ms_symtensor.program.passes import Flights
 from ms_symtensor.search.folded.chain import Chain
@@ -49,6 +50,7 @@ class _Space:
     places: int
     shape: Shape
     limit_B: float
+    _taken: dict[tuple[int, int, int, int], tuple[float, float]] = field(default_factory=dict)
 
     @property
     def blocks(self) -> int:
@@ -63,6 +65,17 @@ class _Space:
         return self.part(start) if stage else 0, len(self.place_of) if stage == self.shape.stages - 1 else self.part(
             end
         )
+
+    def taken_s(self, number: int, stage: int, start: int, end: int) -> tuple[float, float]:
+        """Seconds per micro-batch, inf where that does not fit, and at the end of a step, of a stage with the blocks from `start`
+        to before `end` in the known layouts `number`.
+        """
+        key = number, stage, start, end
+        if key not in self._taken:
+            chain, (begin, part) = self.known[number], self.run(stage, start, end)
+            fitting = chain.fitting(begin, part, self.shape.flights(stage), self.limit_B)
+            self._taken[key] = inf if fitting is None else fitting[0], chain.once_s[part] - chain.once_s[begin]
+        return self._taken[key]
 
     def held(self, run: tuple[int, int]) -> Held:
         held = [0] * self.places
@@ -164,16 +177,15 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
     for stage in range(space.shape.stages):
         found.append(start)
         later = space.shape.stages - stage - 1
-        flight = space.shape.flights(stage)
         left = space.blocks - later * space.shape.interleave
         most = min(left, first_most) if stage == 0 else left
         end = start if later else space.blocks - 1
-        for one in space.known:
-            end = max(end, _end(space, one, stage, start, end, most, step_s, first))
+        for number in range(len(space.known)):
+            end = max(end, _end(space, number, stage, start, end, most, step_s, first))
         if later:
             end = max(end, (stage + 1) * space.shape.interleave)
         while end < most and _is_shown_less(
-            space, Case(space.held(space.run(stage, start, end + 1)), flight, also), step_s
+            space, Case(space.held(space.run(stage, start, end + 1)), space.shape.flights(stage), also), step_s
         ):
             end += 1
         start = end
@@ -194,19 +206,18 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
     return last_s + (last_s - before_s) / (last - before) * (case.flight.mean - last) < step_s
 
 
-def _end(space: _Space, one: Chain, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
-    """The last block count, of those from `least` to `most`, up to which the layout holds blocks from `start`; else `least`."""
-    shape = space.shape
-    flight, slowest = shape.flights(stage), shape.turns.slowest
-    once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
+def _end(space: _Space, number: int, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
+    """The last block count, of those from `least` to `most`, up to which the known layouts `number` hold blocks from `start`;
+    else `least`.
+    """
+    shape, one = space.shape, space.known[number]
+    slowest = shape.turns.slowest
+    least_once_s = max(one.once_s[-1] / shape.stages, one.once_s[first])
     left_s = step_s - one.each_s[-1] / shape.interleave
 
     def holds(end: int) -> bool:
-        begin, part = space.run(stage, start, end)
-        fitting = one.fitting(begin, part, flight, space.limit_B)
-        return (
-            fitting is not None and fitting[0] <= (left_s - max(once_s, one.once_s[part] - one.once_s[begin])) / slowest
-        )
+        each_s, once_s = space.taken_s(number, stage, start, end)
+        return each_s <= (left_s - max(least_once_s, once_s)) / slowest
 
     # Stages are short beside the chain: look near by first.
     low, high, step = least, most, 1

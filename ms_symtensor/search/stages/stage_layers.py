@@ -125,8 +125,8 @@ class _Stages:
 
     def _filled(self, pace_s: float, once_s: float) -> tuple[list[Held] | None, float]:
         """Stages that take as much as `pace_s`, `once_s` and their limit allow, and leave a block for every run of every later
-        one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage would
-        take more.
+        one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage
+        would take more.
         """
         chain, found, longer_s = self.chain, list[Held](), inf
         start, before, whole = 0, 0, len(chain.parts)

@@ -20,8 +20,8 @@ from ms_symtensor.ops.signature import OpView
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Constant, TensorType, flat
 
-_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "FlashAttentionScore"})
-_ATTENTION_GRADIENT = "FlashAttentionScoreGrad"
+_ATTENTION, _ATTENTION_GRADIENT = "FlashAttentionScore", "FlashAttentionScoreGrad"
+_PRODUCTS = frozenset({"MatMul", "BatchMatMul", _ATTENTION})
 
 
 def compiled_time_s(program: CompiledProgram, cluster: Cluster) -> dict[str, float]:
@@ -38,7 +38,8 @@ def compiled_time_s(program: CompiledProgram, cluster: Cluster) -> dict[str, flo
         inputs = tuple(t for s in flat(node.inputs) if (t := program.type_of(s)) is not None)
         if node.type in _PRODUCTS:
             seconds = _product_s(node, inputs, cluster)
-            attention[inputs[0]] = seconds
+            if node.type == _ATTENTION:
+                attention[inputs[0]] = seconds
         elif node.type == _ATTENTION_GRADIENT and inputs[0] in attention:
             seconds = ATTENTION_BACKWARD * attention[inputs[0]]
         else:

@@ -8,7 +8,7 @@ are those at which some layouts, each with anything made again that is known of 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -36,6 +36,9 @@ Array = NDArray[np.float64]
 
 PRICES = 6
 """So many prices are tried for a bound that is asked for; Kelley's method (1960) ends by itself after two to four (empirical)."""
+
+STEPS = (0.125, 0.25, 0.5, 1.0)
+"""So far multipliers go from those that showed most to those of layouts that are met; all are tried together (empirical)."""
 
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is (empirical)."""
@@ -102,17 +105,20 @@ class Duals:
         """The bound asked for: where the layouts `known`, whatever they make again, are as slow as can be (Kelley's method)."""
         shape = known[0].shape
         room_B, users, lines = self._room_B(shape), self.users_of(shape), self.lines(known, views)
+        of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:-1], views.size_B.transpose(1, 0, 2)[1:-1]
         for _ in range(PRICES):
             seconds, over = lines.arrays()
             shares, prices = slowest(seconds, over, self.enough_s)
             at = seconds @ shares + over @ prices
             least = int(np.argmin(at))
-            row = lines.rows[least]
-            of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:-1], views.size_B.transpose(1, 0, 2)[1:-1]
-            groups, remade = self._remade(row, shares @ of_again, prices @ of_saved)
-            lines.add(row, remade, self._needed_B(users, [row])[0])
-            more_s, more_B = lines.last()
-            most_s = float(more_s @ shares + more_B @ prices)
+            # What the slowest known layouts make again at these prices, and so do those that were the best in spite of them.
+            most_s = np.inf
+            for one in {_key(one): one for one in (lines.rows[least], *met)}.values():
+                its_groups, remade = self._remade(one, shares @ of_again, prices @ of_saved)
+                lines.add(one, remade, self._needed_B(users, [one])[0])
+                more_s, more_B = lines.last()
+                if (value_s := float(more_s @ shares + more_B @ prices)) < most_s:
+                    most_s, row, groups = value_s, one, its_groups
             if most_s >= at[least] - STEADY * abs(at[least]):
                 break
         groups = [(where, rate, self._multipliers([row, *met], rate)) for where, rate, _ in groups] if met else groups
@@ -121,6 +127,14 @@ class Duals:
         again, saved = np.sum(again_s, axis=0), np.sum(saved_B, axis=0)
         weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
         return Asked(row.number, weights, worth_s, groups, most_s, prices @ views.there, users)
+
+    def towards(self, asked: Asked, row: Row) -> list[Asked]:
+        """As it was `asked`, with multipliers some of the way to those of `row`, for which a bound is as high as it can be."""
+        ends = [(where, rate, mine, self._multipliers([row], rate)) for where, rate, mine in asked.groups]
+        return [
+            replace(asked, groups=[(where, rate, (1 - far) * mine + far * its) for where, rate, mine, its in ends])
+            for far in STEPS
+        ]
 
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
         """The layouts `known`, each with anything made again that is known of it."""

@@ -222,10 +222,15 @@ class Bounds:
             self._learn(rows)
             met.setdefault(least, []).extend(rows)
             before_s, most_s = values[least], asked[least].most_s
-            asked[least] = self.duals.ask(known, self._views_of(shape, every[least]), met[least])
-            (found[least],) = self.duals.least([asked[least]])
-            values[least] = max(before_s, found[least][0])
-            if values[least] <= (1 + SAME) * before_s and asked[least].most_s >= (1 - SAME) * most_s:
+            anew = self.duals.ask(known, self._views_of(shape, every[least]), met[least])
+            tried = [anew, *self.duals.towards(asked[least], rows[0])]
+            shown = self.duals.least(tried)
+            best = max(range(len(tried)), key=lambda n: shown[n][0])
+            found[least] = shown[best]
+            if shown[best][0] > before_s:
+                values[least], asked[least] = shown[best][0], tried[best]
+            asked[least] = replace(asked[least], most_s=anew.most_s)
+            if values[least] <= (1 + SAME) * before_s and anew.most_s >= (1 - SAME) * most_s:
                 break  # neither end has moved
         return dict(zip(every, values, strict=True)), asked
 

@@ -126,3 +126,34 @@ def test_a_step_is_no_faster_than_its_only_stage_that_makes_anything_again(seed)
             seconds = each @ [p.each_s for p in places] + once @ [p.once_s for p in places]
             seconds += sum(twice) @ [p.again_s for p in places]
             assert np.all(seconds[1:] <= step_s * (1 + 1e-9))  # the first one is of an average stage
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_stages_that_make_nothing_again_pay_for_none_that_does(seed):
+    """The first stage, or the last one, or that of a case alone makes its blocks again."""
+    draw = random.Random(seed)
+    shape = _shape(draw, draw.choice((2, 3, 4)))
+    of, last = _network(draw, shape.interleave), shape.stages - 1
+    places, chain = of.places, Chain([of.places[p] for p in of.place_of])
+    for runs in _divisions(shape):
+        layers = [end - start for start, end in runs]
+        held = [of.held(*run, stage == 0, stage == last) for stage, run in enumerate(runs)]
+        cases = [(of_shape(of.occurrences, shape), (0, last))]
+        for stage in range(1, shape.stages):
+            case = Case(held[stage], shape.flights(stage), held[0])
+            cases.append((of_case(of.occurrences, shape, case), (stage, 0)))
+        for views, known in cases:
+            each, *twice, _, once = views.seconds.transpose(1, 0, 2)
+            kept, *saved, _, rest = views.size_B.transpose(1, 0, 2)
+            for number in range(len(twice) // shape.interleave):
+                again = [n * (stage == known[number]) for stage, n in enumerate(layers)]
+                found = laid_out(chain, layers, again, shape.turns)
+                step_s = shape.turns.step_s([one.each_s for one in found], max(one.once_s for one in found))
+                peak_B = max(of.peak_B(shape, stage, its, again[stage]) for stage, its in enumerate(held))
+                mine = slice(number * shape.interleave, (number + 1) * shape.interleave)
+                seconds = each @ [p.each_s for p in places] + once @ [p.once_s for p in places]
+                seconds += sum(twice[mine]) @ [p.again_s for p in places]
+                size_B = kept @ [p.kept_B for p in places] + rest @ [p.at_rest_B for p in places]
+                size_B -= sum(saved[mine]) @ [p.kept_B - p.kept_recomputed_B for p in places]
+                assert np.all(seconds[1:] <= step_s * (1 + 1e-9))  # the first ones are of an average stage
+                assert np.all(size_B[1:] <= peak_B * (1 + 1e-9))

@@ -123,7 +123,7 @@ def paid_product(sig: Signature, elements: Any, points: Any, wave_elements: Any,
 
 @dataclass(frozen=True)
 class Gradients:
-    """What the gradients of an operator's inputs take: a product for each of the inputs `operands`; or `forwards` times its forward
+    """What the gradients of inputs take: a product for each of the inputs `operands`; or `forwards` times the operator's forward
     pass; and a pass over memory for those of the inputs `passes`, which reads the inputs `reads`, the outputs `kept` and the
     gradients of the outputs `arriving`.
     """

@@ -29,7 +29,7 @@ def branched(duals: Duals, known: list[Row], views: Views, bound_s: float) -> fl
     leaves = [(bound_s, next(numbers), EVERY)]
     for _ in range(SPLITS):
         least_s, _, branch = leaves[0]
-        if least_s >= (1 - WIDE) * duals.enough_s:
+        if least_s >= (1 - WIDE) * duals.enough_s[known[0].shape]:
             break
         mixed = _mixed(duals, [row for row in known if branch.holds(row.choice)], views)
         if mixed is None:
@@ -49,7 +49,7 @@ def _in_branch(duals: Duals, known: list[Row], views: Views, branch: Branch) -> 
         asked = replace(duals.ask(rows or known, views, met), branch=branch)
         ((value_s, found),) = duals.least([asked])
         best_s, new = max(best_s, value_s), found()
-        if not new or (rows and best_s >= min(asked.most_s, duals.enough_s) * (1 - STEADY)):
+        if not new or (rows and best_s >= min(asked.most_s, duals.enough_s[known[0].shape]) * (1 - STEADY)):
             break
         known += [row for row in new if not row.is_among(known)]
         met += new
@@ -62,7 +62,7 @@ def _mixed(duals: Duals, known: Sequence[Row], views: Views) -> tuple[int, list[
         return None
     lines = duals.lines(known, views)
     seconds, over = lines.arrays()
-    shares, prices = slowest(seconds, over, duals.enough_s)
+    shares, prices = slowest(seconds, over, duals.enough_s[known[0].shape])
     at = seconds @ shares + over @ prices
     first, *others = [lines.rows[n] for n in np.argsort(at, kind="stable") if at[n] <= at.min() * (1 + STEADY)]
     for other in others:

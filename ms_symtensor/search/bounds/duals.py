@@ -63,7 +63,7 @@ class Asked:
 
 
 class Duals:
-    """The duals of one setting, up to `enough_s`. `known`: of every shape, the layouts that are known."""
+    """The duals of one setting, those of every shape up to `enough_s`. `known`: the layouts of it that are known."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Duals:
         fronts: Fronts,
         depths: tuple[int, ...],
         limit_B: float,
-        enough_s: float,
+        enough_s: Mapping[Shape, float],
     ) -> None:
         self.setting, self.fronts, self.depths, self.limit_B, self.enough_s = setting, fronts, depths, limit_B, enough_s
         self._known, self._remaking = known, remaking
@@ -108,7 +108,7 @@ class Duals:
         of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:-1], views.size_B.transpose(1, 0, 2)[1:-1]
         for _ in range(PRICES):
             seconds, over = lines.arrays()
-            shares, prices = slowest(seconds, over, self.enough_s)
+            shares, prices = slowest(seconds, over, self.enough_s[shape])
             at = seconds @ shares + over @ prices
             least = int(np.argmin(at))
             # What the slowest known layouts make again at these prices, and so do those that were the best in spite of them.

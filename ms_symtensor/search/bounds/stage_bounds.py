@@ -52,7 +52,10 @@ SOLVED = 1e-5
 
 
 class Bounds:
-    """The bounds of one setting, up to `enough_s`."""
+    """The bounds of one setting, up to `enough_s`.
+
+    Inside they are those of steps but for what is sent between runs of a stage, as far as that is sent for certain.
+    """
 
     def __init__(
         self,
@@ -63,12 +66,16 @@ class Bounds:
         limit_B: float,
         enough_s: float,
     ) -> None:
-        self.setting, self.free, self.enough_s = of.setting, of.free, enough_s
+        self.setting, self.free = of.setting, of.free
+        self._borders_s = {row.shape: least_borders_s(row) for row in of.free}
+        self.enough_s = {shape: (1 + STEADY) * (enough_s - border_s) for shape, border_s in self._borders_s.items()}
         self._known: dict[Shape, list[Row]] = {row.shape: [row] for row in of.free}
         for row in of.known:
             same = self._known.setdefault(row.shape, [])
             same += [row] if not row.is_among(same) else []
-        waiting = sorted((row for row in of.free if row.bound_s < enough_s), key=lambda row: row.bound_s)
+        waiting = sorted(
+            (row for row in of.free if row.bound_s < self.enough_s[row.shape]), key=lambda row: row.bound_s
+        )
         self._waiting = [row.shape for row in waiting]
         self._first: dict[Shape, tuple[float, list[Row], float]] = {}
         self._alike: dict[Shape, list[Row]] = {}
@@ -76,15 +83,14 @@ class Bounds:
         self._shown_by: dict[Shape, list[Asked]] = {}
         for row in of.free:
             self._alike.setdefault(replace(row.shape, interleave=1), []).append(row)
-        self.duals = Duals(of.setting, self._known, remaking, fronts, depths, limit_B, enough_s)
+        self.duals = Duals(of.setting, self._known, remaking, fronts, depths, limit_B, self.enough_s)
 
     def rising(self, row: Row) -> Iterator[float]:
         """The bounds of the shape of `row`, which holds where memory is free, from step to step."""
-        border_s = least_borders_s(row)
-        yield from (bound_s + border_s for bound_s in self._rising(row))
+        yield from (bound_s + self._borders_s[row.shape] for bound_s in self._rising(row))
 
     def _rising(self, row: Row) -> Iterator[float]:
-        """Its bounds but for what is sent between runs of a stage."""
+        """Its bounds but for that."""
         shape, bound_s = row.shape, row.bound_s
         known, met = self._known[shape], list[Row]()
         for round_ in range(AVERAGES if shape.stages > 1 else ALONE):
@@ -95,7 +101,11 @@ class Bounds:
             met += rows
             yield bound_s
             # On stages, cases show more.
-            if not rows or value_s >= min(most_s, self.enough_s) * (1 - STEADY) or (shape.stages > 1 and not rises):
+            if (
+                not rows
+                or value_s >= min(most_s, self.enough_s[shape]) * (1 - STEADY)
+                or (shape.stages > 1 and not rises)
+            ):
                 break
         if shape.stages > 1:
             yield from self._in_cases(shape, bound_s)
@@ -163,7 +173,7 @@ class Bounds:
         for round_ in range(ROUNDS):
             chains = [self.duals.chain(row) for row in known]
             every = cases(
-                chains, self.setting.occurrences, shape, self.duals.left_B(known), bound_s, self.enough_s, shown
+                chains, self.setting.occurrences, shape, self.duals.left_B(known), bound_s, self.enough_s[shape], shown
             )
             if last == (every, len(known)):
                 break  # nothing was met that these cases were not asked with
@@ -217,7 +227,7 @@ class Bounds:
         for _ in range(again):
             least = min(range(len(every)), key=values.__getitem__)
             rows = found[least][1]()
-            if not rows or values[least] >= min(asked[least].most_s, self.enough_s) * (1 - near):
+            if not rows or values[least] >= min(asked[least].most_s, self.enough_s[shape]) * (1 - near):
                 break
             self._learn(rows)
             met.setdefault(least, []).extend(rows)

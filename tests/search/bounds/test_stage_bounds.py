@@ -7,10 +7,14 @@ import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.models import planned, resolve
+from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds import stage_bounds
+from ms_symtensor.search.bounds.branches import Branch
+from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.least_bounds import selection_bounds
+from ms_symtensor.search.bounds.views import of_shape
 from ms_symtensor.search.pipelined import pipelined_plan
 from ms_symtensor.search.stages.network import network
 
@@ -18,6 +22,8 @@ CLUSTER = load("atlas_800t_a2")
 MODEL = resolve("llama2_13b", 128, None, {})
 REQUEST = Request(CLUSTER, 64, 128, MODEL.seq_length, int(CLUSTER.device.hbm_usable_B), MODEL.name)
 STAGES = 4
+SHORT = 0.45
+"""Of the memory, so much that all layouts make something again."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +51,21 @@ def test_prices_of_another_mesh_show_what_own_ones_do(surveyed, monkeypatch):
     alone = min(_bounds(surveyed).values())
     assert shared == pytest.approx(alone, rel=2e-3)
     assert with_shared < len(asked) - with_shared  # fewer questions
+
+
+def test_no_value_promises_more_than_layouts_that_were_met_allow(surveyed):
+    every, depths, step_s = surveyed
+    setting = next(one for one in every if one.setting.level is OptimizerLevel.LEVEL1)
+    duals = stage_bounds.Bounds(setting, {}, Fronts(), depths, SHORT * REQUEST.limit_B, 2 * step_s).duals
+    for row in setting.free:
+        if row.shape.stages > 1:
+            views = of_shape(setting.setting.occurrences, row.shape)
+            ((_, rows),) = duals.least([duals.ask([row], views)])
+            for met in rows():
+                asked = duals.ask([row], views, [met])
+                alone = Branch({v: frozenset({candidate}) for v, candidate in enumerate(met.choice.tolist())})
+                ((value_s, _),) = duals.least([replace(duals.towards(asked, met)[-1], branch=alone)])
+                assert asked.most_s <= value_s * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("interleave", [1, 2, 4])

@@ -196,7 +196,7 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
     """Whether a step of `step_s` could not be excluded in this case, or one that keeps more; or hardly could be, as it looks from
     two that keep less. A wrong guess costs time only: whatever cases are taken, their bounds hold.
     """
-    alike = ((one, shown_s) for one, shown_s in space.shown.items() if (one.held, one.also) == (case.held, case.also))
+    alike = ((one, shown_s) for one, shown_s in space.shown.items() if one.held == case.held)
     less = sorted((one.flight.mean, shown_s) for one, shown_s in alike if shown_s < step_s)
     if less and less[-1][0] >= case.flight.mean:
         return True

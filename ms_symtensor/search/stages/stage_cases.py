@@ -197,7 +197,7 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
     two that keep less. A wrong guess costs time only: whatever cases are taken, their bounds hold.
     """
     alike = ((one, shown_s) for one, shown_s in space.shown.items() if one.held == case.held)
-    less = sorted(dict(sorted((one.flight.mean, shown_s) for one, shown_s in alike if shown_s < step_s)).items())
+    less = list(dict(sorted((one.flight.mean, shown_s) for one, shown_s in alike if shown_s < step_s)).items())
     if less and less[-1][0] >= case.flight.mean:
         return True
     if len(less) < 2:

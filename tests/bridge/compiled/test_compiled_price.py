@@ -33,3 +33,12 @@ def test_attention_takes_what_the_search_charges_forward_and_back():
     charged = evaluate(op, signature(op), 3, [{}], A2)
     assert compute_s(forward) == pytest.approx(charged.forward_s[0])
     assert compute_s(forward, back) == pytest.approx(charged.forward_s[0] + charged.backward_s[0])
+
+
+def test_products_on_tensors_of_the_same_type_do_not_change_what_attention_takes_backward():
+    inputs = (InputRef("x"),) * 3
+    constants = tuple(Constant(value) for value in ARGUMENTS)
+    forward = Node("attention", "FlashAttentionScore", "", (*inputs, *constants), OUTPUTS, ())
+    product = Node("rotary", "BatchMatMul", "", (*inputs[:2], Constant(False), Constant(True)), (HEADS,), ())
+    back = Node("Gradients/attention", "FlashAttentionScoreGrad", "", inputs, (HEADS,) * 3, ())
+    assert compute_s(forward, product, back) - compute_s(product) == pytest.approx(compute_s(forward, back))

@@ -17,7 +17,7 @@ class Lines:
         self.rows: list[Row] = []
         self._seconds: list[Array] = []
         self._over: list[Array] = []
-        # [places, views]; of what is made again, one of each run of the stage, and of elsewhere.
+        # [places, views]; of what is made again, one of each run of the stages, and of elsewhere.
         self._each, *again, self._once = views.seconds.transpose(1, 2, 0)
         self._kept, *saved, self._rest = views.size_B.transpose(1, 2, 0)
         self._again, self._saved = np.array(again), np.array(saved)
@@ -35,7 +35,7 @@ class Lines:
 
     def add_known(self, row: Row, remade: Array, needed_B: Array) -> None:
         """Lines for `row`, which makes nothing again, or something of what is known, `remade` [known, (seconds, bytes), places]:
-        the same everywhere, on the stage alone, or in its first run alone.
+        the same everywhere, on the stages that the views know of, or in the first run of these.
         """
         plain_s, plain_B = self._plain(row, needed_B)
         again_s, saved_B = remade.transpose(1, 0, 2)

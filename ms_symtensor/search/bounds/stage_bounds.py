@@ -68,6 +68,7 @@ class Bounds:
     ) -> None:
         self.setting, self.free = of.setting, of.free
         self._borders_s = {row.shape: least_borders_s(row) for row in of.free}
+        # A little more: bounds of cases count as raised that come STEADY near to what is asked for.
         self.enough_s = {shape: (1 + STEADY) * (enough_s - border_s) for shape, border_s in self._borders_s.items()}
         self._known: dict[Shape, list[Row]] = {row.shape: [row] for row in of.free}
         for row in of.known:

@@ -13,8 +13,9 @@ summed dim spends its time filling their pipelines, so that it pays for more tha
 Fused attention pays for its FLOPs at its own efficiency η_att; softmax beside the products takes the vector unit as long for a
 narrow head as for a wide one, so that heads narrower than D_att pay for those of D_att. Under a causal mask the last of c slices
 of the sequence sees (2c - 1)/c times as much as the average one, and the others wait for it at the next collective. The backward
-pass of a product computes one product of the same size per input with a gradient; that of other operators reads the incoming
-gradient and what was kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
+pass of a product computes another product per input with a gradient, whose elements are those of the input, with as many FLOPs:
+the gradient of a narrow weight has few elements, each a long sum. That of other operators reads the incoming gradient and what
+was kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
 import math
@@ -77,14 +78,22 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
     backward = back / (s.eta_hbm * s.B_hbm) + s.t_op if gradients.passes else zero
     if sig.unit is Unit.CUBE:
         local = {d: dim_size(d) / cut_degree(d) for d in sig.mesh}
-        flops = sympy.Float(sig.flops_per_point) * sympy.Mul(*local.values())
+        points = sympy.Mul(*local.values())
+        flops = sympy.Float(sig.flops_per_point) * points
         peak = s.F_cube32 if op.inputs[0].dtype == "float32" else s.F_cube
         summed = summed_dims(sig)
         slices = cut_degree(sig.rising) if sig.rising else 1
         held_up = sympy.Max(1, s.D_att / sig.head_dim, evaluate=False) if sig.head_dim else sympy.Integer(1)
         paid = held_up * paid_flops(sig, local, s.E_wave, s.K_fill, slices)
-        forward = sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
-        return OperatorFormulas(forward, gradients.products * forward + backward, flops, inputs, outputs)
+
+        def takes_s(paid: Any) -> Any:
+            return sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
+
+        backward += gradients.forwards * takes_s(paid)
+        for i in gradients.operands:
+            elements = inputs[i] / size_B(op.inputs[i].dtype)
+            backward += takes_s(paid_product(sig, elements, points, s.E_wave, s.K_fill))
+        return OperatorFormulas(takes_s(paid), backward, flops, inputs, outputs)
     return OperatorFormulas(memory_s + s.t_op, backward, zero, inputs, outputs)
 
 
@@ -100,23 +109,31 @@ def paid_flops(
     `slices` of a dim with rising work: numbers, arrays or symbols.
     """
     summed = summed_dims(sig)
-    points = math.prod(local[d] for d in sig.mesh if d not in summed)
+    elements = math.prod(local[d] for d in sig.mesh if d not in summed)
     if not summed:
-        return sig.flops_per_point * points * (2 - 1 / slices if sig.rising else 1)
-    return (points + wave_elements) * (math.prod(local[d] for d in summed) + pipeline_depth) * sig.flops_per_point
+        return sig.flops_per_point * elements * (2 - 1 / slices if sig.rising else 1)
+    points = elements * math.prod(local[d] for d in summed)
+    return paid_product(sig, elements, points, wave_elements, pipeline_depth)
+
+
+def paid_product(sig: Signature, elements: Any, points: Any, wave_elements: Any, pipeline_depth: Any) -> Any:
+    """Those of a product whose result has so many elements, of `points` multiply-adds in all."""
+    return (elements + wave_elements) * (points / elements + pipeline_depth) * sig.flops_per_point
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """What the gradients of an operator's inputs take: `products` times its forward pass, and a pass over memory for those of the
-    inputs `passes`, which reads the inputs `reads`, the outputs `kept` and the gradients of the outputs `arriving`.
+    """What the gradients of inputs take: a product for each of the inputs `operands`; or `forwards` times the operator's forward
+    pass; and a pass over memory for those of the inputs `passes`, which reads the inputs `reads`, the outputs `kept` and the
+    gradients of the outputs `arriving`.
     """
 
-    products: float
-    passes: tuple[int, ...]
-    reads: tuple[int, ...]
-    kept: tuple[int, ...]
-    arriving: tuple[int, ...]
+    operands: tuple[int, ...] = ()
+    forwards: float = 0.0
+    passes: tuple[int, ...] = ()
+    reads: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+    arriving: tuple[int, ...] = ()
 
     def moved_B(self, inputs_B: Sequence[Any], outputs_B: Sequence[Any], nothing: Any) -> Any:
         """Bytes of that pass, from those of the tensors: numbers, arrays or formulas; `nothing` is the sum of none."""
@@ -131,7 +148,7 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
     computed = [i for i in can if not passes_on(op.type, i, op.inputs[i].shape, result)]
     chosen = sorted(computed, key=lambda i: -op.inputs[i].size_B)[:number]
     if not chosen:
-        return Gradients(0.0, (), (), (), ())
+        return Gradients()
     arriving = tuple(
         i
         for i, t in enumerate(op.outputs[: len(sig.outputs)])
@@ -140,11 +157,11 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
     if sig.unit is Unit.CUBE:
         summed = summed_dims(sig)
         if not summed:
-            return Gradients(ATTENTION_BACKWARD, (), (), (), ())
-        operands = [i for i in chosen if any(d in sig.inputs[i] for d in summed)]
-        return Gradients(len(operands), tuple(i for i in chosen if i not in operands), (), (), arriving)
+            return Gradients(forwards=ATTENTION_BACKWARD)
+        operands = tuple(i for i in chosen if any(d in sig.inputs[i] for d in summed))
+        return Gradients(operands, passes=tuple(i for i in chosen if i not in operands), arriving=arriving)
     kept = () if chosen == [sig.linear] else tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
-    return Gradients(0.0, tuple(chosen), sig.keeps_inputs, kept, arriving)
+    return Gradients(passes=tuple(chosen), reads=sig.keeps_inputs, kept=kept, arriving=arriving)
 
 
 def _bytes(tensor: TensorType, dims: Dims, sig: Signature) -> sympy.Expr:
@@ -207,21 +224,25 @@ def work(
     nothing = np.zeros(shape)
     if sig.unit is Unit.NONE:
         return OperatorCosts(nothing, nothing, nothing)
-    flops = paid = nothing
+    points = paid = nothing
+    device = cluster.device
     if sig.unit is Unit.CUBE:
-        flops = sig.flops_per_point * np.prod([np.broadcast_to(n, shape) for n in local.values()], axis=0)
+        points = np.prod([np.broadcast_to(n, shape) for n in local.values()], axis=0)
         slices = sig.sizes[sig.rising] / local[sig.rising] if sig.rising else 1.0
-        device = cluster.device
         held_up = max(1.0, device.attention_head_dim / sig.head_dim) if sig.head_dim else 1.0
         paid = nothing + held_up * paid_flops(sig, local, device.wave_elements, device.pipeline_depth, slices)
     traffic = nothing + sum(inputs_B) + sum(outputs_B)
     fused = sig.unit is Unit.CUBE and not summed_dims(sig)
     forward = roofline(paid, traffic, op.inputs[0].dtype if op.inputs else "", cluster, fused)
     gradients = gradients_of(op, sig, products)
-    backward = nothing + gradients.products * forward
+    backward = nothing + gradients.forwards * forward
+    for i in gradients.operands:
+        elements = inputs_B[i] / size_B(op.inputs[i].dtype)
+        paid = paid_product(sig, elements, points, device.wave_elements, device.pipeline_depth)
+        backward = backward + roofline(paid, traffic, op.inputs[0].dtype, cluster)
     if gradients.passes:
         backward = backward + roofline(nothing, gradients.moved_B(inputs_B, outputs_B, nothing), "", cluster)
-    return OperatorCosts(forward, backward, flops)
+    return OperatorCosts(forward, backward, sig.flops_per_point * points)
 
 
 def _slice_B(tensor: TensorType, dims: Dims, degrees: Mapping[str, Array]) -> Array | float:

@@ -25,7 +25,9 @@ def test_formulas_of_a_product_read_like_the_roofline():
         "t_op + max((2·N_k·N_m/(c_k·c_m) + 2·N_k·N_n/(c_k·c_n) + 2·N_m·N_n/(c_m·c_n))/(B_hbm·eta_hbm), "
         "2.0·(E_wave + N_m·N_n/(c_m·c_n))·(K_fill + N_k/c_k)/(F_cube·eta_cube))"
     )
-    assert found.backward_s == 2 * found.forward_s
+    assert plain(found.backward_s).count("max(") == 2
+    assert "2.0·(E_wave + N_k·N_m/(c_k·c_m))·(K_fill + N_n/c_n)" in plain(found.backward_s)
+    assert "2.0·(E_wave + N_k·N_n/(c_k·c_n))·(K_fill + N_m/c_m)" in plain(found.backward_s)
 
 
 def test_float32_products_use_the_slower_peak():

@@ -107,7 +107,7 @@ def _worked_out(
     found, is_far = None, enough_s > CLOSE * searched.bound_s
     for number, (step_s, row) in enumerate(_promising(raised, searched.whole, enough_s, is_far)):
         is_close = enough_s <= CLOSE * searched.bound_s
-        if step_s >= (1 - WORTH) * enough_s or (number >= TRIED and is_close):
+        if step_s >= (1 - _worth(is_far)) * enough_s or (number >= TRIED and is_close):
             break
         whole = settled(network, [row], request.limit_B, request.rules)
         better = None if whole is None else _selected(network, request, whole)
@@ -124,12 +124,17 @@ def _promising(raised: Raised, mine: Whole | None, enough_s: float, is_far: bool
     """
     alike = [] if mine is None else raised.steps(enough_s, lambda row: _alike(row, mine))
     mine_s = enough_s if is_far else min((step_s for step_s, _ in alike), default=enough_s)
-    below_s, found = (1 - WORTH) * mine_s, list[tuple[float, Row]]()
+    below_s, found = (1 - _worth(is_far)) * mine_s, list[tuple[float, Row]]()
     own = {id(row) for _, row in alike}
     for step_s, row in raised.steps(below_s, lambda row: raised.bounds_s[row.shape] < below_s and id(row) not in own):
         if not any(step_s <= (1 + (ALIKE if row.shape == other.shape else SAME)) * its_s for its_s, other in found):
             found.append((step_s, row))
     return found[:FAR]
+
+
+def _worth(is_far: bool) -> float:
+    """The share by which layouts must promise more: every one counts if the plan `is_far` from its bound."""
+    return 0.0 if is_far else WORTH
 
 
 def _alike(row: Row, mine: Whole) -> bool:

@@ -34,8 +34,9 @@ from ms_symtensor.search.tables.terms import Weights
 
 Array = NDArray[np.float64]
 
-PRICES = 6
-"""So many prices are tried for a bound that is asked for; Kelley's method (1960) ends by itself after two to four (empirical)."""
+PRICES = 2
+"""So many prices of each limit are tried for a bound that is asked for; Kelley's method (1960) mostly ends by itself after two to
+four in all (empirical)."""
 
 STEPS = (0.125, 0.25, 0.5, 1.0)
 """So far multipliers go from those that showed most to those of layouts that are met; all are tried together (empirical)."""
@@ -106,7 +107,8 @@ class Duals:
         shape = known[0].shape
         room_B, users, lines = self._room_B(shape), self.users_of(shape), self.lines(known, views)
         of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:-1], views.size_B.transpose(1, 0, 2)[1:-1]
-        for _ in range(PRICES):
+        best_s = -np.inf
+        for _ in range(PRICES * len(views.size_B)):
             seconds, over = lines.arrays()
             shares, prices = slowest(seconds, over, self.enough_s[shape])
             at = seconds @ shares + over @ prices
@@ -119,14 +121,17 @@ class Duals:
                 more_s, more_B = lines.last()
                 if (value_s := float(more_s @ shares + more_B @ prices)) < most_s:
                     most_s, row, groups = value_s, one, its_groups
-            if most_s >= at[least] - STEADY * abs(at[least]):
+            if most_s > best_s:
+                best_s, best = most_s, (shares, prices, row, groups)
+            if best_s >= at[least] - STEADY * abs(at[least]):
                 break
+        shares, prices, row, groups = best
         groups = [(where, rate, self._multipliers([row, *met], rate)) for where, rate, _ in groups] if met else groups
         each, *again_s, once = np.tensordot(shares, views.seconds, 1)
         kept, *saved_B, rest = np.tensordot(prices, views.size_B, 1)
         again, saved = np.sum(again_s, axis=0), np.sum(saved_B, axis=0)
         weights, worth_s = np.array([each, again, once, kept, saved, rest]), float(prices.sum() * room_B)
-        return Asked(row.number, weights, worth_s, groups, most_s, prices @ views.there, users)
+        return Asked(row.number, weights, worth_s, groups, best_s, prices @ views.there, users)
 
     def towards(self, asked: Asked, row: Row) -> list[Asked]:
         """As it was `asked`, with multipliers some of the way to those of `row`, for which a bound is as high as it can be."""

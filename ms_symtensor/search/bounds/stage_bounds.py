@@ -13,8 +13,10 @@ from ms_symtensor.search.bounds.duals import STEADY, Asked, Duals
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
+from ms_symtensor.search.folded.chain import Stage
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.borders import borders_s, least_borders_s
+from ms_symtensor.search.stages.division_cases import ONE_KIND, Division, Part
 from ms_symtensor.search.stages.estimate import quickest_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.stage_cases import Case, cases
@@ -43,6 +45,12 @@ AGAIN = 8
 
 POLISHED = 12
 """So often, where that is the last that can raise a bound (empirical)."""
+
+DIVIDED = 5e-3
+"""A bound that is nearer to what is asked for is not looked for in a whole division of the blocks (empirical)."""
+
+FINER = 6
+"""So often cases of a division are asked for, each time the least of them in finer ones (empirical)."""
 
 SAME = 1e-4
 """What has moved by less than this share stands still (empirical)."""
@@ -123,8 +131,7 @@ class Bounds:
             turns = shape.turns
             for row in rows:
                 if wanted(row) and quickest_s(row, self.setting.occurrences) < below_s:
-                    limits_B = [self.duals.left_B([row])] * shape.stages
-                    stages = divided_chain(self.duals.chain(row), limits_B, turns)
+                    stages = self._divided(row)
                     if stages is not None and (found_s := step_s(stages, turns) + borders_s(row)) < below_s:
                         yield found_s, row
 
@@ -191,16 +198,44 @@ class Bounds:
             reached_s = max(reached_s, least_s)
             if stalled == STALLS:
                 break
-        if not best:
-            return
-        values, _ = self._of_cases(known, best, POLISHED, SOLVED)
-        split = set[Case]()
-        while (least := min(best, key=values.__getitem__)) not in split:
-            split.add(least)
-            bound_s = max(bound_s, values[least])
+        if best:
+            values, _ = self._of_cases(known, best, POLISHED, SOLVED)
+            split = set[Case]()
+            while (least := min(best, key=values.__getitem__)) not in split:
+                split.add(least)
+                bound_s = max(bound_s, values[least])
+                yield bound_s
+                its_views = self._views_of(shape, least)
+                values[least] = max(values[least], branched(self.duals, known, its_views, values[least]))
+            bound_s = max(bound_s, min(values.values()))
             yield bound_s
-            values[least] = max(values[least], branched(self.duals, known, self._views_of(shape, least), values[least]))
-        yield max(bound_s, min(values.values()))
+        yield self._by_division(shape, bound_s)
+
+    def _by_division(self, shape: Shape, bound_s: float) -> float:
+        """The bound in cases of the best division that is known, where that may show more."""
+        known, enough_s = self._known[shape], self.enough_s[shape]
+        every = [stages for row in known if (stages := self._divided(row)) is not None]
+        if bound_s >= (1 - DIVIDED) * enough_s or not every or len(self.setting.occurrences) != ONE_KIND:
+            return bound_s
+        stages = min(every, key=lambda one: step_s(one, shape.turns))
+        seconds = [one.each_s for one in stages]
+        division = Division(self.setting.occurrences, shape, tuple(one.blocks for one in stages))
+        shown: dict[Part, float] = {}
+        parts = division.parts(seconds.index(max(seconds)))
+        for _ in range(FINER):
+            values, _ = self._of_cases(known, [part.case for part in parts], POLISHED, SOLVED)
+            shown |= {part: values[part.case] for part in parts}
+            least = min(shown, key=shown.__getitem__)
+            bound_s = max(bound_s, shown.pop(least))
+            division, parts = division.finer(least)
+            if bound_s >= enough_s or not parts:
+                break
+        return bound_s
+
+    def _divided(self, row: Row) -> tuple[Stage, ...] | None:
+        """The best stages of `row`, if these made again just what lets them fit, but for what lives for a moment only."""
+        limits_B = [self.duals.left_B([row])] * row.shape.stages
+        return divided_chain(self.duals.chain(row), limits_B, row.shape.turns)
 
     def _by_another_mesh(self, shape: Shape) -> float:
         """The bound that the cases show which showed most on another mesh, asked for as there."""

@@ -104,6 +104,12 @@ class _Stages:
         memory = self.memory_of(stage)
         return replace(memory, seconds=self.seconds_of(stage))
 
+    def memory_of_all(self, stages: Sequence[int]) -> Views:
+        """What must fit on average of these, which all have blocks: while the most wait, and as the last block goes backward."""
+        every = [self.memory_of(stage) for stage in stages]
+        size_B, there = (np.mean([getattr(one, name)[:2] for one in every], axis=0) for name in ("size_B", "there"))
+        return replace(every[0], size_B=size_B, there=there)
+
     def _of_moment(self, stage: int, waiting: Array) -> Views:
         """What is true while the last block goes backward for the first time: what it kept of the micro-batch is gone, but for
         what is needed then (`moments`), and so is all that is behind it. `waiting` [runs, places].
@@ -152,12 +158,20 @@ def of_shape(occurrences: tuple[int, ...], shape: Shape) -> Views:
 
 @lru_cache(maxsize=1 << 10)
 def of_case(occurrences: tuple[int, ...], shape: Shape, case: Case) -> Views:
-    """What is true in `case`: of an average stage, and of its run; and of the first stage's memory, and its end of a step."""
-    also = () if case.also is None or case.held[0] else ((case.also, shape.flights(0)),)
-    stages = _Stages(occurrences, shape, ((case.held, case.flight), *also))
+    """What is true in `case`: of an average stage, and of its run; and of the first stage's memory, and its end of a step; and
+    what must fit on average of those before its run, and of those behind it, where it knows them.
+    """
+    also = () if case.before or case.also is None or case.held[0] else ((case.also, shape.flights(0)),)
+    stages = _Stages(occurrences, shape, ((case.held, case.flight), *also, *case.before, *case.behind))
     ends = [] if case.also is None else [case.also]
     found = stages.of_average() + replace(stages.memory_of(0), seconds=stages.seconds_of(0, ends))
-    return found + stages.memory_of(1) if also else found
+    if also or case.before:
+        found += stages.memory_of(1)
+    if len(case.before) > 1:
+        found += stages.memory_of_all(range(1, 1 + len(case.before)))
+    if case.behind:
+        found += stages.memory_of_all(range(1 + len(case.before), len(stages.every)))
+    return found
 
 
 def _inside(places: int) -> Array:

@@ -32,12 +32,14 @@ Held = tuple[int, ...]
 @dataclass(frozen=True)
 class Case:
     """One stage, which keeps `flight` micro-batches, holds a run: so often every place. One more holds `also` (nothing: None),
-    the first blocks with what stands before them.
+    the first blocks with what stands before them. All others are known in some cases: those `before` this one, and `behind`.
     """
 
     held: Held
     flight: Flights
     also: Held | None = None
+    before: tuple[tuple[Held, Flights], ...] = ()
+    behind: tuple[tuple[Held, Flights], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""Cases of which one is true however blocks of one kind are divided into stages, made of one `Division` of them.
+
+Some stage holds a block more than there; or none does, and then all stages hold what they do there. Where it is not excluded that
+a stage holds one more, it holds two more; or just one more, and then the others together have one less, none of them more than is
+not excluded. And so on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ms_symtensor.program.passes import Flights
+from ms_symtensor.program.pipeline import dealt
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.stage_cases import Case, Held
+
+ONE_KIND = 5
+"""Places of a network whose blocks are all of one kind: before them, the first, those between, the last, behind them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of `stages` holds `blocks` at least; or just so many (`is_whole`), and the others what is left for them.
+
+    `case`: what is true then.
+    """
+
+    stages: tuple[int, ...]
+    blocks: int
+    is_whole: bool
+    case: Case
+
+
+@dataclass(frozen=True)
+class Division:
+    """Blocks of one kind on the stages of `shape`, at `most` so many on each; the network has every place so often as
+    `occurrences` says.
+    """
+
+    occurrences: tuple[int, ...]
+    shape: Shape
+    most: tuple[int, ...]
+
+    def parts(self, slowest: int) -> list[Part]:
+        """All there is, if these are all blocks: more on some stage, alike ones at once; or just these, counted by what the
+        stage `slowest` takes.
+        """
+        last, more = len(self.most) - 1, dict[tuple[int, int], list[int]]()
+        for stage, blocks in enumerate(self.most):
+            more.setdefault((stage if stage in (0, last) else 1, blocks + 1), []).append(stage)
+        every = (self._at_least(tuple(stages), blocks) for (_, blocks), stages in more.items())
+        return [*(part for one in every for part in one), self._just(slowest, self.most[slowest])]
+
+    def finer(self, part: Part) -> tuple["Division", list[Part]]:
+        """What `part` consists of, the last one of its stages apart, which keeps the fewest micro-batches; and the division that
+        may have so many blocks there. A whole consists of nothing.
+        """
+        if part.is_whole:
+            return self, []
+        *others, last = part.stages
+        most = tuple(part.blocks if stage == last else n for stage, n in enumerate(self.most))
+        more = self._at_least(tuple(others), part.blocks) if others else []
+        just = self._just(last, part.blocks)
+        return replace(self, most=most), [*more, *self._at_least((last,), part.blocks + 1), just]
+
+    def _at_least(self, stages: tuple[int, ...], blocks: int) -> list[Part]:
+        """That one of these holds so many; nothing where that leaves none for a run of another one."""
+        runs, last = self.shape.interleave, stages[-1]
+        if blocks > self._blocks - (len(self.most) - 1) * runs:
+            return []
+        held = self._held([blocks if stage == last else runs for stage in range(len(self.most))])
+        return [Part(stages, blocks, False, Case(held[last], self._flights[last], held[0]))]
+
+    def _just(self, stage: int, blocks: int) -> Part:
+        """That one holds just so many."""
+        layers = [blocks if other == stage else n for other, n in enumerate(self.most)]
+        missing = sum(layers) - self._blocks
+        for others in (range(stage), range(stage + 1, len(layers))):
+            for other in self._shortened(others, missing):
+                layers[other] = max(layers[other] - missing, self.shape.interleave)
+        every = list(zip(self._held(layers), self._flights, strict=True))
+        case = Case(*every[stage], every[0][0], tuple(every[:stage]), tuple(every[stage + 1 :]))
+        return Part((stage,), blocks, True, case)
+
+    def _shortened(self, stages: Sequence[int], missing: int) -> list[int]:
+        """Those of `stages` that must hold so many blocks less for all together to keep no more than if any did: the first one,
+        and those where more micro-batches wait in blocks that are missing.
+        """
+        if not missing or not stages:
+            return []
+        first = min(self._lost(stages[0], missing))
+        return [stages[0], *(stage for stage in stages[1:] if max(self._lost(stage, missing)) > first)]
+
+    def _lost(self, stage: int, missing: int) -> list[int]:
+        """How many micro-batches wait in the runs of a stage that are shorter with so many blocks less."""
+        runs = self.shape.interleave
+        whole, less = (dealt((max(self.most[stage] - n, runs),), runs) for n in (0, missing))
+        return [n for n, a, b in zip(self._flights[stage].runs, whole, less, strict=True) if a > b] or [0]
+
+    @property
+    def _blocks(self) -> int:
+        return sum(self.occurrences[1:-1])
+
+    @cached_property
+    def _flights(self) -> list[Flights]:
+        return [self.shape.flights(stage) for stage in range(len(self.most))]
+
+    def _held(self, layers: Sequence[int]) -> list[Held]:
+        """How often every place lies on each stage of so many blocks, which need not be all that there are."""
+        first, *between, last = layers
+        return [
+            (self.occurrences[0], 1, first - 1, 0, 0),
+            *((0, 0, n, 0, 0) for n in between),
+            (0, 0, last - 1, 1, self.occurrences[-1]),
+        ]

@@ -34,9 +34,12 @@ from ms_symtensor.search.tables.terms import Weights
 
 Array = NDArray[np.float64]
 
-PRICES = 2
-"""So many prices of each limit are tried for a bound that is asked for; Kelley's method (1960) mostly ends by itself after two to
-four in all (empirical)."""
+PRICES = 6
+"""So many prices are tried for a bound that is asked for; Kelley's method (1960) mostly ends by itself after two to four
+(empirical)."""
+
+OF_LIMIT = 2
+"""Or so many for each limit, where those are more (empirical)."""
 
 STEPS = (0.125, 0.25, 0.5, 1.0)
 """So far multipliers go from those that showed most to those of layouts that are met; all are tried together (empirical)."""
@@ -108,7 +111,7 @@ class Duals:
         room_B, users, lines = self._room_B(shape), self.users_of(shape), self.lines(known, views)
         of_again, of_saved = views.seconds.transpose(1, 0, 2)[1:-1], views.size_B.transpose(1, 0, 2)[1:-1]
         best_s = -np.inf
-        for _ in range(PRICES * len(views.size_B)):
+        for _ in range(max(PRICES, OF_LIMIT * len(views.size_B))):
             seconds, over = lines.arrays()
             shares, prices = slowest(seconds, over, self.enough_s[shape])
             at = seconds @ shares + over @ prices

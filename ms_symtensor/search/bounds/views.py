@@ -66,7 +66,7 @@ class _Stages:
         every = average_weights(self.occurrences, [self.shape])
         depth = np.array(self.occurrences, dtype=float)
         here = np.where(depth > 0, self.runs / np.maximum(depth, 1.0), 0.0)
-        share = np.array([*here, 1 - here.sum(axis=0)])
+        share = np.array([*here, np.maximum(1 - here.sum(axis=0), 0.0)])
         each, again, once, kept, saved, rest = (
             one[:, 0]
             for one in (every.each_s, every.again_s, every.once_s, every.kept_B, every.saved_B, every.at_rest_B)

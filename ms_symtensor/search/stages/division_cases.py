@@ -83,19 +83,21 @@ class Division:
         return Part((stage,), blocks, True, case)
 
     def _shortened(self, stages: Sequence[int], missing: int) -> list[int]:
-        """Those of `stages` that must hold so many blocks less for all together to keep no more than if any did: the first one,
-        and those where more micro-batches wait in blocks that are missing.
+        """Those of `stages` that must hold so many blocks less for all together, and the first one alone, to keep no more than
+        if any did: the first one, that which comes first of those with so many to lose, and those where more micro-batches wait
+        in what is lost.
         """
-        if not missing or not stages:
-            return []
-        first = min(self._lost(stages[0], missing))
-        return [stages[0], *(stage for stage in stages[1:] if max(self._lost(stage, missing)) > first)]
+        lost = {stage: self._lost(stage, missing) for stage in stages if missing}
+        enough = [stage for stage in lost if len(lost[stage]) == missing]
+        least = min(lost[enough[0]]) if enough else 0
+        return [stage for stage in lost if stage in (stages[0], *enough[:1]) or max(lost[stage], default=0) > least]
 
     def _lost(self, stage: int, missing: int) -> list[int]:
-        """How many micro-batches wait in the runs of a stage that are shorter with so many blocks less."""
+        """How many micro-batches wait in each block that a stage has no more, if it is to have so many less."""
         runs = self.shape.interleave
         whole, less = (dealt((max(self.most[stage] - n, runs),), runs) for n in (0, missing))
-        return [n for n, a, b in zip(self._flights[stage].runs, whole, less, strict=True) if a > b] or [0]
+        lengths = zip(self._flights[stage].runs, whole, less, strict=True)
+        return [waiting for waiting, long, short in lengths for _ in range(long - short)]
 
     @property
     def _blocks(self) -> int:

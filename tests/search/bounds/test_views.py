@@ -1,6 +1,7 @@
 """What views say is true of every division of the blocks: no step is faster, and no fullest stage smaller."""
 
 import random
+from dataclasses import replace
 from itertools import accumulate, combinations, pairwise
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ms_symtensor.search.bounds.views import of_case, of_shape
 from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.division_cases import Division
 from ms_symtensor.search.stages.stage_cases import Case
 from ms_symtensor.search.stages.stage_layers import laid_out
 
@@ -157,3 +159,34 @@ def test_stages_that_make_nothing_again_pay_for_none_that_does(seed):
                 size_B -= sum(saved[mine]) @ [p.kept_B - p.kept_recomputed_B for p in places]
                 assert np.all(seconds[1:] <= step_s * (1 + 1e-9))  # the first ones are of an average stage
                 assert np.all(size_B[1:] <= peak_B * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_division_is_faster_or_smaller_than_its_parts_say(seed):
+    """Where any of its stages make their blocks again, and any other division was refined to find it."""
+    draw = random.Random(seed)
+    shape = replace(_shape(draw, draw.choice((2, 3, 4))), interleave=2)
+    shape = replace(shape, micro_batch_num=2 * shape.stages)
+    of, last = _network(draw, 2), shape.stages - 1
+    places, chain = of.places, Chain([of.places[p] for p in of.place_of])
+    for runs in _divisions(shape):
+        layers = tuple(end - start for start, end in runs)
+        again = [n * draw.choice((0, 1)) for n in layers]
+        found = laid_out(chain, layers, again, shape.turns)
+        step_s = shape.turns.step_s([one.each_s for one in found], max(one.once_s for one in found))
+        held = [of.held(*run, stage == 0, stage == last) for stage, run in enumerate(runs)]
+        peaks_B = [of.peak_B(shape, stage, its, again[stage] > 0) for stage, its in enumerate(held)]
+        slowest = draw.randrange(shape.stages)
+        case = Division(of.occurrences, shape, layers).parts(slowest)[-1].case
+        views = of_case(of.occurrences, shape, case)
+        each, *twice, elsewhere, once = views.seconds.transpose(1, 0, 2)
+        kept, *saved, _, rest = views.size_B.transpose(1, 0, 2)
+        seconds = each @ [p.each_s for p in places] + once @ [p.once_s for p in places]
+        size_B = kept @ [p.kept_B for p in places] + rest @ [p.at_rest_B for p in places]
+        order = [slowest, *(stage for stage in range(shape.stages) if stage != slowest)]
+        for number, stage in enumerate(order):
+            for run in range(2 * number, 2 * number + 2):
+                seconds += twice[run] @ [p.again_s * (again[stage] > 0) for p in places]
+                size_B -= saved[run] @ [(p.kept_B - p.kept_recomputed_B) * (again[stage] > 0) for p in places]
+        assert np.all(seconds[1:] <= step_s * (1 + 1e-9))  # the first one is of an average stage
+        assert np.all(size_B[1:] <= max(peaks_B) * (1 + 1e-9)) and np.allclose(elsewhere, 0.0)

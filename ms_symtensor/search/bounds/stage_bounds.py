@@ -46,7 +46,7 @@ AGAIN = 8
 POLISHED = 12
 """So often, where that is the last that can raise a bound (empirical)."""
 
-DIVIDED = 5e-3
+DIVIDED = 7e-3
 """A bound that is nearer to what is asked for is not looked for in a whole division of the blocks (empirical)."""
 
 FINER = 6

@@ -25,7 +25,7 @@ FAR = 6
 """So many at most if it is not: each takes about a tenth of a second (empirical)."""
 
 CLOSE = 1.01
-"""A plan that takes no more than so many times its bound is close to it (empirical: so are those of the zoo, but for one)."""
+"""A plan that takes no more than so many times its bound is close to it (empirical: so are those of the zoo)."""
 
 RAISED = 2
 """So often bounds are raised, the last time for a plan that was found on the way and is not CLOSE to its bound: the cases of a

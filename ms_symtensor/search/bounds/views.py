@@ -1,8 +1,8 @@
 """What is true of every step on a shape: seconds that it takes at least, and bytes that must fit, place by place.
 
 On stages, some of these views hold however blocks are divided: of an average stage, and of the first one, which holds what
-stands before the blocks, and a block at least. A case (`stage_cases`) has those of the run that it
-says lies on one stage. A dual may use all of them at once: shares of the seconds, and a price of a byte for each limit.
+stands before the blocks, and a block at least. A case has those of the run that it says lies on one stage (`stage_cases`), or of
+all stages (`division_cases`). A dual may use all of them at once: shares of the seconds, and a price of a byte for each limit.
 
 Memory is that which waits when the most micro-batches do, and of what is there for a moment then, the gradient of a weight. What
 is made again is there for a moment too, but a part of a block may be gone before the next one is made: no more is certain. A

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ms_symtensor.search.bounds.fronts import Fronts
+from ms_symtensor.search.bounds.met import Met
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.stage_bounds import Bounds
 from ms_symtensor.search.space.shapes import Shape
@@ -19,10 +20,10 @@ class Raised:
     """Of every shape, seconds that no step takes less than if blocks may make parts again; and all that was met on the way."""
 
     bounds_s: Mapping[Shape, float]
-    met: tuple[Bounds, ...]
+    met: tuple[Met, ...]
 
     def steps(self, below_s: float, wanted: Callable[[Row], bool] = lambda _: True) -> list[tuple[float, Row]]:
-        """Those layouts in micro-batches that are `wanted`, with seconds of a step of each, as `Bounds.steps` knows them, by
+        """Those layouts in micro-batches that are `wanted`, with seconds of a step of each, as `Met.steps` knows them, by
         rising seconds; of equal ones that first which shards the optimizer least.
         """
         every = (step for one in self.met for step in one.steps(below_s, wanted))
@@ -46,7 +47,7 @@ def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limi
     found: dict[Shape, float] = {}
     for one in every:
         found[one.shape] = min(one.bound_s, found.get(one.shape, math.inf))
-    return Raised(found, bounds)
+    return Raised(found, tuple(of.met for of in bounds))
 
 
 @dataclass

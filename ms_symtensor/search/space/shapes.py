@@ -57,6 +57,11 @@ class Shape:
         return self.micro_batch_num > 1
 
     @cached_property
+    def on_any_mesh(self) -> "Shape":
+        """What it has in common with those on other meshes, whose stages hold the same in the same cases."""
+        return replace(self, mesh=())
+
+    @cached_property
     def turns(self) -> Turns:
         """How its micro-batches take turns."""
         return Turns(self.micro_batch_num, self.interleave)

@@ -9,8 +9,8 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.bounds.duals import STEADY
 from ms_symtensor.search.bounds.least_bounds import selection_bounds
-from ms_symtensor.search.bounds.stage_bounds import STEADY
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.stages.network import Network, network
 from ms_symtensor.search.stages.tried import Surveyed

@@ -10,12 +10,14 @@ from ms_symtensor.models import planned, resolve
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.bounds import stage_bounds
 from ms_symtensor.search.bounds.branches import Branch
+from ms_symtensor.search.bounds.duals import Duals
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.least_bounds import selection_bounds
+from ms_symtensor.search.bounds.stage_bounds import Bounds
 from ms_symtensor.search.bounds.views import of_shape
 from ms_symtensor.search.pipelined import pipelined_plan
+from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.network import network
 
 CLUSTER = load("atlas_800t_a2")
@@ -43,11 +45,11 @@ def _bounds(surveyed):
 
 def test_prices_of_another_mesh_show_what_own_ones_do(surveyed, monkeypatch):
     asked = []
-    ask = stage_bounds.Duals.ask
-    monkeypatch.setattr(stage_bounds.Duals, "ask", lambda self, *args: asked.append(1) or ask(self, *args))
+    ask = Duals.ask
+    monkeypatch.setattr(Duals, "ask", lambda self, *args: asked.append(1) or ask(self, *args))
     shared = min(_bounds(surveyed).values())
     with_shared = len(asked)
-    monkeypatch.setattr(stage_bounds, "_on_any_mesh", lambda shape: shape)
+    monkeypatch.setattr(Shape, "on_any_mesh", property(lambda shape: shape))
     alone = min(_bounds(surveyed).values())
     assert shared == pytest.approx(alone, rel=2e-3)
     assert with_shared < len(asked) - with_shared  # fewer questions
@@ -56,7 +58,7 @@ def test_prices_of_another_mesh_show_what_own_ones_do(surveyed, monkeypatch):
 def test_no_value_promises_more_than_layouts_that_were_met_allow(surveyed):
     every, depths, step_s = surveyed
     setting = next(one for one in every if one.setting.level is OptimizerLevel.LEVEL1)
-    duals = stage_bounds.Bounds(setting, {}, Fronts(), depths, SHORT * REQUEST.limit_B, 2 * step_s).duals
+    duals = Bounds(setting, {}, Fronts(), depths, SHORT * REQUEST.limit_B, 2 * step_s).met.duals
     for row in setting.free:
         if row.shape.stages > 1:
             views = of_shape(setting.setting.occurrences, row.shape)

@@ -1,0 +1,76 @@
+"""What is met while bounds of shapes are raised: the layouts of every shape, and what they make again."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ms_symtensor.search.bounds.duals import Asked, Duals
+from ms_symtensor.search.bounds.fronts import Fronts
+from ms_symtensor.search.bounds.remaking import Remaking
+from ms_symtensor.search.bounds.views import Views, of_case, of_shape
+from ms_symtensor.search.folded.chain import Stage
+from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.borders import borders_s
+from ms_symtensor.search.stages.estimate import quickest_s
+from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.stage_cases import Case
+from ms_symtensor.search.stages.stage_layers import divided_chain, step_s
+from ms_symtensor.search.stages.tried import Surveyed
+
+
+class Met:
+    """The layouts `of` a setting that are known, on every shape, and the duals that they give prices to, up to `enough_s`."""
+
+    def __init__(
+        self,
+        of: Surveyed,
+        remaking: dict[int, Remaking],
+        fronts: Fronts,
+        depths: tuple[int, ...],
+        limit_B: float,
+        enough_s: Mapping[Shape, float],
+    ) -> None:
+        self.setting, self.enough_s = of.setting, enough_s
+        self.rows: dict[Shape, list[Row]] = {row.shape: [row] for row in of.free}
+        for row in of.known:
+            same = self.rows.setdefault(row.shape, [])
+            same += [row] if not row.is_among(same) else []
+        self._alike: dict[Shape, list[Row]] = {}
+        for row in of.free:
+            self._alike.setdefault(replace(row.shape, interleave=1), []).append(row)
+        self.duals = Duals(of.setting, self.rows, remaking, fronts, depths, limit_B, enough_s)
+
+    def learn(self, rows: Sequence[Row]) -> None:
+        """Layouts that are good on a shape are known on all that differ from it by nothing but the runs of blocks per stage."""
+        for row in rows:
+            for other in self._alike[replace(row.shape, interleave=1)]:
+                known = self.rows[other.shape]
+                same = replace(row, shape=other.shape, number=other.number)
+                known += [] if same.is_among(known) else [same]
+
+    def steps(self, below_s: float, wanted: Callable[[Row], bool]) -> Iterator[tuple[float, Row]]:
+        """All `wanted` layouts in micro-batches that are known and as fast as `below_s`, with seconds of a step of each: on the
+        best stages, if these made again just what lets them fit, but for what lives for a moment only.
+        """
+        for shape, rows in self.rows.items():
+            if not shape.accumulates:
+                continue
+            turns = shape.turns
+            for row in rows:
+                if wanted(row) and quickest_s(row, self.setting.occurrences) < below_s:
+                    stages = self.divided(row)
+                    if stages is not None and (found_s := step_s(stages, turns) + borders_s(row)) < below_s:
+                        yield found_s, row
+
+    def divided(self, row: Row) -> tuple[Stage, ...] | None:
+        """The best stages of `row`, if these made again just what lets them fit, but for what lives for a moment only."""
+        limits_B = [self.duals.left_B([row])] * row.shape.stages
+        return divided_chain(self.duals.chain(row), limits_B, row.shape.turns)
+
+    def views_of(self, shape: Shape, case: Case | None = None) -> Views:
+        """What is true on `shape`, and in a case."""
+        occurrences = self.setting.occurrences
+        return of_shape(occurrences, shape) if case is None else of_case(occurrences, shape, case)
+
+    def asked_at(self, shape: Shape, asked: Asked) -> Asked:
+        """What is `asked` on another mesh, on that of `shape`, where layouts cost about as much: it holds whatever the prices."""
+        return replace(asked, number=self.rows[shape][0].number, users=self.duals.users_of(shape))

@@ -45,11 +45,14 @@ def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole
     for row in rows:
         chain = chain_of(row, network.depths)
         different.setdefault((row.shape.stages, row.shape.turns, chain.parts), (row, chain))
-    first: dict[int, Row] = {}
+    first, most = dict[int, Row](), MOST_GIB * STEPS_PER_GIB
     for row, chain in different.values():
-        first.setdefault(_least_limit(row, chain), row)
+        first.setdefault(_least_limit(row, chain, most), row)
+        if len(first) > WORKED_OUT:
+            first.pop(max(first))
+            most = max(first)
     every = []
-    for row in [first[limit] for limit in sorted(first)[:WORKED_OUT]]:
+    for row in [first[limit] for limit in sorted(first)]:
         try:
             own = priced(network, row, strategies_of(row), request.rules)
             for layers, again in _divisions(network, own):
@@ -59,10 +62,15 @@ def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole
     return min(every, key=lambda one: one.estimate.peak_memory_B, default=None)
 
 
-def _least_limit(row: Row, chain: Chain) -> int:
-    """The least limit, in steps, that some division of `chain` fits by what the tables know."""
-    limits = range(1, MOST_GIB * STEPS_PER_GIB)
-    return 1 + bisect_left(limits, True, key=lambda n: divided(row, chain, n * GIB / STEPS_PER_GIB) is not None)
+def _least_limit(row: Row, chain: Chain, most: int) -> int:
+    """The least limit, in steps, that some division of `chain` fits by what the tables know; one more than `most` if it is
+    larger.
+    """
+
+    def fits(limit: int) -> bool:
+        return divided(row, chain, limit * GIB / STEPS_PER_GIB) is not None
+
+    return 1 + bisect_left(range(1, most), True, key=fits) if fits(most) else most + 1
 
 
 def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int]]]:
@@ -70,7 +78,7 @@ def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int
     tables know; and all of them recomputed, since more lives for a moment than tables count.
     """
     chain = chain_of(row, network.depths)
-    least = divided(row, chain, _least_limit(row, chain) * GIB / STEPS_PER_GIB)
+    least = divided(row, chain, _least_limit(row, chain, MOST_GIB * STEPS_PER_GIB) * GIB / STEPS_PER_GIB)
     if least is None:
         return
     layers, again = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]

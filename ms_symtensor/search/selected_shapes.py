@@ -63,10 +63,10 @@ def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined
     outcome = searched.outcome
     if outcome is None:
         return searched
-    least: Whole | None = None
-    found = None if request.limits.names("recompute") else smallest(network, request, outcome)
+    least, known = None, known_of_all(outcome)
+    found = None if request.limits.names("recompute") else smallest(network, request, known)
     if found is None and not request.is_trial:
-        least = least_plan(network, request, known_of_all(outcome))
+        least = least_plan(network, request, known)
         found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
     if found is not None and request.limits.selects:
         found = _selected(network, request, found)  # none of its blocks as a whole

@@ -5,7 +5,7 @@ buffers of communicators. Near the smallest peak there is, these decide. So of e
 least, on the average stage, the first and the last one, and worked out on divisions of the blocks with true peaks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,9 +37,9 @@ NEIGHBOURS = 120
 """So many layouts beside it are worked out then, which takes seconds where networks are small (empirical)."""
 
 
-def smallest(network: Network, request: Request, outcome: Outcome) -> Whole | None:
-    """A plan that fits, if one is found."""
-    rows = _different(network, outcome, request.limit_B)[: FEW if request.is_trial else TRIED]
+def smallest(network: Network, request: Request, known: Sequence[Row]) -> Whole | None:
+    """A plan that fits with one of the layouts `known`, or one near to them, if one is found."""
+    rows = _different(network, known, request.limit_B)[: FEW if request.is_trial else TRIED]
     every = [(one, row) for row in rows if (one := _worked_out(network, request, row)) is not None]
     fit = [one for one, _ in every if one.estimate.peak_memory_B <= request.limit_B]
     if fit:
@@ -93,10 +93,10 @@ def _descended(network: Network, request: Request, row: Row, peak_B: float) -> W
     return None
 
 
-def _different(network: Network, outcome: Outcome, limit_B: float) -> list[Row]:
+def _different(network: Network, known: Sequence[Row], limit_B: float) -> list[Row]:
     """Different layouts that the survey thinks fit, those that keep least first."""
     found: dict[tuple, tuple[float, Row]] = {}
-    for row in known_of_all(outcome):
+    for row in known:
         guess = divided(row, chain_of(row, network.depths), limit_B)
         if guess is not None:
             found.setdefault((row.shape, row.level, frozenset(strategies_of(row).items())), (guess.peak_memory_B, row))

@@ -37,8 +37,8 @@ WORTH = 2e-3
 SAME = 1e-6
 """Of layouts that promise the same but for so much, as on another mesh of as many devices, one is enough (empirical)."""
 
-ALIKE = 5e-4
-"""So it is of layouts of one shape, which then differ by a Transpose or the like (empirical)."""
+ALIKE = 5e-3
+"""So it is of layouts of one shape, which keep about as much of what they promise (empirical)."""
 
 
 def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
@@ -83,13 +83,13 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
         return searched
     if not outcome.surveyed[0].setting.problem.selects:
         return searched
-    raised_s: dict[Shape, float] = {}
+    raised_s, tried = dict[Shape, float](), set[tuple]()
     for _ in range(RAISED):
         # What layouts must promise to be worked out is as near to the plan as its bound has to be.
         raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, (1 - WORTH) * enough_s)
         raised_s |= {shape: max(bound_s, raised_s.get(shape, 0.0)) for shape, bound_s in raised.bounds_s.items()}
         searched = bounded(request, searched, {**outcome.bounds_s, **raised_s})
-        better = _worked_out(network, request, searched, raised, enough_s)
+        better = _worked_out(network, request, searched, raised, enough_s, tried)
         if better is None:
             break
         is_near = better.estimate.step_time_s >= (1 - WORTH) * enough_s
@@ -101,14 +101,18 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
 
 
 def _worked_out(
-    network: Network, request: Request, searched: Pipelined, raised: Raised, enough_s: float
+    network: Network, request: Request, searched: Pipelined, raised: Raised, enough_s: float, tried: set[tuple]
 ) -> Whole | None:
-    """The best plan of the layouts that promise more than `enough_s`, if it is faster."""
+    """The best plan of the layouts that promise more than `enough_s`, if it is faster; but for those that were `tried`."""
     found, is_far = None, enough_s > CLOSE * searched.bound_s
     for number, (step_s, row) in enumerate(_promising(raised, searched.whole, enough_s, is_far)):
         is_close = enough_s <= CLOSE * searched.bound_s
         if step_s >= (1 - _worth(is_far)) * enough_s or (number >= TRIED and is_close):
             break
+        key = row.shape, row.level, row.choice.tobytes()
+        if key in tried:
+            continue
+        tried.add(key)
         whole = settled(network, [row], request.limit_B, request.rules)
         better = None if whole is None else _selected(network, request, whole)
         if better is not None and better.estimate.step_time_s < enough_s:

@@ -10,7 +10,6 @@ from ms_symtensor.search.bounds.met import Met
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.stage_bounds import Bounds
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.borders import least_borders_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.tried import Surveyed
 
@@ -37,8 +36,12 @@ def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limi
     stage and one batch, every mesh is asked for.
     """
     fronts, remaking = Fronts(), dict[int, Remaking]()
-    bounds = tuple(Bounds(one, remaking, fronts, depths, limit_B, enough_s) for one in surveyed)
-    climbs = [_Climb(row.shape, row.bound_s + least_borders_s(row), of.rising(row)) for of in bounds for row in of.free]
+    bounds = tuple(Bounds(Met(one, remaking, fronts, depths, limit_B, enough_s)) for one in surveyed)
+    climbs = [
+        _Climb(row.shape, row.bound_s + of.met.borders_s[row.shape], of.rising(row))
+        for of in bounds
+        for row in of.met.free
+    ]
     every = sorted(climbs, key=lambda climb: climb.bound_s)
     _raised((one for one in every if one.shape.accumulates), enough_s)
     for one in every:

@@ -1,15 +1,15 @@
 """What is met while bounds of shapes are raised: the layouts of every shape, and what they make again."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ms_symtensor.search.bounds.duals import Asked, Duals
+from ms_symtensor.search.bounds.duals import STEADY, Asked, Duals
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
 from ms_symtensor.search.folded.chain import Stage
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.borders import borders_s
+from ms_symtensor.search.stages.borders import borders_s, least_borders_s
 from ms_symtensor.search.stages.estimate import quickest_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.stage_cases import Case
@@ -18,7 +18,10 @@ from ms_symtensor.search.stages.tried import Surveyed
 
 
 class Met:
-    """The layouts `of` a setting that are known, on every shape, and the duals that they give prices to, up to `enough_s`."""
+    """The layouts `of` a setting that are known, on every shape, and the duals that they give prices to.
+
+    Bounds are raised up to `enough_s`; of every shape, without what is certainly sent between runs of a stage, `borders_s`.
+    """
 
     def __init__(
         self,
@@ -27,9 +30,12 @@ class Met:
         fronts: Fronts,
         depths: tuple[int, ...],
         limit_B: float,
-        enough_s: Mapping[Shape, float],
+        enough_s: float,
     ) -> None:
-        self.setting, self.enough_s = of.setting, enough_s
+        self.setting, self.free = of.setting, of.free
+        self.borders_s = {row.shape: least_borders_s(row) for row in of.free}
+        # A little more: bounds of cases count as raised that come STEADY near to what is asked for.
+        self.enough_s = {shape: (1 + STEADY) * (enough_s - border_s) for shape, border_s in self.borders_s.items()}
         self.rows: dict[Shape, list[Row]] = {row.shape: [row] for row in of.free}
         for row in of.known:
             same = self.rows.setdefault(row.shape, [])
@@ -37,7 +43,7 @@ class Met:
         self._alike: dict[Shape, list[Row]] = {}
         for row in of.free:
             self._alike.setdefault(replace(row.shape, interleave=1), []).append(row)
-        self.duals = Duals(of.setting, self.rows, remaking, fronts, depths, limit_B, enough_s)
+        self.duals = Duals(of.setting, self.rows, remaking, fronts, depths, limit_B, self.enough_s)
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Layouts that are good on a shape are known on all that differ from it by nothing but the runs of blocks per stage."""

@@ -6,14 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from ms_symtensor.search.bounds.branching import branched
 from ms_symtensor.search.bounds.duals import STEADY, Asked
-from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.in_cases import CaseBounds
 from ms_symtensor.search.bounds.met import Met
-from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.borders import least_borders_s
 from ms_symtensor.search.stages.rows import Row
-from ms_symtensor.search.stages.tried import Surveyed
 
 AVERAGES = 4
 """So often the bound of a shape on stages is asked for before there are cases (empirical)."""
@@ -31,31 +27,18 @@ class Bounds:
     Inside they are those of steps but for what is sent between runs of a stage, as far as that is sent for certain.
     """
 
-    def __init__(
-        self,
-        of: Surveyed,
-        remaking: dict[int, Remaking],
-        fronts: Fronts,
-        depths: tuple[int, ...],
-        limit_B: float,
-        enough_s: float,
-    ) -> None:
-        self.setting, self.free = of.setting, of.free
-        self._borders_s = {row.shape: least_borders_s(row) for row in of.free}
-        # A little more: bounds of cases count as raised that come STEADY near to what is asked for.
-        self.enough_s = {shape: (1 + STEADY) * (enough_s - border_s) for shape, border_s in self._borders_s.items()}
+    def __init__(self, met: Met) -> None:
+        self.met, self._in_cases = met, CaseBounds(met)
         waiting = sorted(
-            (row for row in of.free if row.bound_s < self.enough_s[row.shape]), key=lambda row: row.bound_s
+            (row for row in met.free if row.bound_s < met.enough_s[row.shape]), key=lambda row: row.bound_s
         )
         self._waiting = [row.shape for row in waiting]
         self._first: dict[Shape, tuple[float, list[Row], float]] = {}
         self._averages: dict[Shape, Asked] = {}
-        self.met = Met(of, remaking, fronts, depths, limit_B, self.enough_s)
-        self._in_cases = CaseBounds(self.met)
 
     def rising(self, row: Row) -> Iterator[float]:
         """The bounds of the shape of `row`, which holds where memory is free, from step to step."""
-        yield from (bound_s + self._borders_s[row.shape] for bound_s in self._rising(row))
+        yield from (bound_s + self.met.borders_s[row.shape] for bound_s in self._rising(row))
 
     def _rising(self, row: Row) -> Iterator[float]:
         """Its bounds but for that."""
@@ -71,7 +54,7 @@ class Bounds:
             # On stages, cases show more.
             if (
                 not rows
-                or value_s >= min(most_s, self.enough_s[shape]) * (1 - STEADY)
+                or value_s >= min(most_s, self.met.enough_s[shape]) * (1 - STEADY)
                 or (shape.stages > 1 and not rises)
             ):
                 break

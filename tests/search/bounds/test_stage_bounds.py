@@ -14,7 +14,7 @@ from ms_symtensor.search.bounds.branches import Branch
 from ms_symtensor.search.bounds.duals import Duals
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.least_bounds import selection_bounds
-from ms_symtensor.search.bounds.stage_bounds import Bounds
+from ms_symtensor.search.bounds.met import Met
 from ms_symtensor.search.bounds.views import of_shape
 from ms_symtensor.search.pipelined import pipelined_plan
 from ms_symtensor.search.space.shapes import Shape
@@ -58,7 +58,7 @@ def test_prices_of_another_mesh_show_what_own_ones_do(surveyed, monkeypatch):
 def test_no_value_promises_more_than_layouts_that_were_met_allow(surveyed):
     every, depths, step_s = surveyed
     setting = next(one for one in every if one.setting.level is OptimizerLevel.LEVEL1)
-    duals = Bounds(setting, {}, Fronts(), depths, SHORT * REQUEST.limit_B, 2 * step_s).met.duals
+    duals = Met(setting, {}, Fronts(), depths, SHORT * REQUEST.limit_B, 2 * step_s).duals
     for row in setting.free:
         if row.shape.stages > 1:
             views = of_shape(setting.setting.occurrences, row.shape)

@@ -163,7 +163,7 @@ def test_stages_that_make_nothing_again_pay_for_none_that_does(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_division_is_faster_or_smaller_than_its_parts_say(seed):
-    """Where any of its stages make their blocks again, and any other division was refined to find it."""
+    """Of a whole one, where any of its stages make their blocks again."""
     draw = random.Random(seed)
     shape = replace(_shape(draw, draw.choice((2, 3, 4))), interleave=2)
     shape = replace(shape, micro_batch_num=2 * shape.stages)

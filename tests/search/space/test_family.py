@@ -23,6 +23,8 @@ from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 A2 = load("atlas_800t_a2")
 MESHES = ((4, 2), (8, 4), (16, 2), (64, 8))
+SAME = 4e-3
+"""What a family does not know makes it cheaper: no more than so much dearer is it ever."""
 SPLIT_MESHES, SAMPLES = ((2, 4), (8, 8), (4, 8), (32, 4), (16, 16)), (2, 4, 2, 2, 8)
 
 
@@ -55,7 +57,9 @@ def test_members_cost_what_their_partitioned_programs_cost(model, level):
 @pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
 @pytest.mark.parametrize("batch, meshes", ((1, ((4, 4), (4, 8), (16, 2))), (16, ((2, 4, 4), (4, 2, 8), (2, 8, 2)))))
 def test_so_they_do_where_every_sample_has_two_axes(batch, meshes, model, rel, level):
-    """About so where the axes together cut more than the heads of keys and values (8): the way to their heads is not counted."""
+    """Cheaper where the axes together cut more than the heads of keys and values (8): an AllGather and an AlltoAll of each block,
+    on the way to their heads, are not counted.
+    """
     batches = [mesh[0] if len(mesh) == 3 else 1 for mesh in meshes]
     of = family(meshes, [own / batch for own in batches])
     assert_costs_are_those_of_programs(of, meshes, batches, model, level, rel, batch)
@@ -83,7 +87,7 @@ def assert_costs_are_those_of_programs(of, meshes, batches, model, level, rel, b
         whole = network(batch, model)
         plan = StagePlan(chosen, replace(plain_settings(whole, int(np.prod(mesh))), optimizer_level=level))
         found = price(whole, plan, partition(whole, plan), A2).step_time_s
-        assert least.value[member] == pytest.approx(found, rel=rel), mesh
+        assert (1 - rel) * found <= least.value[member] <= (1 + SAME) * found, mesh
 
 
 def test_the_representative_is_a_member_like_any_other():

@@ -1,11 +1,11 @@
-"""Closures of least weight: what to choose where one choice implies others. Exact, by a minimum cut (Picard 1976).
+"""Closures of least weight: what to choose where one choice implies others. Exact, by a maximum flow (Picard 1976): what items
+gain flows along implications to what others cost, and those are chosen whose gain finds no room.
 
 Written out because scipy's `maximum_flow` has capacities of 32 bits, too few for picoseconds times bytes.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeVar
 
 PICOSECONDS = 10**12
@@ -13,7 +13,8 @@ PICOSECONDS = 10**12
 
 Item = TypeVar("Item", bound=Hashable)
 Pair = tuple[int, int]
-_SOURCE, _SINK = 0, 1
+_Step = tuple[int, int, bool]
+"""From which item one is reached, by which implication, and whether by sending back what flows there."""
 
 
 def least_closure(
@@ -33,111 +34,92 @@ def least_closure(
 
 class Closures:
     """Closures of least weight of so many items, known by their numbers, under `implies` and `priced`, with all of `wanted`:
-    the network of which the least cut is one is laid out once for all weights.
+    what implies what is laid out once for all weights.
     """
 
     def __init__(
         self, items: int, implies: Iterable[Pair], priced: Sequence[Pair] = (), wanted: Iterable[int] = ()
     ) -> None:
-        self._items, self._priced = items, len(priced)
-        self._ends: list[int] = []
-        self._of: list[list[int]] = [[] for _ in range(2 + items)]
-        for item in range(items):
-            self._edge(_SOURCE, 2 + item)
-            self._edge(2 + item, _SINK)
-        for item, other in (*implies, *priced):
-            self._edge(2 + item, 2 + other)
-        self._first_wanted = len(self._ends)
-        for item in wanted:
-            self._edge(_SOURCE, 2 + item)
-
-    def _edge(self, start: int, end: int) -> None:
-        """An edge, whose number is even, and the one back, with the number after it."""
-        self._of[start].append(len(self._ends))
-        self._of[end].append(len(self._ends) + 1)
-        self._ends += (end, start)
+        pairs = [*implies, *priced]
+        self._pairs, self._first_priced, self._wanted = len(pairs), len(pairs) - len(priced), tuple(wanted)
+        self._implied: list[list[Pair]] = [[] for _ in range(items)]
+        self._implying: list[list[Pair]] = [[] for _ in range(items)]
+        for pair, (item, other) in enumerate(pairs):
+            self._implied[item].append((pair, other))
+            self._implying[other].append((pair, item))
 
     def least(self, weights: Sequence[int]) -> tuple[list[int], list[int]]:
         """The smallest closure of the least weight; and prices at which no set of items that keeps `implies` alone weighs less,
         where one that breaks an implication of `priced` pays its price: what flows there (linear duality).
         """
-        left = list(chain.from_iterable((-w, 0, 0, 0) if w < 0 else (0, 0, w, 0) for w in weights))
-        left += [1 + sum(map(abs, weights)), 0] * ((len(self._ends) - len(left)) // 2)
-        flow = _Flow(self._ends, self._of, left)
-        reached = flow.cut()
-        first = self._first_wanted - 2 * self._priced
-        return [n for n in range(self._items) if reached[2 + n]], left[first + 1 : self._first_wanted : 2]
+        gains = [max(-weight, 0) for weight in weights]
+        for item in self._wanted:
+            gains[item] += 1 + sum(map(abs, weights))
+        flow = _Flow(self._implied, self._implying, [max(weight, 0) for weight in weights], [0] * self._pairs, set())
+        for item, gain in enumerate(gains):
+            if gain:
+                flow.send(item, gain)
+        return sorted(flow.closed), flow.along[self._first_priced :]
 
 
 @dataclass(frozen=True)
 class _Flow:
-    """A network: where every edge ends, the edges `of` every node, and what is `left` of their capacities; `cut` finds its
-    maximum flow (Dinic 1970).
+    """What flows `along` every implication, and the `room` that is left at every item.
+
+    `implied` and `implying`: the implications of every item, and those by which it is implied, each with the item at its other
+    end. `closed`: the items from which nothing finds room any more, which stays so.
     """
 
-    ends: Sequence[int]
-    of: Sequence[Sequence[int]]
-    left: list[int]
+    implied: Sequence[Sequence[Pair]]
+    implying: Sequence[Sequence[Pair]]
+    room: list[int]
+    along: list[int]
+    closed: set[int]
 
-    def cut(self) -> list[bool]:
-        """Which nodes the source still reaches once no more flows: those before the least cut."""
-        while (left := self._distances())[_SOURCE] >= 0:
-            self._push(left)
-        reached = [False] * len(self.of)
-        reached[_SOURCE] = True
-        todo = [_SOURCE]
-        for node in todo:  # grows
-            for edge in self.of[node]:
-                if self.left[edge] and not reached[self.ends[edge]]:
-                    reached[self.ends[edge]] = True
-                    todo.append(self.ends[edge])
-        return reached
+    def send(self, item: int, gain: int) -> None:
+        """Let as much of the `gain` of `item` flow as finds room."""
+        while gain and item not in self.closed:
+            gain = self._left(item, gain)
 
-    def _distances(self) -> list[int]:
-        """The edges from every node to the sink on a shortest way that is not full, as far as the source's; -1 beyond."""
-        ends, left, of = self.ends, self.left, self.of
-        far = [-1] * len(of)
-        far[_SINK] = 0
-        todo = [_SINK]
-        for node in todo:  # grows
-            further = far[node] + 1
-            for edge in of[node]:
-                if left[edge ^ 1] and far[ends[edge]] < 0:
-                    far[ends[edge]] = further
-                    todo.append(ends[edge])
-            if far[_SOURCE] >= 0:
-                break
-        return far
+    def _left(self, start: int, gain: int) -> int:
+        """What is left of a `gain` once it has flowed from item `start` on shortest ways (Edmonds and Karp 1972), up to one on
+        which something flowed back and is used up: others may have led along it.
+        """
+        along, closed = self.along, self.closed
+        steps: dict[int, _Step | None] = {start: None}
+        reached = [start]
+        for item in reached:  # grows
+            if self.room[item]:
+                amount, is_used_up = self._flow(steps, item, gain)
+                gain -= amount
+                if is_used_up or not gain:
+                    return gain
+            for pair, other in self.implied[item]:
+                if other not in steps and other not in closed:
+                    steps[other] = item, pair, False
+                    reached.append(other)
+            for pair, other in self.implying[item]:
+                if along[pair] and other not in steps and other not in closed:
+                    steps[other] = item, pair, True
+                    reached.append(other)
+        closed.update(reached)
+        return gain
 
-    def _push(self, far: list[int]) -> None:
-        """Let as much flow to the sink on shortest ways as can: one after the other, each from where the last one was full."""
-        ends, left, of = self.ends, self.left, self.of
-        following = [0] * len(of)  # the edges of every node that are left
-        path: list[int] = []
-        node = _SOURCE
-        while True:
-            if node == _SINK:
-                amount = min([left[edge] for edge in path])
-                full = len(path)
-                for place in range(len(path) - 1, -1, -1):
-                    edge = path[place]
-                    left[edge] -= amount
-                    left[edge ^ 1] += amount
-                    if not left[edge]:
-                        full = place
-                node = ends[path[full] ^ 1]
-                del path[full:]
-            edges, nearer = of[node], far[node] - 1
-            for number in range(following[node], len(edges)):
-                edge = edges[number]
-                if left[edge] and far[ends[edge]] == nearer:
-                    following[node] = number
-                    path.append(edge)
-                    node = ends[edge]
-                    break
-            else:  # a dead end: the edge that led here is no use
-                following[node] = len(edges)
-                if not path:
-                    return
-                node = ends[path.pop() ^ 1]
-                following[node] += 1
+    def _flow(self, steps: Mapping[int, _Step | None], end: int, gain: int) -> tuple[int, bool]:
+        """How much of `gain` has flowed to `end` by the `steps` that lead there, and whether something that flowed back on the
+        way is used up.
+        """
+        amount, way = min(gain, self.room[end]), []
+        step = steps[end]
+        while step is not None:
+            way.append(step)
+            item, pair, is_back = step
+            if is_back and self.along[pair] < amount:
+                amount = self.along[pair]
+            step = steps[item]
+        is_used_up = False
+        for _, pair, is_back in way:
+            self.along[pair] += -amount if is_back else amount
+            is_used_up |= is_back and not self.along[pair]
+        self.room[end] -= amount
+        return amount, is_used_up

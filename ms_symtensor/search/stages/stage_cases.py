@@ -175,7 +175,7 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
     of its runs, and the first one as many as it may; None if the last stage holds the rest.
     """
     start, found, also = 0, [], _also(space, first_least)
-    first = space.part(first_least)
+    first, likely = space.part(first_least), space.blocks // space.shape.stages
     for stage in range(space.shape.stages):
         found.append(start)
         later = space.shape.stages - stage - 1
@@ -183,13 +183,15 @@ def _starts(space: _Space, step_s: float, first_least: int, first_most: int) -> 
         most = min(left, first_most) if stage == 0 else left
         end = start if later else space.blocks - 1
         for number in range(len(space.known)):
-            end = max(end, _end(space, number, stage, start, end, most, step_s, first))
+            end = max(end, _end(space, number, stage, start, (end, most), likely, step_s, first))
+            likely = end + 1
         if later:
             end = max(end, (stage + 1) * space.shape.interleave)
         while end < most and _is_shown_less(
             space, Case(space.held(space.run(stage, start, end + 1)), space.shape.flights(stage), also), step_s
         ):
             end += 1
+        likely = end + end - start  # as long a stage once more
         start = end
     return None if start == space.blocks else found
 
@@ -208,9 +210,11 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
     return last_s + (last_s - before_s) / (last - before) * (case.flight.mean - last) < step_s
 
 
-def _end(space: _Space, number: int, stage: int, start: int, least: int, most: int, step_s: float, first: int) -> int:
-    """The last block count, of those from `least` to `most`, up to which the known layouts `number` hold blocks from `start`;
-    else `least`.
+def _end(
+    space: _Space, number: int, stage: int, start: int, among: tuple[int, int], likely: int, step_s: float, first: int
+) -> int:
+    """The last block count `among` the least and the most up to which the known layouts `number` hold blocks from `start`, `likely`
+    this one; else the least.
     """
     shape, one = space.shape, space.known[number]
     slowest = shape.turns.slowest
@@ -221,12 +225,12 @@ def _end(space: _Space, number: int, stage: int, start: int, least: int, most: i
         each_s, once_s = space.taken_s(number, stage, start, end)
         return each_s <= (left_s - max(least_once_s, once_s)) / slowest
 
-    # Stages are short beside the chain: look near by first.
-    low, high, step = least, most, 1
+    (low, high), step = among, 1
+    middle = min(max(likely, low + 1), high)
     while low < high:
-        middle = min(low + step, (low + high + 1) // 2)
         if holds(middle):
-            low, step = middle, 2 * step
+            low, middle = middle, min(middle + step, (middle + high + 1) // 2)
         else:
-            high, step = middle - 1, high
+            high, middle = middle - 1, max(middle - step, (low + middle) // 2)
+        step *= 2
     return low

@@ -4,6 +4,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.met import Met
@@ -29,8 +30,14 @@ class Raised:
         return sorted(every, key=lambda step: (step[0], step[1].level))
 
 
-def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limit_B: float, enough_s: float) -> Raised:
-    """The bounds up to `enough_s`.
+def selection_bounds(
+    surveyed: Iterable[Surveyed],
+    depths: tuple[int, ...],
+    limit_B: float,
+    enough_s: float,
+    known_s: Mapping[Shape, float] = MappingProxyType({}),
+) -> Raised:
+    """The bounds up to `enough_s`; of some shapes `known_s` tells one.
 
     Of shapes in micro-batches nobody asks but for the least bound of all: each is raised as far as that depends on it. Of one
     stage and one batch, every mesh is asked for.
@@ -38,7 +45,9 @@ def selection_bounds(surveyed: Iterable[Surveyed], depths: tuple[int, ...], limi
     fronts, remaking = Fronts(), dict[int, Remaking]()
     bounds = tuple(Bounds(Met(one, remaking, fronts, depths, limit_B, enough_s)) for one in surveyed)
     climbs = [
-        _Climb(row.shape, row.bound_s + of.met.borders_s[row.shape], of.rising(row))
+        _Climb(
+            row.shape, max(row.bound_s + of.met.borders_s[row.shape], known_s.get(row.shape, 0.0)), of.rising(row)
+        )
         for of in bounds
         for row in of.met.free
     ]
@@ -71,7 +80,7 @@ def _raised(climbs: Iterable[_Climb], enough_s: float) -> None:
         bound_s, number, climb = queue[0]
         if bound_s >= enough_s or climb.is_done:
             return
-        climb.bound_s = next(climb.steps, math.nan)
-        if math.isnan(climb.bound_s):
-            climb.bound_s, climb.is_done = bound_s, True
+        risen_s = next(climb.steps, math.nan)
+        climb.is_done = math.isnan(risen_s)
+        climb.bound_s = bound_s if climb.is_done else max(bound_s, risen_s)
         heapq.heapreplace(queue, (climb.bound_s, number, climb))

@@ -86,9 +86,7 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     raised_s, tried = dict[Shape, float](), set[tuple]()
     for _ in range(RAISED):
         # What layouts must promise to be worked out is as near to the plan as its bound has to be.
-        raised = selection_bounds(
-            outcome.surveyed, network.depths, request.limit_B, (1 - WORTH) * enough_s, raised_s
-        )
+        raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, (1 - WORTH) * enough_s, raised_s)
         raised_s |= {shape: max(bound_s, raised_s.get(shape, 0.0)) for shape, bound_s in raised.bounds_s.items()}
         searched = bounded(request, searched, {**outcome.bounds_s, **raised_s})
         better = _worked_out(network, request, searched, raised, enough_s, tried)

@@ -45,9 +45,7 @@ def selection_bounds(
     fronts, remaking = Fronts(), dict[int, Remaking]()
     bounds = tuple(Bounds(Met(one, remaking, fronts, depths, limit_B, enough_s)) for one in surveyed)
     climbs = [
-        _Climb(
-            row.shape, max(row.bound_s + of.met.borders_s[row.shape], known_s.get(row.shape, 0.0)), of.rising(row)
-        )
+        _Climb(row.shape, max(row.bound_s + of.met.borders_s[row.shape], known_s.get(row.shape, 0.0)), of.rising(row))
         for of in bounds
         for row in of.met.free
     ]

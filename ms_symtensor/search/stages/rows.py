@@ -141,6 +141,15 @@ class Setting:
         dear = self.rows_of(which[thrice[twice]], least.assignment[twice], bound[thrice[twice]])
         return first + dear, {row.shape: float(free_s) for row, free_s in zip(among, free, strict=True)}
 
+    def at_rest_B(self, which: Numbers) -> Array:
+        """Bytes [which] of parameters, gradients and optimizer states that an average stage holds at least, in any layouts."""
+        weights = self._weights(which)
+        dear = replace(weights, kept_B=np.zeros_like(weights.kept_B))
+        least = self._least(which, dear, price=np.ones(len(which)))  # a second for a byte: no layout takes that long
+        costs = self.tables.by_place(least.assignment, self.members[which])
+        found: Array = (weights.at_rest_B * costs.at_rest_B).sum(axis=0)
+        return found
+
     @property
     def _shares(self) -> tuple[float, float]:
         """The least and the most of the blocks that may be recomputed; of several kinds, all might be of any."""

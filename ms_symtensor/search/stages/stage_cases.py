@@ -213,8 +213,8 @@ def _is_shown_less(space: _Space, case: Case, step_s: float) -> bool:
 def _end(
     space: _Space, number: int, stage: int, start: int, among: tuple[int, int], likely: int, step_s: float, first: int
 ) -> int:
-    """The last block count `among` the least and the most up to which the known layouts `number` hold blocks from `start`, `likely`
-    this one; else the least.
+    """The last block count `among` the least and the most up to which the known layouts `number` hold blocks from `start`, looked
+    for from the `likely` one; else the least.
     """
     shape, one = space.shape, space.known[number]
     slowest = shape.turns.slowest

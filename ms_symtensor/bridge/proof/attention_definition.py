@@ -30,7 +30,7 @@ def visible(rows, columns, sparse_mode, before, after):
 class FlashAttention(nn.Cell):
     """FlashAttentionScore on query, key, value (and a mask, 1 where hidden): row maxima, row sums, nothing, attention.
 
-    `layout` is "BNSD", "BSND", "BSH" or "SBH"; key and value may have fewer heads.
+    `layout` is "BNSD", "BSND", "BSH" or "SBH"; key and value may have fewer heads, and those of values another size.
     """
 
     def __init__(self, layout, heads, scale, seen, has_mask):
@@ -41,8 +41,8 @@ class FlashAttention(nn.Cell):
         self.hidden = Tensor(hidden) if self.hides else None
 
     def construct(self, query, key, value, *mask):
-        head_dim = query.shape[-1] if self.layout in ("BNSD", "BSND") else query.shape[-1] // self.heads
-        q, k, v = self.split(query, head_dim), self.split(key, head_dim), self.split(value, head_dim)
+        fewer = key.shape[-1] * self.heads // query.shape[-1]  # heads of key and value, where these lie in one dim
+        q, k, v = self.split(query, self.heads), self.split(key, fewer), self.split(value, fewer)
         groups = q.shape[1] // k.shape[1]
         if groups > 1:
             k, v = ops.repeat_interleave(k, groups, 1), ops.repeat_interleave(v, groups, 1)
@@ -54,24 +54,28 @@ class FlashAttention(nn.Cell):
         peak = ops.stop_gradient(ops.amax(score, -1, True))
         weight = ops.exp(score - peak)
         total = ops.sum(weight, -1, True)
-        out = self.merge(ops.matmul(weight / total, v), query.shape)
+        out = self.merge(ops.matmul(weight / total, v))
         return ops.tile(peak, (1, 1, 1, 8)), ops.tile(total, (1, 1, 1, 8)), ops.zeros((1,), mindspore.float32), out
 
-    def split(self, x, head_dim):
+    def split(self, x, heads):
         """To [batch, heads, seq, head_dim]."""
         if self.layout == "BNSD":
             return x
         if self.layout == "BSND":
             return ops.transpose(x, (0, 2, 1, 3))
         a, b, width = x.shape
-        x = ops.reshape(x, (a, b, width // head_dim, head_dim))
+        x = ops.reshape(x, (a, b, heads, width // heads))
         return ops.transpose(x, (0, 2, 1, 3) if self.layout == "BSH" else (1, 2, 0, 3))
 
-    def merge(self, x, shape):
-        """From [batch, heads, seq, head_dim] to the query's shape."""
+    def merge(self, x):
+        """From [batch, heads, seq, head_dim]."""
         if self.layout == "BNSD":
             return x
-        return ops.reshape(ops.transpose(x, (2, 0, 1, 3) if self.layout == "SBH" else (0, 2, 1, 3)), shape)
+        x = ops.transpose(x, (2, 0, 1, 3) if self.layout == "SBH" else (0, 2, 1, 3))
+        if self.layout == "BSND":
+            return x
+        a, b, heads, head_dim = x.shape
+        return ops.reshape(x, (a, b, heads * head_dim))
 
 
 class FlashAttentionGradient(nn.Cell):

@@ -43,8 +43,9 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, seen: np.ndarray) -> 
     ],
 )
 @pytest.mark.parametrize("layout", ["BNSD", "BSND", "BSH", "SBH"])
-def test_attention(layout: str, sparse_mode: int, seen: np.ndarray) -> None:
-    q, k, v = values(2, 4, 6, 8), values(2, 2, 6, 8), values(2, 2, 6, 8)
+@pytest.mark.parametrize("value_size", [8, 4])
+def test_attention(layout: str, sparse_mode: int, seen: np.ndarray, value_size: int) -> None:
+    q, k, v = values(2, 4, 6, 8), values(2, 2, 6, 8), values(2, 2, 6, value_size)
 
     def laid_out(x: np.ndarray) -> np.ndarray:
         if layout == "BNSD":

@@ -35,7 +35,13 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 @pytest.mark.parametrize(
     ("model", "name"),
-    [("llama2_7b", "plan for 4"), ("gpt2_xl", "DP2 TP2 SP"), ("llama3_8b", "DP4 ZeRO3"), ("mixtral_8x7b", "DP1 TP4")],
+    [
+        ("llama2_7b", "plan for 4"),
+        ("deepseek_v3", "DP2 TP2"),
+        ("gpt2_xl", "DP2 TP2 SP"),
+        ("llama3_8b", "DP4 ZeRO3"),
+        ("mixtral_8x7b", "DP1 TP4"),
+    ],
 )
 def test_networks_of_the_zoo(model: str, name: str, four: Processes) -> None:
     case = next(case for case in CASES if case.name == name)

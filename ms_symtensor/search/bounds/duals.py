@@ -214,9 +214,9 @@ class Duals:
     def chain(self, row: Row) -> Chain:
         """The parts of `row`, which make again what is known by now."""
         given, key = self._given_of(row), _key(row)
-        if key not in self._chains or self._chains[key][0] < len(self.fronts.of(given)):
+        if key not in self._chains or self._chains[key][0] < len(self.fronts.known(given)):
             levels = self.fronts.levels(given)
-            self._chains[key] = len(self.fronts.of(given)), chain_of(row, self.depths, levels)
+            self._chains[key] = len(self.fronts.known(given)), chain_of(row, self.depths, levels)
         return self._chains[key][1]
 
     def _room_B(self, shape: Shape) -> float:

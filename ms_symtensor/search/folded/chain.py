@@ -159,13 +159,15 @@ class Chain:
 
 class SelectedChain(Chain):
     """A chain whose blocks make parts again, as little as makes a run of them fit: anything between two levels;
-    `levels` [levels, parts, (seconds, bytes saved)] go from nothing to everything.
+    `levels` [levels, kinds, (seconds, bytes saved)] go from nothing to everything, `kinds` tells of which kind every part is.
     """
 
-    def __init__(self, parts: Sequence[Part], levels: NDArray[np.float64]) -> None:
+    def __init__(self, parts: Sequence[Part], levels: NDArray[np.float64], kinds: Sequence[int]) -> None:
         super().__init__(parts)
-        self._levels = np.zeros((2, len(levels), len(parts) + 1))
-        np.cumsum(levels.transpose(2, 0, 1), axis=2, out=self._levels[:, :, 1:])
+        self._levels = levels.transpose(1, 2, 0)
+        self._held = np.zeros((1 + len(parts), levels.shape[1]))  # parts of every kind before each
+        self._held[np.arange(1, 1 + len(parts)), kinds] = 1.0
+        np.cumsum(self._held, axis=0, out=self._held)
         self._mixed: dict[tuple[int, ...], NDArray[np.float64]] = {}
 
     def fitting(
@@ -183,8 +185,8 @@ class SelectedChain(Chain):
 
     def _least_again_s(self, start: int, end: int, flight: Flights, missing_B: float) -> float | None:
         """Seconds between two levels that save as much as is missing; None if no level does."""
-        sums = self._of_runs(flight.runs)
-        made_s, gone_B = sums[end] - sums[start]
+        held = self._held[end] - self._held[start]
+        made_s, gone_B = np.add.reduce(held[:, None, None] * self._of_runs(flight.runs), axis=0)
         above = int(gone_B.searchsorted(missing_B))
         if above == len(gone_B):
             return None
@@ -195,21 +197,21 @@ class SelectedChain(Chain):
         return float(made_s[below] + (made_s[above] - made_s[below]) * share)
 
     def _of_runs(self, waiting: tuple[int, ...]) -> NDArray[np.float64]:
-        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: sums over parts of seconds, and of
-        the bytes that all of these save, [1 + parts, 2, levels]. A run goes further the more wait in it: always the cheapest next
-        step of one of them.
+        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: seconds of a part of every kind, and
+        the bytes that it saves in all of these, [kinds, 2, levels]. A run goes further the more wait in it: always the cheapest
+        next step of one of them.
         """
         if waiting not in self._mixed:
-            steps = np.diff(self._levels, axis=1)
-            price = steps[0, :, -1] / np.maximum(steps[1, :, -1], 1.0)
+            steps = np.diff(self._levels, axis=2)
+            again_s, saved_B = np.add.reduce(self._held[-1][:, None, None] * steps, axis=0)
+            price = again_s / np.maximum(saved_B, 1.0)
             many = np.array(sorted(set(waiting)), dtype=float)
             share = np.array([waiting.count(n) for n in many]) / len(waiting)
             level = np.argsort((price / many[:, None]).ravel(), kind="stable")
             run, level = np.divmod(level, len(price))
-            worth = np.array([share, share * many])[:, run, None] * steps[:, level]
-            first = self._levels[:, :1] * [[[1.0]], [[share @ many]]]
-            sums = np.concatenate([first, worth], axis=1).cumsum(axis=1)
-            self._mixed[waiting] = np.ascontiguousarray(sums.transpose(2, 0, 1))
+            worth = np.array([share, share * many])[:, run] * steps[:, :, level]
+            first = self._levels[:, :, :1] * [[1.0], [share @ many]]
+            self._mixed[waiting] = np.concatenate([first, worth], axis=2).cumsum(axis=2)
         return self._mixed[waiting]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
@@ -120,22 +119,21 @@ class _Selecting:
         every = [
             self.found.estimate.stages,
             None if free is None else free.stages,
-            divided_chain(SelectedChain(self.chain.parts, self._levels()), limits_B, self.turns),
+            divided_chain(self._selected_chain(), limits_B, self.turns),
         ]
         return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
 
-    def _levels(self) -> NDArray[np.float64]:
-        """What the parts of the chain recompute on every level and what that saves, [levels, parts, (seconds, bytes)]."""
+    def _selected_chain(self) -> SelectedChain:
+        """The chain whose blocks recompute what one of their kind does on any level; what stands beside them, nothing."""
+        plain = self.ways.every[0].corners
+        levels = np.array(
+            [
+                [(0.0, 0.0), *((c.again_s, p.kept_B - c.kept_B) for c, p in zip(one.corners, plain, strict=True))]
+                for one in self.ways.every
+            ]
+        )
         kinds = iter(self.kinds)
-        found = np.zeros((len(self.ways.every), len(self.chain.parts), 2))
-        for number, part in enumerate(self.chain.parts):
-            if part.is_block:
-                kind = next(kinds)
-                plain = self.ways.every[0].corners[kind]
-                found[:, number] = [
-                    (c.again_s, plain.kept_B - c.kept_B) for c in (one.corners[kind] for one in self.ways.every)
-                ]
-        return found
+        return SelectedChain(self.chain.parts, levels, [1 + next(kinds) if p.is_block else 0 for p in self.chain.parts])
 
     # -- one division --------------------------------------------------------------------------------------------------
 

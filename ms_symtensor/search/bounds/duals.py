@@ -84,6 +84,7 @@ class Duals:
         self._given: dict[tuple[int, bytes], Given] = {}
         self._users: dict[Shape, tuple[User, ...]] = {}
         self._chains: dict[tuple[int, bytes], tuple[int, Chain]] = {}
+        self._lines: dict[Views, Lines] = {}
 
     @property
     def remaking(self) -> Remaking:
@@ -145,11 +146,21 @@ class Duals:
         ]
 
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
-        """The layouts `known`, each with anything made again that is known of it."""
-        shape = known[0].shape
-        lines = Lines(views, self._room_B(shape))
-        for row, beside_B in zip(known, self._needed_B(self.users_of(shape), known), strict=True):
-            lines.add_known(row, self.fronts.known(self._given_of(row)), beside_B)
+        """The layouts `known`, each with anything made again that is known of it. Where these are all of a shape, their lines stay
+        for the next time, with those that were added.
+        """
+        shape, stays = known[0].shape, known is self._known[known[0].shape]
+        lines = self._lines.get(views) if stays else None
+        if lines is None:
+            lines = Lines(views, self._room_B(shape))
+        if stays:
+            self._lines[views] = lines
+        tables = [(row, self.fronts.known(self._given_of(row))) for row in known]
+        new = [(row, table) for row, table in tables if lines.knows(row) < len(table)]
+        if new:
+            beside_B = self._needed_B(self.users_of(shape), [row for row, _ in new])
+            for (row, table), its_B in zip(new, beside_B, strict=True):
+                lines.learn(row, table, its_B)
         return lines
 
     def users_of(self, shape: Shape) -> tuple[User, ...]:

@@ -15,6 +15,7 @@ class Lines:
     def __init__(self, views: Views, limit_B: float) -> None:
         self.views, self.limit_B = views, limit_B
         self.rows: list[Row] = []
+        self._known: dict[int, int] = {}
         self._seconds: list[Array] = []
         self._over: list[Array] = []
         # [places, views]; of what is made again, one of each run of the stages, and of elsewhere.
@@ -33,15 +34,22 @@ class Lines:
         more_s, less_B = np.matmul(again_s, self._again).sum(axis=0), np.matmul(saved_B, self._saved).sum(axis=0)
         self._append(row, plain_s + more_s, plain_B - less_B)
 
-    def add_known(self, row: Row, remade: Array, needed_B: Array) -> None:
+    def learn(self, row: Row, remade: Array, needed_B: Array) -> None:
         """Lines for `row`, which makes nothing again, or something of what is known, `remade` [known, (seconds, bytes), places]:
-        the same everywhere, on the stages that the views know of, or in the first run of these.
+        the same everywhere, on the stages that the views know of, or in the first run of these. Only what is new is added.
         """
         plain_s, plain_B = self._plain(row, needed_B)
-        again_s, saved_B = remade.transpose(1, 0, 2)
+        if id(row) not in self._known:
+            self._append(row, plain_s[None], plain_B[None])
+        again_s, saved_B = remade[self._known.get(id(row), 0) :].transpose(1, 0, 2)
+        self._known[id(row)] = len(remade)
         more_s = np.matmul(again_s, self._again_where).reshape(-1, len(plain_s))
         less_B = np.matmul(saved_B, self._saved_where).reshape(-1, len(plain_B))
-        self._append(row, np.vstack([plain_s, plain_s + more_s]), np.vstack([plain_B, plain_B - less_B]))
+        self._append(row, plain_s + more_s, plain_B - less_B)
+
+    def knows(self, row: Row) -> int:
+        """Of how much that `row` makes again there are lines; -1 if there are none of it."""
+        return self._known.get(id(row), -1)
 
     def _plain(self, row: Row, needed_B: Array) -> tuple[Array, Array]:
         """Nothing made again."""

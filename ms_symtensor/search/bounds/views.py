@@ -26,7 +26,7 @@ from ms_symtensor.search.stages.stage_cases import Case, Held
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Views:
     """How often every place counts: `seconds` [views, (each micro-batch, again run by run, elsewhere, once), places], of each of
     which a step takes at least the sum; and `size_B` [limits, (kept, made again run by run, elsewhere, at rest), places], none of

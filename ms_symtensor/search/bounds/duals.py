@@ -146,7 +146,7 @@ class Duals:
         ]
 
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
-        """The layouts `known`, each with anything made again that is known of it. Where these are all of a shape, their lines stay
+        """The layouts `known`, each with anything made again that is known of it. If these are all of a shape, their lines stay
         for the next time, with those that were added.
         """
         shape, stays = known[0].shape, known is self._known[known[0].shape]

@@ -150,7 +150,7 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
         for maker in made_by:
             if maker in users:
                 users[maker].append(name)
-    known = _forward(makers, fixed, {})
+    known, whole = _forward(makers, fixed, {}), len(fixed)
     earliest: dict[str, int] = {}
     for op in reversed(graph.ops):
         if op.name not in known:
@@ -158,7 +158,8 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
             earliest[op.name] = min(uses, default=last)
             if any(isinstance(s, ParameterRef) for s in sources_of(op)):
                 fixed[op.name] = earliest[op.name]
-    known = _forward(makers, fixed, known)  # no use is earlier: what is known stays
+    if len(fixed) > whole:
+        known = _forward(makers, fixed, known)  # no use is earlier: what is known stays
     found: dict[str, frozenset[int]] = {}
     for op in reversed(graph.ops):
         if op.name in known:

@@ -15,32 +15,37 @@ def canonical_text(graph: Graph) -> str:
     Those of identical blocks share their attributes, types and constants, which are written down once.
     """
     known: dict[int, str] = {}
+    made: dict[str, str] = {}  # the first output of every operator
+    cells: dict[tuple[str, ...], str] = {}
 
     def once(value: Any, to_data: Callable[[Any], Any]) -> str:
         if (text := known.get(id(value))) is None:
             text = known[id(value)] = _json(to_data(value))
         return text
 
+    def cell_of(op: Op) -> str:
+        if (text := cells.get(op.cell)) is None:
+            text = cells[op.cell] = f'"cell": [{", ".join(map(quoted, op.cell))}], ' if op.cell else ""
+        return text
+
     def source_of(source: Source) -> str:
         if isinstance(source, OpOutput):
-            index = f'"index": {source.index}, ' if source.index else ""
-            return f'{{{index}"op": {quoted(source.op)}}}'
+            return made[source.op] if not source.index else f'{{"index": {source.index}, "op": {quoted(source.op)}}}'
         if isinstance(source, ParameterRef):
             return f'{{"parameter": {quoted(source.name)}}}'
         return once(source, source_to_json)
 
     def text_of(op: Op) -> str:
+        name = quoted(op.name)
+        made[op.name] = f'{{"op": {name}}}'
         if op.body is not None or op.block is None:
             return _json(op_to_json(op))
-        fields = [f'"attributes": {once(op.attributes, attributes_to_json)}'] if op.attributes else []
-        fields.append(f'"block": {quoted(op.block)}')
-        if op.cell:
-            fields.append(f'"cell": [{", ".join(map(quoted, op.cell))}]')
-        fields.append(f'"inputs": [{", ".join(map(source_of, op.inputs))}], "name": {quoted(op.name)}')
-        fields.append(f'"outputs": {once(op.outputs, types_to_json)}')
-        if op.primitive:
-            fields.append(f'"primitive": {quoted(op.primitive)}')
-        return "{" + ", ".join(fields) + f', "type": {quoted(op.type)}' + "}"
+        attributes = f'"attributes": {once(op.attributes, attributes_to_json)}, ' if op.attributes else ""
+        primitive = f'"primitive": {quoted(op.primitive)}, ' if op.primitive else ""
+        return (
+            f'{{{attributes}"block": {quoted(op.block)}, {cell_of(op)}"inputs": [{", ".join(map(source_of, op.inputs))}], '
+            f'"name": {name}, "outputs": {once(op.outputs, types_to_json)}, {primitive}"type": {quoted(op.type)}}}'
+        )
 
     around = to_json(Graph(graph.name, graph.inputs, graph.parameters, (), graph.output, graph.attributes))
     ops = {"ops": "[" + ", ".join(map(text_of, graph.ops)) + "]"}

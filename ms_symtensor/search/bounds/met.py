@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 from ms_symtensor.search.bounds.duals import STEADY, Asked, Duals
 from ms_symtensor.search.bounds.fronts import Fronts
@@ -63,14 +64,17 @@ class Met:
             turns = shape.turns
             for row in rows:
                 if wanted(row) and quickest_s(row, self.setting.occurrences) < below_s:
-                    stages = self.divided(row)
-                    if stages is not None and (found_s := step_s(stages, turns) + borders_s(row)) < below_s:
+                    further_s = borders_s(row)
+                    stages = self.divided(row, below_s - further_s)
+                    if stages is not None and (found_s := step_s(stages, turns) + further_s) < below_s:
                         yield found_s, row
 
-    def divided(self, row: Row) -> tuple[Stage, ...] | None:
-        """The best stages of `row`, if these made again just what lets them fit, but for what lives for a moment only."""
+    def divided(self, row: Row, within_s: float = inf) -> tuple[Stage, ...] | None:
+        """The best stages of `row`, if these made again just what lets them fit, but for what lives for a moment only; as of
+        `divided_chain`, None where no step takes less than `within_s`.
+        """
         limits_B = [self.duals.left_B([row])] * row.shape.stages
-        return divided_chain(self.duals.chain(row), limits_B, row.shape.turns)
+        return divided_chain(self.duals.chain(row), limits_B, row.shape.turns, within_s=within_s)
 
     def views_of(self, shape: Shape, case: Case | None = None) -> Views:
         """What is true on `shape`, and in a case."""

@@ -73,16 +73,20 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int)
     return found
 
 
-def divided_chain(chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf) -> tuple[Stage, ...] | None:
-    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks.
+def divided_chain(
+    chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf, within_s: float = inf
+) -> tuple[Stage, ...] | None:
+    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks. None where none fits, and
+    where that is seen at once to take more than `within_s`.
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
     on = _Stages(chain, limits_B, turns, most)
-    best = found = on.fastest()
+    least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
+    spare_s = within_s - chain.each_s[-1] / turns.interleave - least_s
+    best = found = on.fastest(spare_s / turns.slowest if turns.slowest else inf)
     if best is None or len(limits_B) == 1:
         return best
-    least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
     while found is not None and (end_s := max(s.once_s for s in found)) > (1 + PACE_TOLERANCE) * least_s:
         pace_s = (step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
         found = on.fastest(pace_s, (1 - PACE_TOLERANCE) * end_s)

@@ -76,8 +76,8 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int)
 def divided_chain(
     chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf, within_s: float = inf
 ) -> tuple[Stage, ...] | None:
-    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks. None where none fits, and
-    where that is seen at once to take more than `within_s`.
+    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks. None where none fits,
+    and where it is seen at once that they take more than `within_s`.
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """

@@ -93,6 +93,7 @@ class Chain:
         self.kept_B, self.at_rest_B, self.saved_B = _sums(kept_B), _sums(at_rest_B), _sums(saved_B)
         self._block_B = [saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)]
         self.blocks = _sums(is_block)
+        self.longest_s, self.longest_once_s = max(each_s), max(once_s)
         self._outside_B = [0.0 if part.is_block else part.kept_B for part in (self.parts[0], self.parts[-1])]
 
     def with_recomputed(self, start: int, end: int, flight: Flights, recomputed: int) -> Stage:

@@ -82,7 +82,7 @@ def divided_chain(
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
     on = _Stages(chain, limits_B, turns, most)
-    least_s = max(max(p.once_s for p in chain.parts), chain.once_s[-1] / len(limits_B))
+    least_s = max(chain.longest_once_s, chain.once_s[-1] / len(limits_B))
     spare_s = within_s - chain.each_s[-1] / turns.interleave - least_s
     best = found = on.fastest(spare_s / turns.slowest if turns.slowest else inf)
     if best is None or len(limits_B) == 1:
@@ -116,7 +116,7 @@ class _Stages:
         """
         chain = self.chain
         best, high = self._filled(pace_s, once_s)
-        low, is_next = max(max(p.each_s for p in chain.parts), chain.each_s[-1] / self.stages), False
+        low, is_next = max(chain.longest_s, chain.each_s[-1] / self.stages), False
         while best is not None and self.stages > 1 and high - low > PACE_TOLERANCE * high:
             # The smallest pace that is left is often the one that is sought, if a stage takes more at that.
             middle = (1 + PACE_TOLERANCE / 2) * low if is_next else min((low + high) / 2, NEAR * low)

@@ -149,16 +149,19 @@ class Duals:
         """The layouts `known`, each with anything made again that is known of it. If these are all of a shape, their lines stay
         for the next time, with those that were added.
         """
-        shape, stays = known[0].shape, known is self._known[known[0].shape]
-        lines = self._lines.get(views) if stays else None
-        if lines is None:
-            lines = Lines(views, self._room_B(shape))
-        if stays:
-            self._lines[views] = lines
+        shape = known[0].shape
+        if known is not self._known[shape]:
+            return self._with(known, Lines(views, self._room_B(shape)))
+        if views not in self._lines:
+            self._lines[views] = Lines(views, self._room_B(shape))
+        return self._with(known, self._lines[views])
+
+    def _with(self, known: Sequence[Row], lines: Lines) -> Lines:
+        """`lines` with what is new of the layouts `known`."""
         tables = [(row, self.fronts.known(self._given_of(row))) for row in known]
         new = [(row, table) for row, table in tables if lines.knows(row) < len(table)]
         if new:
-            beside_B = self._needed_B(self.users_of(shape), [row for row, _ in new])
+            beside_B = self._needed_B(self.users_of(known[0].shape), [row for row, _ in new])
             for (row, table), its_B in zip(new, beside_B, strict=True):
                 lines.learn(row, table, its_B)
         return lines

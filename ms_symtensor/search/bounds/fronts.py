@@ -27,6 +27,7 @@ class _Front:
     _table: Array | None = None
 
     def at(self, given: Given, price_s_per_B: float) -> Remade:
+        """What `given`, the layouts, make again at this price: looked at, where it does not follow from its neighbours."""
         place = bisect_left(self.prices, price_s_per_B)
         if place < len(self.prices) and self.prices[place] == price_s_per_B:
             return self.remade[place]

@@ -37,7 +37,7 @@ def selection_bounds(
     enough_s: float,
     known_s: Mapping[Shape, float] = MappingProxyType({}),
 ) -> Raised:
-    """The bounds up to `enough_s`; of some shapes `known_s` tells one.
+    """The bounds up to `enough_s`, of shapes in `known_s` from that on.
 
     Of shapes in micro-batches nobody asks but for the least bound of all: each is raised as far as that depends on it. Of one
     stage and one batch, every mesh is asked for.

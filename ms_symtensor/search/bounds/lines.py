@@ -15,7 +15,7 @@ class Lines:
     def __init__(self, views: Views, limit_B: float) -> None:
         self.views, self.limit_B = views, limit_B
         self.rows: list[Row] = []
-        self._known: dict[int, int] = {}
+        self._known: dict[int, int] = {}  # by the identity of a row, which `rows` keeps
         self._seconds: list[Array] = []
         self._over: list[Array] = []
         # [places, views]; of what is made again, one of each run of the stages, and of elsewhere.

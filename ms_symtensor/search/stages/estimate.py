@@ -102,11 +102,9 @@ def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | No
             float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
         )
         parts += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block, once_s)] * depth
-    return (
-        Chain(parts)
-        if levels is None
-        else SelectedChain(parts, levels, np.repeat(np.arange(len(counts)), counts).tolist())
-    )
+    if levels is None:
+        return Chain(parts)
+    return SelectedChain(parts, levels, [place for place, depth in enumerate(counts) for _ in range(depth)])
 
 
 def estimated(row: Row, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:

@@ -142,7 +142,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) ->
     for row in rows:
         by_shape.setdefault(row.shape, []).append(row)
     left = [shape for shape in by_shape if shape.stages > 1]
-    if left and math.isinf(tried.best_s):  # of what nothing fits, memory that is not even enough at rest needs no cases
+    if left and math.isinf(tried.best_s):  # nothing fits: shapes that cannot even hold what is at rest need no cases
         at_rest_B = of.at_rest_B(np.array([by_shape[shape][0].number for shape in left], dtype=np.intp))
         left = [shape for shape, least_B in zip(left, at_rest_B.tolist(), strict=True) if least_B <= limit_B]
     borders_s = {shape: least_borders_s(by_shape[shape][0]) for shape in left}

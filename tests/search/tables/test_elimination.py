@@ -66,6 +66,26 @@ def test_an_order_along_a_chain_keeps_tables_small():
     assert order[0] in (0, 4)  # an end: its neighbour has two values, inner ones leave larger tables
 
 
+def entries(sizes, scopes, order):
+    """How many entries are summed when variables are eliminated in `order`."""
+    left, number = [set(scope) for scope in scopes], 0
+    for v in order:
+        joined = set().union(*(scope for scope in left if v in scope))
+        number += math.prod(sizes[u] for u in joined | {v})
+        left = [scope for scope in left if v not in scope] + [joined - {v}]
+    return number
+
+
+@settings(max_examples=50)
+@given(problems())
+def test_an_order_sums_no_more_entries_than_that_of_any_rule(problem):
+    sizes, factors = problem
+    scopes = [factor.scope for factor in factors]
+    each = [elimination._greedy(sizes, scopes, rule) for rule in (elimination._fill, elimination._left)]
+    assert [number for number, _ in each] == [entries(sizes, scopes, order) for _, order in each]
+    assert entries(sizes, scopes, elimination_order(sizes, scopes)) == min(number for number, _ in each)
+
+
 def test_problems_whose_tables_are_too_large_together_are_solved_one_after_the_other(monkeypatch):
     rng = np.random.default_rng(0)
     factors = [Factor((i, i + 1), rng.random((7, 4, 4))) for i in range(5)]

@@ -22,8 +22,9 @@ def why_one_stage(graph: Graph) -> str:
 
     Measured with MindSpore 2.10.0: a weight that operators outside the blocks read, one of them before and one of them behind the
     blocks, is sent from stage to stage if cells own all of these; else it is not sent, or received and never sent. And the first
-    stage looks for the backward pass of its first weight, which `1 + weight` has none of. A scalar is not sent
-    (`why_not_sent`): where one goes from any block to a later one, stages are not laid out around it.
+    stage looks for the backward pass of its first weight, which `1 + weight` has none of. A weight that blocks of several stages
+    read, or what is made of weights alone for them, is rejected, or sent more than once, whether it trains or not. A scalar is
+    not sent (`why_not_sent`): where one goes from any block to a later one, stages are not laid out around it.
     """
     several = {name: readers for name, readers in _readers_outside(graph).items() if len(readers) > 1}
     behind = _behind(graph) if several else set()
@@ -43,6 +44,12 @@ def why_one_stage(graph: Graph) -> str:
             " first weight, has no primitive of its own: MindSpore finds no backward pass on the first stage; use a cell of"
             " mindspore.nn for the latter"
         )
+    for source, blocks in _weights_inside(graph).items():
+        if len(blocks) > 1:
+            return (
+                f"{_called(graph, source)} is read in {blocks[0]} and in {blocks[-1]}: MindSpore has no weight, nor what is made"
+                " of weights alone, on several stages; give every block its own"
+            )
     for source in _between_blocks(graph):
         kind = graph.type_of(source)
         if kind is not None and (why_not := why_not_sent(kind)):
@@ -84,6 +91,21 @@ def _between_blocks(graph: Graph) -> Iterator[OpOutput | ParameterRef]:
             places |= {depth[source.op]} if source.op in depth else set()
         if len(places) > 1:
             yield source
+
+
+def _weights_inside(graph: Graph) -> dict[OpOutput | ParameterRef, list[str]]:
+    """Of every weight, and of all that is made of weights alone outside the blocks, the blocks that read it."""
+    made: set[str] = set()
+    found: dict[OpOutput | ParameterRef, dict[str, None]] = {}
+    for op in graph.ops:
+        sources = [source for source in sources_of(op) if not isinstance(source, Constant)]
+        weights = [s for s in sources if isinstance(s, ParameterRef) or (isinstance(s, OpOutput) and s.op in made)]
+        if op.block is not None:
+            for source in weights:
+                found.setdefault(source, {})[op.block] = None
+        elif weights and len(weights) == len(sources):
+            made.add(op.name)
+    return {source: list(blocks) for source, blocks in found.items()}
 
 
 def _called(graph: Graph, source: OpOutput | ParameterRef) -> str:

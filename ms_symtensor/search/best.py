@@ -14,6 +14,7 @@ from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan, of_stages
+from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
@@ -47,25 +48,29 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     require_devices(request.cluster, request.device_num)
     if request.limits != FREE:
         require_pinnable(of.graph_at(request.global_batch_size), request)
-    why_not = of.why_one_stage(request.global_batch_size)
-    if why_not and request.limits.least.get("pipeline_stages", 1) > 1:
-        raise InputError(f"{request.model} cannot be laid out over pipeline stages: {why_not}")
-    is_split = request.limits.least.get("micro_batch_num", 1) > 1 == request.limits.most.get("pipeline_stages")
-    if is_split and (why_whole := why_no_accumulation(of.graph_at(request.global_batch_size))):
-        raise InputError(f"{request.model} cannot be split into micro-batches on one stage: {why_whole}")
+    why_whole, why_not = _why_whole(of, request), of.why_one_stage(request.global_batch_size)
+    if (why_not or why_whole) and request.limits.least.get("pipeline_stages", 1) > 1:
+        raise InputError(f"{request.model} cannot be laid out over pipeline stages: {why_not or why_whole}")
+    if request.limits.least.get("micro_batch_num", 1) > 1:
+        if why_whole:
+            raise InputError(f"{request.model} cannot be split into micro-batches: {why_whole}")
+        is_one = request.limits.most.get("pipeline_stages") == 1
+        if is_one and (why := why_no_accumulation(of.graph_at(request.global_batch_size))):
+            raise InputError(f"{request.model} cannot be split into micro-batches on one stage: {why}")
     every, remark = remaining(of.graph_at(request.global_batch_size), request)
     request = replace(request, remark=remark)
     found = best_case(request, every, lambda case, known_s: _searched(of, case, known_s, progress))
-    if not why_not:
+    if not why_not and not why_whole:
         return found
-    return replace(found, search=replace(found.search, method=f"{found.search.method}; one stage: {why_not}"))
+    remark = f"one stage, the batch as a whole: {why_whole}" if why_whole else f"one stage: {why_not}"
+    return replace(found, search=replace(found.search, method=f"{found.search.method}; {remark}"))
 
 
 def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
     start = time.perf_counter()
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
     one, several = NOTHING, None
-    divisible = _is_divisible(of, request)
+    divisible = not _why_whole(of, request)
     few = request.device_num <= FINEST_MESH_DEVICES or not divisible
     rejected: InvalidStrategyError | None = None
     if few and graph is not None:
@@ -124,10 +129,18 @@ def _powers(of: Network, request: Request) -> Mapping[Source, tuple[int, ...]]:
     return batch_powers(of.short(request.global_batch_size), of.short(2 * request.global_batch_size))
 
 
-def _is_divisible(of: Network, request: Request) -> bool:
-    """Whether all blocks stand at places that the survey knows; it does not know a block without a twin."""
-    blocks = len(block_names(of.graph_at(request.global_batch_size)))
-    return blocks > 0 and blocks == sum(of.depths[1:-1])
+def _why_whole(of: Network, request: Request) -> str:
+    """Why the network is neither divided into stages nor into micro-batches: blocks must stand at places that the survey knows,
+    and it knows none for a block without a twin. Empty if all do.
+    """
+    graph = of.graph_at(request.global_batch_size)
+    blocks = block_names(graph)
+    if not blocks:
+        return "it has no repeated blocks (cells of one list)"
+    if len(blocks) == sum(of.depths[1:-1]):
+        return ""
+    alike = set[str]().union(*fold(graph).kinds)
+    return f"{next(name for name in blocks if name not in alike)} is like no other block"
 
 
 def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float, search_time_s: float) -> SearchReport:

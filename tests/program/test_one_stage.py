@@ -1,5 +1,7 @@
 """Which networks MindSpore does not lay out over stages, by how their weights are read."""
 
+from dataclasses import replace
+
 import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
@@ -94,5 +96,26 @@ def test_a_scalar_of_inputs_alone_is_made_on_every_stage():
 
 def test_a_scalar_made_of_weights_is_sent():
     scale = scalar("scale", "ReduceSum", ParameterRef("gamma"))
-    ends = [op(f"{n}/scaled", "Mul", OpOutput(f"{n}/ReLU"), OpOutput("scale"), block=f"blocks.{n}") for n in range(2)]
-    assert why_one_stage(two_blocks(scale, *ends, weights=("table", "gamma"))).startswith("scale (ReduceSum) goes")
+    own = op("0/scaled", "Mul", OpOutput("0/ReLU"), OpOutput("scale"), block="blocks.0")
+    head = op("head/scaled", "Mul", OpOutput("1/ReLU"), OpOutput("scale"))
+    assert why_one_stage(two_blocks(scale, own, head, weights=("table", "gamma"))).startswith("scale (ReduceSum) goes")
+
+
+@pytest.mark.parametrize("trains", (True, False))
+@pytest.mark.parametrize("made", ((), ("Cast",), ("Exp", "Cast")))
+def test_weights_of_several_blocks_and_what_is_made_of_them(made, trains):
+    outside, source = [], ParameterRef("gamma")
+    for kind in made:
+        outside.append(op(kind, kind, source))
+        source = OpOutput(kind)
+    ends = [op(f"{n}/Mul", "Mul", OpOutput(f"{n}/ReLU"), source, block=f"blocks.{n}") for n in range(2)]
+    network = two_blocks(*outside, *ends, weights=("table", "gamma"))
+    network = replace(network, parameters=tuple(replace(p, requires_grad=trains) for p in network.parameters))
+    name = f"{made[-1]} ({made[-1]})" if made else "gamma"
+    assert why_one_stage(network).startswith(f"{name} is read in blocks.0 and in blocks.1: MindSpore has no weight")
+
+
+def test_a_weight_of_one_block_or_of_both_ends_is_no_weight_of_several_blocks():
+    own = op("0/Mul", "Mul", OpOutput("0/ReLU"), ParameterRef("gamma"), block="blocks.0")
+    head = op("head/MatMul", "MatMul", OpOutput("1/ReLU"), ParameterRef("table"), cell=("head",))
+    assert why_one_stage(two_blocks(own, head, weights=("table", "gamma"))) == ""

@@ -88,8 +88,18 @@ def test_a_block_without_a_twin_is_planned_on_one_stage(model, layers):
     def at(batch, layers):
         return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
 
-    found = best_plan(network(at(16, None), at), REQUEST)
+    of = network(at(16, None), at)
+    found = best_plan(of, REQUEST)
     assert found.pipeline is None and found.prediction.fits
+    assert found.search.method.endswith(
+        f"; one stage, the batch as a whole: layers.{layers - 1} is like no other block"
+    )
+    for name, what in (
+        ("pipeline_stages", "laid out over pipeline stages"),
+        ("micro_batch_num", "split into micro-batches"),
+    ):
+        with pytest.raises(InputError, match=rf"{what}: layers\.{layers - 1} is like no other block"):
+            best_plan(of, replace(REQUEST, limits=limits_of([(name, 2)])))
 
 
 def test_every_operator_has_its_strategy_on_its_stage():

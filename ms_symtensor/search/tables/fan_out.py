@@ -40,11 +40,13 @@ class FanOut:
         found: NDArray = table[index]
         return found
 
-    def forward_s(self, chosen: Sequence[bool]) -> Array:
-        """Seconds of the ways to the `chosen` readers: each pays what no earlier one has in common with it."""
+    def forward_s(self, chosen: Sequence[bool], start: int = 0) -> Array:
+        """Seconds of the ways to the `chosen` readers from number `start` on: each pays what no earlier one has in common with
+        it.
+        """
         total = self.nothing
         for i, pair in enumerate(self.pairs):
-            if not chosen[i]:
+            if i < start or not chosen[i]:
                 continue
             total += self.spread(pair.forward_s, 0, i + 1)
             shared = np.zeros(())
@@ -54,16 +56,16 @@ class FanOut:
             total -= shared
         return total
 
-    def backward_s(self, sends: Sequence[bool], others: int | None, maker_B: Array) -> Array:
-        """Seconds of the way back from the readers that send a gradient, and of the additions where gradients meet.
+    def backward_s(self, gradients: Sequence[int], others: int, maker_B: Array) -> Array:
+        """Seconds of the way back from the readers, each of which stands for so many `gradients` (0: it sends none), and of the
+        additions where these meet.
 
-        `others` more users send theirs without a move; None: additions at the maker are not counted. `maker_B` [members,
-        maker]: bytes of the tensor as it is made.
+        `others` more users send theirs without a move. `maker_B` [members, maker]: bytes of the tensor as it is made.
         """
         total = self.nothing
-        at_maker: Array = np.full((1,) * len(self.shape), float(sum(sends) + (others or 0)))
-        sending = [(i, pair) for i, pair in enumerate(self.pairs) if sends[i]]
-        if len(sending) == 1:
+        at_maker: Array = np.full((1,) * len(self.shape), float(sum(gradients) + others))
+        sending = [(i, pair) for i, pair in enumerate(self.pairs) if gradients[i]]
+        if sum(gradients) == 1:
             ((i, pair),) = sending
             total += self.spread(pair.backward_s + pair.gather_s, 0, i + 1)
         elif sending:
@@ -77,12 +79,19 @@ class FanOut:
                 if apart:
                     back_s = back_s + np.where(merged, 0.0, gather_s)
                     gather_s, whole_B = np.where(merged, gather_s, 0.0), np.where(merged, whole_B, 0.0)
-                total += back_s
-                through = through + (merged & self.spread(pair.gather >= 0, 0, i + 1))
+                total += gradients[i] * back_s
+                through = through + gradients[i] * (merged & self.spread(pair.gather >= 0, 0, i + 1))
                 once_s, gathered_B = np.maximum(once_s, gather_s), np.maximum(gathered_B, whole_B)
             total += once_s + self._additions_s(through, gathered_B)
             at_maker = at_maker - through + (through > 0)
-        return total if others is None else total + self._additions_s(at_maker, self.spread(maker_B, 0))
+        return total + self._additions_s(at_maker, self.spread(maker_B, 0))
+
+    def joining_s(self, gradients: Sequence[int], others: int, maker_B: Array) -> Array:
+        """Seconds that the last reader adds to those of `backward_s` of the readers before it."""
+        before_s = FanOut(self.pairs[:-1], self.pricer).backward_s(gradients[:-1], others, maker_B)
+        with np.errstate(invalid="ignore"):  # what is impossible stays so without being counted again
+            more_s = self.backward_s(gradients, others, maker_B) - before_s[..., None]
+        return np.where(np.isnan(more_s), 0.0, more_s)
 
     def _merged(self) -> NDArray[np.bool_]:
         """Whether all first AllGathers of the tensor are alike."""

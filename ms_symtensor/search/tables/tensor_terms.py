@@ -4,6 +4,7 @@ Tensors between operators of the same kinds have the same tables (those of q, k 
 down once.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,12 @@ from ms_symtensor.tensor.layout import Layout
 Array = NDArray[np.float64]
 
 JOINT_READERS = 3
-"""Readers of one tensor that share a table (q, k, v): more are taken in groups of so many."""
+"""Readers of one tensor that share a table (q, k, v): every further one shares one with the first and the one before it."""
+
+JOINT_ENTRIES = 1 << 13
+"""Entries of such a table for one mesh: where it would be larger, the first reader alone is seen (empirical: a search takes twice
+as long with four times as many).
+"""
 
 
 @dataclass(frozen=True)
@@ -82,14 +88,9 @@ class TensorTables:
 
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
         """All tables of `tensor`, which occurs so often at every place."""
-        found = []
-        for start in range(0, len(tensor.readers), JOINT_READERS):
-            readers = tensor.readers[start : start + JOINT_READERS]
-            others = None if start else tensor.others + sum(r.sends for r in tensor.readers[JOINT_READERS:])
-            if any(self._keeps(r) for r in tensor.readers[:start]):
-                # They may keep the same copy, and memory must not be overstated.
-                readers = tuple(replace(r, kept=False) for r in readers)
-            found.append(self._group(tensor, readers, others, counts))
+        readers = self._in_order(tensor.readers)
+        found = [self._group(tensor, readers[:JOINT_READERS], counts)] if readers else []
+        found += [self._joined(tensor, readers[:end], counts) for end in range(JOINT_READERS + 1, len(readers) + 1)]
         keeps = tensor.maker_keeps and self._turn.keeps(tensor.maker)
         if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (keeps or tensor.crosses):
             size = slices_B(
@@ -102,16 +103,20 @@ class TensorTables:
             found.append(terms((tensor.maker[0],), counts, size.shape, kept_B=kept, kept_recomputed_B=recomputed))
         return found
 
+    def _in_order(self, readers: tuple[Reader, ...]) -> tuple[Reader, ...]:
+        """`readers`; of many, those of a kind one after the other, which mostly read the same."""
+        return readers if len(readers) <= JOINT_READERS else tuple(sorted(readers, key=lambda r: self._kind(r.end)))
+
     def copies(self, tensor: Tensor, counts: Counts, share: int) -> list[Copies]:
-        """What may be made again of `tensor`, which occurs so often at every place: of few readers after the other, as in
-        `terms`. So many tensors `share` the Cast that makes them.
+        """What may be made again of `tensor`, which occurs so often at every place: for its first readers, and for every further
+        one, as in `terms`. So many tensors `share` the Cast that makes them.
         """
-        found = []
-        for start in range(0, len(tensor.readers), JOINT_READERS):
-            readers = tensor.readers[start : start + JOINT_READERS]
-            if any(self._keeps(r) for r in tensor.readers[:start]):
-                readers = tuple(replace(r, kept=False) for r in readers)
-            found.append(self._copies(tensor, readers, counts, share))
+        readers = self._in_order(tensor.readers)
+        found = [self._copies(tensor, readers[:JOINT_READERS], counts, share)] if readers else []
+        for number, reader in enumerate(readers[JOINT_READERS:], start=JOINT_READERS):
+            # Others may keep the same copy, and memory must not be overstated.
+            one = replace(reader, kept=False) if any(map(self._keeps, readers[:number])) else reader
+            found.append(self._copies(tensor, (one,), counts, share))
         return found
 
     def _cast_s(self, tensor: Tensor, ways: FanOut, made: str) -> Array:
@@ -192,30 +197,80 @@ class TensorTables:
             new = new & ~ways.spread(same_layout(wanted[place], wanted[last]), place + 1, last + 1)
         return np.where(new, bytes_, 0.0) * np.ones(ways.shape)
 
-    def _group(self, tensor: Tensor, readers: tuple[Reader, ...], others: int | None, counts: Counts) -> Terms:
-        """The table of one tensor and some of its readers: what their ways have in common is paid once.
-
-        `others` more users send a gradient back (None: where these meet is counted elsewhere).
-        """
-        # What a recomputed operator reads, and what a gradient reads of what a block makes or moves, is moved again.
-        repeats = bool(self._again)
-        made_again = tuple(
-            (tensor.in_block or r.moved_inside) and (r.end[0] in self._again or (repeats and r.kept)) for r in readers
-        )
+    def _group(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
+        """The table of one tensor and its first readers: what their ways have in common is paid once."""
         numbers, table, ways = self._written(tensor, readers)
-        every, keeps = (True,) * len(readers), tuple(self._keeps(r) for r in readers)
+        every, made_again = (True,) * len(readers), self._made_again(tensor, readers)
+        keeps = tuple(self._keeps(r) for r in readers)
         forward = table("forward", every, written=lambda: ways.forward_s(every))
         again = kept = backward = None
         if any(made_again):
             again = table("again", made_again, written=lambda: _possible(ways.forward_s(made_again)))
         if tensor.has_gradient:
-            sends = tuple(r.sends for r in readers)
-            backward = table("backward", sends, others, written=lambda: self._backward_s(tensor, ways, sends, others))
+            sent, others = tuple(int(r.sends) for r in readers), tensor.others
+            backward = table(
+                "backward", sent, others, written=lambda: self._backward_s(tensor, ways.backward_s, sent, others)
+            )
         if any(keeps):
             kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self._kept_B(tensor, readers, ways))
-        recomputed = None if (tensor.in_block and repeats) or self._in_block(readers) else kept
-        shape = forward.shape
-        return terms(numbers, counts, shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed)
+        recomputed = None if (tensor.in_block and self._again) or self._in_block(readers) else kept
+        return terms(
+            numbers, counts, forward.shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed
+        )
+
+    def _joined(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
+        """The table of what the last of `readers` adds to what the others cost, seen beside the first one and the one before it.
+
+        Where it shares with another one of them alone, that is too much (README, Limits). Its copy is counted as kept where no
+        other one keeps any: they may keep the same.
+        """
+        among = self._beside(tensor, readers)
+        numbers, table, ways = self._written(tensor, among)
+        last, every, made_again = len(among) - 1, (True,) * len(among), self._made_again(tensor, among)
+        forward = table("joins", every, written=lambda: ways.forward_s(every, last))
+        again = kept = backward = None
+        if made_again[-1]:
+            again = table("joins again", made_again, written=lambda: _possible(ways.forward_s(made_again, last)))
+        if tensor.has_gradient:
+            sent, others = self._gradients(tensor.others, readers, len(among))
+            backward = table(
+                "joins back", sent, others, written=lambda: self._backward_s(tensor, ways.joining_s, sent, others)
+            )
+        if self._keeps(readers[-1]) and not any(map(self._keeps, readers[:-1])):
+            alone = (*(replace(r, kept=False) for r in among[:-1]), among[-1])
+            kept = table("joins kept", tensor.maker_keeps, written=lambda: self._kept_B(tensor, alone, ways))
+        recomputed = None if (tensor.in_block and self._again) or self._in_block(among) else kept
+        return terms(
+            numbers, counts, forward.shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed
+        )
+
+    def _beside(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[Reader, ...]:
+        """Those of `readers` that the last one is seen beside, and itself."""
+        among = (readers[0], *readers[-2:])
+        variables = {end[0] for end in (tensor.maker, *(r.end for r in among)) if end[0] >= 0}
+        entries = math.prod(len(self._known.items[v].strategies) for v in variables)
+        return among if entries <= JOINT_ENTRIES else (readers[0], readers[-1])
+
+    def _gradients(self, others: int, readers: tuple[Reader, ...], seen: int) -> tuple[tuple[int, ...], int]:
+        """For how many gradients of `readers` each of those stands that are `seen` together, two or three, and how many meet
+        these beside. Those of a kind are taken to come as one of them does; of a kind that is not seen, unmoved.
+        """
+        first, before = self._kind(readers[0].end), self._kind(readers[-2].end)
+        sent, last = sum(r.sends for r in readers[:-1]), int(readers[-1].sends)
+        late = sum(r.sends for r in readers[:-1] if self._kind(r.end) != first)
+        if seen == 2:
+            return (sent - late, last), others + late
+        late = late if before != first else int(readers[-2].sends)
+        return (sent - late, late, last), others
+
+    def _made_again(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[bool, ...]:
+        """Which of `readers` get their copy moved again: what a recomputed operator reads, and what a gradient reads of what a
+        block makes or moves.
+        """
+        repeats = bool(self._again)
+        return tuple(
+            (tensor.in_block or r.moved_inside) and (r.end[0] in self._again or (repeats and r.kept)) for r in readers
+        )
 
     def _written(
         self, tensor: Tensor, readers: tuple[Reader, ...]
@@ -283,9 +338,11 @@ class TensorTables:
         pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted)
         return FanOut(pairs, self._known.pricer), which
 
-    def _backward_s(self, tensor: Tensor, ways: FanOut, sends: tuple[bool, ...], others: int | None) -> Array:
+    def _backward_s(
+        self, tensor: Tensor, seconds: Callable[..., Array], gradients: tuple[int, ...], others: int
+    ) -> Array:
         makers, _ = self._layouts_at(tensor.maker, tensor.shape)
-        return ways.backward_s(sends, others, slices_B(self._known, makers, tensor.dtype, tensor.power))
+        return seconds(gradients, others, slices_B(self._known, makers, tensor.dtype, tensor.power))
 
     def _kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut, moved: bool | None = None) -> Array:
         """Bytes kept: of every layout that readers keep once, unless the maker keeps the same; of what is `moved`, or not."""

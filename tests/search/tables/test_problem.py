@@ -19,6 +19,8 @@ from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.search.tables.tables import factors, totals
+from ms_symtensor.search.tables.tensor_terms import JOINT_READERS
+from ms_symtensor.tensor.graph import OpOutput
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
@@ -29,7 +31,7 @@ def choices(of, draw, count):
     return [tuple(draw.randrange(size) for size in of.sizes) for _ in range(count)]
 
 
-def compared(graph, device_num, draw, count, recompute=False):
+def compared(graph, device_num, draw, count, recompute=False, choices=choices):
     """Random choices whose modelled seconds are found to be those priced, and whose kept bytes no more than the peak.
 
     Two exceptions, where the tables charge more, since MindSpore shares some moves that they take apart: an Add whose inputs
@@ -98,11 +100,48 @@ def test_repeated_blocks_cost_what_the_tables_say(seed):
     assert list(compared(repeated_network(draw, 4), 4, draw, 20, recompute=True))
 
 
-@pytest.mark.parametrize("model", ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large"))
+def thin_products_beside_wide_ones():
+    """A tensor that six products read, as where low-rank weights stand beside those of attention."""
+    net = Network()
+    x = net.unary("SiLU", net.matmul(net.input(1024, 512), 2048))
+    wide, thin = [], []
+    for _ in range(3):
+        wide.append(net.matmul(x, 4096))
+        thin.append(net.unary("SiLU", net.matmul(x, 64)))
+    narrow = net.binary("Mul", net.binary("Mul", thin[0], thin[1]), thin[2])
+    broad = net.binary("Mul", net.binary("Mul", wide[0], wide[1]), wide[2])
+    return net.graph(net.total(net.binary("Mul", broad, net.matmul(narrow, 4096))))
+
+
+def test_many_readers_cost_what_the_tables_say():
+    """Exactly where those of a kind read it alike; else what the first one, or the one before, has in common with each is paid
+    once.
+    """
+    graph = thin_products_beside_wide_ones()
+    readers = [op.name for op, _ in graph.users[OpOutput("Default/SiLU-op0")]]
+
+    def alike(of, draw, count):
+        kinds = {}
+        for number in (of.known.index[name] for name in readers):
+            kinds.setdefault(of.known.items[number].kind, []).append(number)
+        assert sorted(map(len, kinds.values())) == [3, 3]
+        found = []
+        for choice in map(list, choices(of, draw, count)):
+            for first, *others in kinds.values():
+                for other in others:
+                    choice[other] = choice[first]
+            found.append(tuple(choice))
+        return found
+
+    assert len(list(compared(graph, 4, random.Random(0), 60, choices=alike))) > 100
+
+
+@pytest.mark.parametrize("model", ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large", "qwen_7b_lora"))
 def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
-    """The plans themselves, at every level, with and without recomputation."""
+    """The plans themselves, at every level, with and without recomputation; where many read a tensor on a fine mesh, nearly."""
     graph = small_graph(model, num_layers=3)
     for mesh in meshes(8):
+        many = len(mesh) > 2 and any(len(users) > JOINT_READERS for users in graph.users.values())
         of = problem(graph, A2, mesh)
         for settings in settings_of(of.settings):
             terms = parameter_terms(of.known, of.parameters, settings)
@@ -115,8 +154,7 @@ def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
                     program = partition(graph, plan)
                     cost = price(graph, plan, program, A2)
                     modelled_s, kept_B = totals(of, terms, choice).recomputing(of.repeated(len(blocks)))
-                    assert modelled_s >= cost.step_time_s * (1 - 1e-9)
-                    assert modelled_s == pytest.approx(
-                        cost.step_time_s, rel=0.01 if is_exception(graph, program) else 1e-9
-                    )
+                    near = 0.02 if many else 0.01 if is_exception(graph, program) else 1e-9
+                    assert modelled_s == pytest.approx(cost.step_time_s, rel=near)
+                    assert many or modelled_s >= cost.step_time_s * (1 - 1e-9)
                     assert kept_B <= cost.peak_memory_B

@@ -120,7 +120,7 @@ def survey(
     tried.look_at(row for of_setting in near for row in of_setting)
     rows = [with_borders(row) for of_setting in near for row in of_setting]
     surveyed = [Surveyed(of, tuple(first), tuple(known)) for of, first, known in zip(settings, fast, near, strict=True)]
-    return tried.outcome(rows, ruled_out_s, candidates, len(space), surveyed)
+    return tried.outcome(rows, ruled_out_s, candidates, surveyed)
 
 
 def _looked_at(

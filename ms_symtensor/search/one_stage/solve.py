@@ -52,13 +52,12 @@ class Free:
 @dataclass(frozen=True)
 class Solution:
     """The best fitting candidate of one problem (None: nothing fits), the least memory met (None: no candidate is allowed), the
-    bound, the effort, and all settings where memory is free.
+    bound, and all settings where memory is free.
     """
 
     best: Candidate | None
     smallest: Candidate | None
     bound_s: float
-    solved: int
     free: tuple[Free, ...]
 
 
@@ -117,7 +116,7 @@ def solve(
             best = search.better(best)
     smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B, default=None)
     free = tuple(search.free for search in searches)
-    return Solution(best, smallest, bound, sum(search.solved for search in searches), free)
+    return Solution(best, smallest, bound, free)
 
 
 class _Setting:
@@ -132,7 +131,6 @@ class _Setting:
         self.dual = Dual(of, self.parameters, limit_B, self.again, self._cost)
         self.free = Free(settings, 0.0, ())
         self.bound_s = 0.0
-        self.solved = 0
         self._met: list[Choice] = []
         self._seen: set[Choice] = set()
         self._known_s = math.inf
@@ -179,14 +177,13 @@ class _Setting:
             dual.go_on(enough_s)
             self._look_at(dual.met)
             enough_s = min(enough_s, dual.bound_s)
-            self.solved += dual.solved
         self.bound_s = max(self.bound_s, enough_s)
 
     def _learn(self) -> None:
         """What the dual has met and shown since it was asked last."""
         self._look_at(self.dual.met)
         self.dual.met = []
-        self.bound_s, self.solved = max(self.bound_s, self.dual.bound_s), self.dual.solved
+        self.bound_s = max(self.bound_s, self.dual.bound_s)
 
     def _look_at(self, met: Sequence[Choice]) -> None:
         self._met += met

@@ -75,11 +75,11 @@ def test_at_its_dearest_price_as_much_is_saved_as_must_be(case):
     counts = [float(n) for n in of.places.occurrences]
     given = remaking.given(fastest)
     most_B = float(given.at(1e-6).saved_B @ counts)
-    assert dearest(given, -1.0, counts, counts).more_s == 0.0
-    assert np.isinf(dearest(given, 1.01 * most_B, counts, counts).more_s)
+    assert dearest(given, -1.0, counts).more_s == 0.0
+    assert np.isinf(dearest(given, 1.01 * most_B, counts).more_s)
     before_s = 0.0
     for share in (0.2, 0.5, 0.9):
-        found = dearest(given, share * most_B, counts, counts)
+        found = dearest(given, share * most_B, counts)
         at = given.at(found.price_s_per_B)
         value_s = float(at.again_s @ counts) + found.price_s_per_B * (share * most_B - float(at.saved_B @ counts))
         assert found.more_s == pytest.approx(value_s, rel=1e-6) and found.more_s > before_s

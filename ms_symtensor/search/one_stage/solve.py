@@ -7,6 +7,7 @@ the distance between the best candidate and the best bound.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -243,15 +244,11 @@ class _Setting:
     def _least_recomputed(self, choice: Choice) -> int | None:
         """So many blocks must be recomputed for what is kept alone; None where it is too much even so."""
         low, high = self.again
-        if self._at(choice, high)[1] > self.limit_B:
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(choice, middle)[1] <= self.limit_B:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+
+        def fits(count: int) -> bool:
+            return self._at(choice, count)[1] <= self.limit_B
+
+        return low + bisect_left(range(low, high), True, key=fits) if fits(high) else None
 
     def _at(self, choice: Choice, recomputed: int) -> tuple[float, float]:
         """Seconds and kept bytes of `choice` with so many recomputed blocks."""

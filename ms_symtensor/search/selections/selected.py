@@ -5,6 +5,7 @@ to everything. What a plan must save lies between two neighbouring levels: the f
 few of them as fit, the others on the other one. For equal blocks whose memory adds up no other mixture of corners is faster.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,23 +108,11 @@ def fastest_mix(every: Sequence[Level], blocks: int, fits: Callable[[Mix, int], 
 
     None if nothing must be recomputed, or if not even all blocks on the last level fit.
     """
-    high = _first(len(every), lambda number: fits(mix_of(every[number], every[number]), blocks))
+    high = bisect_left(range(len(every)), True, key=lambda number: fits(mix_of(every[number], every[number]), blocks))
     if high in (0, len(every)):
         return None
     mix = mix_of(every[high], every[high - 1])
-    return mix, 1 + _first(blocks - 1, lambda less: fits(mix, 1 + less))
-
-
-def _first(end: int, holds: Callable[[int], bool]) -> int:
-    """The first number below `end` for which `holds`, which then does for all further ones; `end` if there is none."""
-    low, high = 0, end
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return mix, 1 + bisect_left(range(1, blocks), True, key=lambda first: fits(mix, first))
 
 
 @dataclass(frozen=True)

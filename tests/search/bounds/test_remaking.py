@@ -57,11 +57,11 @@ def test_tables_bound_what_any_layouts_gain_and_are_exact_where_their_multiplier
 def test_a_block_gains_what_its_program_does(case):
     of, remaking, fastest = case
     given, plain, *more = remaking.given(fastest), *levels(of.shorts, of.strategies(fastest), of.settings, A2).every
-    (before,) = plain.corners
+    (before,) = plain
     for price in PRICES:
         found = given.at(price)
         bound_s = found.again_s[MIDDLE] - price * found.saved_B[MIDDLE]
-        corners = [corner for level in more for corner in level.corners]
+        corners = [corner for level in more for corner in level]
         true_s = min(one.again_s - price * (before.kept_B - one.kept_B) for one in corners)
         assert bound_s <= true_s + 1e-10  # seconds of nodes are rounded one by one
         if (

@@ -12,8 +12,8 @@ from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.selection_bound import dearest
 from ms_symtensor.search.selections.selected import levels
 from ms_symtensor.search.tables.elimination import minimise
-from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.search.tables.tables import factors
+from tests.search.problems import problem
 
 A2 = load("atlas_800t_a2")
 ONLY = np.zeros(1, dtype=np.intp)

@@ -10,15 +10,18 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import FREE
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.space.shapes import Shape, shapes
 from ms_symtensor.search.stages import outer
 from ms_symtensor.search.stages.families import families, variables_of
-from ms_symtensor.search.stages.outer import SHORT, short_depths, survey
+from ms_symtensor.search.stages.outer import SHORT, survey
 from ms_symtensor.search.stages.rows import Setting
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.problem import problem, problem_of
+from ms_symtensor.search.tables.problem import problem_of
 from ms_symtensor.search.tables.tables import Tables, factors
+from tests.search.problems import problem
 
 A2 = load("atlas_800t_a2")
 GIB = 1024**3
@@ -34,7 +37,8 @@ def surveyed(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
 
 
 def test_depths_of_a_network():
-    assert short_depths(network(4)) == (1, SHORT, 1)
+    graph = network(4)
+    assert places(graph, fold(graph)).depths == (1, SHORT, 1)
 
 
 @pytest.mark.parametrize("layers", (3, 7))

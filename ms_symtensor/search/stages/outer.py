@@ -189,11 +189,6 @@ def _cases(
     )
 
 
-def short_depths(graph: Graph) -> tuple[int, ...]:
-    """The depths of every place of `graph`."""
-    return places(graph, fold(graph)).depths
-
-
 def _promise(family: tuple[list[Shape], bool]) -> int:
     """The place of one of `families` in the order in which they are looked at: those that are mostly the fastest go first."""
     members, _ = family

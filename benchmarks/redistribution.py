@@ -1,6 +1,6 @@
 """How often the predicted redistribution equals the one that MindSpore's compiler inserts, on random pairs of layouts.
 
-    python benchmarks/redistribution.py [--pairs 500] [--fan-outs 60] [--seed 0]
+    python -m benchmarks.redistribution [--pairs 500] [--fan-outs 60] [--seed 0]
 
 Every pair is a chain parameter -> ReLU (layout A) -> [Reshape ->] Tanh (layout B) -> sum of a training network that is
 compiled for Ascend on this machine; everything between the two operators, and between their gradients, is compared:
@@ -22,14 +22,17 @@ from typing import Any
 os.environ["MS_DEV_PRECOMPILE_ONLY"] = "1"  # stop cleanly after the last front-end pass; read once by MindSpore
 os.environ.setdefault("GLOG_v", "4")
 
+from benchmarks.redistribution_gradients import fan_out
 from ms_symtensor.bridge.compiler.host import ascend_compiler, cell_graph_executor
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
-from ms_symtensor.tensor.redistribution import COLLECTIVES, Step, fan_out, redistribute
+from ms_symtensor.tensor.redistribution import Step, redistribute
 from ms_symtensor.tensor.redistribution_groups import is_feasible, position
 
 DEVICE_NUMS = (2, 4, 8, 16, 24, 32, 40, 48, 56, 64)
 CONSUMERS = ("Tanh", "Sigmoid", "Sqrt")  # their gradients take (own output, incoming gradient): so they can be found
+SPLITS = ("Split", "SplitWithSize")  # the gradient of Concat is one or the other, by version
 
 Case = tuple[Layout, tuple[Layout, ...]]  # producer, consumers
 Seen = tuple[Any, ...]  # kind, local output shape, ranks, slice offsets
@@ -193,7 +196,7 @@ class CompiledGraph:
         ranks = tuple(v.uint_val for v in attributes["rank_list"].values) if "rank_list" in attributes else None
         shape = tuple(d.size for d in node.output_type.tensor_type.shape.dim)
         offsets = tuple(self.constants[node.input[1].name]) if node.op_type == "StridedSlice" else None
-        if node.op_type in ("Split", "SplitWithSize"):  # the gradient of Concat is one or the other, by version
+        if node.op_type in SPLITS:
             return "Split", None, None, None
         return node.op_type, shape, ranks, offsets
 
@@ -202,13 +205,14 @@ def expected(steps: tuple[Step, ...], rank: int) -> tuple[Seen, ...]:
     """`steps` in the form of `CompiledGraph.between`."""
 
     def seen(step: Step) -> Seen:
-        shape = None if step.kind == "Split" else step.output_shape
-        ranks = step.group.ranks(rank) if step.group and step.communicates else None
+        if step.kind in SPLITS:
+            return "Split", None, None, None
+        ranks = step.group.ranks(rank) if step.group and step.kind in COLLECTIVES else None
         offsets = None
         if step.kind == "StridedSlice" and step.group:
             index = position(step.group, rank)
             offsets = tuple(index * size if dim == step.dim else 0 for dim, size in enumerate(step.output_shape))
-        return step.kind, shape, ranks, offsets
+        return step.kind, step.output_shape, ranks, offsets
 
     return tuple(seen(step) for step in steps)
 
@@ -254,7 +258,8 @@ def _only_collectives(seen: tuple[Seen, ...]) -> object:
 
 def communicates(case: Case, enable_alltoall: bool) -> bool:
     try:
-        return any(step.communicates for target in case[1] for step in redistribute(case[0], target, enable_alltoall))
+        steps = [step for target in case[1] for step in redistribute(case[0], target, enable_alltoall)]
+        return any(step.kind in COLLECTIVES for step in steps)
     except InvalidStrategyError:
         return False
 

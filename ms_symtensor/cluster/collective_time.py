@@ -71,16 +71,6 @@ def collective_time_s(cluster: Cluster, kind: str, ranks: tuple[int, ...], size_
     return collective_time(cluster, kind, ranks).seconds(size_B)
 
 
-def collective_times_s(cluster: Cluster, kind: str, ranks: tuple[int, ...], size_B: ArrayLike) -> NDArray[np.float64]:
-    """`collective_time_s` for an array of sizes."""
-    return collective_time(cluster, kind, ranks).array_s(size_B)
-
-
-def coefficients(cluster: Cluster, kind: str, ranks: tuple[int, ...]) -> tuple[Piece, ...]:
-    """The pieces (from_B, alpha_s, beta_s_per_B) of the time; a group on one level has a single piece, from 0 bytes."""
-    return collective_time(cluster, kind, ranks).pieces
-
-
 def group_formula(cluster: Cluster, kind: str, ranks: tuple[int, ...]) -> Formula:
     """The symbolic formula that `collective_time` evaluates for this group."""
     return formula(cluster, _collective(kind), group_sizes(cluster, ranks))

@@ -90,10 +90,6 @@ class Source:
     low: float | None = None
     high: float | None = None
 
-    @property
-    def empirical(self) -> bool:
-        return self.text.startswith("empirical")
-
 
 @dataclass(frozen=True)
 class Cluster:

@@ -19,7 +19,6 @@ from ms_symtensor.cost.move import VIEWS, priced_as
 from ms_symtensor.cost.operator import operator_formulas
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
 from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, Values, z
-from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.ops.signature import Dims, FixedLayouts, OpView, Signature
@@ -59,17 +58,6 @@ class StepExplanation:
     def total(self, part: str) -> float:
         """Sum of the terms of `part` over all operators."""
         return sum(len(o.names) * o.total(part) for o in self.operators)
-
-
-def explain_operator(
-    graph: Graph, plan: StagePlan, cluster: Cluster, name: str, rules: Mapping[str, Rule] | None = None
-) -> OperatorExplanation:
-    """The explanation of the operator with full name `name`. InputError if there is none."""
-    if name not in graph.op_by_name:
-        raise InputError(f"no operator has the full name {name!r}; explain_step names them all")
-    known = meanings(graph, rules)
-    context = _Context(graph, plan, cluster, partition(graph, plan, known=known), known)
-    return context.explanation((graph.op_by_name[name],))
 
 
 def explain_step(

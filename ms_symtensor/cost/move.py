@@ -5,6 +5,7 @@ from typing import Any
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.tensor.layout import DeviceGroup
 
 SWAP = "MoveTo"
@@ -27,7 +28,7 @@ class MoveCost:
 
 def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: float, output_B: float) -> MoveCost:
     """One node of a redistribution, a partial sum or a gradient's synchronisation."""
-    if group is not None and kind in ("AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "AlltoAllV"):
+    if group is not None and kind in COLLECTIVES:
         seconds = collective_time_s(cluster, priced_as(kind), group.ranks(), max(input_B, output_B))
         return MoveCost(seconds + cluster.device.op_overhead_s, 0.0)
     return MoveCost(0.0, local_time_s(cluster, kind, input_B + output_B))

@@ -28,9 +28,9 @@ class Predictions:
     """One entry per configuration, in the order given.
 
     `peak_memory_B`: of the fullest stage; `stage_memory_B`: of every stage; `first_step_memory_B`: as that, in the first step
-    under PyTorch. `fits`: whether what the allocator reserves is within what the
-    framework can use. `model_FLOPs`: floating-point operations of a step, recomputation and dropped work not counted
-    (6 per parameter and token, 12 per layer, hidden width and token of the sequence; arXiv 2204.02311, appendix B).
+    under PyTorch. `fits`: whether what the allocator reserves is within what the framework can use. `mfu`: of the peak, the
+    share that the floating-point operations of a step take, recomputation and dropped work not counted (6 per parameter and
+    token, 12 per layer, hidden width and token of the sequence; arXiv 2204.02311, appendix B).
     """
 
     step_time_s: Array
@@ -38,7 +38,6 @@ class Predictions:
     stage_memory_B: Array
     first_step_memory_B: Array
     fits: NDArray[np.bool_]
-    model_FLOPs: Array
     mfu: Array
     seconds: StepSeconds
     bytes: StageBytes
@@ -65,7 +64,6 @@ def predict(configurations: Sequence[Configuration], cluster: Cluster) -> Predic
         total,
         memory.first_step_B,
         reserved <= usable,
-        flops,
         mfu,
         seconds,
         memory,

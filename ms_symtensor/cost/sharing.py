@@ -7,6 +7,7 @@ import numpy as np
 from ms_symtensor.cost.configuration import Configuration, Part, Recomputation
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
+from ms_symtensor.program.passes import flights
 
 
 def recomputed_share(network: Network) -> Array:
@@ -46,14 +47,10 @@ def recomputed_in_flight(network: Network) -> Array:
 
 def _weight(c: Configuration, stage: int, again: int) -> float:
     """Micro-batches in flight of `again` blocks over those of as many blocks of all chunks."""
-    stages, chunks = c.pipeline_stages, c.interleave
-    passes = min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, chunks * c.micro_batch_num)
-    rounds, left = divmod(passes, stages * chunks)
-    weighted = 0
-    for chunk in range(chunks):
-        in_flight = rounds * stages + min(max(left - chunk * stages, 0), stages)
-        weighted += in_flight * (again // chunks + (chunk < again % chunks))
-    return weighted * chunks / (again * passes) if again else 1.0
+    chunks = c.interleave
+    runs = flights(stage, c.pipeline_stages, c.micro_batch_num, chunks).runs
+    weighted = sum(n * (again // chunks + (chunk < again % chunks)) for chunk, n in enumerate(runs))
+    return weighted * chunks / (again * sum(runs)) if again else 1.0
 
 
 def optimizer_shards(network: Network) -> tuple[Array, Array]:

@@ -189,11 +189,11 @@ def _messages(network: Network, size_B: Array) -> Array:
     """
     s = network.shapes
     tensors = (TENSORS_OF_A_BLOCK * network.counts[1:3].sum(axis=0) + 1) / AT_ONCE
-    nanotron = s.where(lambda c: c.framework in ("nanotron", "fsdp"))[:, None] > 0
+    pytorch = s.where(lambda c: c.framework in ("nanotron", "fsdp"))[:, None] > 0
     sharded = s.where(lambda c: c.optimizer_level is not OptimizerLevel.NONE)[:, None] > 0
     overlaps = s.where(lambda c: c.overlap_gradients and c.framework in ("megatron", "mindspeed"))[:, None] > 0
-    buckets = np.where(nanotron, size_B / BUCKET_B, np.where(overlaps, size_B / MEGATRON_BUCKET_B, 1.0))
-    found: Array = np.maximum(1.0, np.where(nanotron & sharded, tensors, np.ceil(buckets)))
+    buckets = np.where(pytorch, size_B / BUCKET_B, np.where(overlaps, size_B / MEGATRON_BUCKET_B, 1.0))
+    found: Array = np.maximum(1.0, np.where(pytorch & sharded, tensors, np.ceil(buckets)))
     return found
 
 
@@ -204,7 +204,7 @@ def _optimizer_s(network: Network, cluster: Cluster) -> Array:
         lambda c: 2 * (c.bytes_per_parameter.master + c.bytes_per_parameter.states) + c.bytes_per_parameter.weight
     )
     gradient = s.column(lambda c: 2 * c.bytes_per_parameter.gradient)
-    traffic = (kept + gradient) * s.where(lambda c: True)
+    traffic = kept + gradient
     shards, expert_shards = optimizer_shards(network)
     shared = network.on_stages(tuple(e.shared for e in network.elements))
     experts = network.on_stages(tuple(e.of_experts for e in network.elements))

@@ -2,8 +2,7 @@
 
     M_i = parameters + gradients + optimizer states + Σ_places kept · in flight_i + moments + reserve
 
-Under 1F1B stage i of P keeps min(M, P - i) micro-batches; with v chunks per stage (P - i - 1) · 2 + (v - 1) · P + 1 chunks, if
-there are that many (arXiv 2104.04473).
+Under 1F1B a stage keeps as many micro-batches as `program.passes` says are in flight.
 """
 
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from ms_symtensor.cost.configuration import Part
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import Array
 from ms_symtensor.cost.sharing import optimizer_shards, part_share, recomputed_in_flight
+from ms_symtensor.program.passes import flights
 
 FRAGMENTS = 0.2
 """empirical: PyTorch's caching allocator loses so much of what micro-batches keep between their tensors of many sizes;
@@ -98,12 +98,11 @@ def stage_bytes(network: Network) -> StageBytes:
 
 def in_flight(network: Network) -> Array:
     """Micro-batches of which a stage keeps all activations of its blocks: [configurations, stages]."""
-    s = network.shapes
-    stage = np.arange(network.stages)[None, :]
-    stages, chunks, m = s.pp[:, None], s.chunks[:, None], s.micro_batches[:, None]
-    plain = stages - stage
-    interleaved = (2 * (stages - stage - 1) + (chunks - 1) * stages + 1) / chunks
-    return np.where(network.exists > 0, np.minimum(m, np.where(chunks > 1, interleaved, plain)), 0.0)
+    found = np.zeros((len(network.shapes.of), network.stages))
+    for row, c in enumerate(network.shapes.of):
+        stages = c.pipeline_stages
+        found[row, :stages] = [flights(i, stages, c.micro_batch_num, c.interleave).mean for i in range(stages)]
+    return found
 
 
 def _activations_B(network: Network) -> tuple[Array, Array]:

@@ -16,11 +16,12 @@ from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup
 
-_MOVE_GRADIENT = {
+MOVE_GRADIENT = {
     "AllReduce": "AllReduce", "AllGather": "ReduceScatter", "ReduceScatter": "AllGather", "AlltoAll": "AlltoAll",
     "AlltoAllV": "AlltoAllV",
     "StridedSlice": "StridedSliceGrad", "Split": "Concat", "Concat": "SplitWithSize", "Reshape": "Reshape",
 }  # fmt: skip
+"""What the gradient of a move is, by its kind (SplitWithSize is Split in MindSpore 2.7)."""
 
 SUMMED = frozenset({"Mul"})
 """Operators whose gradient for an input that was broadcast is as large as their output before it is summed up."""
@@ -147,7 +148,7 @@ class _Differentiator:
             return
         dim, concat_dim, pieces = node.attribute or (0, 0, 1)
         (found,) = self.builder.node(
-            _MOVE_GRADIENT[node.kind], (gradient,), (self.builder.tensors[node.inputs[0]],),
+            MOVE_GRADIENT[node.kind], (gradient,), (self.builder.tensors[node.inputs[0]],),
             op=node.op, role=node.role, phase=Phase.BACKWARD, group=node.group, block=node.block,
             attribute=(concat_dim, dim, pieces) if node.kind == "AlltoAll" else (dim, concat_dim, pieces),
         )  # fmt: skip

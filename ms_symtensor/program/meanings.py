@@ -24,9 +24,10 @@ _CLASSES = {
 
 
 def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
-    """What the operators of `graph` mean; equal ones, and no others, share their signature.
+    """What the operators of `graph` mean.
 
-    UnknownOperatorError for one without.
+    Equal ones, and no others, share their signature, but for those with a body and those in cells with their own backward pass
+    (`bprop`), which have one each. UnknownOperatorError for one without.
     """
     found: dict[str, tuple[OpView, Signature]] = {}
     known: dict[tuple, Signature] = {}

@@ -4,7 +4,7 @@ A stage runs some forward passes, then a backward and a forward pass in turn. Wh
 go round in groups of as many as there are stages: a group passes through the first run of every stage, then through the second,
 …, then the next group does; backward through the last run first (Narayanan et al. 2021, "Efficient Large-Scale Language Model
 Training on GPU Clusters", section 2.2). MindSpore's control edges say the same. So the first run of a stage has more waiting than
-the last one: on the first of 8 stages with 4 runs each 15, 8 to 15, 7 and up to 7, while the most wait.
+the last one: on the first of 8 stages with 4 runs each 15, 8, 8 and 8 at the end of the warm-up, when the most wait.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Flights(NamedTuple):
 
     def to_keep_less_B(self, missing_B: float, most_B: float) -> float:
         """Bytes of a micro-batch that its first blocks must not keep, of the `most_B` that all blocks need not, for so many to
-        be saved; inf where that is not enough.
+        be saved; more than `most_B` where that is not enough.
         """
         if len(self.runs) == 1:
             return missing_B / self.mean

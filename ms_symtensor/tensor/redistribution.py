@@ -1,12 +1,10 @@
 """What MindSpore inserts between a tensor's producer and a consumer that wants it in another layout.
 
-`redistribute` gives the forward operators, `backward` those of the gradient, `collectives` only what communicates. The
-sequences are MindSpore's own, operator by operator, for 2.7.1 to 2.10.
+`redistribute` gives the forward operators: the sequences are MindSpore's own, operator by operator, for 2.7.1 to 2.10.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,10 +24,6 @@ from ms_symtensor.tensor.redistribution_moves import (
 )
 from ms_symtensor.tensor.redistribution_unify import squeeze, unify, without_unit_axes
 
-COLLECTIVES = ("AllGather", "ReduceScatter", "AlltoAll")
-"""The kinds of step that communicate."""
-
-
 SCATTERED = frozenset({"bfloat16", "bool", "complex64", "float16", "float32", "int8", "int16", "int32", "int64"})
 """Element types that MindSpore's ReduceScatter takes, and so AllGather, whose gradient it is (checked for integers too)."""
 
@@ -37,12 +31,11 @@ SCATTERED = frozenset({"bfloat16", "bool", "complex64", "float16", "float32", "i
 class Step(NamedTuple):
     """One operator on the local slice.
 
-    `kind` is MindSpore's: AllGather and ReduceScatter (always along dim 0), AlltoAll, StridedSlice, Split, Concat,
-    Reshape; in the gradient also StridedSliceGrad (and Split is named SplitWithSize there, except in 2.7). `group` holds
-    the ranks that take part, or among which a StridedSlice takes its `redistribution_groups.position`; None for Split,
-    Concat and Reshape. `dim` is the tensor dim that is gathered, scattered, sliced, split or joined; an AlltoAll splits
-    `dim` and joins `concat_dim`. Shapes are local; a Split's output and a Concat's input are the whole tensor, in
-    `pieces` parts.
+    `kind` is MindSpore's: AllGather (always along dim 0), AlltoAll, StridedSlice, Split, Concat, Reshape; its gradient's is
+    `program.backward.MOVE_GRADIENT`. `group` holds the ranks that take part, or among which a StridedSlice takes its
+    `redistribution_groups.position`; None for Split, Concat and Reshape. `dim` is the tensor dim that is gathered, sliced,
+    split or joined; an AlltoAll splits `dim` and joins `concat_dim`. Shapes are local; a Split's output and a Concat's
+    input are the whole tensor, in `pieces` parts.
     """
 
     kind: str
@@ -52,10 +45,6 @@ class Step(NamedTuple):
     dim: int | None = None
     concat_dim: int | None = None
     pieces: int = 1
-
-    @property
-    def communicates(self) -> bool:
-        return self.kind in COLLECTIVES
 
 
 @lru_cache(maxsize=1 << 18)
@@ -87,57 +76,6 @@ def redistribute(source: Layout, target: Layout, enable_alltoall: bool = False) 
             "choose a strategy that cuts the outer dims first"
         )
     return tuple(steps)
-
-
-reshape_redistribute = redistribute
-"""The same function, under the name of what becomes of an `ops.Reshape`: layouts of two shapes with as many elements."""
-
-
-@lru_cache(maxsize=1 << 18)
-def backward(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The gradient's operators for `steps`, in the order in which they run."""
-    return tuple(_gradient(step) for step in reversed(steps))
-
-
-@lru_cache(maxsize=1 << 18)
-def collectives(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Only the steps that communicate."""
-    return tuple(step for step in steps if step.communicates)
-
-
-@dataclass(frozen=True)
-class FanOut:
-    """The operators between one producer and all of its consumers, each counted once however many consumers share it.
-
-    `forward` lists operators after those they need; `backward` runs consumer by consumer, then what they share.
-    """
-
-    forward: tuple[Step, ...]
-    backward: tuple[Step, ...]
-
-
-@lru_cache(maxsize=1 << 16)
-def fan_out(chains: tuple[tuple[Step, ...], ...]) -> FanOut:
-    """What remains of the redistributions `chains` (one per consumer) of one producer's output.
-
-    In the forward program equal beginnings are shared. In the gradient, which is made before that, only a leading
-    AllGather (a Reshape may precede it) is shared, and only if all leading AllGathers of this producer are the same.
-    """
-    forward = {chain[: length + 1]: chain[length] for chain in chains for length in range(len(chain))}
-    heads = {head for chain in chains if (head := _leading_gather(chain))}
-    shared = heads.pop() if len(heads) == 1 else ()
-    ahead = [chain[len(shared) :] if shared and chain[: len(shared)] == shared else chain for chain in chains]
-    return FanOut(tuple(forward.values()), tuple(s for chain in ahead for s in backward(chain)) + backward(shared))
-
-
-def _leading_gather(chain: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps up to the first AllGather if nothing but Reshape comes before it, else none."""
-    for length, step in enumerate(chain, 1):
-        if step.kind == "AllGather":
-            return chain[:length]
-        if step.kind != "Reshape":
-            break
-    return ()
 
 
 @lru_cache(maxsize=1 << 16)
@@ -207,15 +145,3 @@ def _steps(move: Move, shape: Shape) -> tuple[Step, ...]:
         Step("Split", stacked, stacked, None, 0, pieces=group.size),
         Step("Concat", after, after, None, move.dim, pieces=group.size),
     )
-
-
-GRADIENT_KIND = {
-    "AllGather": "ReduceScatter", "AlltoAll": "AlltoAll", "StridedSlice": "StridedSliceGrad", "Split": "Concat",
-    "Concat": "Split", "Reshape": "Reshape",
-}  # fmt: skip
-
-
-def _gradient(step: Step) -> Step:
-    kind = GRADIENT_KIND[step.kind]
-    dim, concat_dim = (step.concat_dim, step.dim) if step.kind == "AlltoAll" else (step.dim, None)
-    return Step(kind, step.output_shape, step.input_shape, step.group, dim, concat_dim, step.pieces)

@@ -10,11 +10,9 @@ from ms_symtensor.algebra.expression import compile_expression
 from ms_symtensor.cluster.collective_time import (
     Piece,
     _upper_envelope,
-    coefficients,
     collective_time,
     collective_time_of_sizes,
     collective_time_s,
-    collective_times_s,
     group_formula,
 )
 from ms_symtensor.cluster.hccl import Collective
@@ -54,12 +52,12 @@ def test_numbers_are_those_of_the_printed_expression(cluster, kind, ranks, size_
 @given(clusters, kinds, groups, st.lists(sizes_B, min_size=1, max_size=8))
 def test_arrays_agree_with_single_values(cluster, kind, ranks, sizes):
     one_by_one = [collective_time_s(cluster, kind, ranks, size) for size in sizes]
-    np.testing.assert_allclose(collective_times_s(cluster, kind, ranks, sizes), one_by_one, rtol=1e-12)
+    np.testing.assert_allclose(collective_time(cluster, kind, ranks).array_s(sizes), one_by_one, rtol=1e-12)
 
 
 @given(clusters, kinds, groups, sizes_B, sizes_B)
 def test_more_bytes_take_no_less_time_with_the_same_algorithm(cluster, kind, ranks, first, second):
-    pieces = coefficients(cluster, kind, ranks)
+    pieces = collective_time(cluster, kind, ranks).pieces
     assert pieces[0].from_B == 0
     assert all(piece.alpha_s >= 0 and piece.beta_s_per_B >= 0 for piece in pieces)
     regimes = group_formula(cluster, kind, ranks).regimes
@@ -110,7 +108,7 @@ def test_figures_of_a2_by_hand():
 
 
 def test_two_nodes_overlap_from_32_kib_per_rank_on():
-    pieces = coefficients(A2, "AllGather", tuple(range(16)))
+    pieces = collective_time(A2, "AllGather", tuple(range(16))).pieces
     assert [piece.from_B for piece in pieces[:2]] == [0, 16 * 32768]
     share = 64 * MiB / 16
     slower = max(8e-6 + share / 20e9, 2.5e-6 + share / 18.2e9)
@@ -134,7 +132,7 @@ def test_a_hundred_thousand_evaluations_are_cheap():
         collective_time(A2, "AllReduce", ranks)
     start = time.perf_counter()
     for ranks in groups:
-        collective_times_s(A2, "AllReduce", ranks, sizes)
+        collective_time(A2, "AllReduce", ranks).array_s(sizes)
     assert time.perf_counter() - start < 0.5  # 120,000 times
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ms_symtensor.cluster.collective_time import coefficients, collective_time_s, group_formula
+from ms_symtensor.cluster.collective_time import collective_time, collective_time_s, group_formula
 from ms_symtensor.cluster.load import load
 
 A100 = load("a100_80g")
@@ -27,7 +27,7 @@ def test_rings_over_nodes_use_every_network_port():
 def test_trees_carry_small_messages_between_many_ranks():
     many = tuple(range(256))
     assert group_formula(A100, "AllReduce", many).algorithm == "Tree, Ring for large messages"
-    tree, ring = coefficients(A100, "AllReduce", many)[0], coefficients(A100, "AllReduce", many)[-1]
+    tree, *_, ring = collective_time(A100, "AllReduce", many).pieces
     assert tree.alpha_s < ring.alpha_s and tree.beta_s_per_B > ring.beta_s_per_B
     crossing = ring.from_B
     assert tree.alpha_s + tree.beta_s_per_B * crossing == pytest.approx(ring.alpha_s + ring.beta_s_per_B * crossing)

@@ -1,14 +1,14 @@
 """Explanations as plain text and as LaTeX."""
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cost.explain import explain_operator, explain_step
+from ms_symtensor.cost.explain import explain_step
 from ms_symtensor.cost.explanation_text import to_latex, to_text
 from tests.strategy.plans import hand_written
 
 A2 = load("atlas_800t_a2")
 
 GAMMA_NORM = """\
-RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-op0
+RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-op0 and 4 alike
   d0 d1, d1 -> d0 d1, d0 1
   d0 = 1024 in 2 slices, d1 = 256
   computation
@@ -18,8 +18,7 @@ RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-
 
 def norm():
     graph, plan = hand_written("llama2_7b", 2, 4)
-    name = next(op.name for op in graph.ops if op.type == "RmsNorm")
-    return explain_operator(graph, plan.stage, A2, name)
+    return next(one for one in explain_step(graph, plan.stage, A2).operators if one.type == "RmsNorm")
 
 
 def test_text_of_an_operator():
@@ -31,7 +30,9 @@ def test_text_of_an_operator():
 
 def test_latex_of_an_operator():
     text = to_latex(norm())
-    assert text.startswith("% RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-op0\n")
+    assert text.startswith(
+        "% RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-op0 and 4 alike\n"
+    )
     assert r"\[ T_\mathrm{compute} = t_\mathrm{op} + \frac{" in text
     assert r"M_\mathrm{optimizer~states} = 8 \frac" in text or r"M_\mathrm{optimizer~states} = \frac{8 N_{d1}}" in text
 

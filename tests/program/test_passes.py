@@ -30,6 +30,7 @@ def test_interleaved_stages_keep_more():
     assert [flights(i, 4, 8, 2).mean for i in range(4)] == [5.5, 4.5, 3.5, 2.5]
     assert [flights(i, 4, 8, 2).runs for i in range(4)] == [(7, 4), (5, 4), (4, 3), (4, 1)]
     assert [flights(i, 4, 8).runs for i in range(4)] == [(4,), (3,), (2,), (1,)]
+    assert flights(0, 8, 64, 4).runs == (15, 8, 8, 8)
 
 
 STEPS = st.integers(1, 8).flatmap(

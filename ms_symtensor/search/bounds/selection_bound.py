@@ -38,35 +38,31 @@ STEEP = 4.0
 
 
 class Dearest(NamedTuple):
-    """The price of a byte at which given layouts are the slowest, and of one of a block beside seconds of making it again; what
-    memory and recomputation take there; and what is made again.
+    """The price of a byte at which given layouts are the slowest; what memory and recomputation take there; and what is made
+    again.
     """
 
     price_s_per_B: float
-    block_s_per_B: float
     more_s: float
     remade: Remade
 
 
-def dearest(
-    given: Given, missing_B: float, again: Sequence[float], saved: Sequence[float], steep: float = STEEP
-) -> Dearest:
+def dearest(given: Given, missing_B: float, counts: Sequence[float], steep: float = STEEP) -> Dearest:
     """Where so many bytes must be saved; inf seconds, at a price `steep` times that of all that can be, if they cannot be.
 
-    Every place counts `again` times in the seconds, `saved` times in the bytes.
+    `counts`: how often every place is there.
     """
-    ratio = max((s / a for a, s in zip(again, saved, strict=True) if a), default=0.0)
 
     def point(price: float) -> tuple[float, float, Remade]:
-        found = given.at(price * ratio)
-        return float(found.again_s @ np.array(again)), float(found.saved_B @ np.array(saved)), found
+        found = given.at(price)
+        return float(found.again_s @ np.array(counts)), float(found.saved_B @ np.array(counts)), found
 
     if missing_B <= 0:
-        return Dearest(0.0, 0.0, 0.0, point(0.0)[2])
+        return Dearest(0.0, 0.0, point(0.0)[2])
     slim_s, slim_B, remade = point(EVERYTHING)
     if slim_B < missing_B:
         price = steep * slim_s / slim_B if slim_B else EVERYTHING
-        return Dearest(price, price * ratio, math.inf, point(price)[2])
+        return Dearest(price, math.inf, point(price)[2])
     fast_s = fast_B = price = 0.0
     more_s = 0.0
     for _ in range(MAX_PRICES):
@@ -82,19 +78,18 @@ def dearest(
             fast_s, fast_B = again_s, saved_B
         else:
             slim_s, slim_B = again_s, saved_B
-    return Dearest(price, price * ratio, more_s, remade)
+    return Dearest(price, more_s, remade)
 
 
 @dataclass
 class SelectionDual:
-    """The dual of problem `of` with the tables `parameters`; `bound_s` as far as it is known, `solved` minima."""
+    """The dual of problem `of` with the tables `parameters`; `bound_s` as far as it is known."""
 
     of: Problem
     remaking: Remaking
     parameters: Sequence[Terms]
     limit_B: int
     bound_s: float
-    solved: int = 0
 
     def raised(self, choice: Choice, enough_s: float) -> list[tuple[float, Choice]]:
         """Raise the bound, to `enough_s` at most, from the layouts `choice`; further layouts that may be faster than that, each
@@ -118,9 +113,8 @@ class SelectionDual:
         """Seconds that a step with these layouts takes at least, inf where they do not fit; and the price at which it does."""
         plain = totals(self.of, list(self.parameters), choice)
         counts = [float(n) for n in self.of.places.occurrences]
-        found = dearest(
-            self.remaking.given(choice), plain.kept_B + plain.at_rest_B - self.limit_B, counts, counts, steep
-        )
+        missing_B = plain.kept_B + plain.at_rest_B - self.limit_B
+        found = dearest(self.remaking.given(choice), missing_B, counts, steep)
         return plain.plain_s + found.more_s, found
 
     def _minimum(self, choice: Choice, found: Dearest) -> tuple[float, Choice]:
@@ -131,5 +125,4 @@ class SelectionDual:
         gains = self.remaking.gains(price, multipliers[:, None], again, only)
         tables = [*factors(self.of, list(self.parameters), 0.0, price), *gains]
         least = self.of.least(tables)
-        self.solved += 1
         return float(least.value[0]) - found.price_s_per_B * self.limit_B, tuple(least.assignment[0].tolist())

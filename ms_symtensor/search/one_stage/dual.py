@@ -58,7 +58,6 @@ class Dual:
         self.least, self.most = recomputed
         self.fast = self.slim = NOWHERE
         self.bound_s = 0.0
-        self.solved = 0
 
     def begin(self) -> None:
         """The best choice where memory is free."""
@@ -78,7 +77,6 @@ class Dual:
         which = np.zeros(len(counts), dtype=np.intp)
         summed = self.tables.factors(1.0, np.full(len(counts), price), weights, which)
         least = self.of.least(summed)
-        self.solved += len(counts)
         found = [
             (float(v), k, tuple(x.tolist())) for v, k, x in zip(least.value, counts, least.assignment, strict=True)
         ]

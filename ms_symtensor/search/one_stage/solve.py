@@ -7,6 +7,7 @@ the distance between the best candidate and the best bound.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -52,13 +53,12 @@ class Free:
 @dataclass(frozen=True)
 class Solution:
     """The best fitting candidate of one problem (None: nothing fits), the least memory met (None: no candidate is allowed), the
-    bound, the effort, and all settings where memory is free.
+    bound, and all settings where memory is free.
     """
 
     best: Candidate | None
     smallest: Candidate | None
     bound_s: float
-    solved: int
     free: tuple[Free, ...]
 
 
@@ -117,7 +117,7 @@ def solve(
             best = search.better(best)
     smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B, default=None)
     free = tuple(search.free for search in searches)
-    return Solution(best, smallest, bound, sum(search.solved for search in searches), free)
+    return Solution(best, smallest, bound, free)
 
 
 class _Setting:
@@ -132,7 +132,6 @@ class _Setting:
         self.dual = Dual(of, self.parameters, limit_B, self.again, self._cost)
         self.free = Free(settings, 0.0, ())
         self.bound_s = 0.0
-        self.solved = 0
         self._met: list[Choice] = []
         self._seen: set[Choice] = set()
         self._known_s = math.inf
@@ -179,14 +178,13 @@ class _Setting:
             dual.go_on(enough_s)
             self._look_at(dual.met)
             enough_s = min(enough_s, dual.bound_s)
-            self.solved += dual.solved
         self.bound_s = max(self.bound_s, enough_s)
 
     def _learn(self) -> None:
         """What the dual has met and shown since it was asked last."""
         self._look_at(self.dual.met)
         self.dual.met = []
-        self.bound_s, self.solved = max(self.bound_s, self.dual.bound_s), self.dual.solved
+        self.bound_s = max(self.bound_s, self.dual.bound_s)
 
     def _look_at(self, met: Sequence[Choice]) -> None:
         self._met += met
@@ -246,15 +244,11 @@ class _Setting:
     def _least_recomputed(self, choice: Choice) -> int | None:
         """So many blocks must be recomputed for what is kept alone; None where it is too much even so."""
         low, high = self.again
-        if self._at(choice, high)[1] > self.limit_B:
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(choice, middle)[1] <= self.limit_B:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+
+        def fits(count: int) -> bool:
+            return self._at(choice, count)[1] <= self.limit_B
+
+        return low + bisect_left(range(low, high), True, key=fits) if fits(high) else None
 
     def _at(self, choice: Choice, recomputed: int) -> tuple[float, float]:
         """Seconds and kept bytes of `choice` with so many recomputed blocks."""

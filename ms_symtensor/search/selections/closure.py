@@ -4,32 +4,15 @@ gain flows along implications to what others cost, and those are chosen whose ga
 Written out because scipy's `maximum_flow` has capacities of 32 bits, too few for picoseconds times bytes.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 PICOSECONDS = 10**12
 """Of a second: weights that are seconds are counted in whole ones."""
 
-Item = TypeVar("Item", bound=Hashable)
 Pair = tuple[int, int]
 _Step = tuple[int, int, bool]
 """From which item one is reached, by which implication, and whether by sending back what flows there."""
-
-
-def least_closure(
-    weights: Mapping[Item, int], implies: Iterable[tuple[Item, Item]], wanted: Iterable[Item]
-) -> Set[Item]:
-    """The smallest of the sets of items with the least weight that hold all of `wanted` and, with an item, what it implies.
-
-    `weights` in whole numbers, so that sums are exact; an item of negative weight is a gain.
-    """
-    number = {item: place for place, item in enumerate(weights)}
-    pairs = [(number[item], number[other]) for item, other in implies]
-    closures = Closures(len(number), pairs, wanted=[number[item] for item in wanted])
-    chosen, _ = closures.least(list(weights.values()))
-    items = list(weights)
-    return frozenset(items[place] for place in chosen)
 
 
 class Closures:
@@ -51,6 +34,8 @@ class Closures:
     def least(self, weights: Sequence[int]) -> tuple[list[int], list[int]]:
         """The smallest closure of the least weight; and prices at which no set of items that keeps `implies` alone weighs less,
         where one that breaks an implication of `priced` pays its price: what flows there (linear duality).
+
+        `weights` in whole numbers, so that sums are exact; an item of negative weight is a gain.
         """
         gains = [max(-weight, 0) for weight in weights]
         for item in self._wanted:

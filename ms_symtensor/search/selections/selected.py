@@ -5,6 +5,7 @@ to everything. What a plan must save lies between two neighbouring levels: the f
 few of them as fit, the others on the other one. For equal blocks whose memory adds up no other mixture of corners is faster.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,11 +25,8 @@ SELECTING = "; then exact selections inside blocks, by minimum cuts"
 WHOLE_BLOCK = Recompute()
 
 
-@dataclass(frozen=True)
-class Level:
-    """A point of the front of every kind of blocks."""
-
-    corners: tuple[Selected, ...]
+Level = tuple[Selected, ...]
+"""A point of the front of every kind of blocks."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +65,21 @@ def levels(
     there = [one for one in fronts if one is not None]
     if len(there) < len(fronts):
         return Levels()
-    every = map(Level, _merged([one.corners for one in there]))
+    every = _merged([one.corners for one in there])
     plain = tuple(one.corners[0] for one in there)
 
     def of_one(points: Iterable[tuple[int, Selected]]) -> tuple[Level, ...]:
         """Levels at which a block of one kind is at a point of its own."""
-        return tuple(Level((*plain[:kind], point, *plain[kind + 1 :])) for kind, point in points)
+        return tuple((*plain[:kind], point, *plain[kind + 1 :]) for kind, point in points)
 
     return Levels(
-        tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level.corners))),
+        tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level))),
         of_one((kind, point) for kind, one in enumerate(there) for point in one.between),
         of_one((kind, point) for kind, one in enumerate(there) for point in one.singly),
     )
 
 
-def _merged(fronts: Sequence[Sequence[Selected]]) -> list[tuple[Selected, ...]]:
+def _merged(fronts: Sequence[Sequence[Selected]]) -> list[Level]:
     """The corners of all `fronts` at falling prices of memory: from level to level the cheapest next step of one of them."""
     at = [0] * len(fronts)
     found = [tuple(corners[0] for corners in fronts)]
@@ -98,7 +96,7 @@ def _merged(fronts: Sequence[Sequence[Selected]]) -> list[tuple[Selected, ...]]:
 
 def mix_of(first: Level, then: Level, between: Level | None = None) -> Mix:
     """The first blocks on level `first`, perhaps one `between`, the others on level `then`."""
-    ways = (tuple(c.recompute for c in level.corners) for level in (first, then, *([between] if between else [])))
+    ways = (tuple(c.recompute for c in level) for level in (first, then, *([between] if between else [])))
     return Mix(*ways)
 
 
@@ -107,23 +105,11 @@ def fastest_mix(every: Sequence[Level], blocks: int, fits: Callable[[Mix, int], 
 
     None if nothing must be recomputed, or if not even all blocks on the last level fit.
     """
-    high = _first(len(every), lambda number: fits(mix_of(every[number], every[number]), blocks))
+    high = bisect_left(range(len(every)), True, key=lambda number: fits(mix_of(every[number], every[number]), blocks))
     if high in (0, len(every)):
         return None
     mix = mix_of(every[high], every[high - 1])
-    return mix, 1 + _first(blocks - 1, lambda less: fits(mix, 1 + less))
-
-
-def _first(end: int, holds: Callable[[int], bool]) -> int:
-    """The first number below `end` for which `holds`, which then does for all further ones; `end` if there is none."""
-    low, high = 0, end
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return mix, 1 + bisect_left(range(1, blocks), True, key=lambda first: fits(mix, first))
 
 
 @dataclass(frozen=True)

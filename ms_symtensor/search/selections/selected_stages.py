@@ -125,10 +125,10 @@ class _Selecting:
 
     def _selected_chain(self) -> SelectedChain:
         """The chain whose blocks recompute what one of their kind does on any level; what stands beside them, nothing."""
-        plain = self.ways.every[0].corners
+        plain = self.ways.every[0]
         levels = np.array(
             [
-                [(0.0, 0.0), *((c.again_s, p.kept_B - c.kept_B) for c, p in zip(one.corners, plain, strict=True))]
+                [(0.0, 0.0), *((c.again_s, p.kept_B - c.kept_B) for c, p in zip(one, plain, strict=True))]
                 for one in self.ways.every
             ]
         )
@@ -220,7 +220,7 @@ class _Selecting:
         kinds = self.kinds[end - min(2, layers[number]) : end]
         if len(kinds) < 2 or kinds[0] != kinds[1]:
             return True
-        kept_B = self.ways.every[-1].corners[kinds[1]].kept_B
+        kept_B = self.ways.every[-1][kinds[1]].kept_B
         return self._peak_B(layers, number, last) <= self.limit_B + GONE * kept_B
 
     def _filled(self, layers: Sequence[int], chosen: Sequence[Step]) -> list[Step]:

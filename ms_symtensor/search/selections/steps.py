@@ -36,8 +36,8 @@ class Steps:
         self.every, self.blocks, self.falling = levels.every, len(held), min(waiting) < max(waiting)
         self._of_one, self._singly = (*levels.every, *levels.between), levels.singly
         of_one = (*self._of_one, *self._singly)
-        again_s = np.array([[corner.again_s for corner in level.corners] for level in of_one])[:, list(held)]
-        kept_B = np.array([[float(corner.kept_B) for corner in level.corners] for level in of_one])[:, list(held)]
+        again_s = np.array([[corner.again_s for corner in level] for level in of_one])[:, list(held)]
+        kept_B = np.array([[float(corner.kept_B) for corner in level] for level in of_one])[:, list(held)]
         each_B = kept_B[0] - kept_B
         self._each_B, saved_B = each_B, each_B * np.array(waiting)
         self._again_s, self._saved_B = again_s[: len(self.every)], saved_B[: len(self.every)]

@@ -25,7 +25,7 @@ def borders_s(row: Row) -> float:
 
 def with_borders(row: Row) -> Row:
     """`row` with a bound that knows what is sent at least."""
-    return row if row.shape.interleave == 1 else replace(row, bound_s=row.bound_s + least_borders_s(row))
+    return replace(row, bound_s=row.bound_s + least_borders_s(row))
 
 
 def least_borders_s(row: Row) -> float:

@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Stage
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
@@ -26,8 +25,6 @@ class Estimate:
     """
 
     shape: Shape
-    level: OptimizerLevel
-    bound_s: float
     peak_memory_B: float
     stages: tuple[Stage, ...]
     work_s: float
@@ -111,4 +108,4 @@ def estimated(row: Row, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:
     """What the step takes on `stages` of `chain`: T = M · max s + (Σ s - max s) / v + once."""
     work_s = math.fsum(part.each_s for part in chain.parts)
     peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
-    return Estimate(row.shape, row.level, row.bound_s, peak_B, stages, work_s, once_s, border_s(row))
+    return Estimate(row.shape, peak_B, stages, work_s, once_s, border_s(row))

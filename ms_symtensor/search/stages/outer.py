@@ -120,7 +120,7 @@ def survey(
     tried.look_at(row for of_setting in near for row in of_setting)
     rows = [with_borders(row) for of_setting in near for row in of_setting]
     surveyed = [Surveyed(of, tuple(first), tuple(known)) for of, first, known in zip(settings, fast, near, strict=True)]
-    return tried.outcome(rows, ruled_out_s, candidates, len(space), surveyed)
+    return tried.outcome(rows, ruled_out_s, candidates, surveyed)
 
 
 def _looked_at(
@@ -187,11 +187,6 @@ def _cases(
     return cases(
         [tried.chain(row) for row in known], of.occurrences, known[0].shape, limit_B, known[0].bound_s, asked_s, shown
     )
-
-
-def short_depths(graph: Graph) -> tuple[int, ...]:
-    """The depths of every place of `graph`."""
-    return places(graph, fold(graph)).depths
 
 
 def _promise(family: tuple[list[Shape], bool]) -> int:

@@ -22,17 +22,14 @@ class Surveyed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that was learnt: feasible estimates by rising step time, and a bound on every step.
+    """All that was learnt: feasible estimates by rising step time.
 
-    `candidates` operator strategies were priced over so many `shapes`, of which `tried` were divided into stages; `rows` are
-    all choices of layouts that were priced, by rising bounds. `ruled_out_s`: bounds of shapes whose layouts were not looked at.
+    `candidates` operator strategies were priced; `rows` are all choices of layouts that were priced, by rising bounds.
+    `ruled_out_s`: bounds of shapes whose layouts were not looked at.
     """
 
     estimates: tuple[Estimate, ...]
-    bound_s: float
     candidates: int
-    shapes: int
-    tried: int
     infeasible: tuple[Shape, ...]
     rows: tuple[Row, ...]
     ruled_out_s: Mapping[Shape, float]
@@ -99,7 +96,6 @@ class Tried:
         rows: Sequence[Row],
         ruled_out_s: Mapping[Shape, float],
         candidates: int,
-        shapes: int,
         surveyed: Sequence[Surveyed] = (),
     ) -> Outcome:
         """What was learnt, `rows` being all that was priced, with their best bounds."""
@@ -108,12 +104,7 @@ class Tried:
         best = tuple(
             sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, len(e.shape.mesh), e.shape.mesh))
         )
-        bounds = [row.bound_s for row in ordered if row.shape not in refused]
-        bound_s = min((*bounds, *ruled_out_s.values()), default=math.inf)
-        return Outcome(
-            best, bound_s, candidates, shapes, len(self._known), tuple(refused), tuple(ordered), ruled_out_s,
-            tuple(surveyed),
-        )  # fmt: skip
+        return Outcome(best, candidates, tuple(refused), tuple(ordered), ruled_out_s, tuple(surveyed))
 
     def chain(self, row: Row) -> Chain:
         """The parts of `row`."""

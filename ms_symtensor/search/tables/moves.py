@@ -8,11 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.search.tables.pricing import Pricer
 from ms_symtensor.search.tables.ways import Between, Ways, plain_layout
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
-from ms_symtensor.tensor.redistribution import COLLECTIVES, SCATTERED
+from ms_symtensor.tensor.redistribution import SCATTERED
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]

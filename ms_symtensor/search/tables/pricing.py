@@ -10,12 +10,11 @@ from ms_symtensor.cluster.collective_time import collective_time_of_sizes
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.topology import Cluster, lattice_sizes
 from ms_symtensor.cost.move import SWAP, VIEWS, local_time_s, priced_as
+from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 Array = NDArray[np.float64]
-
-COMMUNICATING = frozenset({"AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "AlltoAllV"})
 
 
 class Pricer:
@@ -67,7 +66,7 @@ class Pricer:
         """Seconds [members] of one node of a move, a partial sum or a gradient's synchronisation, 0 for a group of one rank; inf
         for a group that is not regular. Bytes are [members].
         """
-        if group is None or kind not in COMMUNICATING:
+        if group is None or kind not in COLLECTIVES:
             return self.local_s(kind, input_B + output_B)
         key = kind, group, input_B.tobytes(), output_B.tobytes()
         if key not in self._priced:
@@ -76,7 +75,7 @@ class Pricer:
 
     def number(self, kind: str, group: DeviceGroup | None) -> int:
         """The number by which `nodes_s` knows nodes of `kind` on `group`."""
-        key = (kind, group if kind in COMMUNICATING else None)
+        key = (kind, group if kind in COLLECTIVES else None)
         if key not in self._numbers:
             self._numbers[key] = self._lines.add(self._lines_of(*key), adds=key[1] is None)
         return self._numbers[key]

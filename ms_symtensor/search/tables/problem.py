@@ -33,7 +33,7 @@ from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.folded.memory import ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.folded.places import Counts, Places, first_blocks, places
-from ms_symtensor.search.space.family import Family, Single
+from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
 from ms_symtensor.search.tables.moves import Pairs
 from ms_symtensor.search.tables.parameters import ParameterUse, counted, parameter_uses, tied
@@ -178,21 +178,6 @@ def sample_num(graph: Graph) -> int:
     return shape[0] if shape else 0
 
 
-def problem(
-    graph: Graph,
-    cluster: Cluster,
-    mesh: tuple[int, ...],
-    rules: Mapping[str, Rule] | None = None,
-    limits: Limits = FREE,
-) -> Problem:
-    """Write down the problem of `graph` on the devices of `mesh`: of a network with few of its blocks, which stands for it.
-
-    Errors: UnknownOperatorError.
-    """
-    few, kinds = shortened(graph)
-    return problem_of_family(few, cluster, Single(mesh), rules, of=kinds, limits=limits)
-
-
 def shortened(graph: Graph) -> tuple[Graph, tuple[tuple[str, ...], ...]]:
     """`graph` with few of its blocks, and the names of those that these stand for, kind by kind."""
     folded = fold(graph)
@@ -213,7 +198,7 @@ def problem_of_family(
     """Write down the problem of `graph` on all meshes of a family; `powers`, `given` and `limits` as in `variables`.
 
     `graph` may be short for a network with the blocks `of`, kind by kind. `again`: the
-    `Problem.again` of the same graph on other meshes, where it is known.
+    `Problem.again` of the same graph on other meshes, where it is known. Errors: UnknownOperatorError.
     """
     known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given, limits)
     return problem_of(graph, known, of, again)

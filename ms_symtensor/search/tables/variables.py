@@ -93,7 +93,7 @@ def variables(
 ) -> Variables:
     """The variables of `graph`, each with all its candidates, priced on every member of the pricer's family.
 
-    `powers`: per tensor, which dims grow with the batch (`graph_growth`). `given`: strategies by operator, each the only
+    `powers`: per tensor, which dims grow with the batch (`batch_powers`). `given`: strategies by operator, each the only
     candidate of its class; operators without one take MindSpore's default. `limits`: what other
     candidates may be.
     """

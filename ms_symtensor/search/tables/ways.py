@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.backward import MOVE_GRADIENT
 from ms_symtensor.search.space.family import Family, runs_of, runs_of_cuts
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
-from ms_symtensor.tensor.redistribution import GRADIENT_KIND, redistribute
+from ms_symtensor.tensor.redistribution import redistribute
 
 Numbers = NDArray[np.intp]
 
@@ -171,7 +172,7 @@ class Ways:
                 after //= taken
             elif step.kind == "StridedSlice":
                 after *= taken
-            nodes.append(self._node(Node(step.kind, GRADIENT_KIND[step.kind], group, before, after, parts)))
+            nodes.append(self._node(Node(step.kind, MOVE_GRADIENT[step.kind], group, before, after, parts)))
             if not self._possible[nodes[-1]]:
                 return NO_WAY
             before = after

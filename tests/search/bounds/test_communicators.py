@@ -17,8 +17,9 @@ from ms_symtensor.search.bounds.communicators import communicators
 from ms_symtensor.search.bounds.users import needed_B
 from ms_symtensor.search.space.family import family
 from ms_symtensor.search.tables.elimination import minimise
-from ms_symtensor.search.tables.problem import problem, problem_of_family, shortened
+from ms_symtensor.search.tables.problem import problem_of_family, shortened
 from ms_symtensor.search.tables.tables import factors
+from tests.search.problems import problem
 
 
 @pytest.fixture(scope="module", params=["llama2_7b", "mixtral_8x7b", "deepseek_v3"])

@@ -18,8 +18,8 @@ from ms_symtensor.search.bounds.communicators import communicators
 from ms_symtensor.search.bounds.moments import moments
 from ms_symtensor.search.bounds.users import needed_B
 from ms_symtensor.search.tables.elimination import minimise
-from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.search.tables.tables import factors
+from tests.search.problems import problem
 
 LAYERS = {"deepseek_v3": 5}
 

@@ -12,8 +12,8 @@ from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.selection_bound import dearest
 from ms_symtensor.search.selections.selected import levels
 from ms_symtensor.search.tables.elimination import minimise
-from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.search.tables.tables import factors
+from tests.search.problems import problem
 
 A2 = load("atlas_800t_a2")
 ONLY = np.zeros(1, dtype=np.intp)
@@ -57,11 +57,11 @@ def test_tables_bound_what_any_layouts_gain_and_are_exact_where_their_multiplier
 def test_a_block_gains_what_its_program_does(case):
     of, remaking, fastest = case
     given, plain, *more = remaking.given(fastest), *levels(of.shorts, of.strategies(fastest), of.settings, A2).every
-    (before,) = plain.corners
+    (before,) = plain
     for price in PRICES:
         found = given.at(price)
         bound_s = found.again_s[MIDDLE] - price * found.saved_B[MIDDLE]
-        corners = [corner for level in more for corner in level.corners]
+        corners = [corner for level in more for corner in level]
         true_s = min(one.again_s - price * (before.kept_B - one.kept_B) for one in corners)
         assert bound_s <= true_s + 1e-10  # seconds of nodes are rounded one by one
         if (
@@ -75,11 +75,11 @@ def test_at_its_dearest_price_as_much_is_saved_as_must_be(case):
     counts = [float(n) for n in of.places.occurrences]
     given = remaking.given(fastest)
     most_B = float(given.at(1e-6).saved_B @ counts)
-    assert dearest(given, -1.0, counts, counts).more_s == 0.0
-    assert np.isinf(dearest(given, 1.01 * most_B, counts, counts).more_s)
+    assert dearest(given, -1.0, counts).more_s == 0.0
+    assert np.isinf(dearest(given, 1.01 * most_B, counts).more_s)
     before_s = 0.0
     for share in (0.2, 0.5, 0.9):
-        found = dearest(given, share * most_B, counts, counts)
+        found = dearest(given, share * most_B, counts)
         at = given.at(found.price_s_per_B)
         value_s = float(at.again_s @ counts) + found.price_s_per_B * (share * most_B - float(at.saved_B @ counts))
         assert found.more_s == pytest.approx(value_s, rel=1e-6) and found.more_s > before_s

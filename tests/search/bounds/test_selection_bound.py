@@ -13,8 +13,8 @@ from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.selection_bound import EVERYTHING, SelectionDual
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.search.tables.tables import factors, totals
+from tests.search.problems import problem
 
 
 @pytest.fixture(scope="module")

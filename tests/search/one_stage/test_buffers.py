@@ -11,7 +11,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.one_stage.buffers import buffer_terms
 from ms_symtensor.search.one_stage.solve import settings_of
-from ms_symtensor.search.tables.problem import problem
+from tests.search.problems import problem
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")

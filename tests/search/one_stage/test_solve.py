@@ -8,7 +8,7 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.search.one_stage.solve import solve
-from ms_symtensor.search.tables.problem import problem
+from tests.search.problems import problem
 
 A2 = load("atlas_800t_a2")
 

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from ms_symtensor.search.selections.closure import Closures, least_closure
+from ms_symtensor.search.selections.closure import Closures
 
 
 def _best(weights, implies, wanted):
@@ -22,14 +22,14 @@ def test_no_subset_is_lighter(seed):
     weights = {i: rng.randint(-9, 9) for i in items}
     implies = [(a, b) for a in items for b in items if a != b and rng.random() < 0.2]
     wanted = {i for i in items if rng.random() < 0.2}
-    found = least_closure(weights, implies, wanted)
-    assert wanted <= found and all(b in found for a, b in implies if a in found)
+    found, _ = Closures(len(items), implies, wanted=wanted).least(list(weights.values()))
+    assert wanted <= set(found) and all(b in found for a, b in implies if a in found)
     assert sum(weights[i] for i in found) == _best(weights, implies, wanted)
 
 
 def test_of_equal_ones_the_smallest_is_found():
-    assert least_closure({"a": 0, "b": 0}, [("b", "a")], ["a"]) == {"a"}
-    assert least_closure({"a": 3, "b": -3}, [("b", "a")], []) == set()
+    assert Closures(2, [(1, 0)], wanted=[0]).least([0, 0])[0] == [0]
+    assert Closures(2, [(1, 0)]).least([3, -3])[0] == []
 
 
 @pytest.mark.parametrize("seed", range(40))

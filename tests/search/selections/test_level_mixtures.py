@@ -21,11 +21,6 @@ class _Corner:
     kept_B: int
 
 
-@dataclass(frozen=True)
-class _Level:
-    corners: tuple[_Corner, ...]
-
-
 @st.composite
 def stages(draw):
     """Levels of two kinds of blocks that take more and keep less, and the kinds that a stage holds."""
@@ -36,13 +31,13 @@ def stages(draw):
         keeps = sorted(draw(st.lists(st.integers(1, 99), min_size=number - 1, max_size=number - 1)), reverse=True)
         pairs = [(0, 100), *zip(takes, keeps, strict=True)]
         corners.append([_Corner(f"{kind}/{level}", float(t), k) for level, (t, k) in enumerate(pairs)])
-    every = tuple(_Level(pair) for pair in zip(*corners, strict=True))
+    every = tuple(zip(*corners, strict=True))
 
     def of_one(name):
         points = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 99), st.integers(1, 99)), max_size=3))
         for number, (kind, takes_s, keeps_B) in enumerate(points):
             point = _Corner(f"{kind}/{name} {number}", float(takes_s), keeps_B)
-            yield _Level((point, every[0].corners[1]) if kind == 0 else (every[0].corners[0], point))
+            yield (point, every[0][1]) if kind == 0 else (every[0][0], point)
 
     levels = Levels(every, tuple(of_one("between")), tuple(of_one("singly")))
     return levels, draw(st.lists(st.integers(0, 1), min_size=1, max_size=5))
@@ -52,7 +47,7 @@ def _costs(levels, held, step, waiting):
     """Seconds and bytes saved of a step, block by block."""
     names = [step.mix.way(kind, 1 + place - step.first) for place, kind in enumerate(held)]
     known = (*levels.every, *levels.between, *levels.singly)
-    corners = {corner.recompute: corner for level in known for corner in level.corners}
+    corners = {corner.recompute: corner for level in known for corner in level}
     chosen = [None if not isinstance(name, str) else corners[name] for name in names]
     saved_B = sum(n * (100 - c.kept_B) for c, n in zip(chosen, waiting, strict=False) if c)
     return sum(c.again_s for c in chosen if c), saved_B
@@ -73,7 +68,7 @@ def test_before_a_single_tensor_everything_is_made_again(of):
     found = Steps(levels, held, EVENLY[: len(held)]).singly()
     assert len(found) == len(levels.singly) and found == sorted(found, key=lambda step: step.again_s)
     for step in found:
-        assert step.first == len(held) - 1 and step.mix.first == tuple(c.recompute for c in levels.every[-1].corners)
+        assert step.first == len(held) - 1 and step.mix.first == tuple(c.recompute for c in levels.every[-1])
 
 
 @given(stages(), st.integers(0, 400))
@@ -81,7 +76,7 @@ def test_where_savings_fall_no_block_saves_more_than_one_before_it(of, wanted_B)
     levels, held = of
     found = Steps(levels, [held[0]] * len(held), FALLING[: len(held)]).quickest(float(wanted_B))
     if found is not None:
-        corners = {c.recompute: c for level in (*levels.every, *levels.between) for c in level.corners}
+        corners = {c.recompute: c for level in (*levels.every, *levels.between) for c in level}
         kept_B = [corners[found.mix.way(held[0], 1 + n - found.first)].kept_B for n in range(len(held))]
         assert kept_B == sorted(kept_B)
 
@@ -92,7 +87,7 @@ def test_no_mixture_of_two_levels_and_a_block_between_is_quicker(of, wanted_B):
     best = None
     for first, *three in product(range(len(held)), levels.every, (*levels.every, *levels.between), levels.every):
         of_block = [three[0] if n < first else three[1] if n == first else three[2] for n in range(len(held))]
-        corners = [level.corners[kind] for level, kind in zip(of_block, held, strict=True)]
+        corners = [level[kind] for level, kind in zip(of_block, held, strict=True)]
         if sum(100 - c.kept_B for c in corners) >= wanted_B:
             takes_s = sum(c.again_s for c in corners)
             best = takes_s if best is None else min(best, takes_s)

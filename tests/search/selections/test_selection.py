@@ -73,14 +73,14 @@ def network(request):
 
 
 def test_the_front_falls_at_rising_prices(network):
-    every = [level.corners[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(*network.of, CLUSTER).every]
     assert every[0].recompute is None and every[-1].recompute == Recompute()
     prices = [price_of_byte(*pair) for pair in pairwise(every)]
     assert len(prices) > 3 and prices == sorted(prices) and prices[0] > 0
 
 
 def test_corners_take_and_keep_what_their_programs_do(network):
-    every = [level.corners[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(*network.of, CLUSTER).every]
     saved = every[0].kept_B - every[-1].kept_B
     for corner in every[1:]:
         assert network.again_s(corner.recompute) == pytest.approx(corner.again_s, rel=0.01)
@@ -90,16 +90,16 @@ def test_corners_take_and_keep_what_their_programs_do(network):
 
 def test_what_lies_between_corners_takes_and_keeps_what_its_program_does(network):
     found = levels(*network.of, CLUSTER)
-    nothing, everything = (found.every[place].corners[0] for place in (0, -1))
+    nothing, everything = (found.every[place][0] for place in (0, -1))
     for level in found.between[::3]:
-        (point,) = level.corners
+        (point,) = level
         assert network.again_s(point.recompute) == pytest.approx(point.again_s, rel=0.01)
         saved_B, truly_B = nothing.kept_B - point.kept_B, network.plain_B - network.kept_B(point.recompute)
         assert saved_B == pytest.approx(truly_B, abs=0.01 * (nothing.kept_B - everything.kept_B)) and saved_B > 0
 
 
 def test_no_random_selection_lies_below_the_front(network):
-    every = [level.corners[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(*network.of, CLUSTER).every]
     rng = random.Random(0)
     for _ in range(8):
         base = rng.choice(every[1:]).recompute
@@ -114,7 +114,7 @@ def test_no_random_selection_lies_below_the_front(network):
 
 
 def test_no_operators_alone_lie_below_the_front(network):
-    every = [level.corners[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(*network.of, CLUSTER).every]
     rng = random.Random(1)
     for _ in range(8):
         share = rng.choice((0.1, 0.3, 0.6))
@@ -127,7 +127,7 @@ def test_no_operators_alone_lie_below_the_front(network):
 
 
 def test_some_corners_recompute_operators_alone():
-    every = [level.corners[0].recompute for level in levels(*_Network(*CASES[0]).of, CLUSTER).every]
+    every = [level[0].recompute for level in levels(*_Network(*CASES[0]).of, CLUSTER).every]
     assert any(way is not None and way.only for way in every) and any(way is not None and way.kept for way in every)
 
 
@@ -135,6 +135,6 @@ def test_the_first_blocks_save_more():
     of = _Network(*CASES[0])
     every = levels(*of.of, CLUSTER).every
     mix = mix_of(every[3], every[2])
-    assert mix.way(0, 0) == every[3].corners[0].recompute and mix.way(0, 1) == every[2].corners[0].recompute
+    assert mix.way(0, 0) == every[3][0].recompute and mix.way(0, 1) == every[2][0].recompute
     recompute = mix.recompute((("a", "b"), ("c",)))
-    assert recompute["a"] is recompute["b"] and recompute["c"] == every[2].corners[0].recompute
+    assert recompute["a"] is recompute["b"] and recompute["c"] == every[2][0].recompute

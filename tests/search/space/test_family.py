@@ -17,9 +17,10 @@ from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.space.family import Family, Single, family, runs_of, runs_of_cuts, split_family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.problem import plain_settings, problem, problem_of_family
+from ms_symtensor.search.tables.problem import plain_settings, problem_of_family
 from ms_symtensor.search.tables.tables import factors, totals
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from tests.search.problems import problem
 
 A2 = load("atlas_800t_a2")
 MESHES = ((4, 2), (8, 4), (16, 2), (64, 8))

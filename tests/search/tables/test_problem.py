@@ -17,10 +17,10 @@ from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.search.tables.tables import factors, totals
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS
 from ms_symtensor.tensor.graph import OpOutput
+from tests.search.problems import problem
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")

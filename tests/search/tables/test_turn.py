@@ -9,8 +9,8 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.search.tables.tables import factors, totals
+from tests.search.problems import problem
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")

@@ -7,8 +7,8 @@ import pytest
 from benchmarks.small_networks import Network
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.search.tables.problem import problem
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
+from tests.search.problems import problem
 
 A2 = load("atlas_800t_a2")
 

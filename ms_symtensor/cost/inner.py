@@ -6,6 +6,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import node_cost
 from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.ops.signature import OpView, Signature, view
+from ms_symtensor.program.backward import MOVE_GRADIENT
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.gradients import passes_on
 from ms_symtensor.program.inner import inner_name, write_inside
@@ -47,10 +48,11 @@ def inner_seconds(
             forward += float(cost.forward_s[0])
             backward += float(cost.backward_s[0]) if products else 0.0
             continue
-        sizes = [sum(builder.tensors[t].size_B for t in tensors) for tensors in (node.inputs, node.outputs)]
-        seconds = node_cost(cluster, node.kind, node.group, *sizes).time_s
-        forward += seconds
-        backward += seconds if has_gradient else 0.0
+        read_B, made_B = (sum(builder.tensors[t].size_B for t in tensors) for tensors in (node.inputs, node.outputs))
+        forward += node_cost(cluster, node.kind, node.group, read_B, made_B).time_s
+        if has_gradient:
+            of_gradient = MOVE_GRADIENT.get(node.kind, node.kind)
+            backward += node_cost(cluster, of_gradient, node.group, made_B, read_B).time_s
     return forward, backward
 
 

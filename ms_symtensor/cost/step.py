@@ -78,8 +78,10 @@ def price(
     for name, placement in program.parameters.items():
         of = parameter_cost(cluster, placement, plan.settings, placement.dtype)
         count = times.get(block_of.get(name, ""), 1)
-        time["optimizer"] += count * of.update_s
         memory["parameters"] += count * of.weight_B
+        if placement.owner is not None:  # another stage adds its gradients up, and updates it
+            continue
+        time["optimizer"] += count * of.update_s
         memory["gradients"] += count * of.gradient_B
         memory["optimizer_states"] += count * of.states_B
     memory["activations"] = activation_peak_B(program)

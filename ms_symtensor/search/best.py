@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
@@ -96,7 +97,10 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
         # Where it could hardly be faster, the other is made faster first, which leaves few meshes to look at.
         if min(only.values()) < (1 - WORTH) * several.time_s:
             powers = _powers(of, request) if wide else {}
-            one = one_stage(graph, request, only, min(known_s, several.time_s), progress, powers)
+            try:
+                one = one_stage(graph, request, only, min(known_s, several.time_s), progress, powers)
+            except InvalidStrategyError:  # on all devices, but not on those of a stage
+                one = NOTHING
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
@@ -106,8 +110,9 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
             # Where blocks make parts again, meshes may be worth it that were not where whole blocks are recomputed.
             passed = {mesh: several.one_stage_s[mesh] for mesh in one.passed}
             best_s = min(known_s, one.time_s, several.time_s)
-            more = one_stage(graph, request, passed, (1 - WORTH) * best_s, progress)
-            one = one.beside(selecting(more, request, best_s, passed))
+            with suppress(InvalidStrategyError):  # those that can be laid out were looked at above
+                more = one_stage(graph, request, passed, (1 - WORTH) * best_s, progress)
+                one = one.beside(selecting(more, request, best_s, passed))
     spent = time.perf_counter() - start
     if several is not None and several.whole is not None and several.time_s < one.time_s:
         best = pipelined.plan_of(of, request, several.whole, several, spent)
@@ -157,6 +162,13 @@ def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float
     )
 
 
+def _odd_groups(device_num: int) -> str:
+    """What else a number of devices that is no power of two asks for."""
+    if device_num & (device_num - 1) == 0:
+        return ""
+    return f"; of {device_num} devices MindSpore forms no group of 3, 5, 6 or 7 inside a server of 8"
+
+
 def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined | None) -> InfeasibleError:
     """What is missing: of the plan that needs least, in one stage or several, where and how much."""
     if request.is_trial:
@@ -170,7 +182,7 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
             " must divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims"
             " that they cut, and optimizer level3 is for one stage and one batch, level2 not for micro-batches on one stage;"
             " several runs of blocks per stage (pp_interleave_num) want blocks of one kind, no embedding tied to the head, a"
-            " block in every run, and micro-batches that the stages divide"
+            " block in every run, and micro-batches that the stages divide" + _odd_groups(request.device_num)
         )
     found: list[InfeasibleError] = []
     if one.smallest is not None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ms_symtensor.cluster.load import cluster_of, is_known
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
@@ -131,8 +131,11 @@ def one_stage(
     `only`: the meshes to look at, each with seconds that no step on it is faster than (default: all there are). What cannot
     beat a step of `known_s` is not looked at closely. `powers`: which dims of tensors grow with the batch (`batch_powers`), where
     that is known: on three axes samples are cut as far as they go.
+
+    Errors: InvalidStrategyError where operators have no layouts on any of the meshes.
     """
     found = OneStage(None, None, None, math.inf, 0)
+    rejected: InvalidStrategyError | None = None
     if only is None:
         attended = attention_meshes(graph, request.device_num, request.rules)
         only = dict.fromkeys((*meshes(request.device_num), *attended), 0.0)
@@ -145,16 +148,20 @@ def one_stage(
         few, kinds = short = short or shortened(graph)
         is_wide = bool(powers) and len(mesh) == 3
         samples = math.gcd(sample_num(graph), request.device_num) if is_wide else 1
-        of = problem_of_family(
-            few,
-            request.cluster,
-            Single(mesh, samples),
-            request.rules,
-            powers,
-            kinds,
-            limits=request.limits,
-            again=again,
-        )
+        try:
+            of = problem_of_family(
+                few,
+                request.cluster,
+                Single(mesh, samples),
+                request.rules,
+                powers,
+                kinds,
+                limits=request.limits,
+                again=again,
+            )
+        except InvalidStrategyError as error:
+            rejected = rejected or error
+            continue
         again = of.again
         enough_s = known_s * (REMADE if is_wide else 1)
         new = solve(of, request.limit_B, found.best, enough_s, progress, found.bound_s)
@@ -168,6 +175,8 @@ def one_stage(
             found.searched + tuple((of, free) for free in new.free),
             found.passed,
         )
+    if rejected is not None and not found.candidates and not found.passed:
+        raise rejected
     return found
 
 

@@ -9,9 +9,12 @@ from model_zoo.builder import build_graph
 from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.explain import explain_step
+from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.step import MEMORIES, TIMES, price
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.program.stage_program import partition_stages
 from tests.strategy.plans import data_times_tensor, hand_written
 
 A2 = load("atlas_800t_a2")
@@ -80,3 +83,17 @@ def test_states_are_two_moments_in_float32():
     graph, stage = _case()
     cost = priced(graph, replace(stage, settings=Settings(8, optimizer_level=OptimizerLevel.NONE)))
     assert cost.memory_B["optimizer_states"] == 2 * cost.memory_B["parameters"]  # weights are float32 too
+
+
+def test_a_weight_of_another_stage_is_updated_there():
+    """The tied table of GPT-2 on its last stage: read, and updated on the first one."""
+    graph, plan = hand_written("gpt2_xl", 2, 2, level=1)
+    first, last = partition_stages(graph, (plan.stage,) * 2, Pipeline(runs_of((1, 1)), 2))
+    (received,) = [name for name, one in last.micro.parameters.items() if one.owner is not None]
+    here, there = (price(one.graph, plan.stage, one.micro, A2) for one in (last, first))
+    states_B = stage_memory_B(last.micro, 2, False, 0, {}, {})["optimizer_states"]
+    assert here.memory_B["optimizer_states"] == states_B
+    shared = replace(last.micro.parameters[received], owner=None)
+    own = replace(last.micro, parameters={**last.micro.parameters, received: shared})
+    assert price(last.graph, plan.stage, own, A2).time_s["optimizer"] > here.time_s["optimizer"] > 0
+    assert first.micro.parameters[received].owner is None and there.time_s["optimizer"] > 0

@@ -164,3 +164,16 @@ def test_so_few_micro_batches_are_planned_as_are_pinned():
     of, asked = network(graph_at(256, None), graph_at), replace(REQUEST, global_batch_size=256)
     found = best_plan(of, replace(asked, limits=Limits(pinned, pinned), limit_B=1 << 45))
     assert found.micro_batch_num == 2 and found.pipeline_stages == 1
+
+
+def test_a_weight_that_one_stage_cannot_cut_alike_for_its_readers_leaves_several():
+    """On 24 devices the rows of an odd vocabulary and the head's columns agree on no mesh; on 8 of a stage they do."""
+    small = dimensions_of("bert_large", num_layers=6, batch_size=16)
+
+    def at(batch, layers):
+        return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
+
+    of, request = network(at(16, None), at), replace(REQUEST, device_num=24, seq_length=small.seq_length)
+    assert best_plan(of, request).pipeline_stages == 3
+    with pytest.raises(InfeasibleError, match="there is no plan for 24 devices with pipeline_stages = 1"):
+        best_plan(of, replace(request, limits=limits_of([("pipeline_stages", 1)])))

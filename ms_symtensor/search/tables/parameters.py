@@ -144,7 +144,9 @@ def _readers(known: Variables, *uses: ParameterUse) -> str:
     for use in uses:
         op, layout = known.items[use.number].op, use.layouts[0]
         read.append(f"{op.name} ({op.type}) reads it in slices of {[*layout.slice_shape]}")
-    return f"{' and '.join(read)}: make one of them a primitive of its cell, so that it can be given another strategy"
+    on_the_fly = any(known.items[use.number].members[0].is_on_the_fly for use in uses)
+    remedy = "make one of them a primitive of its cell, so that it can be given another strategy"
+    return f"{' and '.join(read)}: {remedy if on_the_fly else 'choose another number of devices, or of stages'}"
 
 
 def stage_terms(

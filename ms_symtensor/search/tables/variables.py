@@ -14,6 +14,7 @@ from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, view
+from ms_symtensor.program.backward import MOVE_GRADIENT
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs, read_outside
 from ms_symtensor.program.meanings import cut_by_default, default_strategy
 from ms_symtensor.program.spoilt import spoilt_dims
@@ -233,9 +234,9 @@ def _own_costs(
         bytes_of(len(op.inputs) + i, t, d) for i, (t, d) in enumerate(zip(op.outputs, sig.outputs, strict=False))
     ]
     own = work(op, sig, products, local, inputs, outputs, shape, pricer.cluster)
-    combine = _combine_s(chosen, pricer, outputs)
-    forward = np.where(divides, own.forward_s + combine, np.inf)
-    return forward, (own.backward_s + combine if products else np.zeros(shape))
+    forward = np.where(divides, own.forward_s + _combine_s(chosen, pricer, outputs), np.inf)
+    back_s = _combine_s(chosen, pricer, outputs, backward=True)
+    return forward, (own.backward_s + back_s if products else np.zeros(shape))
 
 
 def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:
@@ -256,12 +257,20 @@ def _leading_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str
     return frozenset(d[0] for d, powers in zip(dims, growing, strict=False) if d and d[0] and any(powers))
 
 
-def _combine_s(chosen: Sequence[tuple[OpStrategy, Placement]], pricer: Pricer, outputs_B: Sequence[Array]) -> Array:
-    """Seconds of combining partial sums [members, candidates]; the gradient's collective moves as many bytes the other way."""
+def _combine_s(
+    chosen: Sequence[tuple[OpStrategy, Placement]], pricer: Pricer, outputs_B: Sequence[Array], backward: bool = False
+) -> Array:
+    """Seconds of combining partial sums [members, candidates]; or those of the gradient's collective, which moves as many bytes:
+    of a ReduceScatter an AllGather.
+    """
     seconds = np.zeros((pricer.family.members, len(chosen)))
     partials = [(i, placement.partial) for i, (_, placement) in enumerate(chosen) if placement.partial is not None]
     if partials:
-        numbers = [pricer.number("AllReduce" if p.dim is None else "ReduceScatter", p.group) for _, p in partials]
+        kinds = ["AllReduce" if p.dim is None else "ReduceScatter" for _, p in partials]
+        numbers = [
+            pricer.number(MOVE_GRADIENT[kind] if backward else kind, p.group)
+            for kind, (_, p) in zip(kinds, partials, strict=True)
+        ]
         whole_B = np.array([outputs_B[p.output][:, i] for i, p in partials])
         seconds[:, [i for i, _ in partials]] = pricer.nodes_s(numbers, whole_B, whole_B).T
     return seconds

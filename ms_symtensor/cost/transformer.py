@@ -151,6 +151,11 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
         )
     )
     local, has_shared = number / s.ep, shared > 0
+    shared_gather, shared_up = gathered(
+        s, product("shared experts up", s.tokens, s.branches * shared, h, w, times=has_shared),
+        "shared experts up", s.tokens * h * w, has_shared,
+    )  # fmt: skip
+    shared_down = product("shared experts down", s.tokens, h, np.maximum(shared, 1), w, times=has_shared)
     apart = np.where(s.where(lambda c: c.grouped_experts) > 0, 1.0, local)  # products one after the other
     # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back; ranks that cut an
     # expert exchange them among each other too.
@@ -158,19 +163,18 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
     inside = Transfer("routed tokens", Collective.ALL_GATHER, "etp", routed * h * w, s.sequence_parallel)
     outside = Transfer("routed results", Collective.REDUCE_SCATTER, "etp", routed * h * w, s.sequence_parallel)
     summed = Transfer("routed results", Collective.ALL_REDUCE, "etp", routed * h * w, 1 - s.sequence_parallel)
-    sums = (there, inside, outside)
+    sent = (there, inside, outside, summed)  # and their counterparts backward, which are as many of each kind
     return (
         product("router", tokens, number, h, _FP32_B).keeping(tokens * (number * 2 + s.mindspore * h) * _FP32_B),
-        passes("permute", routed * h, 2 * w, 2 * w, 6, 6).sending((*sums, summed), sums),
+        passes("permute", routed * h, 2 * w, 2 * w, 6, 6).sending(sent, sent),
         product("experts up", routed / apart, s.branches * s.expert_width, h, w, local / apart, apart).keeping(
             routed * (h + s.branches * s.expert_width) * w
         ),
         _activation(s, routed * s.expert_width, apart),
         product("experts down", routed / apart, h, s.expert_width, w, local / apart, apart).keeping(routed * h * w),
         passes("combine", routed * h, 2 * w, 2 * w, 4, 4),
-        product("shared experts up", s.tokens, s.branches * shared, h, w, times=has_shared).keeping(
-            s.tokens * s.branches * shared * w
-        ),
+        shared_gather,
+        shared_up.keeping(s.tokens * s.branches * shared * w),
         _activation(s, s.tokens * shared),
-        product("shared experts down", s.tokens, h, np.maximum(shared, 1), w, times=has_shared),
+        scattered(s, shared_down, "shared experts down", s.tokens * h * w, has_shared),
     )

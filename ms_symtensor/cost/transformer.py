@@ -27,7 +27,7 @@ Multiplication Background User's Guide). empirical: a product with rows of fewer
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
     operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_feed_forward(s), *_residual(s))
-    return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1])))
+    return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1], tensors=6)))
 
 
 def expert_block(s: Shapes) -> Place:
@@ -35,7 +35,7 @@ def expert_block(s: Shapes) -> Place:
     operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_residual(s))
     # The device counts every expert's tokens, and the host needs that for the sizes of what it launches
     # (megatron/core/transformer/moe/token_dispatcher.py).
-    return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2])), asks_host=True)
+    return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2], tensors=6)), asks_host=True)
 
 
 def embedding(s: Shapes) -> Place:
@@ -48,7 +48,13 @@ def embedding(s: Shapes) -> Place:
         kept_B=s.dropout * s.norm_tokens * s.hidden,
     )
     cut = s.table_copies < s.tp
-    return Place("embedding", (scattered(s, look_up, "embedding", s.tokens * s.hidden * s.element_B, cut),))
+    return Place(
+        "embedding",
+        (
+            scattered(s, look_up, "embedding", s.tokens * s.hidden * s.element_B, cut),
+            _accumulation(s, elements_of(s)[0], tensors=1),  # of a tied table once, with the head's part
+        ),
+    )
 
 
 def head(s: Shapes) -> Place:
@@ -77,18 +83,19 @@ def head(s: Shapes) -> Place:
             made.keeping(s.norm_tokens * h * w),
             cap,
             loss.keeping(logits * (w * (1 + parts) + copies * _FP32_B)).sending((sums, whole)),
-            _accumulation(s, elements_of(s)[0]),  # a tied table has its gradient from here as well
+            _accumulation(s, elements_of(s)[3], tensors=2),
         ),
     )
 
 
-def _accumulation(s: Shapes, elements: Elements) -> Operator:
+def _accumulation(s: Shapes, elements: Elements, tensors: int) -> Operator:
     """nanotron adds every gradient of a micro-batch to its float32 sum in an operator of its own
-    (src/nanotron/optim/gradient_accumulator.py); Megatron's products do so themselves.
+    (src/nanotron/optim/gradient_accumulator.py, backward); Megatron's products do so themselves. A block has the `tensors`
+    fused query, key and value, output, gate and up, down, and two norms.
     """
     moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * _FP32_B)
     times = s.where(lambda c: c.framework == "nanotron")
-    return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=6, times=times),))
+    return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=tensors, times=times),))
 
 
 def _norm(s: Shapes) -> Operator:

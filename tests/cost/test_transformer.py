@@ -72,3 +72,15 @@ def of_operators(model: Transformer) -> Counter:
 )
 def test_products_attention_and_weights_are_those_of_the_graph(name, model):
     assert of_operators(model) == pytest.approx(of_graph(name), rel=2e-3)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("tied", [False, True])
+def test_nanotron_adds_up_the_gradient_of_every_parameter_once(tied, stages):
+    row = Configuration(
+        replace(LLAMA2_7B, tied_embeddings=tied), SEQUENCE, pipeline_stages=stages, framework="nanotron"
+    )
+    network = Network(shapes_of([row]))
+    added_B = [sum(w.traffic_B for w in p.backward if w.name == "accumulated gradients") for p in network.places]
+    weights = network.on_stages(tuple(e.shared for e in network.elements))
+    np.testing.assert_allclose(network.on_stages(tuple(added_B)), weights * (2 + 4 + 4))  # read, read and written

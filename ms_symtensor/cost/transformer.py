@@ -149,7 +149,6 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
     """Router, dispatch, the experts on this device, combination, and the shared experts beside them."""
     h, w, tokens, routed = s.hidden, s.element_B, s.norm_tokens, s.routed
     number = s.column(lambda c: c.model.experts.num_experts if c.model.experts else 1)
-    top = s.column(lambda c: c.model.experts.top_k if c.model.experts else 1)
     shared = s.column(
         lambda c: (
             c.model.experts.shared_experts * c.model.experts.intermediate_size / c.model_parallel
@@ -164,9 +163,10 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
     )  # fmt: skip
     shared_down = product("shared experts down", s.tokens, h, np.maximum(shared, 1), w, times=has_shared)
     apart = np.where(s.where(lambda c: c.grouped_experts) > 0, 1.0, local)  # products one after the other
-    # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back; ranks that cut an
-    # expert exchange them among each other too.
-    there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", tokens * top * h * w, 2.0)
+    # Every rank sends the tokens that its part of the sequence routes, as many as experts have room for, once to the experts and
+    # once back; ranks that cut an expert exchange them among each other too.
+    own = routed / np.where(s.sequence_parallel > 0, s.etp, 1.0)
+    there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", own * h * w, 2.0)
     inside = Transfer("routed tokens", Collective.ALL_GATHER, "etp", routed * h * w, s.sequence_parallel)
     outside = Transfer("routed results", Collective.REDUCE_SCATTER, "etp", routed * h * w, s.sequence_parallel)
     summed = Transfer("routed results", Collective.ALL_REDUCE, "etp", routed * h * w, 1 - s.sequence_parallel)

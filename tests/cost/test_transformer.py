@@ -8,6 +8,7 @@ import pytest
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
+from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.configuration import Configuration, Experts, LatentAttention, Transformer
 from ms_symtensor.cost.network import Network
@@ -72,6 +73,16 @@ def of_operators(model: Transformer) -> Counter:
 )
 def test_products_attention_and_weights_are_those_of_the_graph(name, model):
     assert of_operators(model) == pytest.approx(of_graph(name), rel=2e-3)
+
+
+@pytest.mark.parametrize("imbalance", [0.5, 1.0, 1.5])
+def test_as_many_tokens_are_sent_to_experts_as_these_compute(imbalance):
+    model = replace(MIXTRAL, experts=Experts(8, 2, 14336, imbalance=imbalance))
+    row = Configuration(model, SEQUENCE, data_parallel=8, expert_parallel=8)
+    _, _, block, _ = Network(shapes_of([row])).places
+    sent_B = sum(t.size_B * t.times for t in block.sent if t.kind is Collective.ALL_TO_ALL)
+    computed = sum(w.points * w.times for w in block.forward if w.name == "experts down forward")
+    assert sent_B == pytest.approx(2 * 2 * computed)  # there and back, of two bytes
 
 
 @pytest.mark.parametrize("stages", [1, 2])

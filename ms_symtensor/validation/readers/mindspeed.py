@@ -33,7 +33,7 @@ def case(row: Row) -> Case:
         model_parallel=row.count("tp"),
         sequence_parallel="sequence-parallel" in options and row.count("tp") > 1,
         context_parallel=row.optional_count("cp") or 1,
-        expert_parallel=row.optional_count("ep") or 1,
+        expert_parallel=megatron.expert_parallel(options, row),
         expert_model_parallel=megatron.expert_model_parallel(options, row),
         pipeline_stages=row.count("pp"),
         interleave=interleave,

@@ -151,6 +151,7 @@ def _ring(s: Shapes) -> tuple[Operator, ...]:
             sent_back=(
                 Transfer("keys, values and gradients round the ring", Collective.SEND, "cp", 2 * shared, steps),
             ),
+            part=Part.ATTENTION_CORE,
         ),
     )
 
@@ -161,7 +162,7 @@ def _exchange(s: Shapes) -> tuple[Operator, ...]:
     """
     whole = (s.queries + s.keys + s.values + s.attended) * s.tokens * s.element_B
     sent = (Transfer("heads for tokens", Collective.ALL_TO_ALL, "cp", whole / 4, 4 * s.exchanges_heads),)
-    return (Operator(sent=sent, sent_back=sent),)
+    return (Operator(sent=sent, sent_back=sent, part=Part.ATTENTION_CORE),)
 
 
 def _output(s: Shapes) -> Operator:

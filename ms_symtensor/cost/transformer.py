@@ -52,7 +52,8 @@ def embedding(s: Shapes) -> Place:
         "embedding",
         (
             scattered(s, look_up, "embedding", s.tokens * s.hidden * s.element_B, cut),
-            _accumulation(s, elements_of(s)[0], tensors=1),  # of a tied table once, with the head's part
+            # Of a tied table once, with the head's part.
+            _accumulation(s, elements_of(s)[0], tensors=1, of_a_product=False),
         ),
     )
 
@@ -88,13 +89,16 @@ def head(s: Shapes) -> Place:
     )
 
 
-def _accumulation(s: Shapes, elements: Elements, tensors: int) -> Operator:
-    """nanotron adds every gradient of a micro-batch to its float32 sum in an operator of its own
-    (src/nanotron/optim/gradient_accumulator.py, backward); Megatron's products do so themselves. A block has the `tensors`
-    fused query, key and value, output, gate and up, down, and two norms.
+def _accumulation(s: Shapes, elements: Elements, tensors: int, of_a_product: bool = True) -> Operator:
+    """Every gradient of a micro-batch is added to that of the step in an operator of its own, under nanotron
+    (src/nanotron/optim/gradient_accumulator.py, backward) and, but for the gradients that products add up themselves,
+    MindSpeed's Megatron (megatron/core/distributed/distributed_data_parallel.py, main_grad). A block has the `tensors` fused query, key and value,
+    output, gate and up, down, and two norms.
     """
-    moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * _FP32_B)
-    times = s.where(lambda c: c.framework == "nanotron")
+    gradient_B = s.column(lambda c: c.bytes_per_parameter.gradient)
+    moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * gradient_B)
+    fused = s.where(lambda c: c.fused_gradient_sums and of_a_product)
+    times = s.where(lambda c: c.framework == "nanotron") + s.mindspeed * (1 - fused)
     return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=tensors, times=times),))
 
 

@@ -10,7 +10,7 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cost.configuration import Configuration, Experts, LatentAttention, Transformer
+from ms_symtensor.cost.configuration import Bytes, Configuration, Experts, LatentAttention, Transformer
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.operator import evaluate, summed_dims
 from ms_symtensor.cost.shapes import shapes_of
@@ -85,13 +85,29 @@ def test_as_many_tokens_are_sent_to_experts_as_these_compute(imbalance):
     assert sent_B == pytest.approx(2 * 2 * computed)  # there and back, of two bytes
 
 
+def added_apart(row: Configuration) -> tuple[np.ndarray, np.ndarray]:
+    """Elements of the gradients of each stage's parameters, and those that are added to the step's in operators of their own."""
+    network = Network(shapes_of([row]))
+    moved_B = [
+        sum(w.traffic_B * w.times for w in p.backward if w.name == "accumulated gradients") for p in network.places
+    ]
+    of_one_B = 2 + 2 * row.bytes_per_parameter.gradient  # a gradient of the micro-batch, and the sum read and written
+    weights = network.on_stages(tuple(e.shared for e in network.elements))
+    return weights, network.on_stages(tuple(moved_B)) / of_one_B
+
+
 @pytest.mark.parametrize("stages", [1, 2])
 @pytest.mark.parametrize("tied", [False, True])
-def test_nanotron_adds_up_the_gradient_of_every_parameter_once(tied, stages):
+@pytest.mark.parametrize("framework", ["nanotron", "mindspeed"])
+def test_the_gradient_of_every_parameter_is_added_once(tied, stages, framework):
+    model = replace(LLAMA2_7B, tied_embeddings=tied)
     row = Configuration(
-        replace(LLAMA2_7B, tied_embeddings=tied), SEQUENCE, pipeline_stages=stages, framework="nanotron"
-    )
-    network = Network(shapes_of([row]))
-    added_B = [sum(w.traffic_B for w in p.backward if w.name == "accumulated gradients") for p in network.places]
-    weights = network.on_stages(tuple(e.shared for e in network.elements))
-    np.testing.assert_allclose(network.on_stages(tuple(added_B)), weights * (2 + 4 + 4))  # read, read and written
+        model, SEQUENCE, pipeline_stages=stages, framework=framework, fused_gradient_sums=False,
+        bytes_per_parameter=Bytes(gradient=4 if framework == "nanotron" else 2),
+    )  # fmt: skip
+    np.testing.assert_allclose(*added_apart(row))
+
+
+def test_products_add_the_gradients_of_their_weights_themselves_but_an_embedding_cannot():
+    row = Configuration(LLAMA2_7B, SEQUENCE, framework="mindspeed")
+    assert added_apart(row)[1] == LLAMA2_7B.vocab_size * LLAMA2_7B.hidden_size

@@ -83,6 +83,7 @@ def _megatron(row: Row) -> Configuration:
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
         overlap_tensors=megatron.overlaps_tensors(options),
+        fused_gradient_sums=megatron.fuses_gradient_sums(options),
     )
 
 

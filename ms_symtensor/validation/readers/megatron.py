@@ -136,6 +136,13 @@ def overlaps_tensors(options: Options) -> bool:
     return "no-async-tensor-model-parallel-allreduce" not in options
 
 
+def fuses_gradient_sums(options: Options) -> bool:
+    """--no-gradient-accumulation-fusion: else a product and the addition of its weight's gradient are one kernel
+    (github.com/Ascend/MindSpeed, docs/features/npu_matmul_add.md).
+    """
+    return "no-gradient-accumulation-fusion" not in options
+
+
 def precision(options: Options) -> Precision:
     """--bf16 or --fp16; bfloat16 if neither is there."""
     return "float16" if "fp16" in options else "bfloat16"

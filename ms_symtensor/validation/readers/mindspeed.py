@@ -53,6 +53,7 @@ def case(row: Row) -> Case:
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
         overlap_tensors=megatron.overlaps_tensors(options),
+        fused_gradient_sums=megatron.fuses_gradient_sums(options),
     )
     memory_MiB = row.optional_number("max_alloc_MB")
     measured = Measurement(

@@ -43,7 +43,9 @@ def _projections(s: Shapes) -> tuple[Operator, ...]:
         has_rank = latent * (query_rank > 0)
         down = product("latent down", s.norm_tokens, query_rank + kv_rank + rope, h, w, times=latent)
         query = product("query up", t, s.queries, np.where(query_rank > 0, query_rank, h), w, times=latent)
-        key = product("key and value up", t, s.queries + s.values, np.maximum(kv_rank, 1), w, times=latent)
+        # The rotary part of a key is the same for all heads and comes from the tokens, not from the latent.
+        widened = s.heads * (s.key_width - rope + s.value_width)
+        key = product("key and value up", t, widened, np.maximum(kv_rank, 1), w, times=latent)
         small = np.where(has_rank > 0, query_rank, h) + kv_rank + rope
         found += [
             down.keeping(latent * s.norm_tokens * (query_rank + kv_rank + rope) * w),
@@ -149,6 +151,7 @@ def _ring(s: Shapes) -> tuple[Operator, ...]:
             sent_back=(
                 Transfer("keys, values and gradients round the ring", Collective.SEND, "cp", 2 * shared, steps),
             ),
+            part=Part.ATTENTION_CORE,
         ),
     )
 
@@ -159,7 +162,7 @@ def _exchange(s: Shapes) -> tuple[Operator, ...]:
     """
     whole = (s.queries + s.keys + s.values + s.attended) * s.tokens * s.element_B
     sent = (Transfer("heads for tokens", Collective.ALL_TO_ALL, "cp", whole / 4, 4 * s.exchanges_heads),)
-    return (Operator(sent=sent, sent_back=sent),)
+    return (Operator(sent=sent, sent_back=sent, part=Part.ATTENTION_CORE),)
 
 
 def _output(s: Shapes) -> Operator:

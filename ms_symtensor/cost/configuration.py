@@ -212,6 +212,7 @@ class Configuration:
     grouped_experts: bool = True  # the experts of a device are one grouped product, not one product after the other
     exchanged_heads: bool = False  # context parallelism by AlltoAll (Ulysses), not by keys that go round a ring
     copied_logits: bool = False  # the loss subtracts the maximum into a copy of the logits, not in place
+    fused_gradient_sums: bool = True  # products add the gradients of their weights to those of the step themselves
     compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
 
     def __post_init__(self) -> None:

@@ -4,10 +4,10 @@ A stage takes t_i for one micro-batch, forward and backward, with M micro-batche
 
     T_pipeline = M · max_i t_i + (Σ_i t_i - max_i t_i) / v                    (1F1B, interleaved if v > 1; arXiv 2104.04473)
 
-Stage i is done with its last backward pass Σ_{j<i} t_j,backward before the pipeline is, and then waits for what is left of
+Stage i is done with its last backward pass Σ_{j<i} t_j,backward / v before the pipeline is, and then waits for what is left of
 its gradients' sums, updates its parameters and gathers those that are sharded:
 
-    T = max_i (T_pipeline - Σ_{j<i} t_j,backward + exposed sums_i + optimizer_i + exposed gathers_i)
+    T = max_i (T_pipeline - Σ_{j<i} t_j,backward / v + exposed sums_i + optimizer_i + exposed gathers_i)
 
 Sums that run under the backward pass of the last micro-batch are hidden up to its length, but slow it down.
 """
@@ -82,7 +82,7 @@ def step_seconds(network: Network, places: Sequence[PlaceSeconds], groups: Group
     pace, total = each[rows, slowest], each.sum(axis=1)
     m = s.micro_batches
     pipeline = m * pace + (total - pace) / s.chunks
-    behind = backward + again + transfer / 2
+    behind = (backward + again + transfer / 2) / s.chunks[:, None]
     done = pipeline[:, None] - (np.cumsum(behind, axis=1) - behind)
     gradients = _gradients_s(network, groups, cluster, (backward + again) / s.chunks[:, None])
     optimizer = _optimizer_s(network, cluster)

@@ -27,7 +27,7 @@ Multiplication Background User's Guide). empirical: a product with rows of fewer
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
     operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_feed_forward(s), *_residual(s))
-    return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1])))
+    return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1], tensors=6)))
 
 
 def expert_block(s: Shapes) -> Place:
@@ -35,7 +35,7 @@ def expert_block(s: Shapes) -> Place:
     operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_residual(s))
     # The device counts every expert's tokens, and the host needs that for the sizes of what it launches
     # (megatron/core/transformer/moe/token_dispatcher.py).
-    return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2])), asks_host=True)
+    return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2], tensors=6)), asks_host=True)
 
 
 def embedding(s: Shapes) -> Place:
@@ -48,7 +48,14 @@ def embedding(s: Shapes) -> Place:
         kept_B=s.dropout * s.norm_tokens * s.hidden,
     )
     cut = s.table_copies < s.tp
-    return Place("embedding", (scattered(s, look_up, "embedding", s.tokens * s.hidden * s.element_B, cut),))
+    return Place(
+        "embedding",
+        (
+            scattered(s, look_up, "embedding", s.tokens * s.hidden * s.element_B, cut),
+            # Of a tied table once, with the head's part.
+            _accumulation(s, elements_of(s)[0], tensors=1, of_a_product=False),
+        ),
+    )
 
 
 def head(s: Shapes) -> Place:
@@ -77,18 +84,22 @@ def head(s: Shapes) -> Place:
             made.keeping(s.norm_tokens * h * w),
             cap,
             loss.keeping(logits * (w * (1 + parts) + copies * _FP32_B)).sending((sums, whole)),
-            _accumulation(s, elements_of(s)[0]),  # a tied table has its gradient from here as well
+            _accumulation(s, elements_of(s)[3], tensors=2),
         ),
     )
 
 
-def _accumulation(s: Shapes, elements: Elements) -> Operator:
-    """nanotron adds every gradient of a micro-batch to its float32 sum in an operator of its own
-    (src/nanotron/optim/gradient_accumulator.py); Megatron's products do so themselves.
+def _accumulation(s: Shapes, elements: Elements, tensors: int, of_a_product: bool = True) -> Operator:
+    """Every gradient of a micro-batch is added to that of the step in an operator of its own, under nanotron
+    (src/nanotron/optim/gradient_accumulator.py, backward) and, but for the gradients that products add up themselves,
+    MindSpeed's Megatron (megatron/core/distributed/distributed_data_parallel.py, main_grad). A block has the `tensors` fused
+    query, key and value, output, gate and up, down, and two norms.
     """
-    moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * _FP32_B)
-    times = s.where(lambda c: c.framework == "nanotron")
-    return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=6, times=times),))
+    gradient_B = s.column(lambda c: c.bytes_per_parameter.gradient)
+    moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * gradient_B)
+    fused = s.where(lambda c: c.fused_gradient_sums and of_a_product)
+    times = s.where(lambda c: c.framework == "nanotron") + s.mindspeed * (1 - fused)
+    return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=tensors, times=times),))
 
 
 def _norm(s: Shapes) -> Operator:
@@ -142,7 +153,6 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
     """Router, dispatch, the experts on this device, combination, and the shared experts beside them."""
     h, w, tokens, routed = s.hidden, s.element_B, s.norm_tokens, s.routed
     number = s.column(lambda c: c.model.experts.num_experts if c.model.experts else 1)
-    top = s.column(lambda c: c.model.experts.top_k if c.model.experts else 1)
     shared = s.column(
         lambda c: (
             c.model.experts.shared_experts * c.model.experts.intermediate_size / c.model_parallel
@@ -151,26 +161,31 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
         )
     )
     local, has_shared = number / s.ep, shared > 0
+    shared_gather, shared_up = gathered(
+        s, product("shared experts up", s.tokens, s.branches * shared, h, w, times=has_shared),
+        "shared experts up", s.tokens * h * w, has_shared,
+    )  # fmt: skip
+    shared_down = product("shared experts down", s.tokens, h, np.maximum(shared, 1), w, times=has_shared)
     apart = np.where(s.where(lambda c: c.grouped_experts) > 0, 1.0, local)  # products one after the other
-    # Every rank sends the tokens that its part of the sequence routes, once to the experts and once back; ranks that cut an
-    # expert exchange them among each other too.
-    there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", tokens * top * h * w, 2.0)
+    # Every rank sends the tokens that its part of the sequence routes, as many as experts have room for, once to the experts and
+    # once back; ranks that cut an expert exchange them among each other too.
+    own = routed / np.where(s.sequence_parallel > 0, s.etp, 1.0)
+    there = Transfer("tokens to experts", Collective.ALL_TO_ALL, "ep", own * h * w, 2.0)
     inside = Transfer("routed tokens", Collective.ALL_GATHER, "etp", routed * h * w, s.sequence_parallel)
     outside = Transfer("routed results", Collective.REDUCE_SCATTER, "etp", routed * h * w, s.sequence_parallel)
     summed = Transfer("routed results", Collective.ALL_REDUCE, "etp", routed * h * w, 1 - s.sequence_parallel)
-    sums = (there, inside, outside)
+    sent = (there, inside, outside, summed)  # and their counterparts backward, which are as many of each kind
     return (
         product("router", tokens, number, h, _FP32_B).keeping(tokens * (number * 2 + s.mindspore * h) * _FP32_B),
-        passes("permute", routed * h, 2 * w, 2 * w, 6, 6).sending((*sums, summed), sums),
+        passes("permute", routed * h, 2 * w, 2 * w, 6, 6).sending(sent, sent),
         product("experts up", routed / apart, s.branches * s.expert_width, h, w, local / apart, apart).keeping(
             routed * (h + s.branches * s.expert_width) * w
         ),
         _activation(s, routed * s.expert_width, apart),
         product("experts down", routed / apart, h, s.expert_width, w, local / apart, apart).keeping(routed * h * w),
         passes("combine", routed * h, 2 * w, 2 * w, 4, 4),
-        product("shared experts up", s.tokens, s.branches * shared, h, w, times=has_shared).keeping(
-            s.tokens * s.branches * shared * w
-        ),
+        shared_gather,
+        shared_up.keeping(s.tokens * s.branches * shared * w),
         _activation(s, s.tokens * shared),
-        product("shared experts down", s.tokens, h, np.maximum(shared, 1), w, times=has_shared),
+        scattered(s, shared_down, "shared experts down", s.tokens * h * w, has_shared),
     )

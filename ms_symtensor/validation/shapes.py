@@ -37,7 +37,7 @@ def shape_of(c: Configuration) -> Hashable:
     return (
         replace(c.model, num_layers=1), c.seq_length, c.micro_batch_size, c.model_parallel, c.sequence_parallel,
         c.context_parallel, c.exchanged_heads, c.expert_parallel, c.grouped_experts, c.recomputation, c.attention,
-        c.fused_norm, c.precision, c.framework, c.compiled,
+        c.fused_norm, c.precision, c.framework, c.fused_gradient_sums, c.compiled,
     )  # fmt: skip
 
 

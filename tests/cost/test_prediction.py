@@ -9,6 +9,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.attention import MERGE_KERNELS, MERGE_KERNELS_BACKWARD
 from ms_symtensor.cost.configuration import (
     FULL_RECOMPUTATION,
+    SELECTIVE_RECOMPUTATION,
     AttentionKernel,
     Bytes,
     Configuration,
@@ -257,6 +258,16 @@ def test_short_sequences_round_a_ring_are_bound_by_the_host_that_merges_results(
     assert exchanged < ring < exchanged + 1.1 * launches_s
     alone = predict([one(exchanged_heads=e, framework="mindspeed") for e in (False, True)], a2).step_time_s
     assert alone[0] == alone[1]
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_attention_that_is_recomputed_sends_its_keys_or_heads_again(exchanged):
+    # megatron/core/transformer/attention.py: the checkpointed core_attention is what goes round the ring or exchanges heads.
+    spread = one(context_parallel=4, exchanged_heads=exchanged, recomputation=SELECTIVE_RECOMPUTATION)
+    slow_links = replace(A100, levels=tuple(replace(level, efficiency=level.efficiency / 100) for level in A100.levels))
+    near, far = (predict([spread, one(context_parallel=4)], cluster).seconds for cluster in (A100, slow_links))
+    longer = far.communication_s[0] - near.communication_s[0]
+    assert far.recompute_s[0] - near.recompute_s[0] == pytest.approx(longer / (2 if exchanged else 3))
 
 
 def test_experts_one_after_the_other_take_longer_than_a_grouped_product():

@@ -8,7 +8,7 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from model_zoo.megatron import megatron_strategy
-from ms_symtensor.cost.configuration import Configuration, Part, Recomputation, Transformer, in_parts
+from ms_symtensor.cost.configuration import Configuration, Experts, Part, Recomputation, Transformer, in_parts
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.shapes import shapes_of
 from ms_symtensor.cost.training_memory import stage_bytes
@@ -34,12 +34,12 @@ def of_program() -> Counter:
     return Counter((n.kind, n.phase is Phase.FORWARD) for n in middle if n.parameter is None)
 
 
-def of_operators(configuration: Configuration) -> Counter:
-    block = Network(shapes_of([configuration])).places[1]
+def of_operators(configuration: Configuration, place: int = 1, group: str = "tp") -> Counter:
+    block = Network(shapes_of([configuration])).places[place]
     found: Counter = Counter()
     for sent, forward in ((block.sent, True), (block.sent_back, False)):
         for transfer in sent:
-            if transfer.group == "tp":
+            if transfer.group == group:
                 found[transfer.kind.value, forward] += int(transfer.times[0])
     return +found
 
@@ -48,6 +48,24 @@ def test_mindspore_gathers_once_and_others_again() -> None:
     assert of_operators(SPREAD) == of_program()
     again = of_operators(replace(SPREAD, framework="megatron"))
     assert again - of_program() == {("AllGather", False): 2} and again > of_program()
+
+
+SHARED_EXPERTS = replace(SPREAD, model=replace(LLAMA3_8B, experts=Experts(8, 2, 1792, shared_experts=1)))
+
+
+@pytest.mark.parametrize("framework", ["megatron", "mindspore"])
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_ranks_that_cut_shared_experts_meet_as_those_that_cut_a_feed_forward(framework, sequence_parallel) -> None:
+    # megatron/core/transformer/moe/shared_experts.py: SharedExpertMLP is an MLP
+    spread = replace(SHARED_EXPERTS, framework=framework, sequence_parallel=sequence_parallel)
+    assert of_operators(spread, place=2) == of_operators(spread, place=1)
+
+
+def test_ranks_that_cut_routed_experts_add_their_gradients_as_their_results() -> None:
+    tokens_held_whole = replace(SHARED_EXPERTS, sequence_parallel=False)
+    assert of_operators(tokens_held_whole, 2, "etp") == {("AllReduce", True): 1, ("AllReduce", False): 1}
+    each_kind_once = {(kind, forward): 1 for kind in ("AllGather", "ReduceScatter") for forward in (True, False)}
+    assert of_operators(SHARED_EXPERTS, 2, "etp") == each_kind_once
 
 
 def test_what_is_gathered_again_is_not_kept() -> None:

@@ -31,6 +31,13 @@ def test_the_pipeline_waits_as_long_as_it_is_deep(stages, chunks):
     assert first == pytest.approx((stages - 1) / chunks * each, rel=0.35)
 
 
+def test_a_last_stage_that_is_never_idle_begins_when_one_chunk_of_each_stage_before_it_has_gone_forward():
+    # Its many blocks make it the slowest stage, and the one whose gradients are summed last.
+    spread = replace(BASE, data_parallel=64, pipeline_stages=4, layers_on_stage=(4, 4, 4, 20), overlap_gradients=False)
+    whole, chunk = predict([replace(spread, interleave=v) for v in (1, 4)], A100).seconds.bubble_s
+    assert chunk == pytest.approx(whole / 4, rel=0.2)  # but what a chunk sends is as large as what a stage does
+
+
 def test_hidden_sums_cost_less_than_those_behind_the_backward_pass():
     spread = replace(BASE, data_parallel=64, micro_batch_num=4)
     hidden, behind = predict([spread, replace(spread, overlap_gradients=False)], A100).seconds.gradient_s

@@ -63,7 +63,7 @@ def _megatron(row: Row) -> Configuration:
         model_parallel=row.count("tp"),
         sequence_parallel=row.flag("sp") and row.count("tp") > 1,
         context_parallel=row.optional_count("cp") or 1,
-        expert_parallel=row.optional_count("ep") or 1,
+        expert_parallel=megatron.expert_parallel(options, row),
         expert_model_parallel=megatron.expert_model_parallel(options, row),
         pipeline_stages=row.count("pp"),
         interleave=interleave,
@@ -83,6 +83,7 @@ def _megatron(row: Row) -> Configuration:
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
         overlap_tensors=megatron.overlaps_tensors(options),
+        fused_gradient_sums=megatron.fuses_gradient_sums(options),
     )
 
 

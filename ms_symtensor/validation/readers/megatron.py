@@ -103,6 +103,14 @@ def layers_on_stage(options: Options) -> tuple[int, ...]:
     return tuple(map(int, options["num-layer-list"].split(",")))
 
 
+def expert_parallel(options: Options, row: Row) -> int:
+    """--expert-model-parallel-size; with MindSpeed's --moe-tp-extend-ep tensor ranks too have experts of their own, whole ones
+    (mindspeed/core/transformer/moe/moe_layer.py, num_local_experts).
+    """
+    size = row.optional_count("ep") or 1
+    return size * row.count("tp") if "moe-tp-extend-ep" in options else size
+
+
 def expert_model_parallel(options: Options, row: Row) -> int:
     """--expert-tensor-parallel-size, MindSpeed's --moe-tp-extend-ep; all tensor ranks if neither is there."""
     if "moe-tp-extend-ep" in options:
@@ -126,6 +134,13 @@ def overlaps_tensors(options: Options) -> bool:
     of the backward pass (megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
     """
     return "no-async-tensor-model-parallel-allreduce" not in options
+
+
+def fuses_gradient_sums(options: Options) -> bool:
+    """--no-gradient-accumulation-fusion: else a product and the addition of its weight's gradient are one kernel
+    (github.com/Ascend/MindSpeed, docs/features/npu_matmul_add.md).
+    """
+    return "no-gradient-accumulation-fusion" not in options
 
 
 def precision(options: Options) -> Precision:

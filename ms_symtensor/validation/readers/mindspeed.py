@@ -33,7 +33,7 @@ def case(row: Row) -> Case:
         model_parallel=row.count("tp"),
         sequence_parallel="sequence-parallel" in options and row.count("tp") > 1,
         context_parallel=row.optional_count("cp") or 1,
-        expert_parallel=row.optional_count("ep") or 1,
+        expert_parallel=megatron.expert_parallel(options, row),
         expert_model_parallel=megatron.expert_model_parallel(options, row),
         pipeline_stages=row.count("pp"),
         interleave=interleave,
@@ -53,6 +53,7 @@ def case(row: Row) -> Case:
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
         overlap_tensors=megatron.overlaps_tensors(options),
+        fused_gradient_sums=megatron.fuses_gradient_sums(options),
     )
     memory_MiB = row.optional_number("max_alloc_MB")
     measured = Measurement(

@@ -6,8 +6,8 @@ parameters do not fit on 64 devices of 64 GB in any way. Assumed:
 - data x tensor parallelism is all there is (its three products are 64), so no pipeline;
 - optimizer sharding, whole blocks recomputed, experts over 8 devices, and a global batch of 512 samples of 4096 tokens, one
   per data-parallel rank and micro-batch: MindFormers' own settings for DeepSeek-V3, which recompute almost every block
-  (research/deepseek3/deepseek3_671b/pretrain_deepseek3_671b.yaml). With experts over 16 to 64 devices the order and what
-  fits come out the same, the utilisations do not;
+  (research/deepseek3/deepseek3_671b/pretrain_deepseek3_671b.yaml). With experts over 16 to 64 devices the order comes out
+  the same, the utilisations do not, and over 32 and 64 DP64 fits;
 - as many blocks as fit with DP32 x TP2, 3 of them dense, as published.
 """
 

@@ -123,6 +123,7 @@ def test_tensor_ranks_that_cut_an_expert(read_rows) -> None:
         {**MEGATRON, **moe}, {}, {"other": "moe-tp-extend-ep"}, {"other": "expert-tensor-parallel-size=1"}, {"ep": 8}
     )
     assert [case.configuration.ranks_of_an_expert for case in found.cases] == [2, 1, 1, 1]
+    assert [case.configuration.expert_parallel for case in found.cases] == [4, 8, 4, 8]
     (mindformers_,) = read_rows({**MINDFORMERS, **moe, "pp": 1, "other": "FA=True", "recompute": ""}).cases
     assert mindformers_.configuration.ranks_of_an_expert == 2
 

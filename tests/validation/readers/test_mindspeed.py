@@ -47,6 +47,12 @@ def test_linear_layers_wait_for_their_collectives_only_where_told_to(read_rows) 
     assert plain and not told
 
 
+def test_products_add_gradients_up_unless_told_not_to(read_rows) -> None:
+    apart = {"features": "sequence-parallel no-gradient-accumulation-fusion"}
+    plain, told = (case.configuration.fused_gradient_sums for case in read_rows(ROW, {}, apart).cases)
+    assert plain and not told
+
+
 def test_gemma_2_has_further_norms_and_capped_logits(read_rows) -> None:
     gemma = {"name": "gemma2_tp8_pp1_ptd", "hidden": 3584, "heads": 16, "kv": 8, "ffn": 14336, "recompute": ""}
     (case,) = read_rows({**ROW, **gemma}).cases

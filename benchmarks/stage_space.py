@@ -99,17 +99,19 @@ class Case:
 
 @dataclass(frozen=True)
 class Held:
-    """What a stage costs that holds a part of the network: seconds, a micro-batch's bytes, and the program itself."""
+    """What a stage costs that holds a part of the network: seconds, and the program itself."""
 
     seconds: StageSeconds
-    one: MicroBatch
     program: StageProgram
+    _one: dict[bool, MicroBatch] = field(default_factory=dict)
 
     def memory_B(self, every: Sequence[Pass], interleave: int) -> int:
         """Peak bytes over every pass of a micro-batch through one of so many runs of blocks."""
-        runs = in_runs(block_names(self.program.graph), interleave)
+        runs, several = in_runs(block_names(self.program.graph), interleave), interleave > 1
         stages, scatters = self.program.pipeline.stage_num, self.program.scatters_gradients
-        peak_B = self.one.peak(runs, every).total_B
+        if several not in self._one:
+            self._one[several] = micro_batch(self.program.micro, scatters, several)
+        peak_B = self._one[several].peak(runs, every).total_B
         return sum(stage_memory_B(self.program.micro, stages, scatters, peak_B, {}, {}).values())
 
 
@@ -171,9 +173,7 @@ class Parts:
         if not all(is_synchronised(p) for p in micro.parameters.values() if p.requires_grad):
             return None
         program = StageProgram(number, part.graph, pipeline, level, micro)
-        return Held(
-            stage_seconds(program, plan, self.case.cluster), micro_batch(micro, program.scatters_gradients), program
-        )
+        return Held(stage_seconds(program, plan, self.case.cluster), program)
 
     def border(self, held: Held, turns: Turns) -> Border:
         """What several runs of blocks per stage send and receive between them."""

@@ -13,6 +13,7 @@ class Builder:
         self.nodes: list[Node] = []
         self.kept: set[int] = set()
         self.given: set[int] = set()
+        self.held: set[int] = set()
         self.computed_again: set[int] = set()
         self._known: dict[tuple, tuple[int, ...]] = {}
 

@@ -39,5 +39,5 @@ def partition(
     apart = COLLECTIVES - scattered if in_pipeline else frozenset()
     nodes = depth_first(share_equal(built.nodes, built.tensors, built.computed_again, half.signatures, apart))
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
-    kept, given = frozenset(built.kept), frozenset(built.given)
-    return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, kept, given)
+    kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))
+    return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, kept, given, held)

@@ -114,7 +114,7 @@ class Program:
     """`tensors` are local types by number.
 
     `kept` are tensors that never count as activations: parameters, inputs, constants, and what only leads to a parameter's
-    gradient. `given` are the inputs.
+    gradient. `given` are the inputs, `held` the parameters as they are stored.
     """
 
     device_num: int
@@ -123,6 +123,7 @@ class Program:
     parameters: Mapping[str, ParameterPlacement]
     kept: frozenset[int]
     given: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
 
     @property
     def is_known(self) -> bool:

@@ -66,6 +66,7 @@ class Reading:
         """The tensor that holds a parameter on this rank, sent on if other stages read it too."""
         kind = TensorType(placement.slice_shape, placement.dtype)
         stored = self._builder.tensor(kind, kept=True)
+        self._builder.held.add(stored)
         if placement.owner is not None:
             return self._builder.node(
                 "Receive", (stored,), (kind,), op=root.name, role=Role.BORDER, parameter=root.name, peer=placement.owner,

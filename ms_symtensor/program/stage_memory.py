@@ -5,7 +5,9 @@ Under 1F1B (`passes`) several micro-batches lie in memory, all of them but one b
     peak = weights + max over passes of (sum over runs of waiting x kept + moment)
 
 with the moment of the one that passes, and, where stages are interleaved, what is still to be sent. Weights in use (gathered, or
-cast) stay for all micro-batches. The gradient of a weight is there until it is added up.
+cast) stay for all micro-batches. The gradient of a weight is there until it is added up. Where stages are interleaved, a weight
+that several operators read as it is stored is copied for every micro-batch: MindSpore loads it anew in each (its network is
+inlined late), and puts a TensorMove behind what it loads more than once and reads more than once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from ms_symtensor.program.liveness import live_B, lives, program_steps
+from ms_symtensor.program.liveness import Lives, live_B, lives, program_steps
 from ms_symtensor.program.passes import Pass, flights, passes
 from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import Node, Phase, Program, Role
@@ -118,8 +120,10 @@ class MicroBatch:
         return found
 
 
-def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
-    """What one micro-batch needs whose program is `micro`; `scatters_gradients`: before they add up (level2)."""
+def micro_batch(micro: Program, scatters_gradients: bool, interleaved: bool) -> MicroBatch:
+    """What one micro-batch needs whose program is `micro`; `scatters_gradients`: before they add up (level2); `interleaved`: on a
+    stage of several runs.
+    """
     steps = program_steps(micro)
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
@@ -129,6 +133,7 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     used = {t for n in micro.nodes if n.role is not Role.WEIGHT for t in n.inputs if t in weights}
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, scatters_gradients))) | used)
+    alive = {**alive, **(_copies(micro) if interleaved else {})}
     forward = sum(not late for late in behind)
     last_read = {t: step for step, n in enumerate(micro.nodes) for t in n.inputs if t in used - used_behind}
 
@@ -151,6 +156,16 @@ def micro_batch(micro: Program, scatters_gradients: bool) -> MicroBatch:
     )
 
 
+def _copies(micro: Program) -> Lives:
+    """The weights that a micro-batch copies, as `lives`: from the first reader on, until the last one has read."""
+    read: dict[int, list[int]] = {}
+    for step, node in enumerate(micro.nodes):
+        if node.role not in (Role.WEIGHT, Role.BORDER):
+            for tensor in micro.held.intersection(node.inputs):
+                read.setdefault(tensor, []).append(step)
+    return {tensor: (steps[0], steps[-1]) for tensor, steps in read.items() if len(steps) > 1}
+
+
 def stage_in_flight(program: StageProgram) -> float:
     """Micro-batches whose activations a rank of the stage keeps at once, on average over its runs of blocks."""
     pipeline = program.pipeline
@@ -168,7 +183,7 @@ def stage_peak(program: StageProgram) -> Peak:
     run_of = {block: number for number, run in enumerate(runs) for block in run}
     micro = program.micro if len(runs) == 1 else _run_by_run(program.micro, run_of)
     every = passes(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave)
-    peak = micro_batch(micro, program.scatters_gradients).peak(runs, every)
+    peak = micro_batch(micro, program.scatters_gradients, len(runs) > 1).peak(runs, every)
     # Where stages are interleaved, what a pass has made is sent when the next one has begun.
     return peak if len(runs) == 1 else peak._replace(moment_B=peak.moment_B + _sent_B(micro))
 

@@ -102,20 +102,21 @@ def _needs(program: CompiledProgram, again: Collection[str]) -> Mapping[str, set
 
 
 def _made_late(program: CompiledProgram) -> set[str]:
-    """The nodes that are made for their first reader: what is computed again, and what depends on nothing but inputs and
-    constants, unless something waits for it.
+    """The nodes that are made for their first reader: what is computed again, copies of weights, and what depends on nothing but
+    inputs and constants, unless something waits for it.
 
     Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one.
     """
     again: set[str] = set()
     plain = set[str]()
+    copies = {node.name for node in program.nodes if node.type == "TensorMove"}
     for node in program.nodes:
         read = [*producers(node.inputs)]
         if is_recomputed(node) or (not is_backward(node) and not again.isdisjoint(read) and node.type not in _IN_PLACE):
             again.add(node.name)
         elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
             plain |= {node.name} if plain.issuperset(read) else set()
-    return again | plain.difference(name for node in program.nodes for name in node.after)
+    return again | copies | plain.difference(name for node in program.nodes for name in node.after)
 
 
 def _is_weight(source: Source) -> bool:

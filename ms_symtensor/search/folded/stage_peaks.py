@@ -130,7 +130,8 @@ class StagePeaks:
         part, known, block_of = self._part(tuple(map(sum, runs)), before, after)
         plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
-        return _Written(program, micro_batch(program, self._scatters), tuple(named), block_of)
+        one = micro_batch(program, self._scatters, self.turns.interleave > 1)
+        return _Written(program, one, tuple(named), block_of)
 
     def _part(
         self, held: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]

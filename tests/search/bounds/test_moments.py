@@ -55,7 +55,7 @@ def _programs(of, choice):
     for again in ((), blocks):
         settings = replace(of.settings, recompute=dict.fromkeys(again, Recompute()))
         program = partition(of.graph, StagePlan(of.strategies(choice), settings))
-        yield micro_batch(program, False), [node.block for node in program.nodes]
+        yield micro_batch(program, False, interleaved=False), [node.block for node in program.nodes]
 
 
 def _agrees(of, best, tries):

@@ -104,7 +104,7 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
-    if several is not None:
+    if several is not None and not (request.is_trial and several.whole is not None):
         several = improved(of, request, several, min(known_s, one.time_s))
         if graph is not None and one.passed:
             # Where blocks make parts again, meshes may be worth it that were not where whole blocks are recomputed.

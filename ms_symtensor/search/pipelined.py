@@ -80,7 +80,7 @@ def pipelined_plan(network: Network, request: Request, known_s: float = math.inf
     ]
     outcome, found = whole_plan(
         network, request.cluster, space, request.limit_B, request.rules,
-        known_s=known_s, limits=request.limits,
+        known_s=known_s, limits=request.limits, any_plan=request.is_trial,
     )  # fmt: skip
     unbounded = Pipelined(found, math.inf, outcome.candidates, (), {}, outcome, tuple(space))
     return bounded(request, unbounded, outcome.bounds_s)

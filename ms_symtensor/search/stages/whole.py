@@ -74,9 +74,10 @@ def whole_plan(
     keep: int = 10,
     known_s: float = math.inf,
     limits: Limits = FREE,
+    any_plan: bool = False,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`; None if none does
-    and beats `known_s`.
+    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`, or the first one, if
+    `any_plan` will do; None if none does and beats `known_s`.
     """
     any_batch = network.batch is None
     outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits, any_batch)
@@ -87,10 +88,12 @@ def whole_plan(
         if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]
-        found = settled(network, of_shape, limit_B, rules, met)
+        found = settled(network, of_shape, limit_B, rules, met, any_plan)
         left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
         if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
             best = found
+            if any_plan:
+                break
     return outcome, best
 
 
@@ -100,9 +103,10 @@ def settled(
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
     met: set[tuple] | None = None,
+    any_plan: bool = False,
 ) -> Whole | None:
-    """The best of `rows`, choices for one shape, with the true peaks of its stages; None if nothing fits. Of equal ones, that
-    which shards the optimizer least.
+    """The best of `rows`, choices for one shape, with the true peaks of its stages, or the first one, if `any_plan` will do; None
+    if nothing fits. Of equal ones, that which shards the optimizer least.
 
     Left out are those `met` on another mesh of as many devices, which are noted there.
     """
@@ -116,7 +120,7 @@ def settled(
     }.values()  # alike in all: one
     best: Whole | None = None
     for guess, row in sorted(guesses, key=lambda pair: (pair[0].step_time_s, pair[1].level)):
-        if best is not None and guess.step_time_s >= best.estimate.step_time_s:
+        if best is not None and (any_plan or guess.step_time_s >= best.estimate.step_time_s):
             break
         strategies = strategies_of(row)
         key = (

@@ -90,15 +90,17 @@ def head(s: Shapes) -> Place:
 
 
 def _accumulation(s: Shapes, elements: Elements, tensors: int, of_a_product: bool = True) -> Operator:
-    """Every gradient of a micro-batch is added to that of the step in an operator of its own, under nanotron
-    (src/nanotron/optim/gradient_accumulator.py, backward) and, but for the gradients that products add up themselves,
-    MindSpeed's Megatron (megatron/core/distributed/distributed_data_parallel.py, main_grad). A block has the `tensors` fused
-    query, key and value, output, gate and up, down, and two norms.
+    """Every gradient of a micro-batch is added to that of the step in an operator of its own: under nanotron
+    (src/nanotron/optim/gradient_accumulator.py, backward), under MindSpore where a step has several
+    (mindspore/ops/_grad_experimental/grad_comm_ops.py, _VirtualAssignAdd), and, but for the gradients that products add up
+    themselves, under MindSpeed's Megatron (megatron/core/distributed/distributed_data_parallel.py, main_grad). A block has the
+    `tensors` fused query, key and value, output, gate and up, down, and two norms.
     """
     gradient_B = s.column(lambda c: c.bytes_per_parameter.gradient)
     moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * gradient_B)
     fused = s.where(lambda c: c.fused_gradient_sums and of_a_product)
-    times = s.where(lambda c: c.framework == "nanotron") + s.mindspeed * (1 - fused)
+    always, several = s.where(lambda c: c.framework == "nanotron"), s.mindspore * (s.micro_batches > 1)
+    times = always + several + s.mindspeed * (1 - fused)
     return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=tensors, times=times),))
 
 

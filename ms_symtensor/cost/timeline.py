@@ -122,7 +122,7 @@ def _again_s(network: Network, places: Sequence[PlaceSeconds]) -> Array:
     def on_stages(each: Iterable[Array]) -> Array:
         return network.on_stages((nothing, *each, nothing))
 
-    again = recomputed_share(network) * on_stages(p.forward.time_s for p in blocks)
+    again = recomputed_share(network) * on_stages(p.again_s for p in blocks)
     for part in blocks[0].parts:
         again += part_share(network, part) * on_stages(p.parts[part] for p in blocks)
     return again

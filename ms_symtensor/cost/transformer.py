@@ -26,13 +26,13 @@ Multiplication Background User's Guide). empirical: a product with rows of fewer
 
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
-    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_feed_forward(s), *_residual(s))
+    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_feed_forward(s), *_last_residual(s))
     return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1], tensors=6)))
 
 
 def expert_block(s: Shapes) -> Place:
     """As a dense block, with a mixture of experts for the feed-forward."""
-    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_residual(s))
+    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_last_residual(s))
     # The device counts every expert's tokens, and the host needs that for the sizes of what it launches
     # (megatron/core/transformer/moe/token_dispatcher.py).
     return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2], tensors=6)), asks_host=True)
@@ -127,13 +127,17 @@ def _residual(s: Shapes) -> tuple[Operator, ...]:
     return norm, operator.keeping(s.dropout * elements)
 
 
+def _last_residual(s: Shapes) -> tuple[Operator, ...]:
+    return tuple(operator.delivering() for operator in _residual(s))
+
+
 def _feed_forward(s: Shapes) -> tuple[Operator, ...]:
     t, h, w = s.tokens, s.hidden, s.element_B
     gather, first = gathered(s, product("up", t, s.branches * s.width, h, w), "up", t * h * w)
     second = scattered(s, product("down", t, h, s.width, w), "down", t * h * w)
     gathered_B = KEPT_GATHERED * s.where(lambda c: c.framework == "nanotron") * (1 - 1 / s.tp) * t * h * w
     first = first.keeping(t * s.branches * s.width * w + gathered_B)
-    return gather, first, _activation(s, t * s.width), second
+    return gather, first, _activation(s, t * s.width), second.delivering()
 
 
 def _activation(s: Shapes, elements: Array, parts: Array | float = 1.0) -> Operator:
@@ -189,5 +193,5 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
         shared_gather,
         shared_up.keeping(s.tokens * s.branches * shared * w),
         _activation(s, s.tokens * shared),
-        scattered(s, shared_down, "shared experts down", s.tokens * h * w, has_shared),
+        scattered(s, shared_down, "shared experts down", s.tokens * h * w, has_shared).delivering(),
     )

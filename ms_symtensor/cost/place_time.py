@@ -48,6 +48,7 @@ class PlaceKernels:
     sent: tuple[Sums, ...]
     sent_back: tuple[Sums, ...]
     overlaps: tuple[Overlap, ...]  # of those sent back
+    delivery: tuple[Kernels, tuple[Sums, ...]]
     asks_host: bool
 
 
@@ -61,10 +62,13 @@ class Seconds:
 
 @dataclass(frozen=True)
 class PlaceSeconds:
-    """Of one place: forward, backward, and forward again for each part that some configuration recomputes alone."""
+    """Of one place: forward, backward, forward again where it is recomputed as a whole, and again for each part that some
+    configuration recomputes alone.
+    """
 
     forward: Seconds
     backward: Seconds
+    again_s: Array
     parts: dict[Part, Array]
 
 
@@ -79,6 +83,7 @@ def kernels_of(place: Place, groups: Groups) -> PlaceKernels:
         groups.together(place.sent),
         groups.together(place.sent_back),
         tuple(_overlap(transfer, groups) for transfer in place.sent_back if transfer.under is not None),
+        (stacked(place.delivery.forward, groups.of), groups.together(place.delivery.sent)),
         place.asks_host,
     )
 
@@ -99,9 +104,15 @@ def exposed(needed: Array, window: Array) -> Array:
 
 def place_seconds(place: PlaceKernels, shapes: Shapes, groups: Groups, cluster: Cluster) -> PlaceSeconds:
     """What `place` takes on `cluster`."""
+    forward = _pass(place.forward, place.sent, (), shapes, groups, cluster, place.asks_host)
+    # PyTorch runs a block again as it is; MindSpore copies what gradients read (program.recomputation), and the norm behind the
+    # last product is read by one.
+    copies = shapes.mindspore * shapes.where(lambda c: not c.model.post_norms)
+    kernels, sent = place.delivery
     return PlaceSeconds(
-        _pass(place.forward, place.sent, (), shapes, groups, cluster, place.asks_host),
+        forward,
         _pass(place.backward, place.sent_back, place.overlaps, shapes, groups, cluster),
+        forward.time_s - copies * (kernels.seconds(cluster) + groups.sum_s(cluster, sent)),
         {part: of.seconds(cluster) + groups.sum_s(cluster, sent) for part, (of, sent) in place.parts.items()},
     )
 

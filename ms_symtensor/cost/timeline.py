@@ -122,7 +122,7 @@ def _again_s(network: Network, places: Sequence[PlaceSeconds]) -> Array:
     def on_stages(each: Iterable[Array]) -> Array:
         return network.on_stages((nothing, *each, nothing))
 
-    again = recomputed_share(network) * on_stages(p.forward.time_s for p in blocks)
+    again = recomputed_share(network) * on_stages(p.again_s for p in blocks)
     for part in blocks[0].parts:
         again += part_share(network, part) * on_stages(p.parts[part] for p in blocks)
     return again
@@ -147,6 +147,8 @@ def _gradients_s(network: Network, groups: Groups, cluster: Cluster, window: Arr
         s.column(lambda c, name=name: getattr(c.bytes_per_parameter, name))[:, None]  # type: ignore[misc]
         for name in ("gradient", "weight")
     )
+    # MindSpore casts weights before it gathers them (frontend/parallel/step_parallel_utils.cc, InsertAllGatherAfterCast).
+    weight_B = np.where(s.mindspore[:, None] > 0, s.element_B[:, None], weight_B)
     shared = network.on_stages(tuple(e.shared for e in network.elements))
     experts = network.on_stages(tuple(e.of_experts for e in network.elements))
     summed, gathered = np.zeros((2, *shared.shape))

@@ -26,13 +26,13 @@ Multiplication Background User's Guide). empirical: a product with rows of fewer
 
 def dense_block(s: Shapes) -> Place:
     """Norm, attention, residual sum, norm, feed-forward, residual sum."""
-    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_feed_forward(s), *_residual(s))
+    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_feed_forward(s), *_last_residual(s))
     return Place("dense block", (*operators, _accumulation(s, elements_of(s)[1], tensors=6)))
 
 
 def expert_block(s: Shapes) -> Place:
     """As a dense block, with a mixture of experts for the feed-forward."""
-    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_residual(s))
+    operators = (_norm(s), *attention(s), *_residual(s), _norm(s), *_experts(s), *_last_residual(s))
     # The device counts every expert's tokens, and the host needs that for the sizes of what it launches
     # (megatron/core/transformer/moe/token_dispatcher.py).
     return Place("expert block", (*operators, _accumulation(s, elements_of(s)[2], tensors=6)), asks_host=True)
@@ -90,15 +90,17 @@ def head(s: Shapes) -> Place:
 
 
 def _accumulation(s: Shapes, elements: Elements, tensors: int, of_a_product: bool = True) -> Operator:
-    """Every gradient of a micro-batch is added to that of the step in an operator of its own, under nanotron
-    (src/nanotron/optim/gradient_accumulator.py, backward) and, but for the gradients that products add up themselves,
-    MindSpeed's Megatron (megatron/core/distributed/distributed_data_parallel.py, main_grad). A block has the `tensors` fused
-    query, key and value, output, gate and up, down, and two norms.
+    """Every gradient of a micro-batch is added to that of the step in an operator of its own: under nanotron
+    (src/nanotron/optim/gradient_accumulator.py, backward), under MindSpore where a step has several
+    (mindspore/ops/_grad_experimental/grad_comm_ops.py, _VirtualAssignAdd), and, but for the gradients that products add up
+    themselves, under MindSpeed's Megatron (megatron/core/distributed/distributed_data_parallel.py, main_grad). A block has the
+    `tensors` fused query, key and value, output, gate and up, down, and two norms.
     """
     gradient_B = s.column(lambda c: c.bytes_per_parameter.gradient)
     moved_B = (elements.shared + elements.of_experts) * (s.element_B + 2 * gradient_B)
     fused = s.where(lambda c: c.fused_gradient_sums and of_a_product)
-    times = s.where(lambda c: c.framework == "nanotron") + s.mindspeed * (1 - fused)
+    always, several = s.where(lambda c: c.framework == "nanotron"), s.mindspore * (s.micro_batches > 1)
+    times = always + several + s.mindspeed * (1 - fused)
     return Operator(backward=(Work("accumulated gradients", traffic_B=moved_B, kernels=tensors, times=times),))
 
 
@@ -125,13 +127,17 @@ def _residual(s: Shapes) -> tuple[Operator, ...]:
     return norm, operator.keeping(s.dropout * elements)
 
 
+def _last_residual(s: Shapes) -> tuple[Operator, ...]:
+    return tuple(operator.delivering() for operator in _residual(s))
+
+
 def _feed_forward(s: Shapes) -> tuple[Operator, ...]:
     t, h, w = s.tokens, s.hidden, s.element_B
     gather, first = gathered(s, product("up", t, s.branches * s.width, h, w), "up", t * h * w)
     second = scattered(s, product("down", t, h, s.width, w), "down", t * h * w)
     gathered_B = KEPT_GATHERED * s.where(lambda c: c.framework == "nanotron") * (1 - 1 / s.tp) * t * h * w
     first = first.keeping(t * s.branches * s.width * w + gathered_B)
-    return gather, first, _activation(s, t * s.width), second
+    return gather, first, _activation(s, t * s.width), second.delivering()
 
 
 def _activation(s: Shapes, elements: Array, parts: Array | float = 1.0) -> Operator:
@@ -187,5 +193,5 @@ def _experts(s: Shapes) -> tuple[Operator, ...]:
         shared_gather,
         shared_up.keeping(s.tokens * s.branches * shared * w),
         _activation(s, s.tokens * shared),
-        scattered(s, shared_down, "shared experts down", s.tokens * h * w, has_shared),
+        scattered(s, shared_down, "shared experts down", s.tokens * h * w, has_shared).delivering(),
     )

@@ -53,7 +53,8 @@ class Transfer:
 class Operator:
     """Forward and backward of one operator, and the bytes it keeps in between.
 
-    `part`: the selective recomputation that computes it again, so that `part_kept_B` need not be kept.
+    `part`: the selective recomputation that computes it again, so that `part_kept_B` need not be kept. `delivers`: its result
+    goes into that of the block, and no gradient inside reads it.
     """
 
     forward: tuple[Work, ...] = ()
@@ -63,6 +64,11 @@ class Operator:
     part: Part | None = None
     kept_B: Number = 0.0
     part_kept_B: Number = 0.0
+    delivers: bool = False
+
+    def delivering(self) -> "Operator":
+        """As the last one, or what that only adds."""
+        return replace(self, delivers=True)
 
     def keeping(self, kept_B: Number, part_kept_B: Number = 0.0) -> "Operator":
         """With so many bytes kept."""
@@ -103,6 +109,11 @@ class Place:
     def of_part(self, part: Part) -> "Place":
         """What belongs to `part`, which may be computed again."""
         return Place(part.value, tuple(o for o in self.operators if o.part is part))
+
+    @property
+    def delivery(self) -> "Place":
+        """What only the block's result needs."""
+        return Place("delivery", tuple(o for o in self.operators if o.delivers))
 
     @property
     def kept_B(self) -> Number:

@@ -62,6 +62,13 @@ def test_recomputation_costs_time_and_spares_memory():
     assert found.seconds.recompute_s[0] == 0
 
 
+def test_mindspore_does_not_compute_the_last_product_of_a_block_again():
+    wide = replace(LLAMA, intermediate_size=16 * LLAMA.intermediate_size)  # of which it is a third
+    rows = [one(model=wide, recomputation=FULL_RECOMPUTATION, framework=f) for f in ("mindspore", "mindspeed")]
+    spared, whole = predict(rows, A100).seconds.recompute_s
+    assert spared / whole == pytest.approx(2 / 3, rel=0.05)
+
+
 def test_more_micro_batches_fill_the_pipeline():
     rows = [one(pipeline_stages=8, micro_batch_num=m) for m in (8, 64)]
     found = predict(rows, A100)

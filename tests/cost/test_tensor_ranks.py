@@ -15,7 +15,7 @@ from ms_symtensor.cost.training_memory import stage_bytes
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import COLLECTIVES, Phase
-from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 
 SEQUENCE, RANKS = 1024, 4
 LLAMA3_8B = Transformer(4096, 32, 32, 8, 14336, 128256)
@@ -24,13 +24,16 @@ SPREAD = Configuration(
 )
 
 
-def of_program() -> Counter:
-    """The collectives of a block in the middle, forward (True) and backward."""
+def of_program(recompute: bool = False) -> Counter:
+    """The collectives of a block in the middle, forward (True) and backward; or those that are run again."""
     config = dimensions_of("llama3_8b", batch_size=1, seq_length=SEQUENCE, num_layers=3)
     graph = build_graph(config)
     cuts = megatron_strategy(graph, config, 1, RANKS, sequence_parallel=True)
-    plan = StagePlan({name: OpStrategy(*cut) for name, cut in cuts.items()}, Settings(RANKS))
+    settings = Settings(RANKS, recompute={"layers.1": Recompute()} if recompute else {})
+    plan = StagePlan({name: OpStrategy(*cut) for name, cut in cuts.items()}, settings)
     middle = [n for n in partition(graph, plan).nodes if n.block == "layers.1" and n.kind in COLLECTIVES]
+    if recompute:
+        return Counter(n.kind for n in middle if n.phase is Phase.RECOMPUTE)
     return Counter((n.kind, n.phase is Phase.FORWARD) for n in middle if n.parameter is None)
 
 
@@ -48,6 +51,12 @@ def test_mindspore_gathers_once_and_others_again() -> None:
     assert of_operators(SPREAD) == of_program()
     again = of_operators(replace(SPREAD, framework="megatron"))
     assert again - of_program() == {("AllGather", False): 2} and again > of_program()
+
+
+def test_mindspore_does_not_combine_a_blocks_result_again() -> None:
+    block = Network(shapes_of([SPREAD])).places[1]
+    whole, result = (Counter(t.kind.value for t in p.sent if t.times[0]) for p in (block, block.delivery))
+    assert whole - result == of_program(recompute=True)
 
 
 SHARED_EXPERTS = replace(SPREAD, model=replace(LLAMA3_8B, experts=Experts(8, 2, 1792, shared_experts=1)))

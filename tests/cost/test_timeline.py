@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cost.configuration import Configuration, Transformer
+from ms_symtensor.cost.configuration import Bytes, Configuration, Transformer
 from ms_symtensor.cost.network import Network
 from ms_symtensor.cost.prediction import predict
 from ms_symtensor.cost.shapes import shapes_of
@@ -52,6 +52,18 @@ def test_tensor_ranks_wait_less_where_sums_run_under_products(sequence_parallel)
     assert 0.4 * waits < runs < 0.9 * waits
     alone = predict([BASE, replace(BASE, overlap_tensors=True)], A100).step_time_s
     assert alone[0] == alone[1]
+
+
+def test_mindspore_gathers_weights_in_the_type_that_products_read():
+    waits = {"overlap_gradients": False, "overlap_weights": False}
+    spread = replace(BASE, data_parallel=8, optimizer_level=OptimizerLevel.LEVEL1, **waits)
+    rows = [
+        replace(spread, framework=framework, bytes_per_parameter=Bytes(weight, 0, 4, 8))
+        for framework in ("mindspore", "megatron")
+        for weight in (2, 4)
+    ]
+    narrow, wide, as_they_are, twice = predict(rows, A100).seconds.gradient_s
+    assert narrow == wide == as_they_are < twice
 
 
 def test_sharded_states_make_the_update_shorter():

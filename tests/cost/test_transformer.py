@@ -98,11 +98,11 @@ def added_apart(row: Configuration) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("stages", [1, 2])
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("framework", ["nanotron", "mindspeed"])
+@pytest.mark.parametrize("framework", ["nanotron", "mindspeed", "mindspore"])
 def test_the_gradient_of_every_parameter_is_added_once(tied, stages, framework):
     model = replace(LLAMA2_7B, tied_embeddings=tied)
     row = Configuration(
-        model, SEQUENCE, pipeline_stages=stages, framework=framework, fused_gradient_sums=False,
+        model, SEQUENCE, pipeline_stages=stages, micro_batch_num=2, framework=framework, fused_gradient_sums=False,
         bytes_per_parameter=Bytes(gradient=4 if framework == "nanotron" else 2),
     )  # fmt: skip
     np.testing.assert_allclose(*added_apart(row))
@@ -111,3 +111,7 @@ def test_the_gradient_of_every_parameter_is_added_once(tied, stages, framework):
 def test_products_add_the_gradients_of_their_weights_themselves_but_an_embedding_cannot():
     row = Configuration(LLAMA2_7B, SEQUENCE, framework="mindspeed")
     assert added_apart(row)[1] == LLAMA2_7B.vocab_size * LLAMA2_7B.hidden_size
+
+
+def test_mindspore_adds_nothing_up_where_a_step_has_a_single_micro_batch():
+    assert not added_apart(Configuration(LLAMA2_7B, SEQUENCE, framework="mindspore"))[1].any()

@@ -5,12 +5,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ms_symtensor.bridge.apply.load_network import run_file
 from ms_symtensor.cli import main
+from ms_symtensor.cluster.content import to_content
+from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.ops import registry
 
 SMALL = ["--num-layers", "2", "--global-batch-size", "8", "--seq-length", "512"]
@@ -145,6 +148,17 @@ def test_a_plan_for_a_cluster_of_ones_own(planned: Path, tmp_path: Path, capsys:
     assert data["time_breakdown_s"]["compute"] > 2 * known
 
 
+def test_one_node_alone_is_planned_like_one_of_many(planned: Path, tmp_path: Path) -> None:
+    node = to_content(
+        replace(load_cluster("atlas_800t_a2"), name="one", levels=load_cluster("atlas_800t_a2").levels[:1])
+    )
+    (tmp_path / "one.yaml").write_text(json.dumps(node))
+    asked = ["plan", "llama2_7b", *SMALL, "--device-num", "8", "--cluster", str(tmp_path / "one.yaml")]
+    assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
+    alone, among = (json.loads((at / "plan.json").read_text()) for at in (tmp_path / "plan", planned))
+    assert {name for name in alone if alone[name] != among.get(name)} == {"version", "cluster", "cluster_file"}
+
+
 def test_a_saved_graph_is_planned_like_its_model(planned: Path, tmp_path: Path) -> None:
     arguments = ["plan", str(planned / "graph.json"), "--device-num", "8", "--out", str(tmp_path)]
     assert main(arguments) == 0
@@ -266,6 +280,8 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
         ({"--device-num": "7"}, "7"),
         ({"--device-num": "0"}, "--device-num is 0"),
         ({"--device-num": "eight"}, "eight"),
+        ({"--device-num": "1000000"}, "plans are for at most 262144 devices, more than any cluster has"),
+        ({"--device-num": "1" + "0" * 400}, "plans are for at most 262144 devices"),
         ({"--global-batch-size": "3"}, "3 samples cannot be cut for 8 devices"),
         ({"--global-batch-size": "0"}, "0"),
         ({"--seq-length": "-1"}, "-1"),
@@ -279,6 +295,7 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
         ({"--memory-limit": "0.3"}, "nothing fits 0.3 GiB on 8 devices: whatever the plan"),
         ({"--top": "-1"}, "--top is -1"),
         ({"--fix": "pipeline_stages"}, "give NAME=VALUE"),
+        ({"--fix": "=4"}, "'=4': give NAME=VALUE"),
         ({"--max": "tp=2"}, "tp cannot be pinned"),
         ({"--fix": "*/atention/*=dp,tp"}, "no operator is called so; near are"),
         ({"--fix": "*.query.matmul=n/3"}, "no layout of attention.query.matmul on 8 devices is so"),
@@ -334,6 +351,12 @@ def test_a_plan_for_another_graph_is_refused(planned: Path, tmp_path: Path, caps
     capsys.readouterr()
     (tmp_path / "graph.json").write_text((planned / "graph.json").read_text())
     assert "is for graph" in failure(capsys, "explain", tmp_path)
+
+
+@pytest.mark.parametrize("option", [("--latex",), ("--operator", "query.matmul")])
+def test_formulas_and_another_plan_are_not_shown_at_once(option, planned, capsys):
+    said = failure(capsys, "explain", planned, "--why-not", "dp=8", *option)
+    assert f"--why-not compares two plans, and {option[0]} is for the formulas of one" in said
 
 
 def test_an_unknown_operator_is_named(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -405,8 +428,9 @@ def test_validate_and_calibrate(measured: Path, tmp_path: Path, capsys: pytest.C
     assert plain["mape"] == pytest.approx(sum(errors) / len(errors)) and len(errors) == 4
     assert main(["validate", str(measured), "--cluster", "a100_80g", "--calibrate", "2", "--seed", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["calibration"]["steps"] == 2
-    out = tmp_path / "mine.yaml"
+    out = tmp_path / "new" / "mine.yaml"
     assert main(["calibrate", str(measured), "--cluster", "a100_80g", "--out", str(out)]) == 0
+    assert [file.name for file in out.parent.iterdir()] == ["mine.yaml"]
     assert f"Written to {out}" in capsys.readouterr().out
     assert main(["validate", str(measured), "--cluster", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mape"] < plain["mape"]
@@ -416,7 +440,8 @@ def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.Captu
     at = ("--cluster", "a100_80g")
     assert "--calibrate is 0: give a number above 0" in failure(capsys, "validate", measured, *at, "--calibrate", 0)
     assert "--seed is -1: give 0 or more" in failure(capsys, "validate", measured, *at, "--seed", -1)
-    assert "cannot write to" in failure(capsys, "calibrate", measured, *at, "--out", tmp_path / "no" / "where.yaml")
+    assert "cannot write to" in failure(capsys, "calibrate", measured, *at, "--out", measured / "where.yaml")
+    assert "cal: give a file *.yaml or *.yml" in failure(capsys, "calibrate", measured, *at, "--out", tmp_path / "cal")
     measured.write_text(measured.read_text().replace("132.598596", "soon"), encoding="utf-8")
     assert "steps.csv: row 5, column step_ms: 'soon' is not a number" in failure(capsys, "validate", measured, *at)
     assert "cannot read" in failure(capsys, "validate", tmp_path / "none.csv", *at)

@@ -16,6 +16,8 @@ from ms_symtensor.cluster.host import Host
 from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Library, Source
 from ms_symtensor.errors import InputError
 
+SUFFIXES = (".yaml", ".yml")
+"""Of files, which tell them from names."""
 _FOLDER = Path(__file__).parent
 _FRACTIONS = ("cube_efficiency", "attention_efficiency", "hbm_efficiency", "efficiency")
 _MAY_BE_ZERO = (
@@ -31,6 +33,8 @@ _MAY_BE_ZERO = (
     "pipeline_min_slice_B",
     "pipeline_all_reduce_min_slice_B",
 )
+_MOST_RANKS = (1 << 31) - 1
+"""Communication libraries number ranks with 32 bits."""
 _Choice = TypeVar("_Choice", LevelKind, GatherOrder, Library)
 
 
@@ -39,21 +43,25 @@ def known_clusters() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
 
 
-def load(name_or_path: str) -> Cluster:
+def load(name_or_path: str | os.PathLike[str]) -> Cluster:
     """The cluster `name_or_path`: a known name, or the path of a YAML file (with its suffix .yaml or .yml).
 
     atlas_800t_a2.yaml in this folder shows every entry; each number stands with its source. A file with `based_on: NAME`
     gives only what differs from that known cluster.
 
-    Errors: InputError for an unknown name (it lists the known ones), a file that cannot be read, or an entry that is
-    missing, unknown, or no such value (it names file, entry and what is expected).
+    Errors: InputError for what is neither, an unknown name (it lists the known ones), a file that cannot be read, or an entry
+    that is missing, unknown, or no such value (it names file, entry and what is expected).
     """
-    if name_or_path in known_clusters():
-        return _load_known(name_or_path)
-    path = Path(name_or_path)
-    if path.suffix not in (".yaml", ".yml"):
+    if not isinstance(name_or_path, str | os.PathLike):
         raise InputError(
-            f"unknown cluster {name_or_path!r}; known: {', '.join(known_clusters())}; "
+            f"cluster is {name_or_path!r}: give a name ({', '.join(known_clusters())}) or the path of a file"
+        )
+    path = Path(name_or_path)
+    if (name := os.fspath(name_or_path)) in known_clusters():
+        return _load_known(name)
+    if path.suffix not in SUFFIXES:
+        raise InputError(
+            f"unknown cluster {name!r}; known: {', '.join(known_clusters())}; "
             f"or give the path of your own file (*.yaml)"
         )
     return _read(path)
@@ -61,11 +69,7 @@ def load(name_or_path: str) -> Cluster:
 
 def cluster_of(given: Cluster | str | os.PathLike[str]) -> Cluster:
     """`given` itself, or the cluster of that name or path (`load`). InputError for what is none of these."""
-    if isinstance(given, Cluster):
-        return given
-    if not isinstance(given, str | os.PathLike):
-        raise InputError(f"cluster is {given!r}: give a name ({', '.join(known_clusters())}) or the path of a file")
-    return load(os.fspath(given))
+    return given if isinstance(given, Cluster) else load(given)
 
 
 def from_content(content: Any, origin: str) -> Cluster:
@@ -118,6 +122,12 @@ def _yaml(path: Path) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"cluster file {path}: not valid YAML ({' '.join(str(error).split())})") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # Python reads no number of more than 4,300 digits, nor a date that is none
+        what = "nested too deep" if isinstance(error, RecursionError) else "a number or date in it cannot be read"
+        raise InputError(f"cluster file {path}: {what}: give numbers as 3.5e12") from None
 
 
 class _Reader:
@@ -254,7 +264,7 @@ class _Reader:
 
     def _ranks(self, entry: Any, where: str) -> int | None:
         value = self._sourced(entry, where)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 1):
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 < value <= _MOST_RANKS):
             return value
         raise self._error(f"{where}.value", "a whole number above 1, or null for an unbounded outermost level", value)
 
@@ -262,7 +272,7 @@ class _Reader:
         # YAML 1.1 takes 3e8 for a text, as it has neither a point nor a sign; nobody who writes it means a text.
         try:
             number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise self._error(where, "a number", value)

@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.asked.checked import memory_B, named, whole_number
+from ms_symtensor.search.asked.checked import MOST_DEVICES, memory_B, named, whole_number
 from ms_symtensor.search.asked.floor import floor_of
 from ms_symtensor.search.asked.limits import FREE, limits_of
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
@@ -43,6 +42,9 @@ METHOD = (
     "exact variable elimination inside a block for every mesh, Lagrangian dual over memory, recomputation and optimizer"
     " sharding"
 )
+
+_AS_WHAT_IT_READS = ("Cast", "Reshape", "StopGradient")
+"""Operators that are laid out as what they read is."""
 
 REMADE = 1.25
 """On meshes of three axes plans of whole blocks that take so many times as long as the best step can become the best where blocks
@@ -98,6 +100,7 @@ def plan(
 @no_garbage_collection()
 def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
     """The fastest plan of one stage that `request` asks for. Errors: as of `plan`."""
+    require_operators(graph)
     require_devices(request.cluster, request.device_num)
     if request.global_batch_size < 1:
         raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
@@ -107,11 +110,10 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
         )
     if request.limits != FREE:
         require_pinnable(graph, request)
-    start = time.perf_counter()
 
     def searched(case: Request, known_s: float) -> Searched:
         found = selecting(one_stage(graph, case, known_s=known_s, progress=progress), case, known_s)
-        best = None if found.best is None else plan_of(graph, case, found, time.perf_counter() - start)
+        best = None if found.best is None else plan_of(graph, case, found)
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
     every, remark = remaining(graph, request)
@@ -180,8 +182,8 @@ def one_stage(
     return found
 
 
-def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: float) -> Plan:
-    """The plan of the best candidate of `found`."""
+def plan_of(graph: Graph, request: Request, found: OneStage) -> Plan:
+    """The plan of the best candidate of `found`; `best_case` says how long the search took."""
     best, of = found.best, found.problem
     assert best is not None and of is not None
     stage = StagePlan(at_depth(fold(graph).class_of, of.graph, best.strategies), best.settings)
@@ -194,7 +196,7 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
     method = METHOD if best.mix == WHOLE else METHOD + SELECTING
     bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
-    search = SearchReport(found.candidates, search_time_s, gap, method)
+    search = SearchReport(found.candidates, 0.0, gap, method)
     return one_stage_plan(graph, request, stage, whole, search, host_B)
 
 
@@ -224,10 +226,24 @@ def one_stage_plan(
     )
 
 
+def require_operators(graph: Graph) -> None:
+    """InputError for a graph that computes nothing: what it gives back was put in, cast or reshaped at most, or is constant."""
+    if all(op.type in _AS_WHAT_IT_READS for op in graph.ops):
+        raise InputError(
+            f"{graph.name} has no operator to lay out: what it returns is an input, a parameter or a constant; give the forward"
+            " network with its loss"
+        )
+
+
 def require_devices(cluster: Cluster, device_num: int) -> None:
-    """InputError for a number of devices that `cluster` does not have, or of which MindSpore forms no groups."""
+    """InputError for a number of devices that `cluster` does not have, no cluster has, or of which MindSpore forms no groups."""
     if device_num < 1:
         raise InputError(f"device_num is {device_num}: give a positive number of devices")
+    if device_num > MOST_DEVICES:
+        raise InputError(
+            f"device_num is {device_num}: plans are for at most {MOST_DEVICES} devices, more than any cluster has; a plan lists"
+            " its ranks one by one"
+        )
     if cluster.max_ranks is not None and device_num > cluster.max_ranks:
         raise InputError(f"device_num is {device_num}, but cluster {cluster.name} has {cluster.max_ranks} devices")
     if device_num not in (1, 2, 4) and device_num % 8:
@@ -241,7 +257,7 @@ def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleErr
     if request.is_trial:
         return InfeasibleError(nothing_fits(request))
     if found.smallest is None:
-        why, limits = why_none(graph, request), str(request.limits)
+        why, limits = why_none(graph, request), request.wanted
         wanted = f"have {limits}" if limits else "go together"
         return InfeasibleError(
             f"no operators' layouts on {request.device_num} devices {wanted}" + (f": {why}" if why else "")

@@ -77,6 +77,9 @@ def test_foreign_files(tmp_path):
         (tmp_path / "f").write_text(content)
         with pytest.raises(InputError, match="is not a graph of ms_symtensor"):
             load(tmp_path / "f")
+    (tmp_path / "f").write_text("9" * 6000)
+    with pytest.raises(InputError, match=r"is not a graph of ms_symtensor \(a number in it is too long\)"):
+        load(tmp_path / "f")
     (tmp_path / "f").write_bytes(b"\x80\x81\xff")
     with pytest.raises(InputError, match="is not a graph of ms_symtensor"):
         load(tmp_path / "f")
@@ -85,6 +88,11 @@ def test_foreign_files(tmp_path):
 def test_missing_file(tmp_path):
     with pytest.raises(InputError, match="cannot read the graph"):
         load(tmp_path / "none")
+
+
+def test_what_is_no_path_is_told():
+    with pytest.raises(InputError, match="load_graph takes the path of a file, and was given None"):
+        load(None)
 
 
 def test_newer_version_asks_for_an_upgrade(graph):

@@ -185,8 +185,9 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
             f"there is no plan for {request.space}: stages must divide the devices and not outnumber the blocks, micro-batches"
             " must divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims"
             " that they cut, and optimizer level3 is for one stage and one batch, level2 not for micro-batches on one stage;"
-            " several runs of blocks per stage (pp_interleave_num) want blocks of one kind, no embedding tied to the head, a"
-            " block in every run, and micro-batches that the stages divide" + _odd_groups(request.device_num)
+            " several runs of blocks per stage (pp_interleave_num) want blocks of one kind, no embedding tied to the head, no"
+            " constants that blocks make on the fly, a block in every run, and micro-batches that the stages divide"
+            + _odd_groups(request.device_num)
         )
     found: list[InfeasibleError] = []
     if one.smallest is not None:

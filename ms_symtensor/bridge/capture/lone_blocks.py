@@ -1,4 +1,4 @@
-"""Lists of cells in which nothing repeats, such as a head that is a SequentialCell: a network with repeated blocks has none there."""
+"""Lists of cells in which nothing repeats, such as a head that is a SequentialCell: no blocks beside lists of repeated ones."""
 
 from dataclasses import replace
 

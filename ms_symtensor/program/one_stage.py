@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from ms_symtensor.errors import InputError
 from ms_symtensor.program.borders import why_not_sent
-from ms_symtensor.program.pipeline import block_names
+from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of, runs_of_ops
 from ms_symtensor.tensor.graph import (
     Constant,
     Graph,
@@ -20,21 +21,15 @@ _WITHOUT_BACKWARD = {"Add", "AddExt", "Adds", "Sub", "SubExt", "Subs"}
 def why_one_stage(graph: Graph) -> str:
     """Why `graph` must not be laid out over pipeline stages; empty if it may be.
 
-    Measured with MindSpore 2.10.0: a weight that operators outside the blocks read, one of them before and one of them behind the
-    blocks, is sent from stage to stage if cells own all of these; else it is not sent, or received and never sent. And the first
-    stage looks for the backward pass of its first weight, which `1 + weight` has none of. A weight that blocks of several stages
-    read, or what is made of weights alone for them, is rejected, or sent more than once, whether it trains or not. A scalar is
-    not sent (`why_not_sent`): where one goes from any block to a later one, stages are not laid out around it.
+    Measured with MindSpore 2.10.0: a weight that operators outside the blocks read, one of them before and one of them behind
+    blocks, is sent from stage to stage if cells own all of these, on either side others; else it is not sent, or received and
+    never sent, and its gradients are wrong. And the first stage looks for the backward pass of its first weight, which
+    `1 + weight` has none of. A weight that blocks of several stages read, or what is made of weights alone for them, is rejected,
+    or sent more than once, whether it trains or not. A scalar is not sent (`why_not_sent`): where one goes from any block to a
+    later one, stages are not laid out around it.
     """
-    several = {name: readers for name, readers in _readers_outside(graph).items() if len(readers) > 1}
-    behind = _behind(graph) if several else set()
-    for name, readers in several.items():
-        bare = [op for op in readers if not op.cell]
-        if bare and len({op.name in behind for op in readers}) > 1:
-            return (
-                f"{name} is read before and behind the blocks, and {bare[0].name} ({bare[0].type}), which reads it, has"
-                " no cell of its own: MindSpore does not send it from stage to stage so; make a cell for that operator"
-            )
+    if why_not := _why_not_sent_between(graph):
+        return why_not
     first = next((op for op in graph.ops if _trains(graph, op)), None)
     idle = (op for op in graph.ops if op.type in _WITHOUT_BACKWARD and _is_of_weights_alone(op))
     bare = [op for op in idle if _trains(graph, op)]
@@ -66,6 +61,40 @@ def why_no_accumulation(graph: Graph) -> str:
     if first is None or first.type == "Cast" or not _is_of_weights_alone(first):
         return ""
     return f"{first.name} ({first.type}), which reads the first weight, is of no micro-batch, which MindSpore rejects"
+
+
+def _why_not_sent_between(graph: Graph) -> str:
+    """Why a weight that operators outside the blocks read on several stages is not sent there; empty if all are.
+
+    Every block is taken for a stage of its own.
+    """
+    several = {name: readers for name, readers in _readers_outside(graph).items() if len(readers) > 1}
+    blocks = len(block_names(graph))
+    if not several or blocks < 2:
+        return ""
+    try:
+        stages = runs_of_ops(graph, Pipeline(runs_of((1,) * blocks), blocks))
+    except InputError as error:  # blocks that need each other
+        return str(error)
+    of_cells: dict[tuple[str, ...], set[frozenset[int]]] = {}
+    for op in graph.ops:
+        of_cells.setdefault(op.cell, set()).update({stages[op.name]} if len(stages[op.name]) == 1 else ())
+    for name, readers in several.items():
+        if len({stages[op.name] for op in readers}) == 1:
+            continue
+        for op in readers:
+            where = f"{name} is read before and behind blocks, and"
+            if not op.cell:
+                return (
+                    f"{where} {op.name} ({op.type}), which reads it, has no cell of its own: MindSpore does not send it from"
+                    " stage to stage so; make a cell for that operator"
+                )
+            if len(of_cells[op.cell]) > 1:
+                return (
+                    f"{where} one cell, {'.'.join(op.cell)}, is called on both sides: MindSpore does not send it from stage to"
+                    " stage so; make a cell for either side, with the same weight"
+                )
+    return ""
 
 
 def _between_blocks(graph: Graph) -> Iterator[OpOutput | ParameterRef]:
@@ -122,19 +151,6 @@ def _readers_outside(graph: Graph) -> dict[str, list[Op]]:
                     source = maker.inputs[0]
                 if isinstance(source, ParameterRef):
                     found.setdefault(source.name, []).append(op)
-    return found
-
-
-def _behind(graph: Graph) -> set[str]:
-    """The operators that depend on the blocks, or work on weights for these alone."""
-    found = {op.name for op in graph.ops if op.block is not None}
-    for op in graph.ops:
-        if any(isinstance(source, OpOutput) and source.op in found for source in sources_of(op)):
-            found.add(op.name)
-    for op in filter(_is_of_weights_alone, graph.ops):
-        users = [user.name for result in op.results for user, _ in graph.users.get(result, ())]
-        if users and found.issuperset(users):
-            found.add(op.name)
     return found
 
 

@@ -134,16 +134,20 @@ def _powers(of: Network, request: Request) -> Mapping[Source, tuple[int, ...]]:
 
 def _why_whole(of: Network, request: Request) -> str:
     """Why the network is neither divided into stages nor into micro-batches: blocks must stand at places that the survey knows,
-    and it knows none for a block without a twin. Empty if all do.
+    kind after kind, and it knows none for a block without a twin. Empty if all do.
     """
     graph = of.graph_at(request.global_batch_size)
-    blocks = block_names(graph)
+    blocks, kinds = block_names(graph), fold(graph).kinds
     if not blocks:
         return "it has no repeated blocks (cells of one list)"
-    if len(blocks) == sum(of.depths[1:-1]):
-        return ""
-    alike = set[str]().union(*fold(graph).kinds)
-    return f"{next(name for name in blocks if name not in alike)} is like no other block"
+    alike = set[str]().union(*kinds)
+    if single := [name for name in blocks if name not in alike]:
+        return f"{single[0]} is like no other block"
+    for names in kinds:
+        between = blocks[blocks.index(names[0]) : blocks.index(names[-1])]
+        if others := [name for name in between if name not in names]:
+            return f"{others[0]} stands between {names[0]} and {names[-1]}, and is not like them"
+    return ""
 
 
 def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float) -> SearchReport:
@@ -179,8 +183,9 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
             f"there is no plan for {request.space}: stages must divide the devices and not outnumber the blocks, micro-batches"
             " must divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims"
             " that they cut, and optimizer level3 is for one stage and one batch, level2 not for micro-batches on one stage;"
-            " several runs of blocks per stage (pp_interleave_num) want blocks of one kind, no embedding tied to the head, a"
-            " block in every run, and micro-batches that the stages divide" + _odd_groups(request.device_num)
+            " several runs of blocks per stage (pp_interleave_num) want blocks of one kind, no embedding tied to the head, no"
+            " constants that blocks make on the fly, a block in every run, and micro-batches that the stages divide"
+            + _odd_groups(request.device_num)
         )
     found: list[InfeasibleError] = []
     if one.smallest is not None:

@@ -26,7 +26,7 @@ from ms_symtensor.search.stages.whole import Whole, host_memory_B, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
-from ms_symtensor.tensor.graph import Graph, ParameterRef, sources_of
+from ms_symtensor.tensor.graph import Constant, Graph, ParameterRef, sources_of
 
 METHOD = (
     "exact variable elimination for all shapes of stages, micro-batches and meshes at once, stages divided by bisection,"
@@ -147,15 +147,33 @@ def _can_interleave(network: Network, request: Request) -> bool:
     """Whether a stage may hold several runs of blocks.
 
     Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that
-    the first stage and the last read (a tied embedding) is not predicted there; and stages keep parameters of others that
-    operators made on the fly read outside the blocks.
+    the first stage and the last read (a tied embedding) is not predicted there; stages keep parameters of others that
+    operators made on the fly read outside the blocks; and what blocks make of constants alone is rejected.
     """
     if len(network.depths) != 3 or request.limits.interleaves == (1,):
         return False
-    outside = (op for op in network.graph_at(request.global_batch_size).ops if op.block is None)
+    graph = network.graph_at(request.global_batch_size)
+    if _may_make_constants(graph):
+        return False
+    outside = (op for op in graph.ops if op.block is None)
     reads = [(source, op) for op in outside for source in sources_of(op) if isinstance(source, ParameterRef)]
     tied = max(Counter(source for source, _ in reads).values(), default=0) > 1
     return not tied and not any(op.is_on_the_fly and op.type != "Cast" for _, op in reads)
+
+
+def _may_make_constants(graph: Graph) -> bool:
+    """Whether blocks may make a tensor of constants alone, on the fly (`ops.zeros(…)`).
+
+    MindSpore 2.10.0 rejects these in interleaved stages ("no manager for this func graph"), but takes those that are a Tensor of
+    a cell, or that a cell's primitive makes. The graph does not tell them apart: what a primitive reads is taken for the latter.
+    """
+    for op in graph.ops:
+        if op.is_on_the_fly and any(isinstance(s, Constant) and s.tensor and s.tensor.shape for s in sources_of(op)):
+            readers = [user.block for result in op.results for user, _ in graph.users.get(result, ())]
+            alone = all(isinstance(source, Constant) for source in sources_of(op))
+            if op.block is not None or (alone and any(readers)):
+                return True
+    return False
 
 
 def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:

@@ -25,32 +25,45 @@ EMBEDDING = op("emb/Gather", "Gather", ParameterRef("table"), InputRef("x"), cel
 BLOCK = op("0/ReLU", "ReLU", OpOutput("emb/Gather"), cell=("blocks", "0"), block="blocks.0")
 
 
+def two_blocks(*ops, weights=("table",)):
+    second = op("1/ReLU", "ReLU", OpOutput("0/ReLU"), cell=("blocks", "1"), block="blocks.1")
+    return network(EMBEDDING, BLOCK, second, *ops, weights=weights)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_networks_of_the_zoo_may_have_stages(name):
     assert why_one_stage(build_graph(dimensions_of(name, seq_length=64, batch_size=2))) == ""
 
 
 def test_a_tied_weight_wants_cells_on_both_sides():
-    head = op("head/MatMul", "MatMul", OpOutput("0/ReLU"), ParameterRef("table"), cell=("head",))
-    bare = op("MatMul", "MatMul", OpOutput("0/ReLU"), ParameterRef("table"))
-    assert why_one_stage(network(EMBEDDING, BLOCK, head)) == ""
-    assert why_one_stage(network(EMBEDDING, BLOCK, bare)).startswith(
-        "table is read before and behind the blocks, and MatMul"
+    head = op("head/MatMul", "MatMul", OpOutput("1/ReLU"), ParameterRef("table"), cell=("head",))
+    bare = op("MatMul", "MatMul", OpOutput("1/ReLU"), ParameterRef("table"))
+    assert why_one_stage(two_blocks(head)) == ""
+    assert why_one_stage(two_blocks(bare)).startswith("table is read before and behind blocks, and MatMul")
+
+
+@pytest.mark.parametrize("reader, called", (("targets/Gather", "ReLU"), ("decoder/Gather", "decoder.0/ReLU")))
+def test_a_tied_weight_wants_another_cell_on_either_side(reader, called):
+    """Rows of the table are read for the targets, or for a decoder, by the embedding's cell or another one."""
+    own = op(reader, "Gather", ParameterRef("table"), InputRef("x"), cell=(reader.split("/")[0],))
+    block = called.split("/")[0] if "/" in called else None
+    user = op(called, "Mul", OpOutput("1/ReLU"), OpOutput(reader), block=block)
+    assert why_one_stage(two_blocks(own, user)) == ""
+    assert why_one_stage(two_blocks(replace(own, cell=("emb",)), user)).startswith(
+        "table is read before and behind blocks, and one cell, emb, is called on both sides"
     )
 
 
 def test_a_transposed_weight_is_read_where_the_result_is():
     transposed = op("Transpose", "Transpose", ParameterRef("table"), Constant((1, 0)))
-    head = op("head/MatMul", "MatMul", OpOutput("0/ReLU"), OpOutput("Transpose"), cell=("head",))
-    assert "and Transpose (Transpose), which reads it, has no cell" in why_one_stage(
-        network(EMBEDDING, BLOCK, transposed, head)
-    )
+    head = op("head/MatMul", "MatMul", OpOutput("1/ReLU"), OpOutput("Transpose"), cell=("head",))
+    assert "and Transpose (Transpose), which reads it, has no cell" in why_one_stage(two_blocks(transposed, head))
 
 
 def test_a_cast_is_its_readers():
     cast = op("Cast", "Cast", ParameterRef("table"), Constant("float16"))
-    head = op("head/MatMul", "MatMul", OpOutput("0/ReLU"), OpOutput("Cast"), cell=("head",))
-    assert why_one_stage(network(EMBEDDING, BLOCK, cast, head)) == ""
+    head = op("head/MatMul", "MatMul", OpOutput("1/ReLU"), OpOutput("Cast"), cell=("head",))
+    assert why_one_stage(two_blocks(cast, head)) == ""
 
 
 def test_the_first_weight_wants_a_backward_pass():
@@ -65,11 +78,6 @@ def test_the_first_weight_wants_a_backward_pass():
 
 def scalar(name, kind, *inputs, block=None):
     return Op(name, kind, inputs, (TensorType((), "float32"),), block=block)
-
-
-def two_blocks(*ops, weights=("table",)):
-    second = op("1/ReLU", "ReLU", OpOutput("0/ReLU"), cell=("blocks", "1"), block="blocks.1")
-    return network(EMBEDDING, BLOCK, second, *ops, weights=weights)
 
 
 FIRST = scalar("0/mean", "ReduceMean", OpOutput("0/ReLU"), block="blocks.0")

@@ -102,6 +102,23 @@ def test_a_block_without_a_twin_is_planned_on_one_stage(model, layers):
             best_plan(of, replace(REQUEST, limits=limits_of([(name, 2)])))
 
 
+def test_kinds_of_blocks_that_alternate_are_planned_on_one_stage():
+    """Every other block is frozen."""
+
+    def at(batch, layers):
+        graph = graph_at(batch, layers)
+        odd = tuple(f"layers.{n}." for n in range(1, 8, 2))
+        return replace(
+            graph, parameters=tuple(replace(p, requires_grad=not p.name.startswith(odd)) for p in graph.parameters)
+        )
+
+    of, why = network(at(16, None), at), "layers.1 stands between layers.0 and layers.6, and is not like them"
+    found = best_plan(of, replace(REQUEST, device_num=32))
+    assert found.pipeline is None and found.search.method.endswith(f"; one stage, the batch as a whole: {why}")
+    with pytest.raises(InputError, match=f"laid out over pipeline stages: {why}"):
+        best_plan(of, replace(REQUEST, limits=limits_of([("pipeline_stages", 2)])))
+
+
 def test_every_operator_has_its_strategy_on_its_stage():
     found = best_plan(NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": 2}, {"pipeline_stages": 2})))
     one = best_plan(NETWORK, replace(REQUEST, limits=Limits({}, {"pipeline_stages": 1})))

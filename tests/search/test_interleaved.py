@@ -28,6 +28,7 @@ from ms_symtensor.search.space.shapes import Shape, interleaved
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.stages import pipeline_stages
+from ms_symtensor.tensor.graph import Constant, Op, OpOutput, TensorType, replaced
 
 A2 = load("atlas_800t_a2")
 TWO = limits_of([("pipeline_stages", 2), ("pp_interleave_num", 2)])
@@ -133,3 +134,38 @@ def test_a_tied_embedding_is_not_interleaved():
     )
     with pytest.raises(InfeasibleError, match="no embedding tied to the head"):
         best_plan(of, Request(A2, 8, 16, tied.seq_length, 1 << 40, limits=TWO))
+
+
+@pytest.mark.parametrize("primitive", ("", "add"))
+@pytest.mark.parametrize("shared", (False, True))
+def test_blocks_that_may_make_constants_on_the_fly_are_not_interleaved(primitive, shared):
+    """Every block adds a constant to its result, or an operator that all share does to another constant first."""
+
+    def made(batch, layers):
+        return with_constants(at(batch, layers), primitive, shared)
+
+    request = Request(A2, 8, 16, SMALL.seq_length, 1 << 40, limits=TWO)
+    if primitive:
+        assert best_plan(network(made(16, None), made), request).pp_interleave_num == 2
+    else:
+        with pytest.raises(InfeasibleError, match="no constants that blocks make on the fly"):
+            best_plan(network(made(16, None), made), request)
+
+
+def with_constants(graph, primitive, shared):
+    """`graph` with an Add behind the first norm of every block, which reads a constant or, if `shared`, what Exp makes of it."""
+    norms = {op.block: op for op in reversed(graph.ops) if op.block is not None and op.type == "RmsNorm"}
+    first = next(iter(reversed(norms.values())))
+    constant = Constant(tensor=TensorType((first.outputs[0].shape[-1],), first.outputs[0].dtype))
+    exp = Op("Exp", "Exp", (constant,), (constant.tensor,), cell=("exp",) if primitive else (), primitive=primitive)
+    ops = [exp] if shared else []
+    renamed = {}
+    for op in graph.ops:
+        ops.append(replace(op, inputs=tuple(replaced(s, lambda one: renamed.get(one, one)) for s in op.inputs)))
+        if op in norms.values():
+            other = OpOutput("Exp") if shared else constant
+            cell = (*op.cell[:2], "add") if primitive else ()
+            name = f"{op.block}/Add"
+            ops.append(Op(name, "Add", (OpOutput(op.name), other), op.outputs[:1], (), cell, primitive, op.block))
+            renamed[OpOutput(op.name)] = OpOutput(name)
+    return replace(graph, ops=tuple(ops))

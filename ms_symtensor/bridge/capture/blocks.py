@@ -41,6 +41,7 @@ def block_of_ops(
         found |= dict.fromkeys(_core(nodes, first, certain, before, after), first)
         for other in names[1:]:
             _follow(flow, first, other, certain, found)
+        found |= _enclosed(flow, names, certain, found)
         closing = [n.name for n in nodes if n.name not in certain and n.name not in found
                    and first in before[n.name] and not after[n.name].isdisjoint(names[1:2])]  # fmt: skip
         found |= dict.fromkeys(closing, first)
@@ -193,6 +194,23 @@ def _follow(flow: _Flow, first: str, other: str, certain: Mapping[str, str | Non
                 found[there] = other
                 pairs[here, there] = None
                 waiting.append((here, there))
+
+
+def _enclosed(flow: _Flow, names: Collection[str], certain: Collection[str], found: Blocks) -> Blocks:
+    """The operators of unknown place that lead into one of the blocks `names` alone, and read what is made there, or what is read
+    there too: a mean of the block's input, beside which the input goes its own way.
+    """
+    leads: dict[str, str] = {}
+    for name in reversed(flow.node):
+        into = {found.get(reader) or leads.get(reader) for reader in flow.readers[name]}
+        if name not in certain and name not in found and len(into) == 1 and (block := into.pop()) in names and block:
+            leads[name] = block
+    inside: Blocks = {}
+    for name in filter(leads.__contains__, flow.node):
+        near = {found.get(other) or inside.get(other) for m in flow.makers[name] for other in (m, *flow.readers[m])}
+        if leads[name] in near:
+            inside[name] = leads[name]
+    return inside
 
 
 def _alike(flow: _Flow, first: str, other: str, certain: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:

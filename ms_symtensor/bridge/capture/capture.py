@@ -8,6 +8,7 @@ from ms_symtensor.bridge.capture.blocks import block_of_ops, in_block_order
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
 from ms_symtensor.bridge.capture.given import require_forward, require_network
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
+from ms_symtensor.bridge.capture.lone_blocks import without_lone_blocks
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.capture.own_backward import read_by
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
@@ -31,11 +32,12 @@ _UNTAGGED = {"Cast", STAND_IN}
 Owner = tuple[tuple[str, ...], str]  # path of the cell, attribute of the primitive
 
 
-def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
+def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool = False) -> Graph:
     """The operator graph of `cell(*inputs)`, a forward network with its loss, as it is in training.
 
     `inputs` may be shape-only tensors: `Tensor(shape=(2, 4096), dtype=mindspore.int32, init=Zero())`. Operators of
-    cells decorated with `@lazy_inline` are included. The cell and the process are afterwards as before.
+    cells decorated with `@lazy_inline` are included. The cell and the process are afterwards as before. `lone_blocks`: cells of
+    lists in which nothing repeats are blocks, too, which a user may recompute by hand (see `without_lone_blocks`).
     CompilerError, with the line of the network, if MindSpore rejects it. InputError where it reads a parameter of no cell or
     computes gradients, for inputs of dynamic shape, and for what is no cell.
     """
@@ -87,7 +89,8 @@ def capture(cell: Any, *inputs: Any, name: str | None = None) -> Graph:
         ),
         output=graph.output,
     )
-    return with_idle_reshapes(with_types_of_bodies(captured) if bodies else captured)
+    captured = with_idle_reshapes(with_types_of_bodies(captured) if bodies else captured)
+    return captured if lone_blocks else without_lone_blocks(captured)
 
 
 def _require_own(cell: Any, graph: NodeGraph) -> None:

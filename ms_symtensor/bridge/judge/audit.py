@@ -53,7 +53,7 @@ def audit(
     require_rank(rank, whole_number("device_num", device_num))
     described = cluster_of(cluster)
     import_mindspore()
-    graph = capture(cell, *inputs)
+    graph = capture(cell, *inputs, lone_blocks=True)
     stage = StagePlan(strategies_of(cell, graph), settings_of_user(cell, graph, device_num, rules))
     require_compiler(device_num, rank)
     settings = context_settings(stage.settings)

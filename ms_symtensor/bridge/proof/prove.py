@@ -158,7 +158,7 @@ def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Re
     `inputs` have global shapes ("full_batch"). Errors: as `prove_network`.
     """
     with fresh_scopes(cell):
-        graph = capture(cell, *inputs)
+        graph = capture(cell, *inputs, lone_blocks=True)
     from mindspore import context
 
     settings = context_settings(settings_of_user(cell, graph, device_num))

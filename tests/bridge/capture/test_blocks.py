@@ -84,6 +84,40 @@ def test_functions_are_placed_like_those_of_the_first_block():
     assert [found[one.name] for one in nodes] == ["layers.0"] * 5 + ["layers.1"] * 5 + ["layers.2"] * 5 + [None] * 2
 
 
+def test_methods_at_the_entry_of_blocks_belong_to_these():
+    """`x = x + layer((x - x.mean()) * y.mean())`: MindSpore gives both means the scope of the network."""
+    first = node("Default/first-Dense/MatMul-op0", InputRef("x"), ParameterRef("first.weight"))
+    nodes, blocks, last = [first], [None], OpOutput(first.name)
+    for number in range(3):
+        scope, block = "Default/layers-CellList/0-Block", f"layers.{number}"
+        mean = node(f"Default/ReduceMean-op{2 * number}", last)
+        centred = node(f"{scope}/Sub-op{number}", last, OpOutput(mean.name))
+        scale = node(f"Default/ReduceMean-op{2 * number + 1}", OpOutput(centred.name))
+        scaled = node(f"{scope}/Mul-op{number}", OpOutput(centred.name), OpOutput(scale.name))
+        product = node(f"{scope}/MatMul-op{number}", OpOutput(scaled.name), ParameterRef(f"{block}.weight"))
+        closing = node(f"{scope}/Add-op{number}", last, OpOutput(product.name))
+        nodes += [mean, centred, scale, scaled, product, closing]
+        blocks += [block] * 6
+        last = OpOutput(closing.name)
+    nodes.append(node("Default/head-Dense/MatMul-op0", last, ParameterRef("head.weight")))
+    found = blocks_of(nodes, {one.name: () for one in nodes})
+    assert [found[one.name] for one in nodes] == [*blocks, None]
+
+
+def test_a_method_that_ends_a_block_stays_there():
+    """`x = layer(x).relu()`, also before the blocks."""
+    nodes, blocks, last = [], [], InputRef("x")
+    for number, cell in enumerate(("first", "layers.0", "layers.1", "layers.2")):
+        product = node(f"Default/{cell}/MatMul-op{number}", last, ParameterRef(f"{cell}.weight"))
+        relu = node(f"Default/ReLU-op{number}", OpOutput(product.name))
+        nodes += [product, relu]
+        blocks += [cell if number else None] * 2
+        last = OpOutput(relu.name)
+    nodes.append(node("Default/head-Dense/MatMul-op0", last, ParameterRef("head.weight")))
+    found = blocks_of(nodes, {one.name: () for one in nodes})
+    assert [found[one.name] for one in nodes] == [*blocks, None]
+
+
 def test_what_all_blocks_share_is_in_none():
     shared = node("Default/layers-CellList/0-Block/Muls-op0", InputRef("mask"))
     nodes, owners = [shared], {shared.name: ()}

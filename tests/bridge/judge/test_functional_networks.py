@@ -108,7 +108,7 @@ def test_what_mindspore_does_not_send_keeps_one_stage(tmp_path, capsys):
         str(tmp_path / "plan"),
     ]
     assert main(asked) == 2
-    assert "embedding.weight is read before and behind the blocks" in capsys.readouterr().err
+    assert "embedding.weight is read before and behind blocks" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

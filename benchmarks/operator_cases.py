@@ -80,6 +80,8 @@ CASES: dict[str, Case] = {
     "MatMulExt": Case("gen.MatMulExt()", "op(p0, p1)", _floats((16, 32), (32, 64))),
     "MatMulExt batch": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 4, 16, 32), (8, 4, 32, 8))),
     "MatMulExt matrix": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (32, 8))),
+    "MatMulExt broadcast": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (1, 32, 8))),
+    "MatMulExt broadcast first": Case("gen.MatMulExt()", "op(p0, p1)", _floats((1, 8, 16, 32), (8, 1, 32, 8))),
     "BatchMatMulExt": Case("gen.BatchMatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (8, 32, 8))),
     "BatchMatMul matrix": Case("ops.BatchMatMul()", "op(p0, p1)", _floats((8, 4, 16, 32), (32, 8))),
     "Dense": Case("gen.Dense()", "op(p0, p1, p2)", _floats((16, 32), (64, 32), (64,)), ignores_strategy=True),

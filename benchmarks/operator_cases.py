@@ -249,6 +249,7 @@ CASES: dict[str, Case] = {
     "CumsumExt": Case("gen.CumsumExt()", "op(p0, 1)", _MATRIX),
     "CumProd": Case("ops.CumProd()", "op(p0, 1)", _MATRIX),
     # shape
+    "Eye": Case("ops.Eye()", "op(16, 32, ms.float32)", (), accepts_more=True),
     "Transpose": Case("ops.Transpose()", "op(p0, (0, 2, 1, 3))", _floats((8, 8, 16, 32))),
     "ExpandDims": Case("ops.ExpandDims()", "op(p0, 1)", _MATRIX),
     "Squeeze": Case("ops.Squeeze(1)", "op(p0)", _floats((16, 1, 32))),

@@ -219,6 +219,8 @@ def bind(line: str, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, .
             dims.append(dim)
         return tuple(dims)
 
+    if left == [[]] and not inputs:  # nothing on the left is one scalar, or no input at all
+        left = []
     if len(left) != len(inputs) or len(right) > len(outputs):
         raise InputError(
             f"{name}: {len(inputs)} tensor inputs and {len(outputs)} outputs do not fit the signature {line!r}"

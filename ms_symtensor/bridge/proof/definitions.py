@@ -114,6 +114,34 @@ class Sum(nn.Cell):
         return self.sum(x, self.dims)
 
 
+class LogSumExp(nn.Cell):
+    """log of the sum of exp(x) over `dims`, () for all."""
+
+    def __init__(self, dims, keep):
+        super().__init__()
+        self.dims, self.sum, self.whole = dims, ops.ReduceSum(keep), ops.ReduceSum(True)
+
+    def construct(self, x):
+        most = ops.amax(x, self.dims, True)
+        total = ops.log(self.whole(ops.exp(x - most), self.dims)) + most
+        return self.sum(total, self.dims)  # of what has size one there
+
+
+class Rolled(nn.Cell):
+    """x moved on by `shifts` along `dims`, what leaves at the end comes in at the front; along all elements without dims."""
+
+    def __init__(self, shifts, dims):
+        super().__init__()
+        self.shifts, self.dims = shifts, dims
+
+    def construct(self, x):
+        y = x if self.dims else ops.reshape(x, (-1,))
+        for shift, dim in zip(self.shifts, self.dims or (0,)):  # noqa: B905  MindSpore compiles no strict
+            places = ops.arange(0, y.shape[dim]) - shift
+            y = ops.gather(y, ops.floor_mod(places, y.shape[dim]), dim)
+        return ops.reshape(y, x.shape)
+
+
 class Rotary(nn.Cell):
     """x cos + turned(x) sin: of every pair (a, b) of the last dim, neighbours or one of each half, turned is (-b, a)."""
 

@@ -12,7 +12,7 @@ from ms_symtensor.bridge.proof.collective_substitutes import COLLECTIVES
 from ms_symtensor.bridge.proof.definition import Definition, Function, GroupOf, Substitute
 from ms_symtensor.bridge.proof.splice import SUM, Call, Replacement, Step, replace_calls
 from ms_symtensor.errors import ExecutionError
-from ms_symtensor.tensor.graph import TensorType
+from ms_symtensor.tensor.graph import Attribute, TensorType
 
 _POSITION = TensorType((), "int32")
 _ATTENTION_LAYOUTS = {0: "BSH", 1: "BNSD", 2: "SBH", 3: "BSND"}  # MindSpore's numbers; TND (4) has no fixed shapes
@@ -51,9 +51,7 @@ def _attention(call: Call, unread: tuple[int, ...], mask: int) -> Definition:
 
 
 def _sum(call: Call, _: GroupOf) -> Definition:
-    dims = call.constant(1)
-    dims = () if dims is None else dims if isinstance(dims, tuple) else (dims,)
-    return Definition((0,), (Function("Sum", (dims, call.constant(2))),))
+    return Definition((0,), (Function("Sum", (_numbers(call, 1), call.constant(2))),))
 
 
 def _gelu(cell: str, operands: int) -> Callable[[Call, GroupOf], Definition]:
@@ -100,6 +98,20 @@ def _top_k_router(call: Call, _: GroupOf) -> Definition:
     return Definition((0,), (Function("TopKRouter", (capacity, experts, drop_type == 0)),))
 
 
+def _log_sum_exp(call: Call, _: GroupOf) -> Definition:
+    return Definition((0,), (Function("LogSumExp", (_numbers(call, 1), bool(call.constant(2)))),))
+
+
+def _rolled(call: Call, _: GroupOf) -> Definition:
+    return Definition((0,), (Function("Rolled", (_numbers(call, 1), _numbers(call, 2))),))
+
+
+def _numbers(call: Call, position: int) -> tuple[Attribute, ...]:
+    """One number, several, or none, as a tuple."""
+    value = call.constant(position)
+    return () if value is None else value if isinstance(value, tuple) else (value,)
+
+
 def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
     return lambda call, _: Definition(operands, (Function(cell),))
 
@@ -110,6 +122,8 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
     "SumExt": Substitute("ReduceSum", _sum),
+    "LogSumExp": Substitute("log of a sum of exponentials", _log_sum_exp),
+    "Roll": Substitute("Gather", _rolled),
     "GeluExt": Substitute("x Φ(x) from plain operators", _gelu("Gelu", 1)),
     "GeluGradExt": Substitute("its derivative", _gelu("GeluGradient", 2)),
     "RotaryPositionEmbedding": Substitute("x cos + turned(x) sin", _rotary),

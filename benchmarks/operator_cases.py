@@ -260,6 +260,7 @@ CASES: dict[str, Case] = {
     "StridedSlice new axis": Case(
         "ops.StridedSlice(new_axis_mask=2)", "op(p0, (0, 0, 0), (8, 8, 16), (1, 1, 1))", _floats((8, 16, 32))
     ),
+    "StridedSlice two steps": Case("ops.StridedSlice()", "op(p0, (0, 1, 0), (8, 16, 32), (1, 2, 2))", _floats((8, 16, 32))),
     "StridedSlice steps": Case("ops.StridedSlice()", "op(p0, (0, 0), (8, 16), (1, 2))", _floats((8, 16, 32))),
     "Slice": Case("ops.Slice()", "op(p0, (0, 0), (16, 8))", _MATRIX),
     "Split": Case("ops.Split(1, 2)", "op(p0)", _floats((8, 16, 32))),

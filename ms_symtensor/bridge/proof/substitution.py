@@ -12,7 +12,7 @@ from ms_symtensor.bridge.proof.collective_substitutes import COLLECTIVES
 from ms_symtensor.bridge.proof.definition import Definition, Function, GroupOf, Substitute
 from ms_symtensor.bridge.proof.splice import SUM, Call, Replacement, Step, replace_calls
 from ms_symtensor.errors import ExecutionError
-from ms_symtensor.tensor.graph import Attribute, TensorType
+from ms_symtensor.tensor.graph import TensorType
 
 _POSITION = TensorType((), "int32")
 _ATTENTION_LAYOUTS = {0: "BSH", 1: "BNSD", 2: "SBH", 3: "BSND"}  # MindSpore's numbers; TND (4) has no fixed shapes
@@ -106,7 +106,25 @@ def _rolled(call: Call, _: GroupOf) -> Definition:
     return Definition((0,), (Function("Rolled", (_numbers(call, 1), _numbers(call, 2))),))
 
 
-def _numbers(call: Call, position: int) -> tuple[Attribute, ...]:
+_MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+
+
+def _slice_gradient(call: Call, _: GroupOf) -> Definition | None:
+    """Of a slice with steps in positive direction that keeps all dims; MindSpore's kernel writes beside its memory there."""
+    shape, begin, end, steps = (_numbers(call, i) for i in (1, 2, 3, 4))
+    masks: list[Any] = [call.attributes.get(f"{name}_mask", 0) for name in _MASKS]
+    if any(masks[2:]) or all(step == 1 for step in steps) or min(steps) < 1:
+        return None
+    found = {}
+    for dim, (*ends, step) in enumerate(zip(begin, end, steps, strict=True)):
+        first, last = (None if mask >> dim & 1 else i for mask, i in zip(masks, ends, strict=False))
+        places = tuple(range(shape[dim])[first:last:step])
+        if len(places) < shape[dim]:
+            found[dim] = shape[dim], places
+    return Definition((0,), (Function("Spread", (tuple(found), tuple(found.values()))),))
+
+
+def _numbers(call: Call, position: int) -> tuple[Any, ...]:
     """One number, several, or none, as a tuple."""
     value = call.constant(position)
     return () if value is None else value if isinstance(value, tuple) else (value,)
@@ -124,6 +142,7 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "SumExt": Substitute("ReduceSum", _sum),
     "LogSumExp": Substitute("log of a sum of exponentials", _log_sum_exp),
     "Roll": Substitute("Gather", _rolled),
+    "StridedSliceGrad": Substitute("Gather from zeros and it, where a step is not 1", _slice_gradient),
     "GeluExt": Substitute("x Φ(x) from plain operators", _gelu("Gelu", 1)),
     "GeluGradExt": Substitute("its derivative", _gelu("GeluGradient", 2)),
     "RotaryPositionEmbedding": Substitute("x cos + turned(x) sin", _rotary),

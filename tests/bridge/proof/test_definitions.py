@@ -110,6 +110,13 @@ def test_roll(shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(run(definitions.Rolled(shifts, dims), x)[0], np.roll(x, shifts, dims or None))
 
 
+def test_what_was_sliced_is_spread() -> None:
+    dy, expected = values(2, 3, 2), np.zeros((2, 6, 5), np.float32)
+    expected[:, 1::2, 0:4:3] = dy
+    cell = definitions.Spread((1, 2), ((6, (1, 3, 5)), (5, (0, 3))))
+    np.testing.assert_array_equal(run(cell, dy)[0], expected)
+
+
 def test_collectives_from_sums_over_ranks() -> None:
     """What four ranks compute when the sum between the steps is taken by numpy."""
     shards = [values(4, 8) for _ in range(4)]

@@ -80,6 +80,8 @@ CASES: dict[str, Case] = {
     "MatMulExt": Case("gen.MatMulExt()", "op(p0, p1)", _floats((16, 32), (32, 64))),
     "MatMulExt batch": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 4, 16, 32), (8, 4, 32, 8))),
     "MatMulExt matrix": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (32, 8))),
+    "MatMulExt broadcast": Case("gen.MatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (1, 32, 8))),
+    "MatMulExt broadcast first": Case("gen.MatMulExt()", "op(p0, p1)", _floats((1, 8, 16, 32), (8, 1, 32, 8))),
     "BatchMatMulExt": Case("gen.BatchMatMulExt()", "op(p0, p1)", _floats((8, 16, 32), (8, 32, 8))),
     "BatchMatMul matrix": Case("ops.BatchMatMul()", "op(p0, p1)", _floats((8, 4, 16, 32), (32, 8))),
     "Dense": Case("gen.Dense()", "op(p0, p1, p2)", _floats((16, 32), (64, 32), (64,)), ignores_strategy=True),
@@ -247,6 +249,7 @@ CASES: dict[str, Case] = {
     "CumsumExt": Case("gen.CumsumExt()", "op(p0, 1)", _MATRIX),
     "CumProd": Case("ops.CumProd()", "op(p0, 1)", _MATRIX),
     # shape
+    "Eye": Case("ops.Eye()", "op(16, 32, ms.float32)", (), accepts_more=True),
     "Transpose": Case("ops.Transpose()", "op(p0, (0, 2, 1, 3))", _floats((8, 8, 16, 32))),
     "ExpandDims": Case("ops.ExpandDims()", "op(p0, 1)", _MATRIX),
     "Squeeze": Case("ops.Squeeze(1)", "op(p0)", _floats((16, 1, 32))),
@@ -257,6 +260,7 @@ CASES: dict[str, Case] = {
     "StridedSlice new axis": Case(
         "ops.StridedSlice(new_axis_mask=2)", "op(p0, (0, 0, 0), (8, 8, 16), (1, 1, 1))", _floats((8, 16, 32))
     ),
+    "StridedSlice two steps": Case("ops.StridedSlice()", "op(p0, (0, 1, 0), (8, 16, 32), (1, 2, 2))", _floats((8, 16, 32))),
     "StridedSlice steps": Case("ops.StridedSlice()", "op(p0, (0, 0), (8, 16), (1, 2))", _floats((8, 16, 32))),
     "Slice": Case("ops.Slice()", "op(p0, (0, 0), (16, 8))", _MATRIX),
     "Split": Case("ops.Split(1, 2)", "op(p0)", _floats((8, 16, 32))),

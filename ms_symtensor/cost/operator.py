@@ -14,7 +14,8 @@ Fused attention pays for its FLOPs at its own efficiency η_att; softmax beside 
 narrow head as for a wide one, so that heads narrower than D_att pay for those of D_att. Under a causal mask the last of c slices
 of the sequence sees (2c - 1)/c times as much as the average one, and the others wait for it at the next collective. The backward
 pass of a product computes another product per input with a gradient, whose elements are those of the input, with as many FLOPs:
-the gradient of a narrow weight has few elements, each a long sum. That of other operators reads the incoming gradient and what
+the gradient of a narrow weight has few elements, each a long sum. Where an operand was broadcast, it is computed for every matrix
+of the result, and a pass over memory sums that up. That of other operators reads the incoming gradient and what
 was kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
@@ -33,6 +34,7 @@ from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
 from ms_symtensor.program.gradients import passes_on
+from ms_symtensor.program.scratch import before_sum
 from ms_symtensor.tensor.dtype import has_gradients, size_B
 from ms_symtensor.tensor.graph import TensorType
 
@@ -90,8 +92,12 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
             return sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
 
         backward += gradients.forwards * takes_s(paid)
-        for i in gradients.operands:
-            elements = inputs[i] / size_B(op.inputs[i].dtype)
+        for i, dims in zip(gradients.operands, gradients.computed, strict=True):
+            element_B = size_B(op.inputs[i].dtype)
+            elements = inputs[i] / element_B
+            if dims is not None:
+                elements = sympy.Mul(*(local[d] for d in dims))
+                backward += (elements * element_B + inputs[i]) / (s.eta_hbm * s.B_hbm) + s.t_op
             backward += takes_s(paid_product(sig, elements, points, s.E_wave, s.K_fill))
         return OperatorFormulas(takes_s(paid), backward, flops, inputs, outputs)
     return OperatorFormulas(memory_s + s.t_op, backward, zero, inputs, outputs)
@@ -123,12 +129,13 @@ def paid_product(sig: Signature, elements: Any, points: Any, wave_elements: Any,
 
 @dataclass(frozen=True)
 class Gradients:
-    """What the gradients of inputs take: a product for each of the inputs `operands`; or `forwards` times the operator's forward
-    pass; and a pass over memory for those of the inputs `passes`, which reads the inputs `reads`, the outputs `kept` and the
-    gradients of the outputs `arriving`.
+    """What the gradients of inputs take: a product for each of the inputs `operands`, with the dims `computed` before they are
+    summed up (None: none is); or `forwards` times the operator's forward pass; and a pass over memory for those of the inputs
+    `passes`, which reads the inputs `reads`, the outputs `kept` and the gradients of the outputs `arriving`.
     """
 
     operands: tuple[int, ...] = ()
+    computed: tuple[frozenset[str] | None, ...] = ()
     forwards: float = 0.0
     passes: tuple[int, ...] = ()
     reads: tuple[int, ...] = ()
@@ -159,9 +166,18 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
         if not summed:
             return Gradients(forwards=ATTENTION_BACKWARD)
         operands = tuple(i for i in chosen if any(d in sig.inputs[i] for d in summed))
-        return Gradients(operands, passes=tuple(i for i in chosen if i not in operands), arriving=arriving)
+        dims = tuple(_computed_dims(op, sig, i) for i in operands)
+        return Gradients(operands, dims, passes=tuple(i for i in chosen if i not in operands), arriving=arriving)
     kept = () if chosen == [sig.linear] else tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
     return Gradients(passes=tuple(chosen), reads=sig.keeps_inputs, kept=kept, arriving=arriving)
+
+
+def _computed_dims(op: OpView, sig: Signature, position: int) -> frozenset[str] | None:
+    """The dims of the gradient of a product's operand, before it is summed over those along which the operand was broadcast."""
+    shape = op.inputs[position].shape
+    if before_sum(op.type, shape, op.outputs[0].shape) == shape:
+        return None
+    return frozenset(d for d in (*sig.outputs[0][:-2], *sig.inputs[position]) if d is not None)
 
 
 def _bytes(tensor: TensorType, dims: Dims, sig: Signature) -> sympy.Expr:
@@ -236,8 +252,12 @@ def work(
     forward = roofline(paid, traffic, op.inputs[0].dtype if op.inputs else "", cluster, fused)
     gradients = gradients_of(op, sig, products)
     backward = nothing + gradients.forwards * forward
-    for i in gradients.operands:
-        elements = inputs_B[i] / size_B(op.inputs[i].dtype)
+    for i, dims in zip(gradients.operands, gradients.computed, strict=True):
+        element_B = size_B(op.inputs[i].dtype)
+        elements = inputs_B[i] / element_B
+        if dims is not None:
+            elements = math.prod((local[d] for d in dims), start=nothing + 1)
+            backward = backward + roofline(nothing, elements * element_B + inputs_B[i], "", cluster)
         paid = paid_product(sig, elements, points, device.wave_elements, device.pipeline_depth)
         backward = backward + roofline(paid, traffic, op.inputs[0].dtype, cluster)
     if gradients.passes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.batch_only import batch_only, cut_along_batch
-from ms_symtensor.ops.signature import OpView, Signature, Unit, bind, dims_like, named, refused
+from ms_symtensor.ops.signature import NO_DIM, OpView, Signature, Unit, bind, dims_like, named, refused
 
 
 def matmul(op: OpView) -> Signature:
@@ -21,13 +21,16 @@ def matmul(op: OpView) -> Signature:
 def batch_matmul(op: OpView) -> Signature:
     """`... m k, ... k n -> ... m n`, either input transposed as its flag says; leading dims are broadcast.
 
+    Without a strategy MindSpore cuts none where it would have to leave the first dim of an input with all dims whole.
     InputError for a vector, which MindSpore rejects in a partitioned program.
     """
     if min(len(t.shape) for t in op.inputs) < 2:
         raise InputError(f"{op.name} ({op.type}): MindSpore cuts no product with a vector; make it a matrix")
     first = ("k", "m") if op.argument(0, "transpose_a", False) else ("m", "k")
     second = ("n", "k") if op.argument(1, "transpose_b", False) else ("k", "n")
-    batch = dims_like(len(op.outputs[0].shape) - 2, "b")
+    shape = op.outputs[0].shape
+    batch = dims_like(len(shape) - 2, "b")
+    is_stretched = bool(batch) and any(len(t.shape) == len(shape) and t.shape[0] != shape[0] for t in op.inputs)
 
     def leading(rank: int) -> tuple[str, ...]:
         return batch[len(batch) - (rank - 2) :]
@@ -36,7 +39,8 @@ def batch_matmul(op: OpView) -> Signature:
         op,
         (leading(len(op.inputs[0].shape)) + first, leading(len(op.inputs[1].shape)) + second),
         ((*batch, "m", "n"),),
-        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True, leading=(*batch, "m")[0],
+        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True,
+        leading=NO_DIM if is_stretched else (*batch, "m")[0],
     )  # fmt: skip
 
 

@@ -48,6 +48,11 @@ def transpose(op: OpView) -> Signature:
     return named(op, [dims], [tuple(dims[i] for i in order)], mesh=dims)
 
 
+def eye(op: OpView) -> Signature:
+    """Made whole on every device."""
+    return named(op, [], [(None,) * len(op.outputs[0].shape)], differentiable=())
+
+
 def expand_dims(op: OpView) -> Signature:
     """One more dim of size one."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -236,6 +241,7 @@ RULES = {
     "StopGradient": stop_gradient,
     "Reshape": reshape,
     "Transpose": transpose,
+    "Eye": eye,
     "ExpandDims": expand_dims,
     "Squeeze": squeeze,
     "StridedSlice": strided_slice,

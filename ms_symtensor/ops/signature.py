@@ -25,6 +25,9 @@ from ms_symtensor.tensor.layout import Layout
 Dims = tuple[str | None, ...]
 """Dim names of one tensor; None where a dim takes no part (size one, or broadcast)."""
 
+NO_DIM = "1"
+"""Stands where the name of a dim would, for none."""
+
 
 class Unit(Enum):
     """The unit of the device that does an operator's work."""
@@ -125,7 +128,7 @@ class Signature:
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
     - `leading`: the dim that MindSpore cuts of an operator that is given no strategy, the first one of the first input unless
-      another one is named here; `needs_strategy` tells whether it rejects such an operator on so many devices.
+      another one is named here, or `NO_DIM`; `needs_strategy` tells whether it rejects such an operator on so many devices.
     """
 
     inputs: tuple[Dims, ...]
@@ -216,6 +219,8 @@ def bind(line: str, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, .
             dims.append(dim)
         return tuple(dims)
 
+    if left == [[]] and not inputs:  # nothing on the left is one scalar, or no input at all
+        left = []
     if len(left) != len(inputs) or len(right) > len(outputs):
         raise InputError(
             f"{name}: {len(inputs)} tensor inputs and {len(outputs)} outputs do not fit the signature {line!r}"

@@ -12,6 +12,7 @@ from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.gradients import PASSED_ON, passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
+from ms_symtensor.program.scratch import scratch_elements
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup
@@ -22,9 +23,6 @@ MOVE_GRADIENT = {
     "StridedSlice": "StridedSliceGrad", "Split": "Concat", "Concat": "SplitWithSize", "Reshape": "Reshape",
 }  # fmt: skip
 """What the gradient of a move is, by its kind (SplitWithSize is Split in MindSpore 2.7)."""
-
-SUMMED = frozenset({"Mul"})
-"""Operators whose gradient for an input that was broadcast is as large as their output before it is summed up."""
 
 
 def backward(half: Forward, settings: Settings, in_pipeline: bool = False) -> None:
@@ -133,14 +131,19 @@ class _Differentiator:
     def _gradient_of(self, node: Node, wanted: tuple[int, ...], gradients: tuple[int, ...], kept: list[int]) -> None:
         reads = tuple(self._again(t) for t in kept)
         kinds = tuple(self.builder.tensors[t] for t in wanted)
-        whole = self.builder.tensors[node.outputs[0]]
-        summed = node.kind in SUMMED and any(kind.element_num < whole.element_num for kind in kinds)
         found = self.builder.node(
             f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block,
-            attribute=tuple(node.inputs.index(t) for t in wanted), scratch=whole if summed else None,
+            attribute=tuple(node.inputs.index(t) for t in wanted), scratch=self._scratch(node, wanted),
         )  # fmt: skip
         for tensor, gradient in zip(wanted, found, strict=True):
             self.incoming.setdefault(tensor, []).append(gradient)
+
+    def _scratch(self, node: Node, wanted: tuple[int, ...]) -> TensorType | None:
+        inputs = tuple(self.builder.tensors[t].shape for t in node.inputs)
+        whole = self.builder.tensors[node.outputs[0]]
+        needed = (scratch_elements(node.kind, node.inputs.index(t), inputs, whole.shape) for t in wanted)
+        elements = max(needed, default=0)
+        return TensorType((elements,), whole.dtype) if elements else None
 
     def _move_back(self, node: Node, gradient: int) -> None:
         if node.op in self.half.custom:

@@ -337,3 +337,22 @@ class Parallels(nn.Cell):
 
 def parallels():
     return Parallels(), (tensor(64, 256),)
+
+
+class Gated(nn.Cell):
+    """A gate that `mint` reads as a view, beside weights that are read twice: MindSpore copies them."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm((width,)), nn.Dense(width, 4 * width), nn.Dense(2 * width, width)
+
+    def construct(self, x):
+        for _ in range(2):
+            gate, y = mint.chunk(self.up(self.norm(x)), 2, -1)
+            x = x + self.down(ops.sigmoid(gate) * y)
+        y = x.mean(1)
+        return ((ops.matmul(y, y.T) - ops.eye(16, 16, ms.float32)) ** 2).mean()
+
+
+def gated():
+    return Gated(), (tensor(16, 8, 64),)

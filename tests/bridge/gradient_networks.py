@@ -54,3 +54,27 @@ class Tied(Weights):
     def construct(self, x):
         rows = self.cast(self.gather(self.w, self.cast(self.sum(x, 1), ms.int32), 0), ms.float16)
         return self.sum(self.cast(self.matmul(rows, self.cast(self.w, ms.float16)), ms.float32))
+
+
+class Experts(nn.Cell):
+    """A product of every sample with the weights of all experts."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.w = Parameter(initializer("zeros", (8, 64, 128), ms.float32), name="w")
+        self.product = {"MatMulExt": ops.matmul, "BatchMatMul": ops.BatchMatMul()}[kind]
+
+    def construct(self, x):
+        return (self.product(ops.relu(x * 2.0), self.w) ** 2).mean()
+
+
+class Rows(nn.Cell):
+    """Products of all rows of a batch with matrices, without flags for transposed ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = Parameter(initializer("zeros", (64, 512), ms.float32), name="up")
+        self.down = Parameter(initializer("zeros", (512, 64), ms.float32), name="down")
+
+    def construct(self, x):
+        return (ops.matmul(ops.relu(ops.matmul(x, self.up)), self.down) ** 2).mean()

@@ -41,19 +41,37 @@ def test_float32_products_use_the_slower_peak():
 def test_the_fast_evaluation_is_the_formula(model, products):
     graph = small_graph(model, attention="self" if products == 1 else "flash")
     for op in {o.type: o for o in graph.ops}.values():
-        seen = view(graph, op)
-        sig = signature(seen)
-        cuts = cut_vectors(sig, (2, 2))
-        fast = evaluate(seen, sig, products, cuts, A2)
-        formulas = operator_formulas(seen, sig, products)
-        symbols = [*map(dim_size, sig.mesh), *map(cut_degree, sig.mesh), *A2.values]
-        numbers = {dim_size(d).name: float(sig.sizes[d]) for d in sig.mesh} | A2.arguments
-        numbers |= {cut_degree(d).name: np.array([c.get(d, 1) for c in cuts], float) for d in sig.mesh}
-        for name in ("forward_s", "backward_s", "forward_flops"):
-            exact = compile_expression(getattr(formulas, name), symbols)(**numbers)
-            np.testing.assert_allclose(
-                getattr(fast, name), np.broadcast_to(exact, len(cuts)), rtol=1e-12, err_msg=op.type
-            )
+        compare_evaluations(view(graph, op), products)
+
+
+@pytest.mark.parametrize("kind", ("BatchMatMul", "MatMulExt"))
+def test_so_it_is_for_operands_that_are_broadcast(kind):
+    compare_evaluations(make(kind, "float32[8, 4, 16, 64], float32[4, 64, 32] -> float32[8, 4, 16, 32]"), 2)
+
+
+def compare_evaluations(seen, products):
+    sig = signature(seen)
+    cuts = cut_vectors(sig, (2, 2))
+    fast = evaluate(seen, sig, products, cuts, A2)
+    formulas = operator_formulas(seen, sig, products)
+    symbols = [*map(dim_size, sig.mesh), *map(cut_degree, sig.mesh), *A2.values]
+    numbers = {dim_size(d).name: float(sig.sizes[d]) for d in sig.mesh} | A2.arguments
+    numbers |= {cut_degree(d).name: np.array([c.get(d, 1) for c in cuts], float) for d in sig.mesh}
+    for name in ("forward_s", "backward_s", "forward_flops"):
+        exact = compile_expression(getattr(formulas, name), symbols)(**numbers)
+        np.testing.assert_allclose(
+            getattr(fast, name), np.broadcast_to(exact, len(cuts)), rtol=1e-12, err_msg=seen.type
+        )
+
+
+def test_gradients_of_broadcast_operands_are_summed_up():
+    """A pass over what is computed for every sample, which adds to the product as well."""
+    op = make("BatchMatMul", "bfloat16[8, 4, 16, 64], bfloat16[4, 64, 32] -> bfloat16[8, 4, 16, 32]")
+    found = plain(operator_formulas(op, signature(op), 2).backward_s)
+    product = "N_b0·N_b1·N_k·N_n/(c_b0·c_b1·c_k·c_n)"
+    assert f"E_wave + {product}" in found
+    assert f"(2·{product} + 2·N_b1·N_k·N_n/(c_b1·c_k·c_n))/(B_hbm·eta_hbm)" in found
+    assert found.startswith("3·t_op")
 
 
 def test_cutting_never_makes_an_operator_slower():

@@ -12,7 +12,7 @@ SAMPLE = (
     "Transpose", "StridedSlice", "Split", "Concat", "Tile", "Gather rows", "OneHot", "FlashAttentionScore BNSD GQA",
     "FlashAttentionScore causal", "SoftmaxCrossEntropyWithLogits", "MatMulExt batch", "Conv2D", "MaxPool", "GroupNorm",
     "BatchNorm", "PReLU", "KLDivLoss", "Embedding", "RepeatInterleaveInt", "SliceExt", "IndexSelect", "Add smaller first",
-    "GatherNd", "UnsortedSegmentSum", "TensorScatterAdd", "PadV3 of a tensor",
+    "MatMulExt broadcast", "GatherNd", "UnsortedSegmentSum", "TensorScatterAdd", "PadV3 of a tensor",
 )  # fmt: skip
 
 

@@ -40,6 +40,12 @@ def test_parse_splits_tensors():
     assert parse("a b, c -> a") == ([["a", "b"], ["c"]], [["a"]])
 
 
+def test_nothing_on_the_left_is_no_input_or_a_scalar():
+    made = tensors("float16[8, 4]")
+    assert bind(" -> 1 1", (), made, "op").inputs == ()
+    assert bind(" -> 1 1", tensors("float16[]"), made, "op").inputs == ((),)
+
+
 def test_a_shared_name_of_two_sizes_is_cut_by_what_divides_both():
     sig = named(make("X", "float16[12, 1], float16[8, 5] -> float16[12, 5]"), [("n", "d"), ("n", "d")], [("n", "d")])
     assert sig.sizes == {"n": 4, "d": 5}

@@ -13,6 +13,8 @@ from tests.ops.views import make
     [
         (make("MatMul", "float16[32, 16], float16[64, 32] -> float16[16, 64]", True, True), ((1, 8), (1, 1))),
         (make("MatMul", "float16[12, 16], float16[16, 8] -> float16[12, 8]", False, False), ((4, 1), (1, 1))),
+        (make("MatMulExt", "float32[8, 16, 64], float32[1, 64, 32] -> float32[8, 16, 32]"), ((1, 1, 1), (1, 1, 1))),
+        (make("BatchMatMul", "float32[8, 16, 64], float32[64, 32] -> float32[8, 16, 32]"), ((8, 1, 1), (1, 1))),
         (make("RmsNorm", "float32[8, 32], float32[32] -> float32[8, 32], float32[8, 1]", 1e-6), ((8, 1), (1,))),
         (make("Add", "float32[16, 32], float32[8, 16, 32] -> float32[8, 16, 32]"), ((1, 1), (8, 1, 1))),
         (make("MaskedFill", "float32[8, 32], bool[1, 32], float32[] -> float32[8, 32]"), ((8, 1), (1, 1), ())),

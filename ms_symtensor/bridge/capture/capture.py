@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ms_symtensor.bridge.capture.blocks import block_of_ops, in_block_order
+from ms_symtensor.bridge.capture.copies import without_copies
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
 from ms_symtensor.bridge.capture.given import require_forward, require_network
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
@@ -56,7 +57,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool 
         stack.enter_context(visible([c for _, c in _cells(cell)]))
         owners = stack.enter_context(_tagged_primitives(cell))
         model, _ = front_end(cell, inputs, "capture")
-    graph = read_graph(model)
+    graph = without_copies(read_graph(model))
     types = dict(graph.parameters)
     require_forward(cell, graph)
     _require_own(cell, graph)

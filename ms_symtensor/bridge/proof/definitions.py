@@ -6,7 +6,7 @@ A gradient is what MindSpore's own differentiation makes of the definition.
 import math
 
 import mindspore
-from mindspore import nn, ops
+from mindspore import Tensor, nn, ops
 
 
 class Gradient(nn.Cell):
@@ -112,6 +112,51 @@ class Sum(nn.Cell):
 
     def construct(self, x):
         return self.sum(x, self.dims)
+
+
+class LogSumExp(nn.Cell):
+    """log of the sum of exp(x) over `dims`, () for all."""
+
+    def __init__(self, dims, keep):
+        super().__init__()
+        self.dims, self.sum, self.whole = dims, ops.ReduceSum(keep), ops.ReduceSum(True)
+
+    def construct(self, x):
+        most = ops.amax(x, self.dims, True)
+        total = ops.log(self.whole(ops.exp(x - most), self.dims)) + most
+        return self.sum(total, self.dims)  # of what has size one there
+
+
+class Rolled(nn.Cell):
+    """x moved on by `shifts` along `dims`, what leaves at the end comes in at the front; along all elements without dims."""
+
+    def __init__(self, shifts, dims):
+        super().__init__()
+        self.shifts, self.dims = shifts, dims
+
+    def construct(self, x):
+        y = x if self.dims else ops.reshape(x, (-1,))
+        for shift, dim in zip(self.shifts, self.dims or (0,)):  # noqa: B905  MindSpore compiles no strict
+            places = ops.arange(0, y.shape[dim]) - shift
+            y = ops.gather(y, ops.floor_mod(places, y.shape[dim]), dim)
+        return ops.reshape(y, x.shape)
+
+
+class Spread(nn.Cell):
+    """The elements of dy along `dims` at those of the places 0, …, n - 1 that stand in `places`, [(n, places), …], else zeros."""
+
+    def __init__(self, dims, places):
+        super().__init__()
+        self.dims = dims
+        self.sources = [
+            Tensor([at.index(i) if i in at else len(at) for i in range(n)], mindspore.int32) for n, at in places
+        ]
+        self.first = Tensor([0], mindspore.int32)
+
+    def construct(self, dy):
+        for dim, sources in zip(self.dims, self.sources):  # noqa: B905  MindSpore compiles no strict
+            dy = ops.gather(ops.concat((dy, ops.zeros_like(ops.gather(dy, self.first, dim))), dim), sources, dim)
+        return dy
 
 
 class Rotary(nn.Cell):

@@ -51,9 +51,7 @@ def _attention(call: Call, unread: tuple[int, ...], mask: int) -> Definition:
 
 
 def _sum(call: Call, _: GroupOf) -> Definition:
-    dims = call.constant(1)
-    dims = () if dims is None else dims if isinstance(dims, tuple) else (dims,)
-    return Definition((0,), (Function("Sum", (dims, call.constant(2))),))
+    return Definition((0,), (Function("Sum", (_numbers(call, 1), call.constant(2))),))
 
 
 def _gelu(cell: str, operands: int) -> Callable[[Call, GroupOf], Definition]:
@@ -100,6 +98,38 @@ def _top_k_router(call: Call, _: GroupOf) -> Definition:
     return Definition((0,), (Function("TopKRouter", (capacity, experts, drop_type == 0)),))
 
 
+def _log_sum_exp(call: Call, _: GroupOf) -> Definition:
+    return Definition((0,), (Function("LogSumExp", (_numbers(call, 1), bool(call.constant(2)))),))
+
+
+def _rolled(call: Call, _: GroupOf) -> Definition:
+    return Definition((0,), (Function("Rolled", (_numbers(call, 1), _numbers(call, 2))),))
+
+
+_MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+
+
+def _slice_gradient(call: Call, _: GroupOf) -> Definition | None:
+    """Of a slice with steps in positive direction that keeps all dims; MindSpore's kernel writes beside its memory there."""
+    shape, begin, end, steps = (_numbers(call, i) for i in (1, 2, 3, 4))
+    masks: list[Any] = [call.attributes.get(f"{name}_mask", 0) for name in _MASKS]
+    if any(masks[2:]) or all(step == 1 for step in steps) or min(steps) < 1:
+        return None
+    found = {}
+    for dim, (*ends, step) in enumerate(zip(begin, end, steps, strict=True)):
+        first, last = (None if mask >> dim & 1 else i for mask, i in zip(masks, ends, strict=False))
+        places = tuple(range(shape[dim])[first:last:step])
+        if len(places) < shape[dim]:
+            found[dim] = shape[dim], places
+    return Definition((0,), (Function("Spread", (tuple(found), tuple(found.values()))),))
+
+
+def _numbers(call: Call, position: int) -> tuple[Any, ...]:
+    """One number, several, or none, as a tuple."""
+    value = call.constant(position)
+    return () if value is None else value if isinstance(value, tuple) else (value,)
+
+
 def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
     return lambda call, _: Definition(operands, (Function(cell),))
 
@@ -110,6 +140,9 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
     "SumExt": Substitute("ReduceSum", _sum),
+    "LogSumExp": Substitute("log of a sum of exponentials", _log_sum_exp),
+    "Roll": Substitute("Gather", _rolled),
+    "StridedSliceGrad": Substitute("Gather from zeros and it, where a step is not 1", _slice_gradient),
     "GeluExt": Substitute("x Φ(x) from plain operators", _gelu("Gelu", 1)),
     "GeluGradExt": Substitute("its derivative", _gelu("GeluGradient", 2)),
     "RotaryPositionEmbedding": Substitute("x cos + turned(x) sin", _rotary),

@@ -1,13 +1,18 @@
-"""What limits leave: the operators that have no layout within them, and the cases in which all have one."""
+"""What limits leave: operators that have no layout within them, or none that trains a parameter rightly, and the cases in which
+all have one.
+"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from ms_symtensor.errors import InputError, InvalidStrategyError
-from ms_symtensor.ops.placement import OpStrategy, cuts_of
+from ms_symtensor.ops.placement import OpStrategy, cuts_of, place
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.meanings import Meanings, cut_by_default, default_strategy, meanings
+from ms_symtensor.program.parameters import is_summed, place_parameter, require_synchronised
 from ms_symtensor.program.pipeline import block_names
+from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.folding import fold
@@ -15,7 +20,8 @@ from ms_symtensor.search.space.cases import by_swap, cases
 from ms_symtensor.search.space.domain import candidates, divisors, prime_factors
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.restriction import Restriction
-from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Parameter, ParameterRef, Source
+from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.names import short_name
 
 SHOWN = 6
@@ -61,6 +67,21 @@ class Layouts:
             allowed = within.allowed(seen, sig, strategies) if (strategies := self.of(op, devices)) else None
             if not strategies or (allowed is not None and not allowed.any()):
                 yield op
+
+    def parameter(self, source: Source) -> Parameter | None:
+        """The parameter that `source` is, as it is stored or in another element type."""
+        while isinstance(source, OpOutput) and self.graph.op_by_name[source.op].type == "Cast":
+            source = self.graph.tensor_inputs(self.graph.op_by_name[source.op])[0]
+        return self.graph.parameter_by_name[source.name] if isinstance(source, ParameterRef) else None
+
+    def placed(self, op: Op, within: Restriction, devices: int, position: int) -> Iterator[Layout]:
+        """The layouts of its input number `position` that are left on so many devices."""
+        seen, sig = self.known[op.name]
+        strategies = self.of(op, devices)
+        allowed = within.allowed(seen, sig, strategies)
+        for number, strategy in enumerate(strategies):
+            if allowed is None or allowed[:, number].any():
+                yield place(seen, sig, strategy, devices).inputs[position]
 
     def text(self, op: Op, devices: int) -> str:
         """The dims of `op` and its layouts on so many devices, in words."""
@@ -166,18 +187,56 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def why_none(graph: Graph, request: Request) -> str:
-    """Which operator has no layout within the request's limits, whatever the stages, in words; empty if each has one."""
+    """Which operator has no layout within the request's limits, or none in which its parameter trains rightly, whatever the
+    stages, in words; empty if each has one.
+    """
     layouts = Layouts(graph, meanings(graph, request.rules))
     ops = list(layouts.operators())
-    first: tuple[Op, int] | None = None
+    first = ""
     for case in cases(request.limits, request.device_num):
         for devices in stage_devices(graph, request):
             within = Restriction(graph, layouts.known, case, Single(prime_factors(devices)))
-            lacking = next(layouts.without(within, devices, ops), None)
-            if lacking is None:
+            why = _no_layout(layouts, within, devices, ops) or _no_training(
+                layouts, within, devices, ops, request.limits
+            )
+            if not why:
                 return ""
-            first = first or (lacking, devices)
-    if first is None:
+            first = first or why
+    return first
+
+
+def _no_layout(layouts: Layouts, within: Restriction, devices: int, ops: Sequence[Op]) -> str:
+    op = next(layouts.without(within, devices, ops), None)
+    if op is None:
         return ""
-    op, devices = first
     return f"no layout of {short_name(op)} ({op.type}) on {devices} devices is so: {layouts.text(op, devices)}"
+
+
+def _no_training(layouts: Layouts, within: Restriction, devices: int, ops: Sequence[Op], limits: Limits) -> str:
+    """Which parameter MindSpore would train wrongly whatever is left of the layouts of the operator that reads it."""
+    for op in ops:
+        for position, source in enumerate(layouts.graph.tensor_inputs(op)):
+            parameter = None if is_summed(op.type, position) else layouts.parameter(source)
+            if parameter is not None and parameter.requires_grad:
+                why = _not_synchronised(parameter, layouts.placed(op, within, devices, position), limits, devices)
+                if why:
+                    return f"in every layout of {short_name(op)} ({op.type}) on {devices} devices, {why}"
+    return ""
+
+
+def _not_synchronised(parameter: Parameter, found: Iterable[Layout], limits: Limits, devices: int) -> str:
+    """Why MindSpore sums the gradient of `parameter` over its copies in none of the layouts `found`, whatever the optimizer
+    shards; empty if it does in one.
+    """
+    why = ""
+    for layout, level in product(found, OptimizerLevel):
+        if limits.allows("optimizer_level", level):
+            settings = Settings(devices, optimizer_level=level, parallel_optimizer_threshold_KB=0)
+            placement = place_parameter(parameter, layout, settings, summed=False, unsummed=True)
+            try:
+                require_synchronised({parameter.name: placement}, devices)
+            except InvalidStrategyError as error:
+                why = str(error)
+            else:
+                return ""
+    return why

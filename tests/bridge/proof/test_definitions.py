@@ -94,6 +94,29 @@ def test_rms_norm_and_its_gradient() -> None:
     np.testing.assert_allclose(dgamma, by_gamma, atol=1e-5)
 
 
+@pytest.mark.parametrize(("dims", "axis"), [((1,), 1), ((0, 2), (0, 2)), ((), None)])
+@pytest.mark.parametrize("keep", [True, False])
+def test_log_sum_exp(dims: tuple[int, ...], axis: int | tuple[int, ...] | None, keep: bool) -> None:
+    x = 100 * values(2, 3, 4)
+    (found,) = run(definitions.LogSumExp(dims, keep), x)
+    np.testing.assert_allclose(found, np.logaddexp.reduce(x.astype(np.float64), axis, keepdims=keep), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shifts", "dims"), [((1,), (1,)), ((-2, 5), (1, 2)), ((7,), (-1,)), ((3,), ()), ((1, 1), (0, 0))]
+)
+def test_roll(shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    x = values(2, 3, 4)
+    np.testing.assert_array_equal(run(definitions.Rolled(shifts, dims), x)[0], np.roll(x, shifts, dims or None))
+
+
+def test_what_was_sliced_is_spread() -> None:
+    dy, expected = values(2, 3, 2), np.zeros((2, 6, 5), np.float32)
+    expected[:, 1::2, 0:4:3] = dy
+    cell = definitions.Spread((1, 2), ((6, (1, 3, 5)), (5, (0, 3))))
+    np.testing.assert_array_equal(run(cell, dy)[0], expected)
+
+
 def test_collectives_from_sums_over_ranks() -> None:
     """What four ranks compute when the sum between the steps is taken by numpy."""
     shards = [values(4, 8) for _ in range(4)]

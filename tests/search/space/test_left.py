@@ -8,6 +8,16 @@ from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.space.cases import cases
 from ms_symtensor.search.space.left import remaining, stage_devices, why_none
+from ms_symtensor.tensor.graph import (
+    Constant,
+    Graph,
+    InputRef,
+    Op,
+    OpOutput,
+    Parameter,
+    ParameterRef,
+    TensorType,
+)
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
@@ -52,3 +62,24 @@ def test_devices_of_a_stage_count():
 def test_the_operator_that_has_no_such_degree_is_named():
     assert "no layout of " in why_none(GRAPH, request(("model_parallel", 3)))
     assert why_none(GRAPH, request(("model_parallel", 2))) == ""
+
+
+def classes(number: int) -> Graph:
+    """mean(x · wᵀ) of functions, w with a row for each of so many classes."""
+    x, w, turned, y = (TensorType(shape, "float32") for shape in ((8, 64), (number, 64), (64, number), (8, number)))
+    ops = (
+        Op("Default/Transpose-op0", "Transpose", (ParameterRef("w"), Constant((1, 0))), (turned,)),
+        Op("Default/MatMul-op0", "MatMul", (InputRef("x"), OpOutput("Default/Transpose-op0")), (y,)),
+        Op("Default/ReduceMean-op0", "ReduceMean", (OpOutput("Default/MatMul-op0"),), (TensorType((), "float32"),)),
+    )
+    return Graph("net", (("x", x),), (Parameter("w", w),), ops, OpOutput("Default/ReduceMean-op0"))
+
+
+def test_the_weight_that_is_trained_rightly_in_no_layout_is_named():
+    """Three rows lie whole on four devices, and no optimizer shares them out."""
+    said = why_none(classes(3), request(device_num=4))
+    assert said.startswith(
+        "in every layout of Transpose (Transpose) on 4 devices, parameter w: MindSpore would not sum"
+    )
+    assert "MatMul with transpose_b=True" in said
+    assert why_none(classes(8), request(device_num=4)) == ""

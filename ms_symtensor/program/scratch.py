@@ -1,0 +1,43 @@
+"""What lies in memory only while the gradient of an operator is computed: copies that are transposed, and gradients of inputs
+that were broadcast, before they are summed up.
+
+`BatchMatMul` transposes what it reads on the way. `MatMulExt` and `BatchMatMulExt` have copies made, the former of matrices not:
+there MindSpore puts MatMul in its place. All three make the gradient of an operand for every matrix of the result, but for
+MatMulExt and a matrix, whose gradient is one product over all rows.
+"""
+
+import math
+
+TRANSPOSING = frozenset({"MatMulExt", "BatchMatMulExt"})
+"""Products that have no flags for transposed operands."""
+
+BATCHED = TRANSPOSING | {"BatchMatMul"}
+
+Shape = tuple[int, ...]
+
+
+def before_sum(kind: str, shape: Shape, result: Shape) -> Shape:
+    """The shape of the gradient of an input of that `shape` as it is computed; `result` is that of the operator's output."""
+    if kind == "Mul":
+        return result
+    if kind not in BATCHED or len(result) < 3 or (kind == "MatMulExt" and len(shape) == 2):
+        return shape
+    return (*result[:-2], *shape[-2:])
+
+
+def scratch_elements(kind: str, position: int, inputs: tuple[Shape, ...], result: Shape) -> int:
+    """Elements that lie beside the gradient of input number `position` of an operator, and beside what that reads.
+
+    First come the copies and what is to be summed up, then the latter and the sum.
+    """
+    own = math.prod(inputs[position])
+    computed = math.prod(before_sum(kind, inputs[position], result))
+    copied = _transposed_elements(kind, position, inputs, result)
+    return copied if computed == own else computed + max(copied - own, 0)
+
+
+def _transposed_elements(kind: str, position: int, inputs: tuple[Shape, ...], result: Shape) -> int:
+    if kind not in TRANSPOSING or len(result) < 3:
+        return 0
+    by_rows = position == 0 and len(inputs[0]) == 2  # the incoming gradient is brought into the order of the rows, too
+    return math.prod(inputs[1 - position]) + (math.prod(result) if by_rows else 0)

@@ -5,12 +5,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ms_symtensor.bridge.apply.load_network import run_file
 from ms_symtensor.cli import main
+from ms_symtensor.cluster.content import to_content
+from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.ops import registry
 
 SMALL = ["--num-layers", "2", "--global-batch-size", "8", "--seq-length", "512"]
@@ -143,6 +146,17 @@ def test_a_plan_for_a_cluster_of_ones_own(planned: Path, tmp_path: Path, capsys:
     assert "pin" not in capsys.readouterr().out.splitlines()[0]
     known = json.loads((planned / "plan.json").read_text())["prediction"]["time_s"]["compute"]
     assert data["time_breakdown_s"]["compute"] > 2 * known
+
+
+def test_one_node_alone_is_planned_like_one_of_many(planned: Path, tmp_path: Path) -> None:
+    node = to_content(
+        replace(load_cluster("atlas_800t_a2"), name="one", levels=load_cluster("atlas_800t_a2").levels[:1])
+    )
+    (tmp_path / "one.yaml").write_text(json.dumps(node))
+    asked = ["plan", "llama2_7b", *SMALL, "--device-num", "8", "--cluster", str(tmp_path / "one.yaml")]
+    assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
+    alone, among = (json.loads((at / "plan.json").read_text()) for at in (tmp_path / "plan", planned))
+    assert {name for name in alone if alone[name] != among.get(name)} == {"version", "cluster", "cluster_file"}
 
 
 def test_a_saved_graph_is_planned_like_its_model(planned: Path, tmp_path: Path) -> None:

@@ -150,19 +150,24 @@ def group_sizes(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[int, ...]:
             f"group {_short(ranks)}: rank {max(ranks)} is beyond cluster {cluster.name!r}, which has "
             f"{cluster.max_ranks} devices; use fewer devices or another cluster"
         )
+    return _sizes(cluster, ranks)
+
+
+def _sizes(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """`group_sizes`, the outermost level without a bound."""
     sizes: list[int] = []
     members = ranks
     spanned = 0
     even = True
-    for index, level in enumerate(cluster.levels):
+    for index, domain in enumerate(_domains(cluster)):
         # Domains of the level below that are in use, counted per domain of this level.
-        per_domain = Counter(0 if level.ranks is None else member // level.ranks for member in members)
+        per_domain = Counter(0 if domain is None else member // domain for member in members)
         counts = set(per_domain.values())
         even = even and len(counts) == 1
         sizes.append(max(counts))
         if max(counts) > 1:
             spanned = index
-        members = tuple(0 if level.ranks is None else domain * level.ranks for domain in per_domain)
+        members = tuple(0 if domain is None else place * domain for place in per_domain)
     if not even:
         return tuple(len(ranks) if index == spanned else 1 for index in range(len(sizes)))
     return tuple(sizes)
@@ -172,18 +177,23 @@ def group_sizes(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[int, ...]:
 def lattice_sizes(cluster: Cluster, axes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """`group_sizes` of the group that rank 0 forms along `axes` of (ranks, stride), without listing its members.
 
-    ((8, 1), (4, 16)) are the ranks 0..7, 16..23, 32..39 and 48..55.
+    ((8, 1), (4, 16)) are the ranks 0..7, 16..23, 32..39 and 48..55. The outermost level counts as without a bound: of a family
+    of meshes groups are priced that are none on some of them, and lie beyond the devices there.
     """
     total = math.prod(count for count, _ in axes)
-    inside = [_in_domain(axes, level.ranks, total) for level in cluster.levels]
+    inside = [_in_domain(axes, domain, total) for domain in _domains(cluster)]
     whole = [n for n in inside if n is not None]
-    bounded = cluster.max_ranks is not None and sum((count - 1) * stride for count, stride in axes) >= cluster.max_ranks
-    if len(whole) < len(inside) or bounded or any(b % a for a, b in pairwise(whole)):
+    if len(whole) < len(inside) or any(b % a for a, b in pairwise(whole)):
         ranks = [0]
         for count, stride in axes:
             ranks = [rank + i * stride for i in range(count) for rank in ranks]
-        return group_sizes(cluster, tuple(sorted(ranks)))
+        return _sizes(cluster, tuple(sorted(ranks)))
     return tuple(b // a for a, b in pairwise((1, *whole)))
+
+
+def _domains(cluster: Cluster) -> tuple[int | None, ...]:
+    """Ranks of a domain of every level, of the outermost one without a bound."""
+    return (*(level.ranks for level in cluster.levels[:-1]), None)
 
 
 def _in_domain(axes: tuple[tuple[int, int], ...], domain: int | None, total: int) -> int | None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,15 @@ def test_a_lattice_has_the_sizes_of_its_ranks(steps, name):
         ranks = [rank + i * distance for i in range(count) for rank in ranks]
     if cluster.max_ranks is None or max(ranks) < cluster.max_ranks:
         assert lattice_sizes(cluster, tuple(axes)) == group_sizes(cluster, tuple(sorted(ranks)))
+
+
+def test_a_lattice_may_lie_beyond_the_devices():
+    """The outermost level has no bound there; the groups of a plan are those of `group_sizes`."""
+    node = replace(A2, levels=A2.levels[:1])
+    assert lattice_sizes(node, ((4, 4),)) == (4,)
+    assert lattice_sizes(load("cloudmatrix384"), ((2, 1), (4, 1024))) == (2, 1, 4)
+    with pytest.raises(InputError, match="rank 12 is beyond cluster"):
+        group_sizes(node, (0, 4, 8, 12))
 
 
 def test_values_cover_the_symbols_of_device_and_levels():

@@ -25,5 +25,9 @@ class CompilerError(SymTensorError):
     """MindSpore's compiler is missing, cannot be driven on this machine, or rejected the program."""
 
 
+class EndedBySignal(SystemExit):
+    """A signal told this process to end, with this exit code. What user's code does about its own end is no such thing."""
+
+
 class ExecutionError(SymTensorError):
     """A compiled program could not be executed on this machine, so that nothing is known about its results."""

@@ -11,7 +11,7 @@ from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.host import import_mindspore
-from ms_symtensor.errors import InputError, SymTensorError
+from ms_symtensor.errors import EndedBySignal, InputError, SymTensorError
 from ms_symtensor.tensor.graph import Graph
 
 Network = tuple[Any, tuple[Any, ...]]
@@ -85,9 +85,9 @@ def load_factory(place: str) -> Network:
     function = _function(Path(path), name, place)
     try:
         made = function()
-    except SymTensorError:
+    except (SymTensorError, EndedBySignal):
         raise
-    except Exception as error:  # anything that the user's own code can raise
+    except (Exception, SystemExit) as error:  # anything that the user's own code can raise
         raise InputError(
             f"{place}, called without arguments, failed ({type(error).__name__}: {_first_line(error)})"
         ) from error
@@ -127,11 +127,13 @@ def _function(path: Path, name: str, place: str) -> Any:
     sys.modules[module_name] = module  # MindSpore looks up the source of a cell's class there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # anything that the user's own code can raise
+    except (Exception, SystemExit) as error:  # anything that the user's own code can raise
         if before is not None:
             sys.modules[module_name] = before
         else:
             del sys.modules[module_name]
+        if isinstance(error, EndedBySignal):
+            raise
         raise InputError(f"{path} cannot be imported ({type(error).__name__}: {_first_line(error)})") from error
     function = getattr(module, name, None)
     if not callable(function):

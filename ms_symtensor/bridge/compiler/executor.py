@@ -13,7 +13,7 @@ from typing import Any
 
 from ms_symtensor.bridge.compiler.constants import shared_slices
 from ms_symtensor.bridge.compiler.host import cell_graph_executor, import_mindspore
-from ms_symtensor.errors import CompilerError, SymTensorError
+from ms_symtensor.errors import CompilerError, EndedBySignal, SymTensorError
 from ms_symtensor.garbage_collection import no_garbage_collection
 
 _FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failure; the current directory otherwise
@@ -65,10 +65,11 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
             model = mind_ir_pb2.ModelProto()
             model.ParseFromString(executor._graph_executor.get_func_graph_proto(full_phase, "mind_ir", False))
             layouts = dict(getattr(cell, "parameter_layout_dict", None) or {})
-        except SymTensorError:
+        except (SymTensorError, EndedBySignal):
             raise
-        # MindSpore raises whatever fits its cause: Runtime-, Type-, Value-, Attribute-, NameError and more.
-        except Exception as error:
+        # MindSpore raises whatever fits its cause: Runtime-, Type-, Value-, Attribute-, NameError and more; functions of the
+        # network that run while it is compiled may end the process.
+        except (Exception, SystemExit) as error:
             raise CompilerError(f"MindSpore rejects {type(cell).__name__}: {explain(error, log.errors())}") from error
         finally:
             full_phase = full_phase or cell.phase_cache.get(phase)
@@ -107,6 +108,8 @@ def _decorated(cell: Any) -> list[Any]:
 
 def explain(error: BaseException, logged: Sequence[str] = ()) -> str:
     """MindSpore's error in one line: its reason (which it may tell in its log only) and the user's line."""
+    if isinstance(error, SystemExit):
+        return f"a function of the network ended the process: sys.exit({error})"
     lines = [line.strip() for line in str(error).splitlines()]
     text = next((line for line in lines if line and not set(line) <= set("-=# ")), type(error).__name__)
     reasons = [line for line in logged if line not in text]

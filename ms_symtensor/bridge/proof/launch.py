@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from ms_symtensor.errors import ExecutionError
+from ms_symtensor.errors import EndedBySignal, ExecutionError
 
 REFERENCE = "reference"
 _WORKER = Path(__file__).with_name("worker.py")
@@ -33,7 +33,7 @@ def end_on_signals() -> None:
 
     def end(number: int, _: object) -> None:
         _signals.append(number)
-        sys.exit(128 + number)
+        raise EndedBySignal(128 + number)
 
     signal.signal(signal.SIGTERM, end)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -71,7 +71,7 @@ class Processes:
     def wait(self, job: Path, time_limit_s: float) -> None:
         """Until all processes have done `job`. ExecutionError if one fails, crashes, or is not ready in time."""
         if _signals:
-            sys.exit(128 + _signals[0])
+            raise EndedBySignal(128 + _signals[0])
         end = time.monotonic() + time_limit_s
         while late := [name for name in self._logs if not (job / f"{name}.done").exists()]:
             for name in self._logs:

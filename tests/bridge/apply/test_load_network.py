@@ -1,0 +1,59 @@
+"""The user's own file is run: whatever it does, its end is told in one line."""
+
+from pathlib import Path
+
+import mindspore as ms
+import pytest
+
+from ms_symtensor.bridge.apply.load_network import load_factory, run_file
+from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.cli import main
+from ms_symtensor.errors import CompilerError, EndedBySignal, InputError
+from tests.bridge.networks import empty
+
+ENDS = "import sys\ndef factory():\n    sys.exit(0)\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    (tmp_path / "file_that_ends.py").write_text(ENDS)
+    return f"{tmp_path}/file_that_ends.py:factory"
+
+
+@pytest.mark.parametrize("command", ["prove", "audit", "plan"])
+def test_a_factory_that_ends_the_process_is_no_success(command, place, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "plan")] if command == "plan" else []
+    assert main([command, place, "--device-num", "2", *out]) == 2
+    assert "called without arguments, failed (SystemExit: 0)" in capsys.readouterr().err
+
+
+def test_nor_is_a_file_that_does(place, tmp_path):
+    (tmp_path / "file_that_ends.py").write_text("raise SystemExit\n")
+    for use in (load_factory, run_file):
+        with pytest.raises(InputError, match=r"file_that_ends\.py cannot be imported \(SystemExit: SystemExit\)"):
+            use(place)
+
+
+@pytest.mark.parametrize("text", ["raise {}\nfactory = print\n", "def factory():\n    raise {}\n"])
+def test_a_signal_ends_the_process(text, place, tmp_path):
+    ends = f"from ms_symtensor.errors import EndedBySignal\n{text.format('EndedBySignal(143)')}"
+    (tmp_path / "file_that_ends.py").write_text(ends)
+    with pytest.raises(EndedBySignal):
+        load_factory(place)
+
+
+@ms.ops.constexpr
+def _ends(size: int) -> int:
+    raise SystemExit(size)
+
+
+class _Ending(ms.nn.Cell):
+    def construct(self, x):
+        return x * _ends(3)
+
+
+def test_a_function_that_runs_during_a_capture_is_told():
+    with pytest.raises(
+        CompilerError, match=r"rejects _Ending: a function of the network ended the process: sys.exit\(3\)"
+    ):
+        capture(_Ending(), empty(8, 16))

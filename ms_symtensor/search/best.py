@@ -19,7 +19,7 @@ from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
-from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices
+from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices, require_operators
 from ms_symtensor.search.selected_shapes import WORTH, fitted, improved, selecting_stages
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
@@ -46,6 +46,7 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     The graph of a plan with several stages is that of one micro-batch: `of.graph_at(global_batch_size // micro_batch_num)`.
     The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
     """
+    require_operators(of.graph_at(request.global_batch_size))
     require_devices(request.cluster, request.device_num)
     if request.limits != FREE:
         require_pinnable(of.graph_at(request.global_batch_size), request)

@@ -44,6 +44,9 @@ METHOD = (
     " sharding"
 )
 
+_AS_WHAT_IT_READS = ("Cast", "StopGradient")
+"""Operators that are laid out as what they read is."""
+
 REMADE = 1.25
 """On meshes of three axes plans of whole blocks that take so many times as long as the best step can become the best where blocks
 are recomputed in part (empirical)."""
@@ -98,6 +101,7 @@ def plan(
 @no_garbage_collection()
 def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
     """The fastest plan of one stage that `request` asks for. Errors: as of `plan`."""
+    require_operators(graph)
     require_devices(request.cluster, request.device_num)
     if request.global_batch_size < 1:
         raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
@@ -222,6 +226,15 @@ def one_stage_plan(
         search=search,
         source=dict(request.source),
     )
+
+
+def require_operators(graph: Graph) -> None:
+    """InputError for a graph that computes nothing: what it gives back was put in, cast at most, or is constant."""
+    if all(op.type in _AS_WHAT_IT_READS for op in graph.ops):
+        raise InputError(
+            f"{graph.name} has no operator to lay out: what it returns is an input, a parameter or a constant; give the forward"
+            " network with its loss"
+        )
 
 
 def require_devices(cluster: Cluster, device_num: int) -> None:

@@ -20,7 +20,11 @@ from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.partition import partition
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.plan import plan
+from ms_symtensor.search.stages.network import network
+from ms_symtensor.tensor.graph import InputRef, Op, TensorType
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
@@ -41,6 +45,18 @@ def test_no_combination_of_strategies_is_faster(seed):
 def test_no_combination_is_faster_in_repeated_blocks(seed):
     graph, device_num = repeated_case(random.Random(seed), 150)
     assert disagreement(graph, A2, device_num) is None
+
+
+def test_a_network_without_operators_is_refused():
+    """What is put in comes out: as it is, or cast."""
+    net = Network()
+    x = net.input(8, 128)
+    cast = Op("cast", "Cast", (InputRef("x2_bfloat16"),), (TensorType((8, 128), "float32"),))
+    for graph in (net.graph(x), replace(net.graph(x), ops=(cast,))):
+        with pytest.raises(InputError, match="Small has no operator to lay out: what it returns is an input"):
+            planned(graph)
+        with pytest.raises(InputError, match="Small has no operator to lay out"):
+            best_plan(network(graph, lambda batch, layers, graph=graph: graph), Request(A2, 8, 8, 128, 1 << 30, "m"))
 
 
 def test_three_readers_of_one_tensor():
@@ -185,7 +201,11 @@ def test_data_parallelism_where_the_batch_is_large():
 
 PRINT_PLAN = """
 from ms_symtensor.cluster.load import load
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.plan import plan
+from ms_symtensor.search.stages.network import network
+from ms_symtensor.tensor.graph import InputRef, Op, TensorType
 from tests.strategy.plans import small_graph
 found = plan(small_graph("llama3_8b", num_layers=3), load("atlas_800t_a2"), device_num=8, global_batch_size=8, seq_length=128)
 print(sorted(found.stage.strategies.items()), found.stage.settings, found.prediction)

@@ -39,21 +39,25 @@ def known_clusters() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
 
 
-def load(name_or_path: str) -> Cluster:
+def load(name_or_path: str | os.PathLike[str]) -> Cluster:
     """The cluster `name_or_path`: a known name, or the path of a YAML file (with its suffix .yaml or .yml).
 
     atlas_800t_a2.yaml in this folder shows every entry; each number stands with its source. A file with `based_on: NAME`
     gives only what differs from that known cluster.
 
-    Errors: InputError for an unknown name (it lists the known ones), a file that cannot be read, or an entry that is
-    missing, unknown, or no such value (it names file, entry and what is expected).
+    Errors: InputError for what is neither, an unknown name (it lists the known ones), a file that cannot be read, or an entry
+    that is missing, unknown, or no such value (it names file, entry and what is expected).
     """
-    if name_or_path in known_clusters():
-        return _load_known(name_or_path)
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise InputError(
+            f"cluster is {name_or_path!r}: give a name ({', '.join(known_clusters())}) or the path of a file"
+        )
     path = Path(name_or_path)
+    if (name := os.fspath(name_or_path)) in known_clusters():
+        return _load_known(name)
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(
-            f"unknown cluster {name_or_path!r}; known: {', '.join(known_clusters())}; "
+            f"unknown cluster {name!r}; known: {', '.join(known_clusters())}; "
             f"or give the path of your own file (*.yaml)"
         )
     return _read(path)
@@ -61,11 +65,7 @@ def load(name_or_path: str) -> Cluster:
 
 def cluster_of(given: Cluster | str | os.PathLike[str]) -> Cluster:
     """`given` itself, or the cluster of that name or path (`load`). InputError for what is none of these."""
-    if isinstance(given, Cluster):
-        return given
-    if not isinstance(given, str | os.PathLike):
-        raise InputError(f"cluster is {given!r}: give a name ({', '.join(known_clusters())}) or the path of a file")
-    return load(os.fspath(given))
+    return given if isinstance(given, Cluster) else load(given)
 
 
 def from_content(content: Any, origin: str) -> Cluster:

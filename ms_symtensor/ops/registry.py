@@ -1,7 +1,7 @@
 """All signatures, by MindSpore's primitive name: the one place that says which operators are known."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from ms_symtensor.ops import (
     shape,
 )
 from ms_symtensor.ops.batch_only import cut_along_batch
-from ms_symtensor.ops.signature import OpView, Signature, bind
+from ms_symtensor.ops.signature import OpView, Signature, bind, parse
 from ms_symtensor.tensor.graph import TensorType
 
 Rule = Callable[[OpView], Signature]
@@ -78,12 +78,39 @@ def register(name: str, rule: Rule | str, batch_only: bool = False, **properties
     follow by name, or a function from an `OpView` to a `Signature`. `batch_only` belongs to a line: MindSpore has no
     distributed form of the operator (it has none of primitives written in Python), ignores strategies and cuts the first dim
     of the first input by all devices. The same rule may be registered again, as a file does that is run twice; InputError
-    where the operator has another one.
+    where the operator has another one, and for what is no name, no rule, or no property.
     """
+    _require_rule(name, rule, batch_only, properties)
     given = Registered(rule, batch_only, properties)
     if name in rules() or _registered.get(name, given).wording != given.wording:
         raise InputError(f"operator {name!r} has a signature already: pass another one as rules={{{name!r}: rule}}")
     _registered[name] = given
+
+
+def _require_rule(name: object, rule: object, batch_only: bool, properties: Mapping[str, Any]) -> None:
+    """InputError unless an operator called `name` can have this rule."""
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"operator {name!r}: give the name of its primitive, a text")
+    if not isinstance(rule, str):
+        if not callable(rule):
+            raise InputError(
+                f'operator {name!r}: {rule!r} is no rule: give a line such as "m k, n k -> m n", or a function'
+            )
+        if properties or batch_only:
+            given = next(iter(properties), "batch_only")
+            raise InputError(
+                f"operator {name!r}: {given} belongs to a line; a function says it in the Signature it returns"
+            )
+        return
+    parse(rule)
+    unknown = [one for one in properties if one not in _PROPERTIES]
+    if unknown:
+        raise InputError(f"operator {name!r}: unknown property {unknown[0]!r}; known: {', '.join(_PROPERTIES)}")
+
+
+_READ_OFF = ("inputs", "outputs", "sizes", "fixed")
+_PROPERTIES = tuple(field.name for field in fields(Signature) if field.name not in _READ_OFF)
+"""What a line cannot say of an operator."""
 
 
 def is_known(name: str) -> bool:

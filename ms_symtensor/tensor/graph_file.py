@@ -108,6 +108,8 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str]) -> Graph:
     """The graph that `save` wrote to `path`; InputError if it cannot be read, is truncated, foreign or too new."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"load_graph takes the path of a file, and was given {path!r}")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:

@@ -160,3 +160,9 @@ def test_a_file_may_say_nothing_of_the_host(tmp_path):
     half = {**A2, "host": {"bandwidth_Bps": A2["host"]["bandwidth_Bps"]}}
     with pytest.raises(InputError, match="host: entry 'memory_B' is missing"):
         load(write(tmp_path, half))
+
+
+def test_what_is_no_name_is_told():
+    for given in (None, 3):
+        with pytest.raises(InputError, match=f"cluster is {given}: give a name .*or the path of a file"):
+            load(given)

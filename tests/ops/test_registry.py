@@ -3,7 +3,7 @@
 import pytest
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
-from ms_symtensor.ops.registry import merge, rules, signature
+from ms_symtensor.ops.registry import merge, register, rules, signature
 from ms_symtensor.ops.signature import bind
 from tests.ops.views import make
 
@@ -47,3 +47,20 @@ def test_a_rule_of_the_user_comes_first():
 def test_two_rules_for_one_operator_are_refused():
     with pytest.raises(InputError, match="'Add' has two"):
         merge({"Add": rules()["Add"]}, {"Add": rules()["Mul"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "properties", "told"),
+    [
+        ("", "a -> a", {}, "operator '': give the name of its primitive"),
+        (3, "a -> a", {}, "operator 3: give the name of its primitive"),
+        ("Mine", 3, {}, "operator 'Mine': 3 is no rule: give a line such as"),
+        ("Mine", "a -> a -> a", {}, "signature 'a -> a -> a': exactly one '->'"),
+        ("Mine", "a -> a", {"keeps_input": (0,)}, "operator 'Mine': unknown property 'keeps_input'; known: mesh"),
+        ("Mine", print, {"keeps_inputs": (0,)}, "operator 'Mine': keeps_inputs belongs to a line"),
+        ("Mine", print, {"batch_only": True}, "operator 'Mine': batch_only belongs to a line"),
+    ],
+)
+def test_what_is_no_signature_is_refused_when_it_is_registered(name, rule, properties, told):
+    with pytest.raises(InputError, match=told):
+        register(name, rule, **properties)

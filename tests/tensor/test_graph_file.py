@@ -87,6 +87,11 @@ def test_missing_file(tmp_path):
         load(tmp_path / "none")
 
 
+def test_what_is_no_path_is_told():
+    with pytest.raises(InputError, match="load_graph takes the path of a file, and was given None"):
+        load(None)
+
+
 def test_newer_version_asks_for_an_upgrade(graph):
     with pytest.raises(InputError, match="version 2, this ms_symtensor reads 1: upgrade"):
         from_json(to_json(graph) | {"version": 2})

@@ -70,6 +70,8 @@ def load(path: str | os.PathLike[str]) -> Plan:
     The search time is 0 where its file is missing. InputError, with file and key, if the plan cannot be read, is
     truncated, foreign, from a newer version, or was edited into something that is no plan.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"load_plan takes the path of a directory, and was given {path!r}")
     file = Path(path)
     if file.is_dir():
         file = file / PLAN_FILE

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import view
@@ -54,8 +54,11 @@ def require_same(
 
 def context_settings(settings: Settings, pipeline: Pipeline | None = None) -> dict[str, Any]:
     """The keyword arguments of `mindspore.set_auto_parallel_context` for the `settings` of a stage, and the `pipeline` that it
-    is part of, if any; the number of devices is left out.
+    is part of, if any; the number of devices is left out. InputError for what is neither.
     """
+    if not (isinstance(settings, Settings) and isinstance(pipeline, Pipeline | None)):
+        given = ", ".join(type(one).__name__ for one in (settings, pipeline))
+        raise InputError(f"context_settings takes (plan.settings, plan.pipeline), and was given ({given})")
     found: dict[str, Any] = {
         "parallel_mode": "semi_auto_parallel",
         "dataset_strategy": "full_batch",

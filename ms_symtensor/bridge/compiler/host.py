@@ -18,6 +18,7 @@ from typing import Any
 from ms_symtensor.bridge.compiler.ascend_registration import ASCEND, first_line, is_registered, register_ascend
 from ms_symtensor.bridge.compiler.described_ranks import WORLD_GROUP, Cluster
 from ms_symtensor.errors import CompilerError, InputError
+from ms_symtensor.search.asked.checked import whole_number
 
 
 @cache
@@ -95,7 +96,8 @@ def described_cluster(device_num: int, rank: int = 0) -> Iterator[None]:
     For networks that ask for ranks and make groups while they are built, as MindFormers' do: build and audit them inside.
     InputError unless there is such a rank.
     """
-    if not 0 <= rank < device_num:
+    whole_number("device_num", device_num)
+    if not isinstance(rank, int) or not 0 <= rank < device_num:
         raise InputError(f"rank {rank} is not one of {device_num} devices: give 0 <= rank < device_num")
     import_mindspore()
     with _described_cluster(Cluster(device_num, rank)):

@@ -57,6 +57,8 @@ def verify(plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mappi
     another network, or there is no such rank. `rules` are signatures of further operators.
     CompilerError: MindSpore cannot be driven here at all.
     """
+    if not isinstance(plan, Plan):
+        raise InputError(f"found a {type(plan).__name__} in place of a plan: load_plan(directory) gives one")
     require_rank(rank, plan.device_num)
     require_compiler(plan.device_num, rank)
     cell, inputs, graph = load_with_graph(plan.source)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from ms_symtensor.bridge.apply.pipeline_network import micro_batch
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.search.asked.checked import memory_B, named, whole_number
+from ms_symtensor.search.asked.checked import memory_B, named, place, whole_number
+from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.strategy.file import load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -37,10 +38,16 @@ class Options:
     replace_shard: bool = False
 
     def __post_init__(self) -> None:
-        named("fix", self.fix)
-        named("at_most", self.at_most)
+        limits_of(named("fix", self.fix).items(), named("at_most", self.at_most).items())
         if self.memory_limit_B is not None:
             memory_B("memory_limit_B", self.memory_limit_B)
+        if not isinstance(self.cluster, Cluster):
+            place("cluster", self.cluster)
+        for name in ("strategy", "save"):
+            if getattr(self, name) is not None:
+                place(name, getattr(self, name))
+        if not isinstance(self.replace_shard, bool):
+            raise InputError(f"replace_shard is {self.replace_shard!r}: give True or False")
 
 
 _configured: dict[str, Any] = {}
@@ -85,11 +92,15 @@ def current_options() -> Options:
 
 
 @dataclass(frozen=True)
-class StoredPlan:
+class StoredPlan(Plan):
     """A plan read from a directory, and the graph that was saved with it, if any."""
 
-    plan: Plan
     graph: Graph | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as it was saved."""
+        return Plan(**{f.name: getattr(self, f.name) for f in fields(Plan)})
 
     def apply(self, cell: Any, *inputs: Any, replace_shard: bool = False) -> None:
         """Give the strategies to `cell`, the forward network with its loss; `inputs` have global shapes, those of all
@@ -97,14 +108,15 @@ class StoredPlan:
 
         InputError if the plan is for another network.
         """
-        if self.plan.pipeline is not None:
-            inputs = micro_batch(inputs, self.plan.micro_batch_num)
+        if self.pipeline is not None:
+            inputs = micro_batch(inputs, self.micro_batch_num)
         put(cell, capture(cell, *inputs), self.plan, self.graph, replace_shard)
 
 
 def load_plan(path: str | os.PathLike[str]) -> StoredPlan:
     """The plan in a directory (or in its plan.json); InputError if there is none, or it is damaged."""
-    return StoredPlan(load(path), load_graph(path))
+    plan = load(path)
+    return StoredPlan(**{f.name: getattr(plan, f.name) for f in fields(Plan)}, graph=load_graph(path))
 
 
 def plan_network(
@@ -215,7 +227,6 @@ def _searched(
     from ms_symtensor.bridge.plugin.micro_batches import what_fits_in_micro_batches
     from ms_symtensor.cluster.load import cluster_of
     from ms_symtensor.search.asked.floor import floor_of
-    from ms_symtensor.search.asked.limits import limits_of
     from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
     from ms_symtensor.search.nearest import naming_what_fits

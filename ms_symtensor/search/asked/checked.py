@@ -1,6 +1,7 @@
 """Arguments of the interface in Python: what they must be, or an InputError that says so in one line."""
 
 import math
+import os
 from collections.abc import Mapping
 from numbers import Integral
 
@@ -19,6 +20,13 @@ def memory_B(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral | float) or not 1 <= float(value) < math.inf:
         raise InputError(f"{name} is {value!r}: give a number of bytes above 0, e.g. 56 * 2**30")
     return int(value)
+
+
+def place(name: str, value: object) -> str:
+    """The path, or name, `value`."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"{name} is {value!r}: give a name or a path")
+    return os.fspath(value)
 
 
 def named(name: str, value: object) -> Mapping[str, object]:

@@ -15,6 +15,12 @@ def test_rank_outside_the_cluster_is_an_error():
         pass
 
 
+@pytest.mark.parametrize("given", [("8",), (8, "0"), (0,), (8, 8)])
+def test_a_cluster_that_is_none_cannot_be_described(given):
+    with pytest.raises(InputError, match="device_num"), described_cluster(*given):
+        pass
+
+
 def test_state_comes_back():
     mindspore = import_mindspore()
     from mindspore import context

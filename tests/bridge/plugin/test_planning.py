@@ -4,9 +4,11 @@ from planned import network, planned
 from ms_symtensor.bridge.apply.apply import strategies_of
 from ms_symtensor.bridge.apply.pipeline_network import whole_batch
 from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.judge.verify import verify
 from ms_symtensor.bridge.plugin import planning
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.strategy.file import save
+from ms_symtensor.strategy.file import load, save
+from ms_symtensor.strategy.primitives import context_settings
 
 
 @pytest.fixture
@@ -21,6 +23,28 @@ def test_a_stored_plan_applies_to_a_network(directory):
     stored = planning.load_plan(directory)
     stored.apply(cell, *inputs)
     assert strategies_of(cell, capture(cell, *inputs)) == stored.plan.stage.strategies
+
+
+def test_a_stored_plan_is_a_plan(directory, tmp_path):
+    """As README has it: what goes on with the plan is given what was loaded."""
+    stored = planning.load_plan(directory)
+    assert stored.plan == load(directory)
+    context = context_settings(stored.settings, stored.pipeline)
+    assert context["parallel_mode"] == "semi_auto_parallel" and "pipeline_stages" not in context
+    with pytest.raises(InputError, match="the plan is for graph"):  # its source says a model of another size
+        verify(stored, stored.graph)
+    save(stored, tmp_path / "copy", stored.graph)
+    assert planning.load_plan(tmp_path / "copy") == stored
+
+
+def test_what_is_no_plan_is_told():
+    for use, told in (
+        (planning.load_plan, "load_plan takes the path of a directory, and was given 3"),
+        (verify, "found a int in place of a plan"),
+        (context_settings, r"context_settings takes \(plan.settings, plan.pipeline\), and was given \(int, NoneType\)"),
+    ):
+        with pytest.raises(InputError, match=told):
+            use(3)
 
 
 def test_a_stored_plan_names_the_operator_that_differs(directory):
@@ -59,6 +83,11 @@ def test_options_come_from_the_environment_and_then_from_configure(monkeypatch):
         ({"memory_limit_B": "56"}, "memory_limit_B is '56': give a number of bytes"),
         ({"fix": ["model_parallel=2"]}, "fix is .*: give a mapping"),
         ({"at_most": "model_parallel=2"}, "at_most is .*: give a mapping"),
+        ({"fix": {"foo": 1}}, "foo cannot be pinned: known are pipeline_stages"),
+        ({"cluster": 3}, "cluster is 3: give a name or a path"),
+        ({"strategy": 3}, "strategy is 3: give a name or a path"),
+        ({"save": 3}, "save is 3: give a name or a path"),
+        ({"replace_shard": "yes"}, "replace_shard is 'yes': give True or False"),
     ],
 )
 def test_what_is_no_option(option, told, monkeypatch):

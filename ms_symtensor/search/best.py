@@ -1,7 +1,6 @@
 """The best plan of all: of one stage, or of several."""
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -69,7 +68,6 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
 
 
 def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
-    start = time.perf_counter()
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
     one, several = NOTHING, None
     divisible = not _why_whole(of, request)
@@ -114,16 +112,15 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
             with suppress(InvalidStrategyError):  # those that can be laid out were looked at above
                 more = one_stage(graph, request, passed, (1 - WORTH) * best_s, progress)
                 one = one.beside(selecting(more, request, best_s, passed))
-    spent = time.perf_counter() - start
     if several is not None and several.whole is not None and several.time_s < one.time_s:
-        best = pipelined.plan_of(of, request, several.whole, several, spent)
+        best = pipelined.plan_of(of, request, several.whole, several)
     elif one.best is not None and graph is not None:
-        best = plan_of(graph, request, one, spent)
+        best = plan_of(graph, request, one)
     else:
         best = None
     bound_s = min(one.bound_s, several.bound_s if several is not None else math.inf)
     if best is not None:
-        best = replace(best, search=_report(best, one, several, bound_s, spent))
+        best = replace(best, search=_report(best, one, several, bound_s))
     candidates = one.candidates + (several.candidates if several is not None else 0)
     return Searched(best, bound_s, candidates, lambda: _infeasible(of, request, one, several))
 
@@ -149,14 +146,14 @@ def _why_whole(of: Network, request: Request) -> str:
     return f"{next(name for name in blocks if name not in alike)} is like no other block"
 
 
-def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float, search_time_s: float) -> SearchReport:
+def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float) -> SearchReport:
     """Both searches together."""
     found = [] if one.best is None else [Considered(
         1, 1, (best.device_num,), one.bound_s, True, one.best.time_s, one.best.memory_B
     )]  # fmt: skip
     return SearchReport(
         one.candidates + (several.candidates if several is not None else 0),
-        search_time_s,
+        best.search.search_time_s,
         max(0.0, best.prediction.step_time_s / bound_s - 1),
         best.search.method,
         (*found, *(several.considered if several is not None else ())),

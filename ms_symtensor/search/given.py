@@ -67,7 +67,7 @@ def price_given(network: Network, request: Request, given: Given) -> Plan:
             return as_given(network, row, layers, again, request.rules)
 
         found = laid(given.recomputed) if given.recomputed is not None else with_fewest(laid, layers, request.limit_B)
-    return plan_of(network, request, found, Pipelined(found, found.estimate.step_time_s, 0, (), {}), 0.0)
+    return plan_of(network, request, found, Pipelined(found, found.estimate.step_time_s, 0, (), {}))
 
 
 def even(blocks: int, stages: int) -> tuple[int, ...]:

@@ -161,8 +161,8 @@ def _can_interleave(network: Network, request: Request) -> bool:
     return not tied and not any(op.is_on_the_fly and op.type != "Cast" for _, op in reads)
 
 
-def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined, search_time_s: float) -> Plan:
-    """The plan that `found` describes, as `searched` found it."""
+def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:
+    """The plan that `found` describes, as `searched` found it; `best_case` says how long the search took."""
     estimate = found.estimate
     shape, settings = estimate.shape, found.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)
@@ -203,7 +203,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         ),
         search=SearchReport(
             searched.candidates,
-            search_time_s,
+            0.0,
             max(0.0, found.estimate.step_time_s / searched.bound_s - 1),
             METHOD + (SELECTING if found.mixes else ""),
             searched.considered,

@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -111,11 +110,10 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
         )
     if request.limits != FREE:
         require_pinnable(graph, request)
-    start = time.perf_counter()
 
     def searched(case: Request, known_s: float) -> Searched:
         found = selecting(one_stage(graph, case, known_s=known_s, progress=progress), case, known_s)
-        best = None if found.best is None else plan_of(graph, case, found, time.perf_counter() - start)
+        best = None if found.best is None else plan_of(graph, case, found)
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
     every, remark = remaining(graph, request)
@@ -184,8 +182,8 @@ def one_stage(
     return found
 
 
-def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: float) -> Plan:
-    """The plan of the best candidate of `found`."""
+def plan_of(graph: Graph, request: Request, found: OneStage) -> Plan:
+    """The plan of the best candidate of `found`; `best_case` says how long the search took."""
     best, of = found.best, found.problem
     assert best is not None and of is not None
     stage = StagePlan(at_depth(fold(graph).class_of, of.graph, best.strategies), best.settings)
@@ -198,7 +196,7 @@ def plan_of(graph: Graph, request: Request, found: OneStage, search_time_s: floa
     method = METHOD if best.mix == WHOLE else METHOD + SELECTING
     bound = found.bound_s
     gap = max(0.0, (best.time_s - bound) / bound) if bound > 0 and math.isfinite(bound) else 0.0
-    search = SearchReport(found.candidates, search_time_s, gap, method)
+    search = SearchReport(found.candidates, 0.0, gap, method)
     return one_stage_plan(graph, request, stage, whole, search, host_B)
 
 

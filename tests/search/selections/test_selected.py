@@ -40,7 +40,7 @@ def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(mod
     of, request = _case(model, 8, 1, limit_B)
     graph = of.graph_at(16)
     found = one_stage(graph, request)
-    whole, better = plan_of(graph, request, found, 0.0), plan_of(graph, request, selecting(found, request), 0.0)
+    whole, better = plan_of(graph, request, found), plan_of(graph, request, selecting(found, request))
     assert len(whole.settings.recompute) > 0 and not any(r.in_part for r in whole.settings.recompute.values())
     assert any(r.in_part for r in better.settings.recompute.values())
     assert better.prediction.step_time_s < whole.prediction.step_time_s and better.prediction.fits
@@ -53,7 +53,7 @@ def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(mod
 def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
     of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
     whole = pipelined.pipelined_plan(of, request)
-    before = pipelined.plan_of(of, request, whole.whole, whole, 0.0)
+    before = pipelined.plan_of(of, request, whole.whole, whole)
     found = best_plan(of, request)
     assert any(stage.settings.recompute for stage in before.stages)
     assert any(r.in_part for r in found.settings.recompute.values())

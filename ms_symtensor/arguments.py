@@ -47,8 +47,8 @@ def memory_limit_B(cluster: Cluster, limit_GiB: float | None, margin: str | None
 def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     for text in texts:
-        name, equals, value = text.rpartition("=")
-        if not equals or not value:
+        name, _, value = text.rpartition("=")
+        if not name.strip() or not value.strip():
             raise InputError(f"{text!r}: give NAME=VALUE, such as pipeline_stages=4")
         found.append((name.strip(), value.strip()))
     return found

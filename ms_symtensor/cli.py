@@ -173,6 +173,11 @@ def _explain(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.why_not import why_not
     from ms_symtensor.strategy.file import check, load, load_graph
 
+    if chosen.why_not is not None and (chosen.latex or chosen.operator is not None):
+        option = "--latex" if chosen.latex else "--operator"
+        raise InputError(
+            f"--why-not compares two plans, and {option} is for the formulas of one: leave one of them out"
+        )
     plan, graph = load(chosen.directory), load_graph(chosen.directory)
     if graph is None:
         raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")

@@ -293,6 +293,7 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
         ({"--memory-limit": "0.3"}, "nothing fits 0.3 GiB on 8 devices: whatever the plan"),
         ({"--top": "-1"}, "--top is -1"),
         ({"--fix": "pipeline_stages"}, "give NAME=VALUE"),
+        ({"--fix": "=4"}, "'=4': give NAME=VALUE"),
         ({"--max": "tp=2"}, "tp cannot be pinned"),
         ({"--fix": "*/atention/*=dp,tp"}, "no operator is called so; near are"),
         ({"--fix": "*.query.matmul=n/3"}, "no layout of attention.query.matmul on 8 devices is so"),
@@ -348,6 +349,12 @@ def test_a_plan_for_another_graph_is_refused(planned: Path, tmp_path: Path, caps
     capsys.readouterr()
     (tmp_path / "graph.json").write_text((planned / "graph.json").read_text())
     assert "is for graph" in failure(capsys, "explain", tmp_path)
+
+
+@pytest.mark.parametrize("option", [("--latex",), ("--operator", "query.matmul")])
+def test_formulas_and_another_plan_are_not_shown_at_once(option, planned, capsys):
+    said = failure(capsys, "explain", planned, "--why-not", "dp=8", *option)
+    assert f"--why-not compares two plans, and {option[0]} is for the formulas of one" in said
 
 
 def test_an_unknown_operator_is_named(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,5 +124,8 @@ def _read(wanted: str) -> dict[str, str]:
             raise InputError(
                 f"{part!r} is no way to lay out a step: give NAME=VALUE, such as dp=8 ({', '.join(_NAMES)}, or long names)"
             )
-        asked[_NAMES.get(name, name)] = value
+        name = _NAMES.get(name, name)
+        if name in asked:
+            raise InputError(f"{wanted}: {name} is there twice, {asked[name]} and {value}: ask for one after the other")
+        asked[name] = value
     return asked

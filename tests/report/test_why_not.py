@@ -98,6 +98,12 @@ def test_a_pattern_with_a_comma(plan):
     assert why_not(plan, wanted, replan).startswith(f"{wanted}: takes")
 
 
+@pytest.mark.parametrize("wanted", ("dp=8,dp=4", "dp=8,data_parallel=4"))
+def test_two_ways_at_once(plan, wanted):
+    with pytest.raises(InputError, match="data_parallel is there twice, 8 and 4: ask for one after the other"):
+        why_not(plan, wanted, replan)
+
+
 @pytest.mark.parametrize("wanted", ("dp", "dp=", ""))
 def test_what_is_no_layout(plan, wanted):
     with pytest.raises(InputError, match="is no way to lay out a step"):

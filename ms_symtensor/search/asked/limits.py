@@ -35,6 +35,9 @@ SWAP = "swap_optimizer"
 SELECT = "select"
 """For `recompute`: blocks in part, none as a whole."""
 
+_NO_MOST = ((SHARD_SIZE, "-1"), ("recompute", SELECT))
+"""What can be pinned, but bounds nothing from above."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -159,7 +162,7 @@ def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, obj
     """The limits that names with numbers or words say: these ones exactly, or no more than these.
 
     What is no name of PINNED but has a `.`, `/` or `*` is a pattern of operators' names (`operator_pins`). Errors: InputError as
-    of `Limits`, and for what is neither a number nor a word of WORDS.
+    of `Limits`, for what is neither a number nor a word of WORDS, and for a pattern that is there twice.
     """
     least: dict[str, int] = {}
     highest: dict[str, int] = {}
@@ -168,8 +171,10 @@ def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, obj
     for pairs, exact in ((fixed, True), (most, False)):
         for name, value in pairs:
             if exact and _is_pattern(name):
-                operators.append(operator_pin(name, str(value)))
+                operators.append(_further(operators, operator_pin(name, str(value))))
                 continue
+            if not exact and (name, str(value)) in _NO_MOST:
+                raise InputError(f"{name}={value} bounds nothing from above: pin it (--fix), or leave it out")
             if (name, value) == ("recompute", SELECT):
                 selects = True
                 continue
@@ -185,6 +190,16 @@ def limits_of(fixed: Iterable[tuple[str, object]], most: Iterable[tuple[str, obj
     if selects and "recompute" in {*least, *highest}:
         raise InputError(f"recompute={SELECT} says all of it: pin or bound no number of recomputed blocks beside it")
     return Limits(least, highest, tuple(operators), selects=selects)
+
+
+def _further(known: Iterable[OperatorPin], pin: OperatorPin) -> OperatorPin:
+    """`pin`, if none of those `known` is for the same pattern; else InputError."""
+    for other in known:
+        if other.pattern == pin.pattern:
+            raise InputError(
+                f"{pin.pattern} is pinned twice, {other.text} and {pin.text}: say it in one pin, or by other names"
+            )
+    return pin
 
 
 def _is_pattern(name: str) -> bool:

@@ -7,6 +7,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -77,6 +78,9 @@ def operator_pin(pattern: str, text: str) -> OperatorPin:
         found = {m[1]: int(m[2]) for m in named if m is not None}
         if min(found.values(), default=1) < 1:
             raise _unreadable(pattern, text)
+        if len(found) < len(named):
+            twice = next(dim for dim, number in Counter(m[1] for m in named if m is not None).items() if number > 1)
+            raise InputError(f"{pattern}={text} says {twice} more than once: give one number of slices for every dim")
         return OperatorPin(pattern, text, dims=found, rest_free=free)
     if len(parts) <= 2 and all(map(_SLICES.fullmatch, parts)):
         first, rest = (*parts, "1")[:2]

@@ -39,6 +39,14 @@ def test_how_many_blocks_are_recomputed():
         ([("optimizer_weight_shard_size", "4")], [], "MindSpore can sum gradients over the wrong ranks"),
         ([("model_parallel", "4")], [("model_parallel", "2")], "at least 4 and at most 2 leave nothing"),
         ([("model_parallel", "4"), ("model_parallel", "2")], [], "at least 4 and at most 2 leave nothing"),
+        (
+            [],
+            [("optimizer_weight_shard_size", "-1")],
+            "optimizer_weight_shard_size=-1 bounds nothing from above: pin it",
+        ),
+        ([], [("optimizer_weight_shard_size", -1)], "optimizer_weight_shard_size=-1 bounds nothing"),
+        ([], [("recompute", "select")], "recompute=select bounds nothing from above: pin it"),
+        ([("*.matmul", "m/8"), ("*.matmul", "n/2")], [], r"\*.matmul is pinned twice, m/8 and n/2"),
         ([("optimizer_level", "2"), ("optimizer_weight_shard_size", "1")], [], "at least 2 and at most 0"),
     ),
 )

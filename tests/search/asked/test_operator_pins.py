@@ -29,6 +29,12 @@ def test_degrees_by_name():
     assert operator_pin("a.b", "dp").slices == (("dp",), ("1",))
 
 
+@pytest.mark.parametrize("text", ("m/8,m/2", "m/8,n/2,m/8", "m/8,m/2,*"))
+def test_a_dim_is_cut_once(text):
+    with pytest.raises(InputError, match="says m more than once"):
+        operator_pin("a.b", text)
+
+
 @pytest.mark.parametrize("text", ("", "foo", "(8,1", "(8,1)x(1,1)", "m/0", "m/8,dp", "dp,tp,1", "dp+tp"))
 def test_what_is_none_of_these(text):
     with pytest.raises(InputError, match="give a strategy such as"):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ms_symtensor.report.text import seconds, size, table
@@ -17,7 +18,7 @@ _PARTS = ("work", "recompute", "bubble", "once")
 def considered_text(plan: Plan, count: int) -> str:
     """The best `count` ways to lay out the step, with what an average stage spends in each."""
     rows: list[tuple[str, ...]] = []
-    for one in _different(plan.search.considered)[:count]:
+    for one in _different(_ways(plan))[:count]:
         if one.step_time_s is None:
             rows.append((*_layout(one), "", "", "", "", "", "", reason(one)))
             continue
@@ -26,6 +27,22 @@ def considered_text(plan: Plan, count: int) -> str:
         rows.append((*_layout(one), seconds(one.step_time_s), ratio, *parts, size(one.peak_memory_B or 0)))
     head = ("stages", "micro-batches", "mesh", "step", "ratio", "work", "recompute", "bubble", "once", "kept")
     return "Ways to lay out the step, surveyed\n" + table(rows, head, right=tuple(range(2)) + tuple(range(3, 10)))
+
+
+def _ways(plan: Plan) -> list[Considered]:
+    """All ways to lay out the step, the best first: of those that the survey takes for faster than the plan, which is the best of
+    all that were worked out, what it estimates is no step but a bound.
+    """
+    ways = [
+        one if not _is_faster(plan, one) else replace(one, bound_s=one.step_time_s or 0.0, step_time_s=None)
+        for one in plan.search.considered
+    ]
+    return sorted(ways, key=lambda one: one.rank)
+
+
+def _is_faster(plan: Plan, one: Considered) -> bool:
+    """Whether `one`, as surveyed, takes less than the plan does."""
+    return one.step_time_s is not None and one.step_time_s < (1 - ALIKE) * plan.prediction.step_time_s
 
 
 def _different(ways: Sequence[Considered]) -> list[Considered]:
@@ -56,30 +73,39 @@ def reason(one: Considered) -> str:
 def families_text(plan: Plan) -> str:
     """For every number of stages: how many ways there are, the best, and why the others were filtered out."""
     rows = []
+    faster = any(_is_faster(plan, one) for one in plan.search.considered)
     for stages in sorted({one.pipeline_stages for one in plan.search.considered}):
-        ways = [one for one in plan.search.considered if one.pipeline_stages == stages]
-        times = [one.step_time_s for one in ways if one.step_time_s is not None]
-        slow = [one.bound_s for one in ways if one.step_time_s is None and one.fits and math.isfinite(one.bound_s)]
-        large = sum(not one.fits for one in ways)
-        none = sum(math.isinf(one.bound_s) for one in ways)
+        every = [one for one in plan.search.considered if one.pipeline_stages == stages]
+        promised = [one.step_time_s for one in every if one.step_time_s is not None and _is_faster(plan, one)]
+        times = [one.step_time_s for one in every if one.step_time_s is not None and not _is_faster(plan, one)]
+        slow = [one.bound_s for one in every if one.step_time_s is None and one.fits and math.isfinite(one.bound_s)]
+        large = sum(not one.fits for one in every)
+        none = sum(math.isinf(one.bound_s) for one in every)
         rows.append((
-            str(stages), str(len(ways)), seconds(min(times)) if times else "",
-            f"{len(slow)} (from {seconds(min(slow))})" if slow else "", str(large or ""), str(none or ""),
+            str(stages), str(len(every)), seconds(min(times)) if times else "", _from(slow), str(large or ""),
+            str(none or ""), *((_from(promised),) if faster else ()),
         ))  # fmt: skip
-    head = ("stages", "ways", "best step", "too slow by their bound", "do not fit", "operators cannot be laid out so")
+    known = ("stages", "ways", "best step", "too slow by their bound", "do not fit", "operators cannot be laid out so")
+    head = (*known, *(("surveyed as faster, not reached",) if faster else ()))
     return "Ways to lay out the step, surveyed (the plan: as its programs cost)\n" + table(
-        rows, head, right=tuple(range(6))
+        rows, head, right=tuple(range(len(head)))
     )
+
+
+def _from(times_s: Sequence[float]) -> str:
+    """How many there are, and the least."""
+    return f"{len(times_s)} (from {seconds(min(times_s))})" if times_s else ""
 
 
 def considered_json(plan: Plan) -> list[dict[str, Any]]:
     """All ways to lay out the step, with the best step found, or the reason why none was looked for."""
     return [
         {
-            "pipeline_stages": one.pipeline_stages, "micro_batch_num": one.micro_batch_num, "mesh": list(one.mesh),
+            "pipeline_stages": one.pipeline_stages, "micro_batch_num": one.micro_batch_num,
+            "pp_interleave_num": one.pp_interleave_num, "mesh": list(one.mesh),
             **({"reason": reason(one)} if one.step_time_s is None else {"step_time_s": one.step_time_s}),
         }
-        for one in plan.search.considered
+        for one in _ways(plan)
     ]  # fmt: skip
 
 

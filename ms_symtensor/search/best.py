@@ -156,7 +156,7 @@ def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float
         best.search.search_time_s,
         max(0.0, best.prediction.step_time_s / bound_s - 1),
         best.search.method,
-        (*found, *(several.considered if several is not None else ())),
+        (*found, *(best.search.considered or (several.considered if several is not None else ()))),
     )
 
 

@@ -19,6 +19,7 @@ from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.space.shapes import Round, Shape, interleaved, max_samples, shapes, shapes_of_batch
+from ms_symtensor.search.stages.estimate import Estimate
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.stages.whole import Whole, host_memory_B, whole_plan
@@ -139,11 +140,7 @@ def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shap
         return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
 
     found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space if shape.accumulates]
-    return tuple(
-        sorted(
-            found, key=lambda c: (math.isinf(c.bound_s), not c.fits, c.step_time_s is None, c.step_time_s or c.bound_s)
-        )
-    )
+    return tuple(sorted(found, key=lambda one: one.rank))
 
 
 def _can_interleave(network: Network, request: Request) -> bool:
@@ -180,6 +177,13 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         shape.interleave,
     )
     memory = max(found.memory_B, key=lambda one: sum(one.values()))
+    prediction = Prediction(
+        _time_s(found, whole),
+        memory,
+        sum(memory.values()) <= request.limit_B,
+        request.limit_B,
+        host_memory_B(network, found, request.rules),
+    )
     return Plan(
         model=request.model,
         graph_hash=graph.hash,
@@ -194,21 +198,33 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
         sequence_parallel=whole.degrees.sequence_parallel,
         context_parallel=whole.degrees.context_parallel,
         expert_parallel=whole.degrees.expert_parallel,
-        prediction=Prediction(
-            _time_s(found, whole),
-            memory,
-            sum(memory.values()) <= request.limit_B,
-            request.limit_B,
-            host_memory_B(network, found, request.rules),
-        ),
+        prediction=prediction,
         search=SearchReport(
             searched.candidates,
             0.0,
             max(0.0, found.estimate.step_time_s / searched.bound_s - 1),
             METHOD + (SELECTING if found.mixes else ""),
-            searched.considered,
+            tuple(
+                sorted(
+                    (_as_planned(one, estimate, prediction) for one in searched.considered), key=lambda one: one.rank
+                )
+            ),
         ),
         source={**request.source, **({"batch_size": str(shape.batch)} if "batch_size" in request.source else {})},
+    )
+
+
+def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> Considered:
+    """`one`, or, if it is the way of the plan, what its programs take: a survey may promise more than they keep."""
+    shape = planned.shape
+    way = (shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave)
+    if (one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num) != way:
+        return one
+    return replace(
+        one,
+        step_time_s=prediction.step_time_s,
+        peak_memory_B=prediction.peak_memory_B,
+        time_s=planned.time_s,
     )
 
 

@@ -45,6 +45,29 @@ def test_the_table(plan):
     assert lines[2].endswith("does not fit")
 
 
+def test_what_a_survey_takes_for_faster_than_the_plan_is_no_step(plan):
+    """The plan, of 0.35 s, is the best of what was worked out."""
+    own = Considered(2, 4, (4,), 0.2, True, 0.35, 3 << 30, PARTS)
+    ways = (replace(own, step_time_s=0.3, mesh=(2, 2)), own, replace(own, micro_batch_num=8, step_time_s=0.4))
+    found = replace(plan, search=replace(plan.search, considered=ways))
+    _, _, *lines = considered_text(found, 3).splitlines()
+    assert [line.split()[3:6] for line in lines[:2]] == [["350", "ms", "1.00"], ["400", "ms", "1.14"]]
+    assert "2 x 2" in lines[2] and lines[2].endswith("takes 300 ms or more")
+    assert [(one.get("step_time_s"), one.get("reason")) for one in considered_json(found)] == [
+        (0.35, None), (0.4, None), (None, "takes 300 ms or more")
+    ]  # fmt: skip
+    _, head, row = families_text(found).splitlines()
+    assert head.endswith("surveyed as faster, not reached")
+    assert row.split() == ["2", "3", "350", "ms", "1", "(from", "300", "ms)"]
+
+
+def test_ways_of_several_runs_per_stage_are_told_apart(plan):
+    found = replace(
+        plan, search=replace(plan.search, considered=(CONSIDERED[0], replace(CONSIDERED[0], pp_interleave_num=2)))
+    )
+    assert [one["pp_interleave_num"] for one in considered_json(found)] == [1, 2]
+
+
 def test_meshes_that_only_divide_an_axis_are_shown_once(plan):
     of = Considered(2, 4, (4, 8), 0.9, True, 1.0, 3 << 30, PARTS)
     ways = (

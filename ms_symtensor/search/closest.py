@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.asked.obstacle import Obstacle, largest_tensor
 from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.folded.chain import Chain
@@ -33,7 +33,7 @@ def of_one_stage(shorts: ShortGraphs, request: Request, found: Candidate) -> Obs
     count = len(found.settings.recompute)
     runs = shorts.short_runs(shorts.runs(count))
     program = PeakMemory(shorts, found.strategies, found.settings).program(runs)
-    layout = f"one stage, {_settings(found.settings.optimizer_level, count, len(shorts.blocks))}"
+    layout = f"one stage, {_settings(found.settings, count, len(shorts.blocks))}"
     return Obstacle(layout, None, cost.memory_B, *largest_tensor(shorts.graph, program, cost.memory_B))
 
 
@@ -107,9 +107,10 @@ def _layout(found: Whole) -> Iterator[str]:
     shape, stages = found.estimate.shape, found.estimate.stages
     yield f"{shape.stages} stages" if shape.stages > 1 else "one stage"
     yield f"{shape.micro_batch_num} micro-batches"
-    yield _settings(found.row.level, sum(s.recomputed for s in stages), sum(s.blocks for s in stages))
+    yield _settings(found.settings, sum(s.recomputed for s in stages), sum(s.blocks for s in stages))
 
 
-def _settings(level: OptimizerLevel, recomputed: int, blocks: int) -> str:
+def _settings(settings: Settings, recomputed: int, blocks: int) -> str:
     again = "everything recomputed" if recomputed == blocks else f"{recomputed} of {blocks} blocks recomputed"
-    return f"optimizer sharding {level.name.lower()}, {again}"
+    host = ", optimizer states on the host" if settings.swap_optimizer else ""
+    return f"optimizer sharding {settings.optimizer_level.name.lower()}, {again}{host}"

@@ -252,7 +252,7 @@ def infeasible(graph: Graph, request: Request, found: OneStage) -> InfeasibleErr
     if request.is_trial:
         return InfeasibleError(nothing_fits(request))
     if found.smallest is None:
-        why, limits = why_none(graph, request), str(request.limits)
+        why, limits = why_none(graph, request), request.wanted
         wanted = f"have {limits}" if limits else "go together"
         return InfeasibleError(
             f"no operators' layouts on {request.device_num} devices {wanted}" + (f": {why}" if why else "")

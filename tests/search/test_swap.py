@@ -53,6 +53,10 @@ def test_where_nothing_else_fits_it_is_named_and_found():
     with pytest.raises(InfeasibleError) as nothing:
         planned(limit_B // 8)
     assert "swap_optimizer" not in str(nothing.value)
+    with pytest.raises(
+        InfeasibleError, match="on 2 devices with swap_optimizer <= yes: .*, optimizer states on the host[),]"
+    ):
+        planned(limit_B // 2, at_most=YES)
     found = planned(limit_B, at_most=YES)
     assert found.settings.swap_optimizer
     assert found.prediction.fits

@@ -15,7 +15,8 @@ class Request:
     """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory.
 
     `remark`: what the network makes of the limits, in words. `is_trial`: it is asked only whether a plan is found, so that no
-    last attempt is worth minutes, nor what is missing.
+    last attempt is worth minutes, nor what is missing. `asked`: the limits in the user's words, where
+    `limits` are one case of them.
     """
 
     cluster: Cluster
@@ -29,10 +30,16 @@ class Request:
     rules: Mapping[str, Rule] | None = None
     remark: str = ""
     is_trial: bool = False
+    asked: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """The limits, in words."""
+        return self.asked or str(self.limits)
 
     @property
     def space(self) -> str:
         """What was asked for, in words."""
         devices = f"{self.device_num} device{'' if self.device_num == 1 else 's'}"
         remark = f" ({self.remark})" if self.remark else ""
-        return devices + (f" with {self.limits}{remark}" if str(self.limits) else "")
+        return devices + (f" with {self.wanted}{remark}" if self.wanted else "")

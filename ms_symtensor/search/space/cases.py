@@ -80,7 +80,7 @@ def best_case(request: Request, every: Sequence[Limits], search: Callable[[Reque
     whys: list[Callable[[], InfeasibleError]] = []
     for limits in every:
         known_s = inf if best is None else best.prediction.step_time_s
-        found = _on_host(request, search(replace(request, limits=limits), known_s))
+        found = _on_host(request, search(replace(request, limits=limits, asked=request.wanted), known_s))
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.candidates
         if found.plan is None:
             whys.append(found.why)

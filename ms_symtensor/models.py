@@ -18,6 +18,7 @@ from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
 from ms_symtensor.search.plan import planned as planned_on_one_stage
 from ms_symtensor.search.stages.network import network
+from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph
@@ -175,14 +176,27 @@ def _with_one_batch(model: Model, request: Request, why_not: str, progress: Call
 def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
     """The best plan within other limits and so many bytes of a device, for the network of `plan`, whose graph is `graph`.
 
-    What exists as it is keeps its stages and micro-batches: InputError for other ones.
+    What exists as it is keeps its stages and micro-batches: InputError for other ones, and where the plan's source says another
+    network by now.
     """
     name = plan.source.get("model", plan.source.get("factory"))
     model = None
     if name is not None:
-        options = {k: v for k, v in zoo_options(plan.source).items() if k not in ("batch_size", "seq_length")}
+        options = zoo_options(plan.source)
+        sizes = {"batch_size": plan.global_batch_size // plan.micro_batch_num, "seq_length": plan.seq_length}
+        for size, number in sizes.items():
+            if (said := options.pop(size, number)) != number:
+                raise InputError(
+                    f"the plan's source says {size} {said}, the plan {number}: one was changed; plan again"
+                )
         replaces = plan.source.get("replace_shard") == "True"
         model = resolve(name, plan.global_batch_size, plan.seq_length, options, replaces)
+        _require_as_planned(model, plan, graph)
+    elif (there := _batch_and_sequence(graph)) != (plan.global_batch_size // plan.micro_batch_num, plan.seq_length):
+        raise InputError(
+            f"the plan says {plan.global_batch_size} samples of {plan.seq_length} in {plan.micro_batch_num} micro-batches, its"
+            f" graph has {there[0]} of {there[1]}: one of them was changed; plan again"
+        )
 
     def replanned(limits: Limits, limit_B: int) -> Plan:
         request = Request(
@@ -196,6 +210,16 @@ def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
         return fixed_pipeline(graph, request, plan.pipeline_stages, plan.micro_batch_num)
 
     return replanned
+
+
+def _require_as_planned(model: Model, plan: Plan, graph: Graph) -> None:
+    """InputError if `model`, which was built again, is not the network of `plan`; its `graph` tells what differs."""
+    batch = plan.global_batch_size // plan.micro_batch_num
+    if plan.pipeline is None or model.graph_at is None:
+        built = model.graph
+    else:
+        built = model.captured.at(batch) if model.captured is not None else model.graph_at(batch, None)
+    check(plan, built, graph)
 
 
 def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:

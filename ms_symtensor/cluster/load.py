@@ -31,6 +31,8 @@ _MAY_BE_ZERO = (
     "pipeline_min_slice_B",
     "pipeline_all_reduce_min_slice_B",
 )
+_MOST_RANKS = (1 << 31) - 1
+"""Communication libraries number ranks with 32 bits."""
 _Choice = TypeVar("_Choice", LevelKind, GatherOrder, Library)
 
 
@@ -118,6 +120,12 @@ def _yaml(path: Path) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"cluster file {path}: not valid YAML ({' '.join(str(error).split())})") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # Python reads no number of more than 4,300 digits, nor a date that is none
+        what = "nested too deep" if isinstance(error, RecursionError) else "a number or date in it cannot be read"
+        raise InputError(f"cluster file {path}: {what}: give numbers as 3.5e12") from None
 
 
 class _Reader:
@@ -254,7 +262,7 @@ class _Reader:
 
     def _ranks(self, entry: Any, where: str) -> int | None:
         value = self._sourced(entry, where)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 1):
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 < value <= _MOST_RANKS):
             return value
         raise self._error(f"{where}.value", "a whole number above 1, or null for an unbounded outermost level", value)
 
@@ -262,7 +270,7 @@ class _Reader:
         # YAML 1.1 takes 3e8 for a text, as it has neither a point nor a sign; nobody who writes it means a text.
         try:
             number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise self._error(where, "a number", value)

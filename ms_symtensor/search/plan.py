@@ -43,7 +43,7 @@ METHOD = (
     " sharding"
 )
 
-_AS_WHAT_IT_READS = ("Cast", "StopGradient")
+_AS_WHAT_IT_READS = ("Cast", "Reshape", "StopGradient")
 """Operators that are laid out as what they read is."""
 
 REMADE = 1.25
@@ -227,7 +227,7 @@ def one_stage_plan(
 
 
 def require_operators(graph: Graph) -> None:
-    """InputError for a graph that computes nothing: what it gives back was put in, cast at most, or is constant."""
+    """InputError for a graph that computes nothing: what it gives back was put in, cast or reshaped at most, or is constant."""
     if all(op.type in _AS_WHAT_IT_READS for op in graph.ops):
         raise InputError(
             f"{graph.name} has no operator to lay out: what it returns is an input, a parameter or a constant; give the forward"

@@ -242,7 +242,7 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         model_parallel=root["model_parallel"].integer(1),
         sequence_parallel=root["sequence_parallel"].flag(),
         prediction=Prediction(
-            time_s=_mapping(prediction["time_s"], lambda item: item.number(0.0)),
+            time_s=_time_s_from_json(prediction["time_s"]),
             memory_B=_mapping(prediction["memory_B"], lambda item: item.integer(0)),
             fits=prediction["fits"].flag(),
             limit_B=prediction["limit_B"].integer(0),
@@ -264,6 +264,14 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         own_cluster=from_content(root["cluster_file"].value, root.origin) if "cluster_file" in root else None,
         **{name: root[name].integer(1) for name in ("context_parallel", "expert_parallel") if name in root},
     )
+
+
+def _time_s_from_json(field: Field) -> Mapping[str, float]:
+    """What the parts of a step take; InputError if that is nothing."""
+    found = _mapping(field, lambda item: item.number(0.0))
+    if not sum(found.values()) > 0:
+        raise InputError(f"{field.origin}: {field.key} must hold the seconds of a step, above 0: {field.remedy}")
+    return found
 
 
 def _considered_to_json(one: Considered) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """Data of a JSON file, read piece by piece: every mistake is named by file and key."""
 
-import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.errors import InputError
+
+MOST = (1 << 63) - 1
+"""Larger numbers count nothing: neither devices nor bytes."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,14 @@ class Field:
             raise self._wrong("true or false")
         return self.value
 
-    def integer(self, low: int, high: int | None = None) -> int:
-        if type(self.value) is not int or self.value < low or (high is not None and self.value > high):
-            raise self._wrong(f"a whole number from {low}" + (f" to {high}" if high is not None else " up"))
+    def integer(self, low: int, high: int = MOST) -> int:
+        if type(self.value) is not int or not low <= self.value <= high:
+            is_large = type(self.value) is int and self.value > MOST
+            raise self._wrong(f"a whole number from {low}" + (f" to {high}" if high < MOST or is_large else " up"))
         return self.value
 
     def number(self, low: float) -> float:
-        if type(self.value) not in (int, float) or not math.isfinite(self.value) or self.value < low:
+        if type(self.value) not in (int, float) or not low <= self.value <= sys.float_info.max:
             raise self._wrong(f"a number from {low:g} up")
         return float(self.value)
 
@@ -72,7 +76,7 @@ class Field:
         """A strategy: a list of positive whole numbers for every tensor."""
         if not isinstance(self.value, list) or not all(isinstance(item, list) for item in self.value):
             raise self._wrong("a list of lists")
-        if any(type(n) is not int or n < 1 for item in self.value for n in item):
+        if any(type(n) is not int or not 1 <= n <= MOST for item in self.value for n in item):
             raise self._wrong("positive whole numbers")
         return tuple(tuple(item) for item in self.value)
 

@@ -68,6 +68,8 @@ def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
         raise InputError(f"{path} is not {what} (not a text file): {remedy}") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path} is truncated or not JSON (line {error.lineno}: {error.msg}): {remedy}") from error
+    except ValueError as error:  # Python reads no number of more than 4,300 digits
+        raise InputError(f"{path} is not {what} (a number in it is too long): {remedy}") from error
     except RecursionError as error:
         raise InputError(f"{path} is not {what} (nested too deep): {remedy}") from error
 

@@ -23,6 +23,8 @@ from ms_symtensor.tensor.graph import (
 
 FORMAT = "symtensor-graph"
 VERSION = 1
+_MOST = (1 << 64) - 1
+"""MindSpore has no larger whole numbers."""
 
 
 def to_json(graph: Graph) -> dict[str, Any]:
@@ -121,6 +123,10 @@ def load(path: str | os.PathLike[str]) -> Graph:
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path} is truncated or not JSON (line {error.lineno}: {error.msg}): capture the network again"
+        ) from error
+    except ValueError as error:  # Python reads no number of more than 4,300 digits
+        raise InputError(
+            f"{path} is not a graph of ms_symtensor (a number in it is too long): capture the network"
         ) from error
     except RecursionError as error:
         raise InputError(f"{path} is not a graph of ms_symtensor (nested too deep): capture the network") from error
@@ -223,9 +229,11 @@ def _attribute_from_json(data: Any) -> Attribute:
         return tuple(_attribute_from_json(item) for item in data)
     if isinstance(data, dict):
         return float(data["float"])
-    if data is None or isinstance(data, bool | int | float | str):
+    if isinstance(data, int) and not isinstance(data, bool):
+        return _integer(data)
+    if data is None or isinstance(data, bool | float | str):
         return data
-    raise ValueError(f"unexpected value {data!r}")
+    raise ValueError(f"unexpected value {_short(data)}")
 
 
 def _text(value: Any) -> str:
@@ -235,9 +243,14 @@ def _text(value: Any) -> str:
 
 
 def _integer(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"expected a whole number, found {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MOST:
+        raise ValueError(f"expected a whole number, found {_short(value)}")
     return value
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 def _check(graph: Graph) -> None:

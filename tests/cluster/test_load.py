@@ -116,6 +116,13 @@ def changed(path, value):
         (["device", "l2_B"], 5, "device.l2_B: expected {value: …, source: …}"),
         (["device", "l2_B"], {"value": 5}, "device.l2_B: expected {value: …, source: …}"),
         (["device", "l2_B", "value"], "big", "device.l2_B.value: expected a number, found 'big'"),
+        (["device", "l2_B", "value"], 10**400, "device.l2_B.value: expected a number, found 1000"),
+        (["device", "l2_B", "range"], [1, 10**400], "device.l2_B.range: expected a number, found 1000"),
+        (
+            ["levels", 0, "ranks", "value"],
+            10**400,
+            "ranks.value: expected a whole number above 1, or null for an unbounded",
+        ),
         (["device", "l2_B", "value"], True, "device.l2_B.value: expected a number, found True"),
         (["device", "l2_B", "value"], float("nan"), "device.l2_B.value: expected a number"),
         (["device", "l2_B", "source"], " ", "device.l2_B.source: expected a text"),
@@ -141,7 +148,14 @@ def test_what_is_wrong_is_named(tmp_path, path, value, message):
     assert file in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text, message", [("a: [", "not valid YAML"), ("5", "expected the entries name, ")])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a: [", "not valid YAML"),
+        ("5", "expected the entries name, "),
+        ("a: " + "9" * 6000, "a number or date in it cannot be read"),
+    ],
+)
 def test_damaged_files(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         load(write(tmp_path, text))

@@ -101,6 +101,9 @@ def damaged(stored, tmp_path, change):
         (lambda d: d["stages"][0]["settings"].update(enable_alltoall=1), "enable_alltoall must be true or false"),
         (lambda d: d["prediction"]["time_s"].update(compute=-1.0), "time_s > compute must be a number from 0 up"),
         (lambda d: d["prediction"]["time_s"].update(compute=float("nan")), "time_s > compute must be a number"),
+        (lambda d: d["prediction"]["time_s"].update(compute=10**400), "time_s > compute must be a number from 0 up, not 10"),
+        (lambda d: d["prediction"].update(time_s={}), "prediction > time_s must hold the seconds of a step, above 0: plan again"),
+        (lambda d: d["prediction"].update(limit_B=10**400), "limit_B must be a whole number from 0 to 92233720368547"),
         (lambda d: d["stages"][0].update(strategies=[]), "strategies must be an object"),
         (lambda d: d["stages"][0]["strategies"].update(x={"in": [2]}), "strategies > x > in must be a list of lists"),
         (lambda d: d["stages"][0]["strategies"].update(x={"in": [[0]]}), "strategies > x > in must be positive whole numbers"),
@@ -119,6 +122,7 @@ def test_a_file_that_is_no_plan_is_named_with_its_key(stored, tmp_path, change, 
     [
         (b'{"format": "symtensor-plan", "ver', "truncated or not JSON"),
         (b"\xff\xfe\x00", "not a text file"),
+        (b"[" + b"9" * 6000 + b"]", "is not the plan .a number in it is too long.: plan again"),
         (b"[]", "not a plan"),
     ],
 )

@@ -77,6 +77,9 @@ def test_foreign_files(tmp_path):
         (tmp_path / "f").write_text(content)
         with pytest.raises(InputError, match="is not a graph of ms_symtensor"):
             load(tmp_path / "f")
+    (tmp_path / "f").write_text("9" * 6000)
+    with pytest.raises(InputError, match=r"is not a graph of ms_symtensor \(a number in it is too long\)"):
+        load(tmp_path / "f")
     (tmp_path / "f").write_bytes(b"\x80\x81\xff")
     with pytest.raises(InputError, match="is not a graph of ms_symtensor"):
         load(tmp_path / "f")

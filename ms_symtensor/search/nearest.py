@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ms_symtensor.errors import InfeasibleError, SymTensorError
+from ms_symtensor.search.asked.checked import MOST_DEVICES
 from ms_symtensor.search.asked.floor import Floor
 from ms_symtensor.search.asked.limits import FREE, SWAP
 from ms_symtensor.search.asked.obstacle import DoesNotFitError
@@ -74,7 +75,7 @@ def _more_devices(request: Request, error: InfeasibleError, floor: Floor) -> lis
             max(1, math.ceil(math.log2(max(1.0, size_B / room_B)))) for size_B in (error.obstacle.at_rest_B, shared_B)
         )
     counts = [request.device_num << power for power in range(least, min(most + 2, least + FURTHER))]
-    there = [n for n in counts if request.cluster.max_ranks is None or n <= request.cluster.max_ranks]
+    there = [n for n in counts if n <= min(MOST_DEVICES, request.cluster.max_ranks or MOST_DEVICES)]
     changed = [(f"{count} devices", replace(request, device_num=count)) for count in there]
     return [change for change in changed if floor.of(change[1]) <= request.limit_B]
 

@@ -13,7 +13,7 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.asked.checked import memory_B, named, whole_number
+from ms_symtensor.search.asked.checked import MOST_DEVICES, memory_B, named, whole_number
 from ms_symtensor.search.asked.floor import floor_of
 from ms_symtensor.search.asked.limits import FREE, limits_of
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
@@ -236,9 +236,14 @@ def require_operators(graph: Graph) -> None:
 
 
 def require_devices(cluster: Cluster, device_num: int) -> None:
-    """InputError for a number of devices that `cluster` does not have, or of which MindSpore forms no groups."""
+    """InputError for a number of devices that `cluster` does not have, no cluster has, or of which MindSpore forms no groups."""
     if device_num < 1:
         raise InputError(f"device_num is {device_num}: give a positive number of devices")
+    if device_num > MOST_DEVICES:
+        raise InputError(
+            f"device_num is {device_num}: plans are for at most {MOST_DEVICES} devices, more than any cluster has; a plan lists"
+            " its ranks one by one"
+        )
     if cluster.max_ranks is not None and device_num > cluster.max_ranks:
         raise InputError(f"device_num is {device_num}, but cluster {cluster.name} has {cluster.max_ranks} devices")
     if device_num not in (1, 2, 4) and device_num % 8:

@@ -4,6 +4,7 @@ import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
+from ms_symtensor.search.asked.checked import MOST_DEVICES
 from ms_symtensor.search.asked.floor import Floor
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.obstacle import DoesNotFitError, Obstacle
@@ -120,3 +121,10 @@ def test_however_little_room_there_is_few_numbers_of_devices_are_tried():
         naming_what_fits(Request(CLUSTER, 8, 64, 1, 1 * GIB), search, floor=Floor(GIB - 1))
     assert len({request.device_num for request in asked}) <= 5
     assert all(request.is_trial for request in asked[1:]) and not asked[0].is_trial
+
+
+def test_more_devices_than_any_cluster_has_are_not_tried():
+    search, asked = _searching(25 * MOST_DEVICES / 16, 0)  # 25 GiB of a device, so that four times as many would do
+    with pytest.raises(InfeasibleError):
+        naming_what_fits(Request(CLUSTER, MOST_DEVICES // 2, 64, 1, 10 * GIB), search)
+    assert {request.device_num for request in asked} == {MOST_DEVICES // 2}

@@ -7,6 +7,9 @@ from numbers import Integral
 
 from ms_symtensor.errors import InputError
 
+MOST_DEVICES = 1 << 18
+"""No cluster is larger, and ranks are listed one by one: a million take minutes."""
+
 
 def whole_number(name: str, value: object) -> int:
     """The positive whole number `value`."""

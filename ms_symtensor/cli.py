@@ -220,20 +220,23 @@ def _validate(chosen: argparse.Namespace) -> int:
 
 
 def _calibrate(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.cluster.load import SUFFIXES
     from ms_symtensor.cost.prediction import predict
     from ms_symtensor.report.validation_report import calibration_json, calibration_text
+    from ms_symtensor.strategy.writing import write_files
     from ms_symtensor.validation.calibrate import fit
     from ms_symtensor.validation.cluster_file import calibrated_yaml
     from ms_symtensor.validation.evaluate import of_cluster
     from ms_symtensor.validation.reading import read
 
+    if chosen.out is not None and chosen.out.suffix not in SUFFIXES:
+        raise InputError(
+            f"--out is {chosen.out}: give a file {' or '.join(f'*{s}' for s in SUFFIXES)}, as --cluster takes it"
+        )
     cluster = load_cluster(chosen.cluster)
     found = fit(of_cluster(read(chosen.table), cluster).cases, cluster, predict)
     out = chosen.out or Path(f"{cluster.name}_calibrated.yaml")
-    try:
-        out.write_text(calibrated_yaml(chosen.cluster, found, chosen.table.name), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write to {out}: {error.strerror or error}") from None
+    write_files(out.parent, {out.name: calibrated_yaml(chosen.cluster, found, chosen.table.name)})
     _show(chosen, calibration_json(found, cluster.name, str(out)), calibration_text(found, cluster.name, str(out)))
     return 0
 

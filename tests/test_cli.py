@@ -280,6 +280,8 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
         ({"--device-num": "7"}, "7"),
         ({"--device-num": "0"}, "--device-num is 0"),
         ({"--device-num": "eight"}, "eight"),
+        ({"--device-num": "1000000"}, "plans are for at most 262144 devices, more than any cluster has"),
+        ({"--device-num": "1" + "0" * 400}, "plans are for at most 262144 devices"),
         ({"--global-batch-size": "3"}, "3 samples cannot be cut for 8 devices"),
         ({"--global-batch-size": "0"}, "0"),
         ({"--seq-length": "-1"}, "-1"),
@@ -426,8 +428,9 @@ def test_validate_and_calibrate(measured: Path, tmp_path: Path, capsys: pytest.C
     assert plain["mape"] == pytest.approx(sum(errors) / len(errors)) and len(errors) == 4
     assert main(["validate", str(measured), "--cluster", "a100_80g", "--calibrate", "2", "--seed", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["calibration"]["steps"] == 2
-    out = tmp_path / "mine.yaml"
+    out = tmp_path / "new" / "mine.yaml"
     assert main(["calibrate", str(measured), "--cluster", "a100_80g", "--out", str(out)]) == 0
+    assert [file.name for file in out.parent.iterdir()] == ["mine.yaml"]
     assert f"Written to {out}" in capsys.readouterr().out
     assert main(["validate", str(measured), "--cluster", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mape"] < plain["mape"]
@@ -437,7 +440,8 @@ def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.Captu
     at = ("--cluster", "a100_80g")
     assert "--calibrate is 0: give a number above 0" in failure(capsys, "validate", measured, *at, "--calibrate", 0)
     assert "--seed is -1: give 0 or more" in failure(capsys, "validate", measured, *at, "--seed", -1)
-    assert "cannot write to" in failure(capsys, "calibrate", measured, *at, "--out", tmp_path / "no" / "where.yaml")
+    assert "cannot write to" in failure(capsys, "calibrate", measured, *at, "--out", measured / "where.yaml")
+    assert "cal: give a file *.yaml or *.yml" in failure(capsys, "calibrate", measured, *at, "--out", tmp_path / "cal")
     measured.write_text(measured.read_text().replace("132.598596", "soon"), encoding="utf-8")
     assert "steps.csv: row 5, column step_ms: 'soon' is not a number" in failure(capsys, "validate", measured, *at)
     assert "cannot read" in failure(capsys, "validate", tmp_path / "none.csv", *at)

@@ -16,6 +16,8 @@ from ms_symtensor.cluster.host import Host
 from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Library, Source
 from ms_symtensor.errors import InputError
 
+SUFFIXES = (".yaml", ".yml")
+"""Of files, which tell them from names."""
 _FOLDER = Path(__file__).parent
 _FRACTIONS = ("cube_efficiency", "attention_efficiency", "hbm_efficiency", "efficiency")
 _MAY_BE_ZERO = (
@@ -57,7 +59,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Cluster:
     path = Path(name_or_path)
     if (name := os.fspath(name_or_path)) in known_clusters():
         return _load_known(name)
-    if path.suffix not in (".yaml", ".yml"):
+    if path.suffix not in SUFFIXES:
         raise InputError(
             f"unknown cluster {name!r}; known: {', '.join(known_clusters())}; "
             f"or give the path of your own file (*.yaml)"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.load import known_clusters
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.configuration import Configuration
+from ms_symtensor.errors import InputError
 from ms_symtensor.validation.dataset import Case, Dataset, Exclusion
 
 Numbers = NDArray[np.float64]
@@ -69,7 +70,7 @@ def outcome(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Outc
     if not cases:
         none = np.empty(0)
         return Outcome(none, none, none.astype(bool), none)
-    found = predict([case.configuration for case in cases], cluster)
+    found = _predicted([case.configuration for case in cases], cluster, predict)
     memory = np.array(found.peak_memory_B, dtype=float)
     for index, case in enumerate(cases):
         stages = found.first_step_memory_B if case.measured.first_step else found.stage_memory_B
@@ -77,12 +78,22 @@ def outcome(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Outc
     return Outcome(np.asarray(found.step_time_s, dtype=float), memory, np.asarray(found.fits), np.asarray(found.mfu))
 
 
+def _predicted(configurations: Sequence[Configuration], cluster: Cluster, predict: Predictor) -> Predicted:
+    """The predictions; InputError for more devices than `cluster` has."""
+    most = max((one.device_num for one in configurations), default=0)
+    if cluster.max_ranks is not None and most > cluster.max_ranks:
+        raise InputError(
+            f"cluster {cluster.name} has {cluster.max_ranks} devices, and {most} were measured: give another one"
+        )
+    return predict(configurations, cluster)
+
+
 def pair_outcome(dataset: Dataset, cluster: Cluster, predict: Predictor) -> PairOutcome:
     """A pair is right if `better` makes more tokens per second and device or, by memory, fits where `worse` does not."""
     if not dataset.pairs:
         return PairOutcome(np.empty(0, dtype=bool))
     sides = [side for pair in dataset.pairs for side in (pair.better, pair.worse)]
-    found = predict(sides, cluster)
+    found = _predicted(sides, cluster, predict)
     speed = np.array([c.tokens / c.device_num for c in sides]) / found.step_time_s
     faster = speed[0::2] > speed[1::2]
     fits = np.asarray(found.fits)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,9 @@ def test_a_calibration_for_people_and_programs() -> None:
     assert text.endswith("Written to mine.yaml; give it to --cluster")
     data = calibration_json(found, "a100_80g", "mine.yaml")
     assert data["constants"]["device.cube_efficiency"]["before"] == CLUSTER.device.cube_efficiency
+
+
+def test_more_devices_than_the_cluster_has_are_told(tmp_path) -> None:
+    node = replace(A100, levels=(replace(A100.levels[0], ranks=4),))
+    with pytest.raises(InputError, match="cluster a100_80g has 4 devices, and 8 were measured"):
+        validate(table(tmp_path, *ROWS), node, predict)

@@ -122,12 +122,12 @@ def _yaml(path: Path) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"cluster file {path}: not valid YAML ({' '.join(str(error).split())})") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # Python reads no number of more than 4,300 digits, nor a date that is none
-        what = "nested too deep" if isinstance(error, RecursionError) else "a number or date in it cannot be read"
-        raise InputError(f"cluster file {path}: {what}: give numbers as 3.5e12") from None
+    except RecursionError:
+        raise InputError(f"cluster file {path}: nested too deep") from None
+    except ValueError:  # Python reads no number of more than 4,300 digits, nor a date that is none
+        raise InputError(
+            f"cluster file {path}: a number or date in it cannot be read: give numbers as 3.5e12"
+        ) from None
 
 
 class _Reader:

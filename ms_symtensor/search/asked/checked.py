@@ -8,7 +8,7 @@ from numbers import Integral
 from ms_symtensor.errors import InputError
 
 MOST_DEVICES = 1 << 18
-"""No cluster is larger, and ranks are listed one by one: a million take minutes."""
+"""No cluster is larger, and ranks are listed one by one: a million take minutes (empirical)."""
 
 
 def whole_number(name: str, value: object) -> int:

@@ -15,8 +15,8 @@ class Request:
     """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory.
 
     `remark`: what the network makes of the limits, in words. `is_trial`: it is asked only whether a plan is found, so that no
-    last attempt is worth minutes, nor what is missing. `asked`: the limits in the user's words, where
-    `limits` are one case of them.
+    last attempt is worth minutes, nor what is missing. `asked`: the limits in the user's words, where `limits` are one case of
+    them.
     """
 
     cluster: Cluster

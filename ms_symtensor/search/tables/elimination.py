@@ -19,6 +19,9 @@ from ms_symtensor.errors import InputError
 
 Table = NDArray[np.float64]
 
+Neighbours = Mapping[int, set[int]]
+"""For every variable those that stand in a table with it."""
+
 MAX_ENTRIES = 1 << 27
 """Largest table that is built, 1 GiB of float64: many problems are solved some after others; a graph that needs more for one is
 refused rather than swapped."""
@@ -52,9 +55,6 @@ def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -
     """
     _, order = min((_greedy(sizes, scopes, rule) for rule in (_fill, _left)), key=lambda found: found[0])
     return order
-
-
-Neighbours = Mapping[int, set[int]]
 
 
 def _greedy(

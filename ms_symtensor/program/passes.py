@@ -17,6 +17,9 @@ from ms_symtensor.program.pipeline import dealt
 GROUPS = 4
 """Of more groups of micro-batches, those in the middle see what others see (tests/program/test_passes.py)."""
 
+ROUNDING = 1e-9
+"""By such a share sums in another order may be larger."""
+
 
 class Pass(NamedTuple):
     """A micro-batch passes through run number `run` of a stage. `is_late`: no forward pass follows.
@@ -63,7 +66,7 @@ class Flights(NamedTuple):
             return missing_B / self.mean
         each_B, found_B = most_B / len(self.runs), 0.0
         for waiting in self.runs:
-            if missing_B <= waiting * each_B:
+            if missing_B <= waiting * each_B * (1 + ROUNDING):
                 return found_B + missing_B / waiting
             missing_B, found_B = missing_B - waiting * each_B, found_B + each_B
         return inf

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.move import SWAP, node_cost
+from ms_symtensor.cost.move import SWAP, local_time_s, node_cost
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.dtype import size_B
@@ -91,6 +91,15 @@ def price_slice(
     if settings.swap_optimizer:
         update, states_B = update + seconds(SWAP, None, 2 * states_B), 0 * states_B
     return ParameterCost(scattered, summed, gather, update, weight_B, share * gradient_size, states_B, used_B)
+
+
+def adding_s(cluster: Cluster, placement: ParameterPlacement, scatters_each: bool) -> float:
+    """Seconds in which a micro-batch's gradient is added to that of the step: AssignAdd reads both and writes one.
+
+    `scatters_each`: of the share, that of every micro-batch having been scattered (level 2).
+    """
+    shape = placement.slice_shape if scatters_each else placement.layout.slice_shape
+    return local_time_s(cluster, "AssignAdd", 3 * math.prod(shape) * size_B(placement.dtype))
 
 
 def updating_B(parameters: Mapping[str, ParameterPlacement]) -> int:

@@ -18,13 +18,13 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.inner import work_inside
 from ms_symtensor.cost.move import MoveCost, local_time_s, node_cost
 from ms_symtensor.cost.operator import evaluate
-from ms_symtensor.cost.parameter import parameter_cost, updating_B
+from ms_symtensor.cost.parameter import adding_s, parameter_cost, updating_B
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
-from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.program import COLLECTIVES, Node, ParameterPlacement, Phase, Program, Role
+from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 HCCL_BUFFER_B = 2 * 200 * 1024 * 1024
@@ -74,10 +74,8 @@ def price(
         time[kind] += count * cost.communication_s
         time["compute"] += count * cost.local_s
     memory = dict.fromkeys(MEMORIES, 0)
-    block_of = {s.name: op.block or "" for op in graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
-    for name, placement in program.parameters.items():
+    for placement, count in _placements(graph, program, times):
         of = parameter_cost(cluster, placement, plan.settings, placement.dtype)
-        count = times.get(block_of.get(name, ""), 1)
         memory["parameters"] += count * of.weight_B
         if placement.owner is not None:  # another stage adds its gradients up, and updates it
             continue
@@ -89,6 +87,27 @@ def price(
         memory["activations"] = max(memory["activations"], updating_B(program.parameters))
     memory["buffers"] = buffers_B(program)
     return StepCost(time, memory)
+
+
+def _placements(
+    graph: Graph, program: Program, times: Mapping[str, int]
+) -> Iterator[tuple[ParameterPlacement, int]]:
+    """Every parameter, and how many it stands for."""
+    block_of = {s.name: op.block or "" for op in graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
+    for name, placement in program.parameters.items():
+        yield placement, times.get(block_of.get(name, ""), 1)
+
+
+def accumulation_s(
+    graph: Graph, program: Program, settings: Settings, cluster: Cluster, times: Mapping[str, int]
+) -> float:
+    """Seconds in which the gradients of one of several micro-batches are added to those before; `times` as of `price`."""
+    scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
+    return math.fsum(
+        count * adding_s(cluster, placement, scatters_each)
+        for placement, count in _placements(graph, program, times)
+        if placement.requires_grad
+    )
 
 
 def cost_of(

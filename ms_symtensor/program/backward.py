@@ -214,7 +214,9 @@ class _Differentiator:
             scatters_each = self.in_pipeline and self.settings.optimizer_level is OptimizerLevel.LEVEL2
             if self.in_pipeline:
                 placement = replace(placement, sums_each=False)
-            sync = _Synchroniser(self.builder, name, placement, weights[0].block, sums_late, scatters_each)
+            sync = _Synchroniser(
+                self.builder, name, placement, weights[0].block, sums_late, scatters_each, self.in_pipeline
+            )
             kind = TensorType(placement.slice_shape, placement.dtype)
             arrived = [(w.summed, self.incoming.pop(w.used, [])) for w in weights]
             # MindSpore casts a weight for every use; that these are one here comes later.
@@ -238,8 +240,11 @@ class _Synchroniser:
         block: str | None,
         gradient_fp32_sync: bool,
         scatters_each: bool,
+        adds_up: bool,
     ) -> None:
         self.builder, self.name, self.placement, self.block = builder, name, placement, block
+        self.adds_up = adds_up
+        """Whether it is the gradient of one of several micro-batches, which is added to those before (AssignAdd)."""
         self.scatters_each = scatters_each
         """Whether the gradient of every use is scattered by itself, on its way to where all add up."""
         self.sums_early = not gradient_fp32_sync and not placement.shared
@@ -281,6 +286,9 @@ class _Synchroniser:
         if is_shared and self.scatters_each:
             parts, shape = [self._scattered(part) for part in parts], self.placement.slice_shape
         gradient = parts[0] if len(parts) == 1 else self._node("AddN", tuple(parts), shape, dtype)
+        if self.adds_up:
+            total = self.builder.tensor(TensorType(shape, dtype), kept=True)
+            gradient = self._node("AssignAdd", (gradient, total), shape, dtype)
         if is_shared and not self.scatters_each:
             gradient, shape = self._scattered(gradient), self.placement.slice_shape
         if mirror is not None:

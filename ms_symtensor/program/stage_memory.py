@@ -243,7 +243,7 @@ def _passing(micro: Program, scatters_gradients: bool) -> Iterator[int]:
     """Gradients of weights that exist for a moment, in every micro-batch. What is brought together once is the sum of all."""
     for node in micro.nodes:
         if node.role is Role.SYNC:
-            passes = scatters_gradients and node.kind != "AllReduce"
+            passes = scatters_gradients and node.kind not in ("AllReduce", "AssignAdd")
         else:
             passes = node.phase is not Phase.FORWARD and node.role is not Role.BORDER
         if passes:

@@ -279,7 +279,7 @@ def _time_s(found: Whole, whole: Judged) -> dict[str, float]:
     each_s = whole.scatters.communication_s if found.row.level is OptimizerLevel.LEVEL2 else 0.0
     again_s = max(0.0, math.fsum(stage.each_s for stage in estimate.stages) - estimate.work_s)
     split = {
-        "compute": share * (time["compute"] - weights.local_s + again_s) + once * weights.local_s,
+        "compute": share * (time["compute"] - weights.local_s + again_s + whole.adding_s) + once * weights.local_s,
         "communication": share * (time["communication"] - weights.communication_s) + once * weights.communication_s,
         "synchronisation": share * each_s + once * (time["synchronisation"] - each_s),
         "optimizer": once * time["optimizer"],

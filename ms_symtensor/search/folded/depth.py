@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import MoveCost
-from ms_symtensor.cost.step import StepCost, cost_of, price
+from ms_symtensor.cost.step import StepCost, accumulation_s, cost_of, price
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.parameters import require_synchronised
@@ -32,12 +32,14 @@ class Judged:
     """What a choice costs in the network with all of its blocks, and the degrees that people ask for.
 
     `weights`, `scatters`: the parts of the step's time that casting and gathering weights takes, and scattering gradients.
+    `adding_s`: what adding up the gradients would take in each of several micro-batches; no part of the step, which is one.
     """
 
     cost: StepCost
     degrees: Degrees
     weights: MoveCost
     scatters: MoveCost
+    adding_s: float
 
 
 def judged(
@@ -69,4 +71,5 @@ def judged(
     memory = {**cost.memory_B, "activations": activations, "buffers": buffers}
     weights = cost_of(program, cluster, lambda node: node.role is Role.WEIGHT, times)
     scatters = cost_of(program, cluster, lambda n: n.role is Role.SYNC and n.kind == "ReduceScatter", times)
-    return Judged(replace(cost, memory_B=memory), degrees(graph, plan, rules, times), weights, scatters)
+    adding_s = accumulation_s(graph, program, settings, cluster, times)
+    return Judged(replace(cost, memory_B=memory), degrees(graph, plan, rules, times), weights, scatters, adding_s)

@@ -260,9 +260,13 @@ def _placed(
     if not use.parameter.requires_grad:
         return nothing, once_s, kept_B, rest_B
     grad_s = _added_s(pricer, use.reads, tied, elements, stored)
-    if settings.optimizer_level is not OptimizerLevel.LEVEL2:
+    scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
+    # The gradients of micro-batches add up: two numbers are read, and one is written.
+    total_s = np.where(adds_up, pricer.local_s("AssignAdd", 3 * (share if scatters_each else elements) * stored), 0.0)
+    grad_s = grad_s + total_s
+    if not scatters_each:
         return grad_s, once_s + cost.scatter_s, kept_B, rest_B + adds_up * (elements * stored - cost.gradient_B)
-    each_s = _scattered_s(pricer, use.reads, cost.scatter_s + nothing, elements, share, stored)
+    each_s = _scattered_s(pricer, use.reads, cost.scatter_s + nothing, elements, share, stored) + total_s
     return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), kept_B, rest_B
 
 

@@ -1,0 +1,31 @@
+"""Where the gradients of micro-batches add up in a compiled stage: as often, and of the shape, that is predicted."""
+
+from collections import Counter
+
+import pytest
+
+import ms_symtensor.bridge.judge.verify_stages as judge
+from benchmarks.pipeline_cases import SAMPLE_LAYERS, micro_config
+from benchmarks.pipelines import run_model
+
+
+@pytest.mark.parametrize("number", (1, 6), ids=("level 1", "level 2"))
+def test_every_gradient_is_added_once_for_each_micro_batch(number, monkeypatch):
+    compare, stages = judge.compare, []
+
+    def seen(graph, program, compiled):
+        micro = program.micro
+        predicted = Counter()
+        for node in micro.nodes:
+            if node.kind == "AssignAdd":
+                predicted[node.parameter, str(micro.tensors[node.outputs[0]])] += program.times(node)
+        adding = [node for node in compiled.nodes if node.type == "AssignAdd"]
+        names = [node.inputs[0].name.removeprefix("accu_grads.") for node in adding]
+        stages.append((predicted, Counter(zip(names, (str(n.outputs[0]) for n in adding), strict=True))))
+        return compare(graph, program, compiled)
+
+    monkeypatch.setattr(judge, "compare", seen)
+    (_,) = run_model("llama2_7b", (number,), micro_config("llama2_7b", small=True, num_layers=SAMPLE_LAYERS))
+    assert len(stages) == 2
+    for predicted, compiled in stages:
+        assert compiled and predicted == compiled

@@ -99,7 +99,7 @@ def adding_s(cluster: Cluster, placement: ParameterPlacement, scatters_each: boo
     `scatters_each`: of the share, that of every micro-batch having been scattered (level 2).
     """
     shape = placement.slice_shape if scatters_each else placement.layout.slice_shape
-    return local_time_s(cluster, "AssignAdd", 3 * math.prod(shape) * size_B(placement.dtype))
+    return float(local_time_s(cluster, "AssignAdd", 3 * math.prod(shape) * size_B(placement.dtype)))
 
 
 def updating_B(parameters: Mapping[str, ParameterPlacement]) -> int:

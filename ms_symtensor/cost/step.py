@@ -89,9 +89,7 @@ def price(
     return StepCost(time, memory)
 
 
-def _placements(
-    graph: Graph, program: Program, times: Mapping[str, int]
-) -> Iterator[tuple[ParameterPlacement, int]]:
+def _placements(graph: Graph, program: Program, times: Mapping[str, int]) -> Iterator[tuple[ParameterPlacement, int]]:
     """Every parameter, and how many it stands for."""
     block_of = {s.name: op.block or "" for op in graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
     for name, placement in program.parameters.items():

@@ -1,6 +1,6 @@
 """The search over pipeline stages against brute force: random small networks of equal blocks, the whole space of a step.
 
-    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select]
+    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select] [--lone]
 
 Every step that a request allows is written down as the programs of its stages and priced as a whole (`cost.stage_time`,
 `cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), one, two or
@@ -11,7 +11,8 @@ network are priced once, several runs of blocks as one, with what is sent betwee
 
 `plan` must find a step as fast as the fastest, but for shardings of the optimizer that save less than `outer.WORTH`; under
 memory limits between the smallest and the fastest step's peak, one within the gap that it states. `--select`: any operators of
-any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits.
+any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits. `--lone`: the first block is like
+no other.
 """
 
 import argparse
@@ -77,8 +78,8 @@ def programs(case: Case, recompute: bool, select: bool = False) -> int:
 
     def stage_kinds(stages: int) -> int:
         longest = case.blocks - stages + 1
-        each = sum(kinds(n) for n in range(1, longest + 1))
-        return min(stages, 3) * each if stages > 1 else kinds(case.blocks)
+        each = sum(kinds(n) * (case.blocks - n + 1 if case.lone else 1) for n in range(1, longest + 1))
+        return (1 if case.lone else min(stages, 3)) * each if stages > 1 else kinds(case.blocks)
 
     total = 0
     for shape in case.ways:
@@ -89,11 +90,12 @@ def programs(case: Case, recompute: bool, select: bool = False) -> int:
     return total
 
 
-def random_case(draw: random.Random, most: int, recompute: bool, cluster: Cluster) -> Case:
+def random_case(draw: random.Random, most: int, recompute: bool, cluster: Cluster, lone: bool = False) -> Case:
     """A case for which at most `most` programs are priced; half of the requests pin the stages, so that others stay in hand."""
     while True:
-        blocks, device_num, batch = draw.randint(2, 5), draw.choice((2, 4, 4, 8, 8, 16)), draw.choice((2, 4, 8))
-        graph_at = layered_network(draw, blocks, draw.choice((1, 1, 2)))
+        equal, device_num, batch = draw.randint(2, 5), draw.choice((2, 4, 4, 8, 8, 16)), draw.choice((2, 4, 8))
+        blocks = equal + lone
+        graph_at = layered_network(draw, blocks, draw.choice((1, 1, 2)), lone)
         pinned = draw.choice((None, 2, 4))
         if pinned is not None and (pinned > blocks or device_num % pinned or batch < pinned):
             continue
@@ -122,6 +124,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=3000, help="programs that are priced for a case")
     parser.add_argument("--select", action="store_true", help="any operators of few blocks are recomputed")
+    parser.add_argument("--lone", action="store_true", help="the first block is like no other (not with --select)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
@@ -130,7 +133,7 @@ def main() -> int:
         case = (
             selected_case(draw, chosen.most, cluster)
             if chosen.select
-            else random_case(draw, chosen.most, limited, cluster)
+            else random_case(draw, chosen.most, limited, cluster, chosen.lone)
         )
         steps = list(all_steps(case, limited, chosen.select))
         tried += len(steps)

@@ -106,9 +106,11 @@ def repeated_network(draw: random.Random, blocks: int, products: int = 2) -> Gra
     return net.graph(x)
 
 
-def layered_network(draw: random.Random, blocks: int, products: int) -> Callable[[int, int | None], Graph]:
+def layered_network(
+    draw: random.Random, blocks: int, products: int, lone: bool = False
+) -> Callable[[int, int | None], Graph]:
     """A network of equal blocks at any batch, with so many of its blocks or all: an embedding or a product, residual blocks with
-    one or two products each, and a sum or another product as the head.
+    one or two products each, and a sum or another product as the head. `lone`: the first block is like no other.
     """
     seq, (width, inner, classes) = draw.choice(LENGTHS), (draw.choice((*WIDTHS, *ODD)) for _ in range(3))
     kind, norm, stored = draw.choice(("SiLU", "Sigmoid")), draw.random() < 0.5, draw.choice((HALF, "float32"))
@@ -124,6 +126,9 @@ def layered_network(draw: random.Random, blocks: int, products: int) -> Callable
             x = net.matmul(x, width)
         for number in range(layers or blocks):
             with net.emit.cell("layers", "CellList"), net.emit.cell(str(number), "Block"):
+                if lone and not number:
+                    x = net.matmul(net.unary("Tanh", x), width, stored)
+                    continue
                 y = net.norm(x) if norm else x
                 y = net.unary(kind, net.matmul(y, inner, stored) if products == 2 else y)
                 x = net.binary("Add", x, net.matmul(y, width, stored))

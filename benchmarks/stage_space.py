@@ -67,7 +67,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A network of `blocks` equal blocks, and what is asked for."""
+    """A network of `blocks` blocks, equal ones but perhaps for the first, and what is asked for."""
 
     network: Network
     blocks: int
@@ -88,9 +88,15 @@ class Case:
         )
 
     @property
+    def lone(self) -> bool:
+        """Whether the first block is like no other."""
+        return len(self.network.depths) > 3
+
+    @property
     def ways(self) -> Iterator[Shape]:
         """Stages, micro-batches, several of these, and runs of blocks per stage; meshes left out."""
-        for stages, number, runs in itertools.product((1, 2, 4), divisors(self.batch), self.limits.interleaves):
+        every = (1,) if self.lone else self.limits.interleaves  # several runs of blocks want blocks of one kind
+        for stages, number, runs in itertools.product((1, 2, 4), divisors(self.batch), every):
             possible = stages <= self.blocks and self.device_num % stages == 0 and number >= max(2, stages)
             if possible and self.limits.allow(stages, number, runs):
                 shape = interleaved(Shape(stages, number, (), self.batch // number), runs, self.blocks)
@@ -152,15 +158,17 @@ class Parts:
         return list(itertools.product(selections(graph, block_names(graph)[0]), repeat=blocks))
 
     def held(
-        self, chosen: Chosen, level: OptimizerLevel, first: bool, last: bool, blocks: int, again: Again
+        self, chosen: Chosen, level: OptimizerLevel, before: int, blocks: int, behind: int, again: Again
     ) -> Held | None:
-        """A stage of so many blocks, of which the first compute `again` that; None where MindSpore rejects it."""
-        layers = tuple(n for n in (0 if first else 1, blocks, 0 if last else 1) if n)
-        number = 0 if first else 1
+        """A stage of so many blocks, `before` and `behind` which so many stand, and of which the first compute `again` that; None
+        where MindSpore rejects it.
+        """
+        layers = tuple(n for n in (before, blocks, behind) if n)
+        number = int(before > 0)
         graph, known, folded = self.of(sum(layers))
         classes = [m for m in folded.members if known[m[0].name][1].shardable]
         strategies = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
-        names = block_names(graph)[number : number + len(again)]
+        names = block_names(graph)[before : before + len(again)]
         recompute = {name: one for name, one in zip(names, again, strict=True) if one is not None}
         settings = replace(plain_settings(graph, self.device_num), optimizer_level=level, recompute=recompute)
         plan, pipeline = StagePlan(strategies, settings), Pipeline(runs_of(layers), max(2, len(layers)))
@@ -217,11 +225,14 @@ def _steps(
     parts: Parts, chosen: Chosen, level: OptimizerLevel, shape: Shape, recompute: bool, select: bool
 ) -> Iterator[Step]:
     """Those of one choice of layouts on so many stages."""
-    known: dict[tuple[bool, bool, int, Again], Held | None] = {}
+    known: dict[tuple[int, int, int, Again], Held | None] = {}
     number_of, turns = shape.micro_batch_num, shape.turns
 
-    def held(number: int, blocks: int, again: Again) -> _Way | None:
-        key = number == 0, number == shape.stages - 1, blocks, again
+    def held(number: int, before: int, blocks: int, again: Again) -> _Way | None:
+        behind = parts.case.blocks - before - blocks
+        if not parts.case.lone:  # of equal blocks one stands for any number
+            before, behind = min(before, 1), min(behind, 1)
+        key = before, blocks, behind, again
         if key not in known:
             known[key] = parts.held(chosen, level, *key)
         if (found := known[key]) is None:
@@ -232,15 +243,16 @@ def _steps(
         return _Way(size_B, seconds, sum(one is not None for one in again))
 
     @cache
-    def ways(number: int, blocks: int) -> list[_Way]:
-        every = [held(number, blocks, again) for again in parts.ways(blocks, recompute, select)]
+    def ways(number: int, before: int, blocks: int) -> list[_Way]:
+        every = [held(number, before, blocks, again) for again in parts.ways(blocks, recompute, select)]
         there = [way for way in every if way is not None]
         return _worth(there) if select else there
 
     for layers in divisions(parts.case.blocks, shape.stages):
         if min(layers) < shape.interleave:
             continue
-        for some in itertools.product(*(ways(number, blocks) for number, blocks in enumerate(layers))):
+        starts = [sum(layers[:number]) for number in range(len(layers))]
+        for some in itertools.product(*map(ways, range(len(layers)), starts, layers)):
             time_s = pipelined_step_s([way.seconds for way in some], number_of, shape.interleave)
             memory_B, again = max(way.memory_B for way in some), tuple(way.again for way in some)
             yield Step(time_s, memory_B, number_of, level, layers, again, shape.interleave)

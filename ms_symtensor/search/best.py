@@ -39,8 +39,8 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     """The fastest plan for network `of` over pipeline stages, micro-batches, meshes and the operators' layouts.
 
     On few devices one mesh holds all others: one stage is searched first, and only what could beat it is looked for among
-    several. On more, the survey of all shapes tells which meshes are worth searching as one stage. Where a block has no twin
-    (as few layers may be asked for), one stage and the whole batch is all that is searched.
+    several. On more, the survey of all shapes tells which meshes are worth searching as one stage. Where no block repeats (as few
+    layers may be asked for), or kinds of blocks alternate, one stage and the whole batch is all that is searched.
 
     The graph of a plan with several stages is that of one micro-batch: `of.graph_at(global_batch_size // micro_batch_num)`.
     The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
@@ -134,15 +134,14 @@ def _powers(of: Network, request: Request) -> Mapping[Source, tuple[int, ...]]:
 
 def _why_whole(of: Network, request: Request) -> str:
     """Why the network is neither divided into stages nor into micro-batches: blocks must stand at places that the survey knows,
-    kind after kind, and it knows none for a block without a twin. Empty if all do.
+    kind after kind. Empty if all do.
     """
     graph = of.graph_at(request.global_batch_size)
     blocks, kinds = block_names(graph), fold(graph).kinds
     if not blocks:
         return "it has no repeated blocks (cells of one list)"
-    alike = set[str]().union(*kinds)
-    if single := [name for name in blocks if name not in alike]:
-        return f"{single[0]} is like no other block"
+    if not kinds:
+        return f"{blocks[0]} is like no other block"
     for names in kinds:
         between = blocks[blocks.index(names[0]) : blocks.index(names[-1])]
         if others := [name for name in between if name not in names]:

@@ -26,8 +26,8 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
         )
     if blocks != alike:
         raise InputError(
-            f"{graph.name} has {blocks - alike} blocks unlike all others: such networks are planned on one stage, their batch as"
-            " a whole"
+            f"{graph.name} has {blocks - alike} blocks like no others, none of which repeats or which stand between equal"
+            " ones: such networks are planned on one stage, their batch as a whole"
         )
     built = {"pipeline_stages": stages, "micro_batch_num": micro_batch_num, "pp_interleave_num": 1}
     for name, number in built.items():

@@ -7,8 +7,12 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.stage_memory import stage_memory_B
+from ms_symtensor.cost.stage_time import pipelined_step_s, stage_seconds
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.program.stage_memory import stage_activation_peak_B
+from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import Limits, limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
@@ -81,9 +85,8 @@ def test_level2_is_not_for_micro_batches_on_one_stage():
         best_plan(NETWORK, replace(REQUEST, limits=limits_of(pins.items())))
 
 
-@pytest.mark.parametrize(("model", "layers"), [("llama2_7b", 1), ("deepseek_v3", 4)])
-def test_a_block_without_a_twin_is_planned_on_one_stage(model, layers):
-    small = dimensions_of(model, num_layers=layers, batch_size=16, seq_length=512)
+def test_a_block_without_a_twin_is_planned_on_one_stage():
+    small = dimensions_of("llama2_7b", num_layers=1, batch_size=16, seq_length=512)
 
     def at(batch, layers):
         return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
@@ -91,15 +94,39 @@ def test_a_block_without_a_twin_is_planned_on_one_stage(model, layers):
     of = network(at(16, None), at)
     found = best_plan(of, REQUEST)
     assert found.pipeline is None and found.prediction.fits
-    assert found.search.method.endswith(
-        f"; one stage, the batch as a whole: layers.{layers - 1} is like no other block"
-    )
+    assert found.search.method.endswith("; one stage, the batch as a whole: layers.0 is like no other block")
     for name, what in (
         ("pipeline_stages", "laid out over pipeline stages"),
         ("micro_batch_num", "split into micro-batches"),
     ):
-        with pytest.raises(InputError, match=rf"{what}: layers\.{layers - 1} is like no other block"):
+        with pytest.raises(InputError, match=rf"{what}: layers\.0 is like no other block"):
             best_plan(of, replace(REQUEST, limits=limits_of([(name, 2)])))
+
+
+@pytest.mark.parametrize("lone", (0, 7))
+def test_a_block_like_no_other_before_or_behind_equal_ones_goes_on_stages(lone):
+    def at(batch, layers):
+        graph = graph_at(batch, layers)
+        frozen = f"layers.{lone}."
+        return replace(
+            graph, parameters=tuple(replace(p, requires_grad=not p.name.startswith(frozen)) for p in graph.parameters)
+        )
+
+    of = network(at(16, None), at)
+    assert sorted(of.depths) == [1, 1, 1, 7]
+    pins = limits_of([("pipeline_stages", 2), ("micro_batch_num", 4)])
+    for limit_B in (64 * GIB, 7 * GIB):
+        found = best_plan(of, replace(REQUEST, limits=pins, limit_B=limit_B))
+        assert found.prediction.fits
+        programs = partition_stages(of.graph_at(4), found.stages, found.pipeline)
+        seconds = [stage_seconds(program, stage, A2) for program, stage in zip(programs, found.stages, strict=True)]
+        assert found.prediction.step_time_s == pytest.approx(pipelined_step_s(seconds, 4), rel=1e-9)
+        peaks_B = [
+            sum(stage_memory_B(p.micro, 2, p.scatters_gradients, stage_activation_peak_B(p), {}, {}).values())
+            for p in programs
+        ]
+        assert found.prediction.peak_memory_B == max(peaks_B)
+    assert any(stage.settings.recompute for stage in found.stages)
 
 
 def test_kinds_of_blocks_that_alternate_are_planned_on_one_stage():

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from operator import attrgetter
 
 from ms_symtensor.tensor.graph import (
@@ -23,15 +23,13 @@ class Fold:
     """Operators by class: members of a class stand at the same place of identical blocks and share one strategy.
 
     `class_of` maps operator names to class numbers, `members` lists the operators of every class in the graph's order.
+    `kinds` names the repeated blocks, those of a kind together, in the order of the network; where any repeat, a block like no
+    other is a kind of one, unless it stands between two of a kind.
     """
 
     class_of: Mapping[str, int]
     members: tuple[tuple[Op, ...], ...]
-
-    @cached_property
-    def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the blocks that have a twin: the blocks of a kind together, in the order of the network."""
-        return tuple(dict.fromkeys(tuple(op.block or "" for op in same) for same in self.members if len(same) > 1))
+    kinds: tuple[tuple[str, ...], ...]
 
 
 @lru_cache(maxsize=32)
@@ -66,7 +64,21 @@ def fold(graph: Graph) -> Fold:
             members.append([])
         class_of[op.name] = of_place[key]
         members[of_place[key]].append(op)
-    return Fold(class_of, tuple(map(tuple, members)))
+    return Fold(class_of, tuple(map(tuple, members)), _kinds(twin))
+
+
+def _kinds(twin: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """`Fold.kinds` of blocks, in their order, for each of which `twin` names the first one like it."""
+    alike: dict[str, list[str]] = {}
+    for name, first in twin.items():
+        alike.setdefault(first, []).append(name)
+    number = {name: n for n, name in enumerate(twin)}
+    several = [(number[names[0]], number[names[-1]]) for names in alike.values() if len(names) > 1]
+    return tuple(
+        tuple(names)
+        for first, names in alike.items()
+        if len(names) > 1 or (several and not any(start < number[first] < end for start, end in several))
+    )
 
 
 _kind_of: Callable[[Parameter], tuple] = attrgetter(

@@ -68,13 +68,15 @@ class Places:
         found: dict[str | None, int] = {}
         for kind, names in enumerate(self.kinds):
             found.update(dict.fromkeys(names, 3 * kind + 2))
-            found.update({names[0]: 3 * kind + 1, names[-1]: 3 * kind + 3})
+            found.update({names[-1]: 3 * kind + 3, names[0]: 3 * kind + 1})
         return found
 
 
 def occurrences(depths: Sequence[int]) -> tuple[int, ...]:
-    """How often every place is there in a network with so many blocks of every kind; 1 before and after them."""
-    blocks = (n for depth in depths[1:-1] for n in (1, depth - 2, 1))
+    """How often every place is there in a network with so many blocks of every kind; 1 before and after them. The only block of a
+    kind is its first one.
+    """
+    blocks = (n for depth in depths[1:-1] for n in ((1, depth - 2, 1) if depth > 1 else (1, 0, 0)))
     return (depths[0], *blocks, depths[-1])
 
 

@@ -39,6 +39,27 @@ def test_a_block_that_differs_keeps_classes_of_its_own():
     assert tuple(name for names in folded.kinds for name in names) == ("layers.0", "layers.2")
 
 
+@pytest.mark.parametrize(
+    ("kinds", "found"),
+    [
+        ("abb", ["a", "bb"]),
+        ("aab", ["aa", "b"]),
+        ("aabcc", ["aa", "b", "cc"]),
+        ("aaba", ["aaa"]),
+        ("abab", ["aa", "bb"]),
+        ("ab", []),
+    ],
+)
+def test_a_block_like_no_other_is_a_kind_of_one_unless_it_stands_between_two_of_a_kind(kinds, found):
+    graph = small_graph("llama2_7b", num_layers=len(kinds))
+    ops = tuple(
+        op if op.block is None else replace(op, attributes=(*op.attributes, ("kind", kinds[int(op.block[7:])])))
+        for op in graph.ops
+    )
+    names = fold(replace(graph, ops=ops)).kinds
+    assert ["".join(kinds[int(name[7:])] for name in of_kind) for of_kind in names] == found
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_two_layers_stay_two_layers(model):
     graph = small_graph(model, num_layers=2)

@@ -11,8 +11,8 @@ network are priced once, several runs of blocks as one, with what is sent betwee
 
 `plan` must find a step as fast as the fastest, but for shardings of the optimizer that save less than `outer.WORTH`; under
 memory limits between the smallest and the fastest step's peak, one within the gap that it states. `--select`: any operators of
-any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits. `--lone`: the first block is like
-no other.
+any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits. `--lone`: the
+first block is like no other.
 """
 
 import argparse

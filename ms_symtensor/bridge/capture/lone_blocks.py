@@ -11,7 +11,7 @@ def without_lone_blocks(graph: Graph) -> Graph:
     """`graph` with members of such lists outside the blocks, where they stand before the first or behind the last block that has
     a twin. What stands between these stays a block: a pipeline goes through it.
     """
-    blocks, alike = block_names(graph), set[str]().union(*fold(graph).kinds)
+    blocks, alike = block_names(graph), {name for names in fold(graph).kinds if len(names) > 1 for name in names}
     places = [place for place, name in enumerate(blocks) if name in alike]
     if not places or len(places) == len(blocks):
         return graph

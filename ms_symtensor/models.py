@@ -16,6 +16,7 @@ from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
+from ms_symtensor.search.folded.alternating import separated
 from ms_symtensor.search.plan import planned as planned_on_one_stage
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.strategy.file import check
@@ -129,7 +130,7 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
         return _with_one_batch(model, request, why_not, progress), model.graph
     of = network(model.graph, model.graph_at)
     found = best_plan(of, request, progress)
-    graph = of.graph_at(request.global_batch_size // found.micro_batch_num)
+    graph = separated(of.graph_at(request.global_batch_size // found.micro_batch_num))
     if model.captured is not None and found.pipeline is not None:
         model.captured.require_unstaged()
         progress("graph of a micro-batch")

@@ -1,25 +1,44 @@
 """What MindSpore computes again in the backward pass, where blocks are recomputed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
-from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.tensor.graph import JOINT, Graph, Op
 
 
 def name_in_block(op: Op) -> str:
-    """The primitive of `op` as its block knows it; the full name of `op` where it has none there or was made on the fly."""
-    block = () if op.block is None else tuple(op.block.split("."))
+    """The primitive of `op` as its block knows it, behind the number of that block where several are taken for one; the full name
+    of `op` where it has none there or was made on the fly.
+    """
     if not is_selectable(op):
         return op.name
-    return ".".join((*op.cell[len(block) :], op.primitive))
+    number = () if op.part is None or op.block is None else (str(op.block.split(JOINT).index(op.part)),)
+    return ".".join((*number, *op.cell[len(_path(op)) :], op.primitive))
 
 
 def is_selectable(op: Op) -> bool:
     """Whether a plan can choose for `op` alone whether it is computed again: it has a primitive inside its block."""
-    block = () if op.block is None else tuple(op.block.split("."))
+    block = _path(op)
     return bool(block and op.primitive) and op.cell[: len(block)] == block
+
+
+def of_part(chosen: Recompute, number: int) -> Recompute | None:
+    """What block `number` of several that are taken for one computes again, `chosen` being what the one does; None: nothing."""
+
+    def own(names: tuple[str, ...]) -> tuple[str, ...]:
+        mine = f"{number}."
+        return tuple(name.removeprefix(mine) for name in names if name.startswith(mine))
+
+    only = own(chosen.only)
+    if chosen.only and not only:
+        return None
+    return replace(chosen, kept=own(chosen.kept), kept_communication=own(chosen.kept_communication), only=only)
+
+
+def _path(op: Op) -> tuple[str, ...]:
+    return () if op.own_block is None else tuple(op.own_block.split("."))
 
 
 @dataclass(frozen=True)
@@ -106,5 +125,5 @@ class Again:
             for op in self.graph.ops
             if op.block is not None
             for source in op.results
-            if any(user.block != op.block for user, _ in users.get(source, ()))
+            if any(user.own_block != op.own_block for user, _ in users.get(source, ()))
         )

@@ -14,6 +14,7 @@ from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan, of_stages
+from ms_symtensor.search.folded.alternating import apart, joined_request
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
@@ -40,11 +41,20 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
 
     On few devices one mesh holds all others: one stage is searched first, and only what could beat it is looked for among
     several. On more, the survey of all shapes tells which meshes are worth searching as one stage. Where no block repeats (as few
-    layers may be asked for), or kinds of blocks alternate, one stage and the whole batch is all that is searched.
+    layers may be asked for), or in no order that is known, one stage and the whole batch is all that is searched.
 
-    The graph of a plan with several stages is that of one micro-batch: `of.graph_at(global_batch_size // micro_batch_num)`.
+    The graph of a plan with several stages is that of one micro-batch: `of.graph_at(global_batch_size // micro_batch_num)`; of
+    one whose kinds of blocks take turns, that of which it was `joined`.
     The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
     """
+    whole = of.graph_at(request.global_batch_size)
+    found = _best(of, joined_request(request, whole), progress)
+    together = whole if found.pipeline is None else of.graph_at(request.global_batch_size // found.micro_batch_num)
+    return apart(found, together, request.limits)
+
+
+def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
+    """`best_plan` for the blocks of `of`."""
     require_operators(of.graph_at(request.global_batch_size))
     require_devices(request.cluster, request.device_num)
     if request.limits != FREE:

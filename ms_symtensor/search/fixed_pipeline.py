@@ -18,7 +18,7 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
     the request is limited to; further ones as of `best_plan`.
     """
     of = network_as_it_is(graph, request.global_batch_size // micro_batch_num)
-    blocks, alike = len(block_names(graph)), sum(of.depths[1:-1])
+    blocks, alike = len(block_names(of.graph_at(request.global_batch_size))), sum(of.depths[1:-1])
     if request.device_num % stages or not 1 <= stages <= min(micro_batch_num, blocks):
         raise InputError(
             f"{stages} pipeline stages for {request.device_num} devices, {blocks} repeated blocks and"

@@ -20,6 +20,7 @@ from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.asked.size import require_size_of
 from ms_symtensor.search.closest import of_one_stage
+from ms_symtensor.search.folded.alternating import apart, joined, joined_request
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import short_graphs
@@ -108,6 +109,8 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
         raise InputError(
             f"{request.model} has the batch it was built with, so that it is planned for one pipeline stage"
         )
+    own, graph = request, joined(graph)
+    request = joined_request(own, graph)
     if request.limits != FREE:
         require_pinnable(graph, request)
 
@@ -117,7 +120,7 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
     every, remark = remaining(graph, request)
-    return best_case(replace(request, remark=remark), every, searched)
+    return apart(best_case(replace(request, remark=remark), every, searched), graph, own.limits)
 
 
 def one_stage(

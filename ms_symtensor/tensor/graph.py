@@ -108,13 +108,18 @@ class Parameter:
     in_shared_block: bool = False
 
 
+JOINT = "+"
+"""Between the names of blocks that a search takes for one."""
+
+
 @dataclass(frozen=True)
 class Op:
     """One operator: `type` is MindSpore's primitive name, `name` its full name.
 
     `cell` is the path of attribute names from the network to the Python object that owns the primitive and
     `primitive` the attribute under which it stands there; both empty for an operator made on the fly (`x + y`), which
-    cannot be given a strategy. `block` names the instance of a repeated block it belongs to (`"layers.3"`), or is None.
+    cannot be given a strategy. `block` names the instance of a repeated block it belongs to (`"layers.3"`), or is None; where a
+    search takes several blocks for one, it names all of them (`"layers.2+layers.3"`), and `part` that which it is of.
 
     `body` is what an operator that the user wrote in pieces (`Morph`) does on one device: local shapes, its inputs the
     operator's tensors in order, its collectives with the `ranks` of the group.
@@ -129,9 +134,15 @@ class Op:
     primitive: str = ""
     block: str | None = None
     body: "Graph | None" = None
+    part: str | None = None
 
     def attribute(self, name: str, default: Attribute = None) -> Attribute:
         return dict(self.attributes).get(name, default)
+
+    @property
+    def own_block(self) -> str | None:
+        """The block that it belongs to in the network, whatever a search takes for one."""
+        return self.part or self.block
 
     @property
     def is_on_the_fly(self) -> bool:

@@ -103,47 +103,76 @@ def test_a_block_without_a_twin_is_planned_on_one_stage():
             best_plan(of, replace(REQUEST, limits=limits_of([(name, 2)])))
 
 
-@pytest.mark.parametrize("lone", (0, 7))
-def test_a_block_like_no_other_before_or_behind_equal_ones_goes_on_stages(lone):
+def frozen(layers):
+    """The network at any batch, the blocks with these numbers frozen."""
+    names = tuple(f"layers.{n}." for n in layers)
+
     def at(batch, layers):
         graph = graph_at(batch, layers)
-        frozen = f"layers.{lone}."
         return replace(
-            graph, parameters=tuple(replace(p, requires_grad=not p.name.startswith(frozen)) for p in graph.parameters)
+            graph, parameters=tuple(replace(p, requires_grad=not p.name.startswith(names)) for p in graph.parameters)
         )
 
+    return at
+
+
+def test_kinds_of_blocks_that_stand_in_no_order_are_planned_on_one_stage():
+    at = frozen((1, 2, 4))
+    of, why = network(at(16, None), at), "layers.1 stands between layers.0 and layers.7, and is not like them"
+    found = best_plan(of, replace(REQUEST, device_num=32))
+    assert found.pipeline is None and found.search.method.endswith(f"; one stage, the batch as a whole: {why}")
+    with pytest.raises(InputError, match=f"laid out over pipeline stages: {why}"):
+        best_plan(of, replace(REQUEST, limits=limits_of([("pipeline_stages", 2)])))
+
+
+def as_its_programs(found, graph):
+    """Whether the step and the peak of a plan on two stages in four micro-batches are those of its programs."""
+    programs = partition_stages(graph, found.stages, found.pipeline)
+    seconds = [stage_seconds(program, stage, A2) for program, stage in zip(programs, found.stages, strict=True)]
+    peaks_B = [
+        sum(stage_memory_B(p.micro, 2, p.scatters_gradients, stage_activation_peak_B(p), {}, {}).values())
+        for p in programs
+    ]
+    step_s, peak_B = pipelined_step_s(seconds, 4, found.pipeline.interleave), max(peaks_B)
+    return found.prediction.step_time_s == pytest.approx(step_s, rel=1e-9) and found.prediction.peak_memory_B == peak_B
+
+
+@pytest.mark.parametrize("lone", (0, 7))
+def test_a_block_like_no_other_before_or_behind_equal_ones_goes_on_stages(lone):
+    at = frozen((lone,))
     of = network(at(16, None), at)
     assert sorted(of.depths) == [1, 1, 1, 7]
     pins = limits_of([("pipeline_stages", 2), ("micro_batch_num", 4)])
     for limit_B in (64 * GIB, 7 * GIB):
         found = best_plan(of, replace(REQUEST, limits=pins, limit_B=limit_B))
-        assert found.prediction.fits
-        programs = partition_stages(of.graph_at(4), found.stages, found.pipeline)
-        seconds = [stage_seconds(program, stage, A2) for program, stage in zip(programs, found.stages, strict=True)]
-        assert found.prediction.step_time_s == pytest.approx(pipelined_step_s(seconds, 4), rel=1e-9)
-        peaks_B = [
-            sum(stage_memory_B(p.micro, 2, p.scatters_gradients, stage_activation_peak_B(p), {}, {}).values())
-            for p in programs
-        ]
-        assert found.prediction.peak_memory_B == max(peaks_B)
+        assert found.prediction.fits and as_its_programs(found, at(4, None))
     assert any(stage.settings.recompute for stage in found.stages)
 
 
-def test_kinds_of_blocks_that_alternate_are_planned_on_one_stage():
-    """Every other block is frozen."""
+@pytest.mark.parametrize("layers", [(1, 3, 5, 7), (2, 5), (0, 3, 6)], ids=["abababab", "aabaabaa", "baabaaba"])
+def test_kinds_of_blocks_that_take_turns_go_on_stages(layers):
+    at = frozen(layers)
+    of, graph = network(at(16, None), at), at(4, None)
+    pins = {"pipeline_stages": 2, "micro_batch_num": 4, "pp_interleave_num": 1}
+    plain, short = (
+        best_plan(of, replace(REQUEST, limits=limits_of(pins.items()), limit_B=limit_B))
+        for limit_B in (64 * GIB, int(7.3 * GIB))
+    )
+    for found in (plain, short):
+        assert found.graph_hash == graph.hash and as_its_programs(found, graph)
+        assert "kinds of blocks take turns" in found.search.method and found.fixed["pipeline_stages"] == "2"
+    again = {name: chosen for stage in short.stages for name, chosen in stage.settings.recompute.items()}
+    assert again and any(chosen.in_part for chosen in again.values()) and short.prediction.fits
 
-    def at(batch, layers):
-        graph = graph_at(batch, layers)
-        odd = tuple(f"layers.{n}." for n in range(1, 8, 2))
-        return replace(
-            graph, parameters=tuple(replace(p, requires_grad=not p.name.startswith(odd)) for p in graph.parameters)
-        )
 
-    of, why = network(at(16, None), at), "layers.1 stands between layers.0 and layers.6, and is not like them"
-    found = best_plan(of, replace(REQUEST, device_num=32))
-    assert found.pipeline is None and found.search.method.endswith(f"; one stage, the batch as a whole: {why}")
-    with pytest.raises(InputError, match=f"laid out over pipeline stages: {why}"):
-        best_plan(of, replace(REQUEST, limits=limits_of([("pipeline_stages", 2)])))
+def test_blocks_that_take_turns_are_recomputed_together():
+    at = frozen((1, 3, 5, 7))
+    of = network(at(16, None), at)
+    pins = [("pipeline_stages", 2), ("recompute", 4)]
+    found = best_plan(of, replace(REQUEST, limits=limits_of(pins)))
+    assert sum(len(stage.settings.recompute) for stage in found.stages) == 4 and found.fixed["recompute"] == "4"
+    with pytest.raises(InputError, match="recompute=3: kinds of blocks take turns in .* 2 of them .*; give a multiple"):
+        best_plan(of, replace(REQUEST, limits=limits_of([("recompute", 3)])))
 
 
 def test_every_operator_has_its_strategy_on_its_stage():

@@ -6,6 +6,7 @@ from functools import lru_cache
 from operator import attrgetter
 
 from ms_symtensor.tensor.graph import (
+    JOINT,
     Constant,
     Graph,
     Op,
@@ -46,7 +47,8 @@ def fold(graph: Graph) -> Fold:
     first: dict[tuple, str] = {}
     twin: dict[str, str] = {}
     for name, ops in blocks.items():
-        form = (name.rpartition(".")[0], tuple(_form(graph, op) for op in ops))
+        lists = tuple(one.rpartition(".")[0] for one in name.split(JOINT))
+        form = (lists, tuple(_form(graph, op) for op in ops))
         twin[name] = first.setdefault(form, name)
     class_of: dict[str, int] = {}
     members: list[list[Op]] = []

@@ -27,7 +27,8 @@ def _retyped(op: Op, like: Op) -> Op:
     """`op` with the types and constants of `like`."""
     pairs = zip(op.inputs, like.inputs, strict=True)
     inputs = tuple([mine if isinstance(mine, OpOutput) else _with_constants(mine, its) for mine, its in pairs])
-    return Op(op.name, op.type, inputs, like.outputs, like.attributes, op.cell, op.primitive, op.block, like.body)
+    kept = op.cell, op.primitive, op.block, like.body, op.part
+    return Op(op.name, op.type, inputs, like.outputs, like.attributes, *kept)
 
 
 def _with_constants(source: Source, like: Source) -> Source:

@@ -58,7 +58,10 @@ def forward_block(
     held = program.kept | weights
     inputs = [[t for t in n.inputs if t not in held] for n in nodes]
     tensors = sorted({*maker, *(t for read in inputs for t in read)})
+    part = {name: op.part for name, op in graph.op_by_name.items()}
+    made_in = {t: part.get(n.op) for n in nodes for t in n.outputs}
     leaving = {t for n in program.nodes if n.block != block and n.phase is Phase.FORWARD for t in n.inputs}
+    leaving |= {t for n in nodes for t in n.inputs if t in made_in and made_in[t] != part.get(n.op)}
     gradients = {t for n in program.nodes if n.phase is Phase.BACKWARD for t in n.inputs}
     elsewhere = {t for n in program.nodes if n.phase is Phase.BACKWARD and n.block != block for t in n.inputs}
 

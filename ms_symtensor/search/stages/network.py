@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from ms_symtensor.program.one_stage import why_one_stage
+from ms_symtensor.search.folded.alternating import joined
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.folded.rebatched import rebatched
@@ -19,7 +20,8 @@ KEPT = 2
 
 @dataclass(frozen=True)
 class Network:
-    """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind.
+    """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind. Where
+    kinds of blocks take turns, a period of them is a block here (`folded.alternating`).
 
     `class_of`: the classes of the whole network's operators (`Fold.class_of`). `batch`: the only batch that it can be had at, if
     it is but one.
@@ -60,12 +62,13 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
 
     The first blocks are those of the first kind, then of the next. The batch is the first dim of the first input.
     """
-    folded = fold(graph)
-    depths = places(graph, folded).depths
+    own = joined(graph)
+    folded = fold(own)
+    depths = places(own, folded).depths
 
     def made_anew(batch: int, count: int) -> Graph:
-        first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 else None
-        few = graph_at(batch, first)
+        first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 and own is graph else None
+        few = joined(graph_at(batch, first))
         return shorten(few, fold(few), count)
 
     @cache
@@ -74,14 +77,14 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
 
     @cache
     def whole_at(batch: int) -> Graph:
-        if batch == sample_num(graph):
-            return graph
-        return rebatched(graph, folded, short(batch)) or graph_at(batch, None)
+        if batch == sample_num(own):
+            return own
+        return rebatched(own, folded, short(batch)) or joined(graph_at(batch, None))
 
     def short_at(batch: int, count: int) -> Graph:
         if count <= SHORT:
             return short(batch) if count == SHORT else made_anew(batch, count)
-        longer = shorten(graph, folded, count)
+        longer = shorten(own, folded, count)
         return rebatched(longer, fold(longer), short(batch)) or made_anew(batch, count)
 
     return Network(whole_at, short_at, depths, folded.class_of)
@@ -89,6 +92,7 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
 
 def network_as_it_is(graph: Graph, batch: int) -> Network:
     """The network of `graph` at the only batch that it can be had at: asked for at any, it is that."""
-    folded = fold(graph)
-    depths = places(graph, folded).depths
-    return Network(lambda _: graph, lambda _, count: shorten(graph, folded, count), depths, folded.class_of, batch)
+    own = joined(graph)
+    folded = fold(own)
+    depths = places(own, folded).depths
+    return Network(lambda _: own, lambda _, count: shorten(own, folded, count), depths, folded.class_of, batch)

@@ -1,0 +1,133 @@
+"""Kinds of blocks that take turns: every period of them is one block for the search, which knows runs of equal blocks only.
+
+Of A B A B A B, local and global attention or dense and sparse layers, every A B is one, and of six blocks three are left. What is
+found for these is then written for the blocks as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.program.pipeline import Pipeline, block_names
+from ms_symtensor.program.recomputation import of_part
+from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.search.asked.limits import ALL, Limits
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import JOINT, Graph
+
+
+def joined(graph: Graph) -> Graph:
+    """`graph` with the blocks of every period taken for one; itself where kinds of blocks do not take turns, or in no period that
+    leaves runs of equal ones.
+    """
+    names = block_names(graph)
+    number = {name: kind for kind, alike in enumerate(fold(graph).kinds) for name in alike}
+    kinds = [number.get(name, -1 - place) for place, name in enumerate(names)]
+    if _is_in_runs(kinds) or (period := _period(kinds)) is None:
+        return graph
+    start, length, times = period
+    block_of = {}
+    for first in range(start, start + length * times, length):
+        together = names[first : first + length]
+        block_of.update(dict.fromkeys(together, JOINT.join(together)))
+    ops = (replace(op, block=block_of[op.block], part=op.block) if op.block in block_of else op for op in graph.ops)
+    return replace(graph, ops=tuple(ops))
+
+
+def _is_in_runs(kinds: Sequence[int]) -> bool:
+    """Whether all of a kind stand together."""
+    return len(list(groupby(kinds))) == len({*kinds})
+
+
+def _period(kinds: Sequence[int]) -> tuple[int, int, int] | None:
+    """Where a period begins, how long it is and how often it stands there in a row: of all that which most blocks are in, of such
+    the shortest, of such the first.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    for length in range(2, len(kinds) // 2 + 1):
+        for start in range(len(kinds) - 2 * length + 1):
+            times = 1
+            while kinds[start + times * length : start + (times + 1) * length] == kinds[start : start + length]:
+                times += 1
+            one = [len(kinds)] * times  # a number that no kind has
+            if times > 1 and _is_in_runs([*kinds[:start], *one, *kinds[start + times * length :]]):
+                found.append((-length * times, length, start, times))
+    if not found:
+        return None
+    _, length, start, times = min(found)
+    return start, length, times
+
+
+def joined_request(request: Request, together: Graph) -> Request:
+    """`request` on the blocks of a network, for `together`, where periods of them are taken for one.
+
+    InputError for a number of recomputed blocks that is none of whole periods.
+    """
+    limits, length = request.limits, _longest(together)
+    if length == 1 or not limits.names("recompute"):
+        return request
+    least, most = limits.least.get("recompute", 0), limits.most.get("recompute", ALL)
+    fewest, highest = least if least == ALL else -(-least // length), most if most == ALL else most // length
+    if fewest > highest:
+        raise InputError(
+            f"recompute={least}: kinds of blocks take turns in {together.name}, where {length} of them are recomputed together;"
+            " give a multiple"
+        )
+    bounds = replace(limits, least={**limits.least, "recompute": fewest}, most={**limits.most, "recompute": highest})
+    return replace(request, limits=bounds, asked=request.wanted)
+
+
+def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
+    """`plan` within `limits` for the network as it is, where it is for `together`, in which periods of its blocks are taken for
+    one.
+    """
+    length = _longest(together)
+    if length == 1:
+        return plan
+    stages = tuple(
+        StagePlan(stage.strategies, replace(stage.settings, recompute=_recompute(stage.settings.recompute)))
+        for stage in plan.stages
+    )
+    pipeline = plan.pipeline
+    if pipeline is not None:
+        starts = [*accumulate((len(name.split(JOINT)) for name in block_names(together)), initial=0)]
+        layers = tuple(tuple(range(starts[r.start], starts[r.stop]) for r in runs) for runs in pipeline.layers)
+        pipeline = Pipeline(layers, pipeline.micro_batch_num)
+    search = replace(plan.search, method=f"{plan.search.method}; kinds of blocks take turns, {length} blocks are one")
+    own = separated(together).hash
+    return replace(
+        plan,
+        graph_hash=own,
+        stages=stages,
+        pipeline=pipeline,
+        search=search,
+        fixed=limits.fixed,
+        at_most=limits.at_most,
+    )
+
+
+def separated(together: Graph) -> Graph:
+    """The graph that `together` was `joined` of."""
+    if _longest(together) == 1:
+        return together
+    ops = (op if op.part is None else replace(op, block=op.part, part=None) for op in together.ops)
+    return replace(together, ops=tuple(ops))
+
+
+def _longest(together: Graph) -> int:
+    """How many blocks are taken for one at most."""
+    return max((len(name.split(JOINT)) for name in block_names(together)), default=1)
+
+
+def _recompute(chosen: Mapping[str, Recompute]) -> dict[str, Recompute]:
+    """What the blocks that were taken for one compute again, each by itself."""
+    found: dict[str, Recompute] = {}
+    for names, of_all in chosen.items():
+        parts = names.split(JOINT)
+        for number, name in enumerate(parts):
+            if (own := of_part(of_all, number) if len(parts) > 1 else of_all) is not None:
+                found[name] = own
+    return found

@@ -37,7 +37,9 @@ def partition(
     # Between micro-batches gradients add up, of every parameter by itself; with level2 they are scattered before.
     scattered = {"ReduceScatter"} if plan.settings.optimizer_level is OptimizerLevel.LEVEL2 else set()
     apart = COLLECTIVES - scattered if in_pipeline else frozenset()
-    nodes = depth_first(share_equal(built.nodes, built.tensors, built.computed_again, half.signatures, apart))
+    reshapes = {op.name for op in graph.ops if op.type == "Reshape"}
+    shared = share_equal(built.nodes, built.tensors, built.computed_again, half.signatures, reshapes, apart)
+    nodes = depth_first(shared)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))
     return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, kept, given, held)

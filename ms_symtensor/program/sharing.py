@@ -53,14 +53,16 @@ def share_equal(
     tensors: Sequence[TensorType],
     again: Collection[int],
     signatures: Mapping[str, Signature],
+    reshapes: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> tuple[Node, ...]:
     """`nodes` without those that do again what an earlier one has done on the same tensors: moves and sums, and all of the
     backward pass.
 
     Of those whose outputs are in `again`, because they are computed again, and of the others each for itself. `signatures`: of
-    all operators, one for those that do the same to what they read. `apart`: kinds of collectives that every parameter has
-    for itself.
+    all operators, one for those that do the same to what they read. `reshapes`: the Reshapes among them, before which MindSpore
+    moves tensors by primitives of other attributes (without keep_value_node_input) than before others. `apart`: kinds of
+    collectives that every parameter has for itself.
 
     MindSpore eliminates common sub-expressions after differentiation: what is equal before that is one operator already, and
     so are equal gradients, such as those of the terms of a sum.
@@ -70,7 +72,7 @@ def share_equal(
     kept = []
     for node in nodes:
         node = _renamed(node, same) if same else node
-        form = None if node.role is Role.SYNC and node.kind in apart else _form(node, signatures)
+        form = None if node.role is Role.SYNC and node.kind in apart else _form(node, signatures, reshapes)
         if form is not None:
             kinds = tuple(tensors[t] for t in node.outputs)
             ranks = node.group and node.group.ranks()
@@ -83,10 +85,10 @@ def share_equal(
     return tuple(kept)
 
 
-def _form(node: Node, signatures: Mapping[str, Signature]) -> int | None:
+def _form(node: Node, signatures: Mapping[str, Signature], reshapes: Collection[str]) -> int | None:
     """What `node` does beside what its kind and attribute say; None where it is never one with another."""
     if node.role in (Role.MOVE, Role.COMBINE):
-        return 0
+        return int(node.phase is not Phase.BACKWARD and node.op in reshapes)
     if node.phase is not Phase.BACKWARD:
         return None
     if node.role is Role.WORK:

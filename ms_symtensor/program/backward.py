@@ -5,6 +5,7 @@ AllReduce's gradient is AllReduce, AllGather's ReduceScatter, ReduceScatter's Al
 communication, and every parameter's gradient is summed over the copies of its slice at the end.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ms_symtensor.program.builder import Builder
@@ -222,8 +223,8 @@ class _Differentiator:
             # MindSpore casts a weight for every use; that these are one here comes later.
             if scatters_each or sync.sums_each:
                 arrived = [(summed, [part]) for summed, parts in arrived for part in parts]
-            arrived += [(True, [self._receive_gradient(n, kind)]) for n in crossing.get(name, ()) if n.kind == "Send"]
-            total = sync.run(arrived)
+            received = [self._receive_gradient(n, kind) for n in crossing.get(name, ()) if n.kind == "Send"]
+            total = sync.run(arrived, received)
             for node in crossing.get(name, ()):
                 if node.kind == "Receive" and total is not None:
                     self._send_gradient(node, total)
@@ -251,17 +252,20 @@ class _Synchroniser:
         """Whether gradients are summed in the type in use, before they are cast to that of the parameter."""
         self.sums_each = placement.sums_each
 
-    def run(self, arrived: list[tuple[bool, list[int]]]) -> int | None:
+    def run(self, arrived: list[tuple[bool, list[int]]], received: Sequence[int]) -> int | None:
         """The gradient as the optimizer gets it, None if there is none.
 
-        `arrived`: for every use whether MindSpore sums its gradient, and the gradients that came back.
+        `arrived`: for every use whether MindSpore sums its gradient, and the gradients that came back. `received`: those of other
+        stages, which add up to theirs in all micro-batches.
         """
         done = []
         for summed in (True, False):
             mirror = self.placement.mirror if summed else None
             parts = [self._stored(gradients, mirror) for s, gradients in arrived if s is summed and gradients]
-            if parts:
-                done.append(self._together([g for g, _ in parts], None if any(early for _, early in parts) else mirror))
+            sums = received if summed else ()
+            if parts or sums:
+                late = None if any(early for _, early in parts) else mirror
+                done.append(self._together([g for g, _ in parts], sums, late))
         if len(done) > 1:
             return self._node("AddN", tuple(done), self.placement.slice_shape, self.placement.dtype)
         return done[0] if done else None
@@ -278,17 +282,20 @@ class _Synchroniser:
             gradient = self._node("AllReduce", (gradient,), whole, used, mirror)
         return self._node("Cast", (gradient,), whole, self.placement.dtype), early
 
-    def _together(self, parts: list[int], mirror: DeviceGroup | None) -> int:
+    def _together(self, parts: list[int], received: Sequence[int], mirror: DeviceGroup | None) -> int:
         shape, dtype = self.placement.layout.slice_shape, self.placement.dtype
         if mirror is not None and self.sums_each:
             parts, mirror = [self._node("AllReduce", (part,), shape, dtype, mirror) for part in parts], None
         is_shared = self.placement.shard > 1
         if is_shared and self.scatters_each:
             parts, shape = [self._scattered(part) for part in parts], self.placement.slice_shape
-        gradient = parts[0] if len(parts) == 1 else self._node("AddN", tuple(parts), shape, dtype)
+        added = [self._node("AddN", tuple(parts), shape, dtype)] if len(parts) > 1 else parts
         if self.adds_up:
-            total = self.builder.tensor(TensorType(shape, dtype), kept=True)
-            gradient = self._node("AssignAdd", (gradient, total), shape, dtype)
+            gradient = self.builder.tensor(TensorType(shape, dtype), kept=True)
+            for one in (*added, *received):
+                gradient = self._node("AssignAdd", (one, gradient), shape, dtype)
+        else:
+            (gradient,) = added
         if is_shared and not self.scatters_each:
             gradient, shape = self._scattered(gradient), self.placement.slice_shape
         if mirror is not None:

@@ -64,7 +64,15 @@ class StageProgram:
             once = once or self._varying.isdisjoint(node.outputs)
         if node.role is Role.SYNC and node.kind in COLLECTIVES:
             once = not (self.scatters_gradients and node.kind == "ReduceScatter")
+        elif node.role is Role.SYNC and not self._received.isdisjoint(node.inputs):
+            once = True
         return 1 if once else self.pipeline.micro_batch_num
+
+    @cached_property
+    def _received(self) -> frozenset[int]:
+        """Gradients of parameters that another stage has added up."""
+        ends = (n for n in self.micro.nodes if n.role is Role.BORDER and n.parameter and n.phase is Phase.BACKWARD)
+        return frozenset(t for node in ends for t in node.outputs)
 
     @cached_property
     def _varying(self) -> frozenset[int]:

@@ -218,8 +218,9 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
         if not allowed:
             continue
         _, on = laid_out_on(members)
-        accumulates = dict(zip(on.tolist(), (m.accumulates for m in members), strict=True))
-        terms = stage_terms(of.known, of.parameters, settings, list(accumulates.values()))
+        one_of = dict(zip(on.tolist(), members, strict=True))  # on a mesh all or none have several stages
+        flags = zip(*((m.accumulates, m.stages > 1) for m in one_of.values()), strict=True)
+        terms = stage_terms(of.known, of.parameters, settings, *flags)
         which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
         found.append(Setting(of, tuple(members), on, depths, level, Tables(of, terms), which, none))
     return found

@@ -234,7 +234,7 @@ def combines(shape: Shape, level: OptimizerLevel, limits: Limits) -> bool:
 def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
     """The row of `of`, whose variables have one candidate each."""
     settings = replace(of.settings, optimizer_level=level)
-    parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates])
+    parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages > 1])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
     return Row(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0])

@@ -7,6 +7,7 @@ divide its first dim. So both cases are priced, and every member takes its own.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +35,15 @@ Array = NDArray[np.float64]
 class Read:
     """A parameter in one element type, through `casts` Cast operators, as `users` operators that send a gradient read it.
 
-    `in_gradient`: the gradient of one of them reads it too.
+    `in_gradient`: the gradient of one of them reads it too. So many of the users stand `behind` the blocks, if the first one that
+    reads the parameter stands before them.
     """
 
     dtype: str
     casts: int
     users: int
     in_gradient: bool
+    behind: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class ParameterUse:
     layouts: tuple[Layout, ...]
     reads: tuple[Read, ...]
     counts: Counts
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether it is read in several element types, or in a shared block: its gradients are summed as it is stored."""
+        return len(self.reads) > 1 or self.parameter.in_shared_block
 
 
 def parameter_uses(graph: Graph, known: Variables, where: Places) -> Iterator[tuple[Source, ParameterUse]]:
@@ -95,10 +103,14 @@ def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]
     reads: dict[str, dict[Source, Read]] = {}
     for source, use in uses:
         name, (new,) = use.parameter.name, use.reads
-        first.setdefault(name, use)
+        before = first.setdefault(name, use).counts
+        behind = new.users if _is_only(before, 0) and _is_only(use.counts, -1) else 0
         known = reads.setdefault(name, {}).setdefault(source, replace(new, users=0))
         reads[name][source] = replace(
-            known, users=known.users + new.users, in_gradient=known.in_gradient or new.in_gradient
+            known,
+            users=known.users + new.users,
+            in_gradient=known.in_gradient or new.in_gradient,
+            behind=known.behind + behind,
         )
     joined: dict[tuple, ParameterUse] = {}
     for name, use in first.items():
@@ -106,6 +118,11 @@ def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]
         key = (use.number, use.position, replace(use.parameter, name=""), use.reads)
         joined[key] = replace(joined[key], counts=_sum(joined[key].counts, use.counts)) if key in joined else use
     return tuple(joined.values())
+
+
+def _is_only(counts: Counts, place: int) -> bool:
+    """Whether something happens at one place alone."""
+    return sum(counts) == counts[place] > 0
 
 
 def _sum(first: Counts, second: Counts) -> Counts:
@@ -150,10 +167,16 @@ def _readers(known: Variables, *uses: ParameterUse) -> str:
 
 
 def stage_terms(
-    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, in_stages: Sequence[bool]
+    known: Variables,
+    uses: tuple[ParameterUse, ...],
+    settings: Settings,
+    accumulates: Sequence[bool],
+    in_stages: Sequence[bool],
 ) -> list[Terms]:
-    """`parameter_terms` on members of which some lie in pipeline stages: copies in use are there once for all micro-batches."""
-    found = parameter_terms(known, uses, settings, np.array(in_stages, dtype=float))
+    """`parameter_terms` on members some of which take several micro-batches, some of these in pipeline stages: copies in use are
+    there once for all micro-batches.
+    """
+    found = parameter_terms(known, uses, settings, MicroBatches(np.array(accumulates), np.array(in_stages)))
     nothing = np.zeros(())
     return [
         replace(
@@ -166,16 +189,25 @@ def stage_terms(
     ]
 
 
+class MicroBatches(NamedTuple):
+    """Where gradients add up over several micro-batches, whole ones whatever the optimizer shards, and where on several pipeline
+    stages [members].
+    """
+
+    adds_up: NDArray[np.bool_]
+    in_stages: NDArray[np.bool_]
+
+
 def parameter_terms(
-    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, accumulates: Array | None = None
+    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, micro_batches: MicroBatches | None = None
 ) -> list[Terms]:
     """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use.
 
-    `accumulates` [members]: 1 where gradients add up over micro-batches, whole ones whatever the optimizer shards.
+    `micro_batches`: none is the whole batch at once.
     """
     found = []
-    members = known.pricer.family.members
-    adds_up = np.zeros(members) if accumulates is None else accumulates
+    none = np.zeros(known.pricer.family.members, dtype=bool)
+    micro = MicroBatches(none, none) if micro_batches is None else micro_batches
     alike: dict[tuple, dict[Layout, Priced]] = {}
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
@@ -183,7 +215,7 @@ def parameter_terms(
         plain = [plain_layout(layout) for layout in use.layouts]
         for layout in dict.fromkeys(plain):
             if layout not in priced:
-                priced[layout] = _priced(known.pricer, use, layout, settings, summed, adds_up)
+                priced[layout] = _priced(known.pricer, use, layout, settings, summed, micro)
         each_s, once_s, used_B, rest_B = (
             np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in plain), strict=True)
         )
@@ -193,6 +225,10 @@ def parameter_terms(
                 kept_recomputed_B=used_B, at_rest_B=rest_B,
             )
         )  # fmt: skip
+        if use.parameter.requires_grad and any(read.behind for read in use.reads) and micro.adds_up.any():
+            behind_s = [np.where(micro.adds_up, _behind_s(known.pricer, use, layout), 0.0) for layout in plain]
+            last = (*(0.0,) * (len(use.counts) - 1), 1.0)
+            found.append(terms((use.number,), last, each_s.shape, backward_s=np.stack(behind_s, axis=1)))
     return found
 
 
@@ -201,7 +237,7 @@ Priced = tuple[Array, Array, Array, Array]
 
 
 def _priced(
-    pricer: Pricer, use: ParameterUse, layout: Layout, settings: Settings, summed: bool, adds_up: Array
+    pricer: Pricer, use: ParameterUse, layout: Layout, settings: Settings, summed: bool, micro: MicroBatches
 ) -> Priced:
     """One parameter in `layout`; infinite where MindSpore would not train it rightly."""
     parameter, family = use.parameter, pricer.family
@@ -214,10 +250,10 @@ def _priced(
         rows = layout.shape[0] / pricer.degree(layout.cut(0))
         divides = (copies > 1) & (rows % copies == 0)
         if divides.any():
-            shared = _placed(pricer, use, share_over_all(plain), copies, settings, adds_up)
+            shared = _placed(pricer, use, share_over_all(plain), copies, settings, micro)
             if divides.all():
                 return shared
-    whole = _placed(pricer, use, plain, np.ones(family.members), settings, adds_up)
+    whole = _placed(pricer, use, plain, np.ones(family.members), settings, micro)
     if not divides.any():
         return whole
     each_s, once_s, used_B, rest_B = (np.where(divides, a, b) for a, b in zip(shared, whole, strict=True))
@@ -225,7 +261,12 @@ def _priced(
 
 
 def _placed(
-    pricer: Pricer, use: ParameterUse, placement: ParameterPlacement, shard: Array, settings: Settings, adds_up: Array
+    pricer: Pricer,
+    use: ParameterUse,
+    placement: ParameterPlacement,
+    shard: Array,
+    settings: Settings,
+    micro: MicroBatches,
 ) -> Priced:
     layout, family = placement.layout, pricer.family
     elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts))
@@ -236,7 +277,7 @@ def _placed(
     def seconds(kind: str, group: DeviceGroup | None, size_B: Array) -> Array:
         return pricer.node_s(kind, group, size_B, nothing)
 
-    tied = len(use.reads) > 1 or use.parameter.in_shared_block
+    tied, adds_up = use.is_tied, micro.adds_up
     first = use.reads[0]
     dtype, in_gradient = (placement.dtype, False) if tied else (first.dtype, first.in_gradient)
     cost = price_slice(seconds, placement, shard, elements, settings, dtype, in_gradient)
@@ -261,13 +302,27 @@ def _placed(
         return nothing, once_s, kept_B, rest_B
     grad_s = _added_s(pricer, use.reads, tied, elements, stored)
     scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
-    # The gradients of micro-batches add up: two numbers are read, and one is written.
-    total_s = np.where(adds_up, pricer.local_s("AssignAdd", 3 * (share if scatters_each else elements) * stored), 0.0)
-    grad_s = grad_s + total_s
+    before = tuple(replace(read, users=read.users - read.behind, behind=0) for read in use.reads)
+    total_s = _adding_s(pricer, share if scatters_each else elements, stored)
+    if before != use.reads:  # the last stage adds its own up, which the first one adds to its own once
+        once_s = once_s + np.where(micro.in_stages, _adding_s(pricer, elements, stored), 0.0)
     if not scatters_each:
-        return grad_s, once_s + cost.scatter_s, kept_B, rest_B + adds_up * (elements * stored - cost.gradient_B)
-    each_s = _scattered_s(pricer, use.reads, cost.scatter_s + nothing, elements, share, stored) + total_s
+        each_s = np.where(adds_up, _added_s(pricer, before, tied, elements, stored) + total_s, grad_s)
+        return each_s, once_s + cost.scatter_s, kept_B, rest_B + adds_up * (elements * stored - cost.gradient_B)
+    each_s = _scattered_s(pricer, before, cost.scatter_s + nothing, elements, share, stored) + total_s
     return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), kept_B, rest_B
+
+
+def _behind_s(pricer: Pricer, use: ParameterUse, layout: Layout) -> Array:
+    """Seconds of each micro-batch for what reads the parameter behind the blocks, where gradients add up."""
+    elements, stored = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts)), size_B(use.parameter.type.dtype)
+    behind = [replace(read, users=read.behind) for read in use.reads if read.behind]
+    return _added_s(pricer, behind, use.is_tied, elements, stored) + _adding_s(pricer, elements, stored)
+
+
+def _adding_s(pricer: Pricer, elements: Array, stored: int) -> Array:
+    """Seconds in which a gradient is added to those of the micro-batches before: two numbers are read, and one is written."""
+    return pricer.local_s("AssignAdd", 3 * elements * stored)
 
 
 def _added_s(pricer: Pricer, reads: Sequence[Read], tied: bool, elements: Array, stored: int) -> Array:

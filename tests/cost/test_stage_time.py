@@ -26,17 +26,30 @@ def test_the_slowest_stage_sets_the_pace():
 
 
 @pytest.mark.parametrize(
-    ("device_num", "stages", "level"), [(8, 2, 1), (8, 2, 2), (4, 4, 1), (8, 4, 2), (2, 1, 1), (8, 2, 0)]
+    ("model", "device_num", "stages", "level"),
+    [
+        ("llama2_7b", 8, 2, 1),
+        ("llama2_7b", 8, 2, 2),
+        ("llama2_7b", 4, 4, 1),
+        ("llama2_7b", 8, 4, 2),
+        ("llama2_7b", 2, 1, 1),
+        ("llama2_7b", 8, 2, 0),
+        ("gpt2_xl", 8, 2, 1),
+        ("gpt2_xl", 4, 4, 0),
+        ("gpt2_xl", 2, 1, 0),
+        ("bert_large", 4, 2, 1),
+    ],
 )
-def test_the_programs_of_a_plan_take_the_time_that_is_predicted(device_num, stages, level):
-    small = dimensions_of("llama2_7b", num_layers=5, batch_size=16, seq_length=1024)
+def test_the_programs_of_a_plan_take_the_time_that_is_predicted(model, device_num, stages, level):
+    """Tied embeddings included: both ends read them, and add up their gradients."""
+    small = dimensions_of(model, num_layers=5, batch_size=16, seq_length=512)
 
     def at(batch, layers):
         return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
 
     pins = {"pipeline_stages": stages, "pp_interleave_num": 1, "micro_batch_num": 4, "optimizer_level": level}
     limits = limits_of(pins.items())
-    plan = best_plan(network(at(16, None), at), Request(A2, device_num, 16, 1024, 1 << 40, limits=limits))
+    plan = best_plan(network(at(16, None), at), Request(A2, device_num, 16, 512, 1 << 40, limits=limits))
     programs = partition_stages(at(16 // plan.micro_batch_num, None), plan.stages, plan.pipeline)
     seconds = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]
     assert plan.prediction.step_time_s == pytest.approx(pipelined_step_s(seconds, plan.micro_batch_num), rel=1e-9)

@@ -70,7 +70,18 @@ def but_for(of: ForwardBlock) -> Marks:
     makeable = [number for number in range(len(of.nodes)) if number not in of.fixed]
     savable = [t for number in makeable for t in of.nodes[number].outputs]
     forced: list[tuple[Item, Item]] = [(("needed", t), ("made", of.maker[t])) for t in savable if not _is_chosen(of, t)]
-    return Marks(of, makeable, savable, forced, lambda items: _but_for(of, items))
+    around: dict[str, list[int]] = {}
+    for number in makeable:
+        if of.nodes[number].role is not Role.WORK and of.is_named(number) and not of.is_view(number):
+            for name in _moved_for(of, of.nodes[number]):
+                around.setdefault(name, []).append(number)
+    return Marks(of, makeable, savable, [*forced, *_together(around)], lambda items: _but_for(of, items))
+
+
+def _together(marked: Mapping[str, Sequence[int]]) -> Iterator[tuple[Item, Item]]:
+    """Of nodes with the same mark each is made again if another one is."""
+    for alike in marked.values():
+        yield from ((("made", a), ("made", b)) for a in alike for b in alike if a != b)
 
 
 def _is_chosen(of: ForwardBlock, tensor: int) -> bool:
@@ -128,10 +139,10 @@ def alone(of: ForwardBlock) -> Marks:
         for number in numbers
         for t in of.nodes[number].outputs
     ]
-    together: dict[str, list[int]] = {}
+    around: dict[str, list[int]] = {}
     for number in makeable:
-        together.setdefault(of.nodes[number].op, []).append(number)
-    further += [(("made", a), ("made", b)) for numbers in together.values() for a in numbers for b in numbers if a != b]
+        around.setdefault(of.nodes[number].op, []).append(number)
+    further += _together(around)
     return Marks(of, makeable, savable, further, lambda items: _alone(of, items), views)
 
 

@@ -45,6 +45,11 @@ class Read:
     in_gradient: bool
     behind: int = 0
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether all that read it stand there."""
+        return self.behind == self.users > 0
+
 
 @dataclass(frozen=True)
 class ParameterUse:
@@ -226,9 +231,12 @@ def parameter_terms(
             )
         )  # fmt: skip
         if use.parameter.requires_grad and any(read.behind for read in use.reads) and micro.adds_up.any():
-            behind_s = [np.where(micro.adds_up, _behind_s(known.pricer, use, layout), 0.0) for layout in plain]
+            behind_s = [_behind_s(known.pricer, use, layout) for layout in plain]
+            each_s, once_s = (
+                np.where(micro.adds_up[:, None], np.stack(s, axis=1), 0.0) for s in zip(*behind_s, strict=True)
+            )
             last = (*(0.0,) * (len(use.counts) - 1), 1.0)
-            found.append(terms((use.number,), last, each_s.shape, backward_s=np.stack(behind_s, axis=1)))
+            found.append(terms((use.number,), last, each_s.shape, backward_s=each_s, once_s=once_s))
     return found
 
 
@@ -291,7 +299,8 @@ def _placed(
         for read in use.reads:
             used = size_B(read.dtype)
             if read.casts:
-                use_s = use_s + pricer.local_s("Cast", elements * (stored + used))
+                cast_s = pricer.local_s("Cast", elements * (stored + used))
+                use_s = use_s + np.where(adds_up & read.is_behind, 0.0, cast_s)
             if read.in_gradient and (read.casts or is_shared):
                 kept_B = kept_B + elements * used
     elif first.casts:
@@ -313,11 +322,16 @@ def _placed(
     return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), kept_B, rest_B
 
 
-def _behind_s(pricer: Pricer, use: ParameterUse, layout: Layout) -> Array:
-    """Seconds of each micro-batch for what reads the parameter behind the blocks, where gradients add up."""
+def _behind_s(pricer: Pricer, use: ParameterUse, layout: Layout) -> tuple[Array, Array]:
+    """Seconds of each micro-batch, and once, for what reads the parameter behind the blocks, where gradients add up."""
     elements, stored = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts)), size_B(use.parameter.type.dtype)
     behind = [replace(read, users=read.behind) for read in use.reads if read.behind]
-    return _added_s(pricer, behind, use.is_tied, elements, stored) + _adding_s(pricer, elements, stored)
+    each_s = _added_s(pricer, behind, use.is_tied, elements, stored) + _adding_s(pricer, elements, stored)
+    once_s = np.zeros(pricer.family.members)
+    for read in use.reads:
+        if read.casts and read.is_behind and use.is_tied:
+            once_s = once_s + pricer.local_s("Cast", elements * (stored + size_B(read.dtype)))
+    return each_s, once_s
 
 
 def _adding_s(pricer: Pricer, elements: Array, stored: int) -> Array:

@@ -9,8 +9,11 @@ from benchmarks.pipeline_cases import SAMPLE_LAYERS, micro_config
 from benchmarks.pipelines import run_model
 
 
-@pytest.mark.parametrize("number", (1, 6), ids=("level 1", "level 2"))
-def test_every_gradient_is_added_once_for_each_micro_batch(number, monkeypatch):
+@pytest.mark.parametrize(
+    ("model", "number"), [("llama2_7b", 1), ("llama2_7b", 6), ("gpt2_xl", 4)], ids=("level 1", "level 2", "tied")
+)
+def test_every_gradient_is_added_once_for_each_micro_batch(model, number, monkeypatch):
+    """That of a tied embedding on either stage; the first one adds what it receives once."""
     compare, stages = judge.compare, []
 
     def seen(graph, program, compiled):
@@ -25,7 +28,7 @@ def test_every_gradient_is_added_once_for_each_micro_batch(number, monkeypatch):
         return compare(graph, program, compiled)
 
     monkeypatch.setattr(judge, "compare", seen)
-    (_,) = run_model("llama2_7b", (number,), micro_config("llama2_7b", small=True, num_layers=SAMPLE_LAYERS))
+    (_,) = run_model(model, (number,), micro_config(model, small=True, num_layers=SAMPLE_LAYERS))
     assert len(stages) == 2
     for predicted, compiled in stages:
         assert compiled and predicted == compiled

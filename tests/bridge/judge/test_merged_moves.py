@@ -13,7 +13,7 @@ from tests.bridge.networks import empty
 
 
 class ReshapeBeside(nn.Cell):
-    """Two operators read the rows of a ReLU by columns, one of them behind a Reshape, or not."""
+    """Two operators read the rows of a ReLU by rows and columns, one of them behind a Reshape, or not."""
 
     def __init__(self, reshapes):
         super().__init__()
@@ -30,7 +30,7 @@ class ReshapeBeside(nn.Cell):
 
     def construct(self, x):
         x = self.relu(self.matmul(x, self.weight))
-        y = self.abs(self.reshape(x, (16, 4, 8)) if self.reshapes else x)
+        y = self.abs(self.reshape(x, (2, 32, 8)) if self.reshapes else x)
         return self.sum(self.one(y), self.two(self.exp(x)))
 
 
@@ -38,8 +38,8 @@ class ReshapeBeside(nn.Cell):
 def test_what_a_reshape_moves_is_moved_by_itself(reshapes: bool) -> None:
     net, x = ReshapeBeside(reshapes), empty(64, 8, dtype=mindspore.float32)
     graph = capture(net, x)
-    deep = ((1, 1, 4),) if reshapes else ((1, 4),)
-    cuts = {"matmul": ((4, 1), (1, 1)), "relu": ((4, 1),), "abs": deep, "one": deep, "exp": ((1, 4),), "two": ((1, 4),)}
+    deep = ((2, 1, 2),) if reshapes else ((2, 2),)
+    cuts = {"matmul": ((4, 1), (1, 1)), "relu": ((4, 1),), "abs": deep, "one": deep, "exp": ((2, 2),), "two": ((2, 2),)}
     strategies = {op.name: OpStrategy(cuts[op.primitive]) for op in graph.ops if op.primitive in cuts}
     plan = StagePlan(strategies, Settings(4, enable_alltoall=True))
     result = run(net, (x,), graph, Case("a Reshape beside", "random", 0, plan, rank=0))

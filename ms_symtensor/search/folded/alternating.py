@@ -6,7 +6,7 @@ found for these is then written for the blocks as they are.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import Pipeline, block_names
@@ -20,19 +20,24 @@ from ms_symtensor.tensor.graph import JOINT, Graph
 
 
 def joined(graph: Graph) -> Graph:
-    """`graph` with the blocks of every period taken for one; itself where kinds of blocks do not take turns, or in no period that
-    leaves runs of equal ones.
+    """`graph` with the blocks of every period taken for one; itself where kinds of blocks do not take turns, or in no periods
+    that leave runs of equal ones.
     """
     names = block_names(graph)
     number = {name: kind for kind, alike in enumerate(fold(graph).kinds) for name in alike}
-    kinds = [number.get(name, -1 - place) for place, name in enumerate(names)]
-    if _is_in_runs(kinds) or (period := _period(kinds)) is None:
+    kinds = [number.get(name, len(names) + place) for place, name in enumerate(names)]
+    parts: list[tuple[str, ...]] = [(name,) for name in names]
+    while not _is_in_runs(kinds):
+        period = _period(kinds)
+        if period is None:
+            return graph
+        start, length, times = period
+        end = start + length * times
+        parts[start:end] = [tuple(chain(*parts[n : n + length])) for n in range(start, end, length)]
+        kinds[start:end] = [max(kinds) + 1] * times
+    block_of = {name: JOINT.join(together) for together in parts if len(together) > 1 for name in together}
+    if not block_of:
         return graph
-    start, length, times = period
-    block_of = {}
-    for first in range(start, start + length * times, length):
-        together = names[first : first + length]
-        block_of.update(dict.fromkeys(together, JOINT.join(together)))
     ops = (replace(op, block=block_of[op.block], part=op.block) if op.block in block_of else op for op in graph.ops)
     return replace(graph, ops=tuple(ops))
 
@@ -43,17 +48,16 @@ def _is_in_runs(kinds: Sequence[int]) -> bool:
 
 
 def _period(kinds: Sequence[int]) -> tuple[int, int, int] | None:
-    """Where a period begins, how long it is and how often it stands there in a row: of all that which most blocks are in, of such
-    the shortest, of such the first.
+    """Where a period of several kinds begins, how long it is and how often it stands there in a row: of all that which most
+    blocks are in, of such the shortest, of such the first.
     """
     found: list[tuple[int, int, int, int]] = []
     for length in range(2, len(kinds) // 2 + 1):
         for start in range(len(kinds) - 2 * length + 1):
-            times = 1
-            while kinds[start + times * length : start + (times + 1) * length] == kinds[start : start + length]:
+            once, times = kinds[start : start + length], 1
+            while kinds[start + times * length : start + (times + 1) * length] == once:
                 times += 1
-            one = [len(kinds)] * times  # a number that no kind has
-            if times > 1 and _is_in_runs([*kinds[:start], *one, *kinds[start + times * length :]]):
+            if times > 1 and len({*once}) > 1:
                 found.append((-length * times, length, start, times))
     if not found:
         return None

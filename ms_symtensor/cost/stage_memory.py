@@ -33,10 +33,10 @@ def stage_memory_B(
         count = times.get(block_of.get(name, ""), 1)
         share = math.prod(placement.slice_shape)
         found["parameters"] += count * share * size_B(placement.dtype)
-        if placement.requires_grad and placement.owner is None:
+        if placement.requires_grad:  # another stage's too: what is sent there is their sum
             summed = share if scatters_gradients else math.prod(placement.layout.slice_shape)
             found["gradients"] += count * summed * size_B(placement.dtype)
-            found["optimizer_states"] += count * share * STATES_B
+            found["optimizer_states"] += count * share * STATES_B if placement.owner is None else 0
     if swap_optimizer:
         found["optimizer_states"] = 0
         activations_B = max(activations_B, updating_B(micro.parameters))

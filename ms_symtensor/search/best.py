@@ -14,7 +14,7 @@ from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan, of_stages
-from ms_symtensor.search.folded.alternating import apart, joined_request
+from ms_symtensor.search.folded.alternating import apart, joined_request, longest
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
@@ -186,10 +186,13 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
         return InfeasibleError(nothing_fits(request))
     shapes = several.shapes if several is not None else 0
     if one.smallest is None and not shapes:
-        if why := why_none(of.graph_at(request.global_batch_size), request):
+        graph = of.graph_at(request.global_batch_size)
+        if why := why_none(graph, request):
             return InfeasibleError(f"there is no plan for {request.space}: {why}")
+        together = longest(graph)
+        blocks = f"the blocks ({together} of kinds that take turns are one)" if together > 1 else "the blocks"
         return InfeasibleError(
-            f"there is no plan for {request.space}: stages must divide the devices and not outnumber the blocks, micro-batches"
+            f"there is no plan for {request.space}: stages must divide the devices and not outnumber {blocks}, micro-batches"
             " must divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims"
             " that they cut, and optimizer level3 is for one stage and one batch, level2 not for micro-batches on one stage;"
             " several runs of blocks per stage (pp_interleave_num) want blocks of one kind, no embedding tied to the head, no"

@@ -175,6 +175,12 @@ def test_blocks_that_take_turns_are_recomputed_together():
         best_plan(of, replace(REQUEST, limits=limits_of([("recompute", 3)])))
 
 
+def test_stages_are_not_more_than_periods():
+    of = network(frozen((1, 3, 5, 7))(16, None), frozen((1, 3, 5, 7)))
+    with pytest.raises(InfeasibleError, match=r"not outnumber the blocks \(2 of kinds that take turns are one\)"):
+        best_plan(of, replace(REQUEST, limits=limits_of([("pipeline_stages", 8)])))
+
+
 def test_every_operator_has_its_strategy_on_its_stage():
     found = best_plan(NETWORK, replace(REQUEST, limits=Limits({"pipeline_stages": 2}, {"pipeline_stages": 2})))
     one = best_plan(NETWORK, replace(REQUEST, limits=Limits({}, {"pipeline_stages": 1})))

@@ -70,7 +70,7 @@ def joined_request(request: Request, together: Graph) -> Request:
 
     InputError for a number of recomputed blocks that is none of whole periods.
     """
-    limits, length = request.limits, _longest(together)
+    limits, length = request.limits, longest(together)
     if length == 1 or not limits.names("recompute"):
         return request
     least, most = limits.least.get("recompute", 0), limits.most.get("recompute", ALL)
@@ -88,7 +88,7 @@ def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
     """`plan` within `limits` for the network as it is, where it is for `together`, in which periods of its blocks are taken for
     one.
     """
-    length = _longest(together)
+    length = longest(together)
     if length == 1:
         return plan
     stages = tuple(
@@ -115,14 +115,14 @@ def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
 
 def separated(together: Graph) -> Graph:
     """The graph that `together` was `joined` of."""
-    if _longest(together) == 1:
+    if longest(together) == 1:
         return together
     ops = (op if op.part is None else replace(op, block=op.part, part=None) for op in together.ops)
     return replace(together, ops=tuple(ops))
 
 
-def _longest(together: Graph) -> int:
-    """How many blocks are taken for one at most."""
+def longest(together: Graph) -> int:
+    """How many blocks are taken for one at most: 1 where none are."""
     return max((len(name.split(JOINT)) for name in block_names(together)), default=1)
 
 

@@ -231,12 +231,7 @@ def parameter_terms(
             )
         )  # fmt: skip
         if use.parameter.requires_grad and any(read.behind for read in use.reads) and micro.adds_up.any():
-            behind_s = [_behind_s(known.pricer, use, layout) for layout in plain]
-            each_s, once_s = (
-                np.where(micro.adds_up[:, None], np.stack(s, axis=1), 0.0) for s in zip(*behind_s, strict=True)
-            )
-            last = (*(0.0,) * (len(use.counts) - 1), 1.0)
-            found.append(terms((use.number,), last, each_s.shape, backward_s=each_s, once_s=once_s))
+            found.append(_behind(known.pricer, use, plain, micro))
     return found
 
 
@@ -322,16 +317,26 @@ def _placed(
     return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), kept_B, rest_B
 
 
-def _behind_s(pricer: Pricer, use: ParameterUse, layout: Layout) -> tuple[Array, Array]:
-    """Seconds of each micro-batch, and once, for what reads the parameter behind the blocks, where gradients add up."""
-    elements, stored = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts)), size_B(use.parameter.type.dtype)
+def _behind(pricer: Pricer, use: ParameterUse, layouts: Sequence[Layout], micro: MicroBatches) -> Terms:
+    """What reads the parameter behind the blocks, where gradients add up: the last stage has it too, and its own sum."""
+    each_s, once_s, rest_B = [], [], []
+    stored = size_B(use.parameter.type.dtype)
     behind = [replace(read, users=read.behind) for read in use.reads if read.behind]
-    each_s = _added_s(pricer, behind, use.is_tied, elements, stored) + _adding_s(pricer, elements, stored)
-    once_s = np.zeros(pricer.family.members)
-    for read in use.reads:
-        if read.casts and read.is_behind and use.is_tied:
-            once_s = once_s + pricer.local_s("Cast", elements * (stored + size_B(read.dtype)))
-    return each_s, once_s
+    nothing = np.zeros(pricer.family.members)
+    for layout in layouts:
+        elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts)) + nothing
+        trains_s = _added_s(pricer, behind, use.is_tied, elements, stored) + _adding_s(pricer, elements, stored)
+        casts_s = [
+            pricer.local_s("Cast", elements * (stored + size_B(read.dtype)))
+            for read in use.reads
+            if read.casts and read.is_behind and use.is_tied
+        ]
+        each_s.append(np.where(micro.adds_up, trains_s, 0.0))
+        once_s.append(np.where(micro.adds_up, sum(casts_s, nothing), 0.0))
+        rest_B.append(np.where(micro.in_stages, 2 * elements * stored, 0.0))  # the weight, and the sum of its gradients
+    last = (*(0.0,) * (len(use.counts) - 1), 1.0)
+    each, once, rest = (np.stack(part, axis=1) for part in (each_s, once_s, rest_B))
+    return terms((use.number,), last, each.shape, backward_s=each, once_s=once, at_rest_B=rest)
 
 
 def _adding_s(pricer: Pricer, elements: Array, stored: int) -> Array:

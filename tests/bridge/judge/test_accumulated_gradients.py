@@ -7,6 +7,7 @@ import pytest
 import ms_symtensor.bridge.judge.verify_stages as judge
 from benchmarks.pipeline_cases import SAMPLE_LAYERS, micro_config
 from benchmarks.pipelines import run_model
+from ms_symtensor.cost.stage_memory import stage_memory_B
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,8 @@ def test_every_gradient_is_added_once_for_each_micro_batch(model, number, monkey
         adding = [node for node in compiled.nodes if node.type == "AssignAdd"]
         names = [node.inputs[0].name.removeprefix("accu_grads.") for node in adding]
         stages.append((predicted, Counter(zip(names, (str(n.outputs[0]) for n in adding), strict=True))))
+        sums_B = sum(one.slice_type.size_B for one in compiled.layouts if one.name.startswith("accu_grads."))
+        assert stage_memory_B(micro, 2, program.scatters_gradients, 0, {}, {})["gradients"] == sums_B > 0
         return compare(graph, program, compiled)
 
     monkeypatch.setattr(judge, "compare", seen)

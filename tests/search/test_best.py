@@ -173,6 +173,12 @@ def test_blocks_that_take_turns_are_recomputed_together():
     assert sum(len(stage.settings.recompute) for stage in found.stages) == 4 and found.fixed["recompute"] == "4"
     with pytest.raises(InputError, match="recompute=3: kinds of blocks take turns in .* 2 of them .*; give a multiple"):
         best_plan(of, replace(REQUEST, limits=limits_of([("recompute", 3)])))
+    with pytest.raises(InputError, match="recompute=9: the network has 8 repeated blocks"):
+        best_plan(of, replace(REQUEST, limits=limits_of([("recompute", 9)])))
+    rest = network(frozen((2, 5))(16, None), frozen((2, 5)))  # aab aab a a
+    for number in (3, 7, 8):
+        found = best_plan(rest, replace(REQUEST, limits=limits_of([("recompute", number), ("pipeline_stages", 1)])))
+        assert sum(len(stage.settings.recompute) for stage in found.stages) == number
 
 
 def test_stages_are_not_more_than_periods():

@@ -4,6 +4,7 @@ Of A B A B A B, local and global attention or dense and sparse layers, every A B
 found for these is then written for the blocks as they are.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, groupby
@@ -70,23 +71,33 @@ def joined_request(request: Request, together: Graph) -> Request:
 
     InputError for a number of recomputed blocks that is none of whole periods.
     """
-    limits, length = request.limits, longest(together)
-    if length == 1 or not limits.names("recompute"):
+    limits = request.limits
+    if longest(together) == 1 or not limits.names("recompute"):
         return request
+    sizes = (len(name.split(JOINT)) for names in fold(together).kinds for name in names)
+    ends = [*accumulate(sizes, initial=0)]
     least, most = limits.least.get("recompute", 0), limits.most.get("recompute", ALL)
-    fewest, highest = least if least == ALL else -(-least // length), most if most == ALL else most // length
+    if ends[-1] < least < ALL:
+        raise InputError(f"recompute={least}: the network has {ends[-1]} repeated blocks")
+    fewest = least if least == ALL else bisect_left(ends, least)
+    highest = most if most == ALL else bisect_right(ends, most) - 1
     if fewest > highest:
-        raise InputError(
-            f"recompute={least}: kinds of blocks take turns in {together.name}, where {length} of them are recomputed together;"
-            " give a multiple"
-        )
+        raise _no_whole_periods(limits, together)
     bounds = replace(limits, least={**limits.least, "recompute": fewest}, most={**limits.most, "recompute": highest})
     return replace(request, limits=bounds, asked=request.wanted)
 
 
+def _no_whole_periods(limits: Limits, together: Graph) -> InputError:
+    number, length = limits.least.get("recompute", 0), longest(together)
+    return InputError(
+        f"recompute={number}: kinds of blocks take turns in {together.name}, where {length} of them are recomputed together;"
+        " give a multiple, or bounds"
+    )
+
+
 def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
     """`plan` within `limits` for the network as it is, where it is for `together`, in which periods of its blocks are taken for
-    one.
+    one. InputError where it recomputes another number of blocks than `limits` ask for: periods are not of one length.
     """
     length = longest(together)
     if length == 1:
@@ -95,6 +106,9 @@ def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
         StagePlan(stage.strategies, replace(stage.settings, recompute=_recompute(stage.settings.recompute)))
         for stage in plan.stages
     )
+    recomputed, least = sum(len(stage.settings.recompute) for stage in stages), limits.least.get("recompute", 0)
+    if least < ALL and limits.names("recompute") and not limits.allows("recompute", recomputed):
+        raise _no_whole_periods(limits, together)
     pipeline = plan.pipeline
     if pipeline is not None:
         starts = [*accumulate((len(name.split(JOINT)) for name in block_names(together)), initial=0)]

@@ -99,7 +99,14 @@ def adding_s(cluster: Cluster, placement: ParameterPlacement, scatters_each: boo
     `scatters_each`: of the share, that of every micro-batch having been scattered (level 2).
     """
     shape = placement.slice_shape if scatters_each else placement.layout.slice_shape
-    return float(local_time_s(cluster, "AssignAdd", 3 * math.prod(shape) * size_B(placement.dtype)))
+    return float(local_time_s(cluster, "AssignAdd", adding_B(math.prod(shape), placement.dtype)))
+
+
+def adding_B(elements: Any, dtype: str) -> Any:
+    """Bytes through memory where a gradient of so many `elements` is added to another one: two are read, and one is written
+    (MindSpore's _VirtualAssignAdd, mindspore/ops/_grad_experimental/grad_comm_ops.py).
+    """
+    return 3 * elements * size_B(dtype)
 
 
 def updating_B(parameters: Mapping[str, ParameterPlacement]) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cost.parameter import price_slice
+from ms_symtensor.cost.parameter import adding_B, price_slice
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.gradients import is_kept, sends_gradient
 from ms_symtensor.program.parameters import is_summed, is_synchronised, may_be_shared, place_parameter, share_over_all
@@ -171,6 +171,15 @@ def _readers(known: Variables, *uses: ParameterUse) -> str:
     return f"{' and '.join(read)}: {remedy if on_the_fly else 'choose another number of devices, or of stages'}"
 
 
+class MicroBatches(NamedTuple):
+    """Where gradients add up over several micro-batches, whole ones whatever the optimizer shards, and where on several pipeline
+    stages [members].
+    """
+
+    adds_up: NDArray[np.bool_]
+    in_stages: NDArray[np.bool_]
+
+
 def stage_terms(
     known: Variables,
     uses: tuple[ParameterUse, ...],
@@ -192,15 +201,6 @@ def stage_terms(
         )
         for t in found
     ]
-
-
-class MicroBatches(NamedTuple):
-    """Where gradients add up over several micro-batches, whole ones whatever the optimizer shards, and where on several pipeline
-    stages [members].
-    """
-
-    adds_up: NDArray[np.bool_]
-    in_stages: NDArray[np.bool_]
 
 
 def parameter_terms(
@@ -307,9 +307,9 @@ def _placed(
     grad_s = _added_s(pricer, use.reads, tied, elements, stored)
     scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
     before = tuple(replace(read, users=read.users - read.behind, behind=0) for read in use.reads)
-    total_s = _adding_s(pricer, share if scatters_each else elements, stored)
+    total_s = _adding_s(pricer, share if scatters_each else elements, placement.dtype)
     if before != use.reads:  # the last stage adds its own up, which the first one adds to its own once
-        once_s = once_s + np.where(micro.in_stages, _adding_s(pricer, elements, stored), 0.0)
+        once_s = once_s + np.where(micro.in_stages, _adding_s(pricer, elements, placement.dtype), 0.0)
     if not scatters_each:
         each_s = np.where(adds_up, _added_s(pricer, before, tied, elements, stored) + total_s, grad_s)
         return each_s, once_s + cost.scatter_s, kept_B, rest_B + adds_up * (elements * stored - cost.gradient_B)
@@ -320,12 +320,13 @@ def _placed(
 def _behind(pricer: Pricer, use: ParameterUse, layouts: Sequence[Layout], micro: MicroBatches) -> Terms:
     """What reads the parameter behind the blocks, where gradients add up: the last stage has it too, and its own sum."""
     each_s, once_s, rest_B = [], [], []
-    stored = size_B(use.parameter.type.dtype)
+    dtype = use.parameter.type.dtype
+    stored = size_B(dtype)
     behind = [replace(read, users=read.behind) for read in use.reads if read.behind]
     nothing = np.zeros(pricer.family.members)
     for layout in layouts:
         elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts)) + nothing
-        trains_s = _added_s(pricer, behind, use.is_tied, elements, stored) + _adding_s(pricer, elements, stored)
+        trains_s = _added_s(pricer, behind, use.is_tied, elements, stored) + _adding_s(pricer, elements, dtype)
         casts_s = [
             pricer.local_s("Cast", elements * (stored + size_B(read.dtype)))
             for read in use.reads
@@ -339,9 +340,9 @@ def _behind(pricer: Pricer, use: ParameterUse, layouts: Sequence[Layout], micro:
     return terms((use.number,), last, each.shape, backward_s=each, once_s=once, at_rest_B=rest)
 
 
-def _adding_s(pricer: Pricer, elements: Array, stored: int) -> Array:
-    """Seconds in which a gradient is added to those of the micro-batches before: two numbers are read, and one is written."""
-    return pricer.local_s("AssignAdd", 3 * elements * stored)
+def _adding_s(pricer: Pricer, elements: Array, dtype: str) -> Array:
+    """Seconds in which a gradient is added to those of the micro-batches before."""
+    return pricer.local_s("AssignAdd", adding_B(elements, dtype))
 
 
 def _added_s(pricer: Pricer, reads: Sequence[Read], tied: bool, elements: Array, stored: int) -> Array:

@@ -1,13 +1,15 @@
-"""Buffers of communicators that a stage needs for certain, whatever is moved there: a bound on them, operator by operator.
+"""Buffers of communicators that a stage needs for certain: a bound on them, operator by operator and move by move.
 
-A communicator of a rank has one buffer, however many operators use it: that is no sum over operators. But an operator needs
-some groups by itself: for the gradient of a weight that has copies, and for partial sums. Let n of the operators of a block use a
-group in the layouts that are known. If each of these counts for 1/n of its buffer in all layouts in which it uses it, the sum is
-no more than the buffer; and to pay nothing, all n must do without it.
+A communicator of a rank has one buffer, however many use it: that is no sum over operators. But an operator needs some groups by
+itself, for the gradient of a weight that has copies, and for partial sums; and so do the moves of a tensor between two. Let n of
+these in a block use a group in the layouts that are known. If each counts for 1/n of its buffer in all layouts in which it uses
+it, the sum is no more than the buffer; and to pay nothing, all n must do without it. Moves count where no operator does: they are
+easier to do without.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,63 +17,124 @@ from numpy.typing import NDArray
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.program.parameters import is_summed
 from ms_symtensor.search.bounds.users import User
-from ms_symtensor.search.space.family import Family
+from ms_symtensor.search.space.family import Family, runs_of
 from ms_symtensor.search.tables.problem import Problem
+from ms_symtensor.tensor.layout import DeviceGroup
 
 Array = NDArray[np.float64]
-Group = frozenset[int]
-"""The axes of the mesh over which the ranks of a group lie."""
+Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What the blocks of a kind have once in each, and which groups that uses: `groups`, a table over the variables of `scope`, of
+    the sum of 2 ** i for every i-th of `Family.codes`. `moves`: it moves a tensor.
+    """
+
+    scope: tuple[int, ...]
+    kind: int
+    groups: Numbers
+    moves: bool
 
 
 @dataclass(frozen=True)
 class Communicators:
-    """The groups that the operators in blocks need by themselves on the meshes of `family`: `sizes[number][candidate]` are
-    their sizes on its representative. Groups over the same axes are the same ranks.
-    """
+    """The groups that are used in blocks on the meshes of `family`. Groups over the same axes are the same ranks."""
 
     family: Family
     kinds: int
     kind_of: Mapping[int, int]
-    sizes: Mapping[int, Sequence[frozenset[int]]]
+    every: Sequence[Uses]
 
     def users(self, choices: Sequence[Sequence[int] | NDArray[np.intp]], member: int) -> tuple[User, ...]:
         """The users on one mesh where `choices` are the layouts that are known: of what all of these use."""
-        groups = {number: [self._groups(sizes, member) for sizes in its] for number, its in self.sizes.items()}
-        numbers_of: dict[tuple[int, Group], list[int]] = {}
-        for number, its in groups.items():
-            for group in sorted(frozenset.intersection(*(its[choice[number]] for choice in choices)), key=sorted):
-                numbers_of.setdefault((self.kind_of[number], group), []).append(number)
-        found: dict[int, Array] = {}
-        for (_, group), numbers in numbers_of.items():
-            for number in numbers:
-                uses = np.array([group in candidate for candidate in groups[number]])
-                found[number] = found.get(number, np.zeros(len(uses))) + HCCL_BUFFER_B / len(numbers) * uses
-        return tuple(User(number, self.kind_of[number], size_B) for number, size_B in sorted(found.items()))
+        used = self._groups_of(np.array(choices))
+        found: dict[tuple[int, tuple[int, ...]], Array] = {}
+        for group in self._on(member):
+            always = ((used & group) > 0).all(axis=0)
+            for kind in range(self.kinds):
+                mine = [one for one, is_used in zip(self.every, always.tolist(), strict=True) if is_used]
+                mine = [one for one in mine if one.kind == kind]
+                by_operators = [one for one in mine if not one.moves]
+                for one in (counting := by_operators or mine):
+                    table = found.setdefault((kind, one.scope), np.zeros(one.groups.shape))
+                    table += HCCL_BUFFER_B / len(counting) * ((one.groups & group) > 0)
+        return tuple(User(scope, kind, size_B) for (kind, scope), size_B in sorted(found.items(), key=lambda one: one[0]))
 
-    def _groups(self, sizes: frozenset[int], member: int) -> frozenset[Group]:
-        return frozenset(group for size in sizes if (group := self.family.axes(size, member)))
+    def _on(self, member: int) -> list[int]:
+        """The different groups of several ranks on a mesh, each as all bits that stand for it there."""
+        found: dict[frozenset[int], int] = {}
+        for code, bit in bits(self.family).items():
+            if axes := self.family.axes(code, member):
+                found[axes] = found.get(axes, 0) | bit
+        return list(found.values())
+
+    def _groups_of(self, choices: Numbers) -> Numbers:
+        """The groups of `every` in layouts [layouts, variables]: [layouts, every]."""
+        tables, starts, scopes, steps = self._flat
+        found: Numbers = tables[starts + (choices[:, scopes] * steps).sum(axis=-1)]
+        return found
+
+    @cached_property
+    def _flat(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """All tables end to end, where each starts, and the variables of its scope and the steps of their candidates."""
+        starts = np.cumsum([0, *(one.groups.size for one in self.every)])[:-1]
+        tables = np.concatenate([np.zeros(0, dtype=np.intp), *(one.groups.ravel() for one in self.every)])
+        scopes, steps = (np.zeros((len(self.every), 2), dtype=np.intp) for _ in range(2))
+        for place, one in enumerate(self.every):
+            scopes[place, : len(one.scope)] = one.scope
+            steps[place, : len(one.scope)] = [n // one.groups.itemsize for n in one.groups.strides]
+        return tables, starts, scopes, steps
+
+
+def bits(family: Family) -> dict[int, int]:
+    """The bit of every one of the family's codes."""
+    return {code: 1 << place for place, code in enumerate(family.codes)}
 
 
 def communicators(of: Problem) -> Communicators:
     """Those of `of`."""
     known, where = of.known, of.places
     kind_of: dict[int, int] = {}
-    for number, variable in enumerate(known.items):
-        counts = where.counts(dict.fromkeys(variable.members, 1))
+    counts_of = {n: where.counts(dict.fromkeys(variable.members, 1)) for n, variable in enumerate(known.items)}
+    for number, counts in counts_of.items():
         kinds = {(place - 1) // 3 for place, count in enumerate(counts) if count}
         is_inside = not counts[0] and not counts[-1] and len(kinds) == 1
         if is_inside and all(n in (0, 1) for n in counts):
             kind_of[number] = min(kinds)
-    groups = {number: [set[int]() for _ in known.items[number].placements] for number in kind_of}
-    for number, its in groups.items():
-        for sizes, placement in zip(its, known.items[number].placements, strict=True):
+    every = [*_of_operators(of, kind_of), *_of_moves(of, kind_of, counts_of)]
+    return Communicators(known.pricer.family, len(where.kinds), kind_of, [one for one in every if one.groups.any()])
+
+
+def _of_operators(of: Problem, kind_of: Mapping[int, int]) -> Iterator[Uses]:
+    """What operators use by themselves."""
+    known, bit = of.known, bits(of.known.pricer.family)
+    found = {number: np.zeros(len(known.items[number].placements), dtype=np.intp) for number in kind_of}
+
+    def bit_of(group: DeviceGroup) -> int:
+        code = known.pricer.family.code(runs_of(group))
+        return 0 if code is None else bit.get(code, 0)
+
+    for number, groups in found.items():
+        for candidate, placement in enumerate(known.items[number].placements):
             if placement.partial is not None:
-                sizes.add(placement.partial.group.size)
+                groups[candidate] |= bit_of(placement.partial.group)
     for use in of.parameters:
         trains = use.parameter.requires_grad and is_summed(known.items[use.number].op.type, use.position)
-        if trains and use.number in groups:
-            for sizes, layout in zip(groups[use.number], use.layouts, strict=True):
-                sizes.add(layout.copies.size)
-    needed = {number: tuple(frozenset(sizes - {1}) for sizes in its) for number, its in groups.items()}
-    needed = {number: its for number, its in needed.items() if any(its)}
-    return Communicators(known.pricer.family, len(where.kinds), kind_of, needed)
+        if trains and use.number in found:
+            found[use.number] |= np.array([bit_of(layout.copies) for layout in use.layouts])
+    for number, groups in found.items():
+        yield Uses((number,), kind_of[number], groups, moves=False)
+
+
+def _of_moves(of: Problem, kind_of: Mapping[int, int], counts_of: Mapping[int, Sequence[float]]) -> Iterator[Uses]:
+    """What moves of tensors inside a block use, from one operator of it to another."""
+    bit = bits(of.known.pricer.family)
+    for tensor, counts in of.between.items():
+        maker = tensor.maker[0]
+        if maker not in kind_of or counts != counts_of[maker]:
+            continue
+        for reader in dict.fromkeys(tensor.readers):
+            if kind_of.get(reader.end[0]) == kind_of[maker] and counts_of[reader.end[0]] == counts:
+                scope, groups = of.tables.groups(tensor, reader, bit)
+                yield Uses(scope, kind_of[maker], groups, moves=True)

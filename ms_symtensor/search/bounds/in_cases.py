@@ -29,6 +29,9 @@ POLISHED = 12
 DIVIDED = 7e-3
 """A bound that is nearer to what is asked for is not looked for in a whole division of the blocks (empirical)."""
 
+STANDS = 2
+"""So often in a row what a case is asked for again with may change nothing (empirical)."""
+
 FINER = 6
 """So often cases of a division are asked for, each time the least of them in finer ones (empirical)."""
 
@@ -138,6 +141,7 @@ class CaseBounds:
         found = self._duals.least(asked)
         values = [value_s for value_s, _ in found]
         met: dict[int, list[Row]] = {}
+        stalled = 0
         for _ in range(again):
             least = min(range(len(every)), key=values.__getitem__)
             rows = found[least][1]()
@@ -154,6 +158,9 @@ class CaseBounds:
             if shown[best][0] > before_s:
                 values[least], asked[least] = shown[best][0], tried[best]
             asked[least] = replace(asked[least], most_s=anew.most_s)
-            if values[least] <= (1 + SAME) * before_s and anew.most_s >= (1 - SAME) * most_s:
-                break  # neither end has moved
+            # Neither end has moved.
+            stands = values[least] <= (1 + SAME) * before_s and anew.most_s >= (1 - SAME) * most_s
+            stalled = stalled + 1 if stands else 0
+            if stalled == STANDS:
+                break
         return dict(zip(every, values, strict=True)), asked

@@ -30,7 +30,7 @@ class Moments:
 
     def users(self, member: int) -> tuple[User, ...]:
         """What is needed for a moment on one mesh."""
-        return tuple(User(number, need, of[member]) for need, (number, of) in sorted(self.largest.items()))
+        return tuple(User((number,), need, of[member]) for need, (number, of) in sorted(self.largest.items()))
 
 
 def moments(of: Problem, kind_of: Mapping[int, int]) -> Moments:

@@ -32,7 +32,7 @@ from ms_symtensor.search.selections.closure import Closures
 from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS, Copies, Fetch, slices_B
-from ms_symtensor.search.tables.tensors import End, layouts_at
+from ms_symtensor.search.tables.tensors import End, Tensor, layouts_at
 from ms_symtensor.tensor.graph import OpOutput
 
 Array = NDArray[np.float64]
@@ -163,8 +163,13 @@ class Remaking:
         return {
             (tensor.origin.root, tensor.dtype)
             for tensor in self.of.between
-            if tensor.maker_keeps or any(reader.kept for reader in tensor.readers)
+            if self._may_be_output(tensor) and (tensor.maker_keeps or any(reader.kept for reader in tensor.readers))
         }
+
+    def _may_be_output(self, tensor: Tensor) -> bool:
+        """Whether `tensor` is an output, or a Cast of one to another element type: one that is cast there and back is neither."""
+        (number, _, index), cast_of = tensor.origin.root, tensor.origin.cast_of
+        return cast_of is None or number < 0 or tensor.dtype != self.of.known.items[number].op.outputs[index].dtype
 
     @cached_property
     def _kept_elsewhere(self) -> set[tuple[End, str]]:
@@ -180,7 +185,7 @@ class Remaking:
                 tables[origin.root, tensor.dtype] += any(reader.kept for reader in tensor.readers)
             elif tensor.maker_keeps and origin.cast_of is None and tensor.maker != origin.root:
                 continue
-            elif tensor.maker_keeps or any(reader.kept for reader in tensor.readers):
+            elif self._may_be_output(tensor) and (tensor.maker_keeps or any(reader.kept for reader in tensor.readers)):
                 found.add((origin.root, tensor.dtype))
         return found | {key for key, number in tables.items() if number > 1}
 

@@ -86,11 +86,14 @@ class Family:
         """What the axes with `code` are on every member; None if they are no product of axes."""
         return self.degree(code)
 
-    def axes(self, n: int, member: int) -> frozenset[int]:
-        """The axes that cut a dim in `n` slices on the representative, or over which `n` ranks lie, but those of one device on
-        the member; nothing where `n` is no product of axes.
-        """
-        return frozenset(axis for axis in self._axes_of.get(n, ()) if self.sizes[axis, member] > 1)
+    @cached_property
+    def codes(self) -> tuple[int, ...]:
+        """All that `code` may be."""
+        return tuple(self._axes_of)
+
+    def axes(self, code: int, member: int) -> frozenset[int]:
+        """The axes with `code` that have several devices on the member; nothing where it is no product of axes."""
+        return frozenset(axis for axis in self._axes_of.get(code, ()) if self.sizes[axis, member] > 1)
 
     def grown(self, power: int) -> Array:
         """growth ** power: how a size that goes with the batch (power 1), or does not (0), differs from the representative's."""
@@ -190,15 +193,34 @@ class SplitFamily(Family):
         return tuple(found)
 
     @cached_property
-    def _coded(self) -> Mapping[int, Array]:
+    def codes(self) -> tuple[int, ...]:
+        return tuple(_PARTS_OF)
+
+    def axes(self, code: int, member: int) -> frozenset[int]:
+        """The parts of axes, by their own codes."""
+        return frozenset(part for part in _PARTS_OF.get(code, ()) if self._sizes_of[part][member] > 1)
+
+    @cached_property
+    def _sizes_of(self) -> Mapping[int, Array]:
+        """The devices of the parts, by their codes."""
         major, minor = self.sizes
-        parts = {16: major, 4: self.samples, 2: minor / self.samples}
-        chosen = [c for k in range(len(parts) + 1) for c in combinations(parts, k)]
-        return {math.prod(c): np.prod([np.ones(self.members), *(parts[n] for n in c)], axis=0) for c in chosen}
+        return dict(zip(_PARTS, (major, self.samples, minor / self.samples), strict=True))
+
+    @cached_property
+    def _coded(self) -> Mapping[int, Array]:
+        one, sizes = np.ones(self.members), self._sizes_of
+        return {code: np.prod([one, *(sizes[n] for n in parts)], axis=0) for code, parts in _PARTS_OF.items()}
+
+
+_PARTS = (16, 4, 2)
+"""Codes of the parts of SPLIT's axes: of the major one, of samples and of parts of a sequence."""
+
+_PARTS_OF = {math.prod(c): c for k in range(len(_PARTS) + 1) for c in combinations(_PARTS, k)}
+"""The parts of every code."""
 
 
 _SPLIT_CODES: Mapping[Run, int] = {(2, 4): 16, (2, 2): 4, (2, 1): 2, (4, 2): 64, (4, 1): 8, (8, 1): 128}
-"""Codes of the runs of SPLIT's axes: of the major one, of samples and of parts of a sequence 16, 4 and 2."""
+"""Codes of the runs of SPLIT's axes, by those of their parts."""
 
 
 def runs_of(group: DeviceGroup) -> list[Run]:

@@ -5,7 +5,7 @@ down once.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -298,6 +298,18 @@ class TensorTables:
             return self._tables[key]
 
         return tuple(numbers), table, ways
+
+    def groups(self, tensor: Tensor, reader: Reader, bits: Mapping[int, int]) -> tuple[tuple[int, ...], NDArray[np.intp]]:
+        """Among which groups `tensor` is moved to `reader`: a table over the variables of its scope, of the sums of the `bits` of
+        these groups' codes (`Family.code`).
+        """
+        scope, table, ways = self._written(tensor, (reader,))
+
+        def written() -> Array:
+            found = [sum(bits[code] for code in codes) for codes in self._pairs.groups(ways.pairs[0].ways)]
+            return np.array(found, dtype=float).reshape(1, *ways.shape[1:])
+
+        return scope, table("groups", written=written)[0].astype(np.intp)
 
     def passing(self, behind: Counts) -> list[Terms]:
         """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""

@@ -72,7 +72,7 @@ def test_known_layouts_count_for_whole_buffers(case):
 def test_what_no_known_layout_uses_counts_for_nothing(case):
     _, needs, best = case
     for user in needs.users(best, 0):
-        assert all(user.size_B[choice[user.number]] > 0 for choice in best)
+        assert all(user.size_B[tuple(choice[v] for v in user.scope)] > 0 for choice in best)
 
 
 def test_groups_of_one_rank_and_of_the_same_ranks_do_not_count_twice():

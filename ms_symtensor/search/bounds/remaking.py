@@ -32,7 +32,8 @@ from ms_symtensor.search.selections.closure import Closures
 from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS, Copies, Fetch, slices_B
-from ms_symtensor.search.tables.tensors import End, Tensor, layouts_at
+from ms_symtensor.search.tables.tensors import End, Reader, Tensor, layouts_at
+from ms_symtensor.search.tables.variables import transparent_s
 from ms_symtensor.tensor.graph import OpOutput
 
 Array = NDArray[np.float64]
@@ -53,6 +54,18 @@ class _Needed:
     is_apart: bool
 
 
+@dataclass(frozen=True)
+class _Cast:
+    """A Cast of the output of variable `number`, of which another one is made and that no gradient reads: bytes, and seconds of
+    making it again, [members, candidates].
+    """
+
+    number: int
+    size_B: Array
+    again_s: Array
+    counts: Counts
+
+
 @dataclass
 class Remaking:
     """The closure of the blocks of `of`."""
@@ -61,6 +74,8 @@ class Remaking:
     _needed: list[_Needed] = field(default_factory=list)
     _fetches: list[tuple[Fetch, Counts]] = field(default_factory=list)
     _crossing: list[tuple[Item, Item]] = field(default_factory=list)
+    _summed: dict[int, Counts] = field(default_factory=dict)
+    _casts: list[_Cast] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         known, blocks = self.of.known, {name for names in self.of.places.kinds for name in names}
@@ -75,16 +90,27 @@ class Remaking:
     def _relate(self) -> None:
         """Find what is needed, and the implications between tables: those that stand equally often at all places."""
         numbers: dict[tuple[End, str, Counts], int] = {}
+        casts = self._cast_again
+        self._casts = [self._cast(*key) for key in casts]
         for place, one in enumerate(self._copies):
             root = one.origin.root
             if one.unmoved_B is not None and self._made[root[0]] == one.counts:
                 self._crossing.append((("unmoved", place), ("made", root[0])))
             users = [("moved", place)] if one.moved_B is not None else []
+            if one.summing is not None and self._made.get(one.summing[0]) == one.counts:
+                users.append(("joint", place))
+                self._crossing.append((("joint", place), ("summed", one.summing[0])))
+                self._summed[one.summing[0]] = one.counts
             for fetch in one.fetches:
                 if self._made.get(fetch.reader) == one.counts:
                     self._crossing.append((("made", fetch.reader), ("fetched", len(self._fetches))))
                     users.append(("brought", len(self._fetches)))
                     self._fetches.append((fetch, one.counts))
+            if (cast := casts.get((root, one.made_dtype, one.counts))) is not None and one.origin.is_near:
+                self._crossing += [(user, ("cast", cast)) for user in users]
+                users = [("recast", cast)]
+            elif (cast := casts.get((root, one.dtype, one.counts))) is not None:
+                self._crossing += [(user, ("cast", cast)) for user in users]
             key = (root, one.dtype, one.counts)
             is_read = key[:2] in self._read and (one.unread_B is None or key[:2] in self._kept_elsewhere)
             is_known = root[0] >= 0 and one.origin.is_near and not is_read
@@ -94,10 +120,28 @@ class Remaking:
                 numbers[key] = len(self._needed)
                 self._needed.append(self._needed_of(one))
             self._crossing += [(user, ("needed", numbers[key])) for user in users]
+        self._crossing += [(("made", number), ("summed", number)) for number in self._summed]
         self._crossing += [
             (("saved", place), ("made", one.number)) for place, one in enumerate(self._needed) if one.is_apart
         ]
         self._crossing = list(dict.fromkeys(self._crossing))
+
+    @cached_property
+    def _cast_again(self) -> dict[tuple[End, str, Counts], int]:
+        """The Casts that others read, and no gradient does, each with a number."""
+        found: dict[tuple[End, str, Counts], int] = {}
+        for one in self._copies:
+            root, is_there = one.origin.root, one.origin.cast_of is not None and not one.origin.is_near
+            if is_there and (root, one.dtype) not in self._read and self._made.get(root[0]) == one.counts:
+                found.setdefault((root, one.dtype, one.counts), len(found))
+        return found
+
+    def _cast(self, root: End, dtype: str, counts: Counts) -> _Cast:
+        known, (number, _, index) = self.of.known, root
+        op = known.items[number].op
+        power, layouts = known.power_of(OpOutput(op.name, index)), layouts_at(known, root, op.outputs[index].shape)
+        again_s = transparent_s(known.pricer, layouts, op.outputs[index].dtype, dtype, power)
+        return _Cast(number, slices_B(known, layouts, dtype, power), again_s, counts)
 
     def _needed_of(self, one: Copies) -> _Needed:
         """What `one` is made of."""
@@ -113,6 +157,10 @@ class Remaking:
         kind, number = item
         if kind == "made":
             return self._made_with[number]
+        if kind == "summed":
+            return (number,)
+        if kind in ("cast", "recast"):
+            return (self._casts[number].number,)
         if kind in ("needed", "saved"):
             return self._needed[number].scope
         if kind in ("fetched", "brought"):
@@ -163,7 +211,7 @@ class Remaking:
         return {
             (tensor.origin.root, tensor.dtype)
             for tensor in self.of.between
-            if self._may_be_output(tensor) and (tensor.maker_keeps or any(reader.kept for reader in tensor.readers))
+            if self._may_be_output(tensor) and (tensor.maker_keeps or any(_reads(r, tensor) for r in tensor.readers))
         }
 
     def _may_be_output(self, tensor: Tensor) -> bool:
@@ -182,10 +230,10 @@ class Remaking:
         for tensor in self.of.between:
             origin = tensor.origin
             if origin.cast_of is None and tensor.maker == origin.root and not tensor.maker_keeps:
-                tables[origin.root, tensor.dtype] += any(reader.kept for reader in tensor.readers)
+                tables[origin.root, tensor.dtype] += any(_reads(r, tensor) for r in tensor.readers)
             elif tensor.maker_keeps and origin.cast_of is None and tensor.maker != origin.root:
                 continue
-            elif self._may_be_output(tensor) and (tensor.maker_keeps or any(reader.kept for reader in tensor.readers)):
+            elif self._may_be_output(tensor) and (tensor.maker_keeps or any(_reads(r, tensor) for r in tensor.readers)):
                 found.add((origin.root, tensor.dtype))
         return found | {key for key, number in tables.items() if number > 1}
 
@@ -211,8 +259,35 @@ class Remaking:
     @cached_property
     def _made_s(self) -> dict[int, Array]:
         """Seconds of the operators that may be made again, [members, candidates]; 0 where they cannot be."""
-        forward_s = {number: self.of.known.items[number].forward_s for number in self._made}
-        return {number: np.where(np.isinf(table), 0.0, table) for number, table in forward_s.items()}
+        items = self.of.known.items
+        again_s = {
+            number: items[number].forward_s - (items[number].combine_s if number in self._summed else 0.0)
+            for number in self._made
+        }
+        return {number: np.where(np.isfinite(table), table, 0.0) for number, table in again_s.items()}
+
+    @cached_property
+    def _summed_s(self) -> dict[int, Array]:
+        """Seconds of partial sums of operators for which something is moved, [members, candidates]."""
+        combine_s = {number: self.of.known.items[number].combine_s for number in self._summed}
+        return {number: np.where(np.isfinite(table), table, 0.0) for number, table in combine_s.items()}
+
+    def _moved(self, place: int) -> list[tuple[Item, Array, Array]]:
+        """What may be moved again of copies: seconds and bytes, where that does not go with a sum, and where it does."""
+        one = self._copies[place]
+        if one.moved_B is None:
+            return []
+        if one.summing is None or one.summing[0] not in self._summed or ("joint", place) not in self._payers:
+            return [(("moved", place), one.moves_s, one.moved_B)]
+        there = one.summing[1]
+        return [
+            (("moved", place), np.where(there, 0.0, one.moves_s), np.where(there, 0.0, one.moved_B)),
+            (("joint", place), np.where(there, one.moves_s, 0.0), np.where(there, one.moved_B, 0.0)),
+        ]
+
+    @cached_property
+    def _payers(self) -> set[Item]:
+        return {item for item, _ in self._crossing}
 
     # -- given layouts -------------------------------------------------------------------------------------------------
 
@@ -240,12 +315,18 @@ class Remaking:
             if number in self._own_B:
                 add(("own", number), of, None, Table(-self._own_B[number], (number,)))
                 inside.append((("own", number), ("made", number)))
+        for number, of in self._summed.items():
+            add(("summed", number), of, Table(self._summed_s[number], (number,)), None)
         for place, one in enumerate(self._needed):
             add(("needed", place), one.counts, None, Table(one.size_B, one.scope))
             if one.is_made:
                 add(("saved", place), one.counts, None, Table(-one.size_B, one.scope))
                 inside.append((("saved", place), ("needed", place)))
                 inside += [] if one.is_apart else [(("saved", place), ("made", one.number))]
+        for place, cast in enumerate(self._casts):
+            add(("cast", place), cast.counts, None, Table(cast.size_B, (cast.number,)))
+            add(("recast", place), cast.counts, Table(cast.again_s, (cast.number,)), Table(-cast.size_B, (cast.number,)))
+            inside.append((("recast", place), ("cast", place)))
         for place, (fetch, of) in enumerate(self._fetches):
             add(("fetched", place), of, None, Table(fetch.kept_B, fetch.scope))
             add(("brought", place), of, Table(fetch.moves_s, fetch.scope), Table(-fetch.kept_B, fetch.scope))
@@ -253,9 +334,8 @@ class Remaking:
         for place, copy in enumerate(self._copies):
             if copy.unmoved_B is not None:
                 add(("unmoved", place), copy.counts, None, Table(-copy.unmoved_B, copy.scope))
-            if copy.moved_B is not None:
-                moves_s = Table(copy.moves_s, copy.scope)
-                add(("moved", place), copy.counts, moves_s, Table(-copy.moved_B, copy.scope))
+            for item, moves_s, moved_B in self._moved(place):
+                add(item, copy.counts, Table(moves_s, copy.scope), Table(-moved_B, copy.scope))
         kept, priced = (
             [(numbers[item], numbers[other]) for item, other in pairs] for pairs in (inside, self._crossing)
         )
@@ -292,6 +372,9 @@ class Remaking:
                 kept = Way(size_B=one.size_B)
                 other, pays = (NOTHING, saved) if one.is_apart else (None, ())
                 found.append(Gain(one.scope, one.counts, kept, other, pays, (("needed", place),)))
+        for place, cast in enumerate(self._casts):
+            kept, made = Way(size_B=cast.size_B), Way(seconds=cast.again_s)
+            found.append(Gain((cast.number,), cast.counts, kept, made, (("recast", place),), (("cast", place),)))
         for place, (fetch, counts) in enumerate(self._fetches):
             kept, moved = Way(size_B=fetch.kept_B), Way(seconds=fetch.moves_s)
             found.append(Gain(fetch.scope, counts, kept, moved, (("brought", place),), (("fetched", place),)))
@@ -299,7 +382,14 @@ class Remaking:
             if copy.unmoved_B is not None:
                 way = Way(size_B=-copy.unmoved_B)
                 found.append(Gain(copy.scope, copy.counts, way, paid=(("unmoved", place),)))
-            if copy.moved_B is not None:
-                way = Way(copy.moves_s, -copy.moved_B)
-                found.append(Gain(copy.scope, copy.counts, way, paid=(("moved", place),)))
+            for item, moves_s, moved_B in self._moved(place):
+                found.append(Gain(copy.scope, copy.counts, Way(moves_s, -moved_B), paid=(item,)))
+        for number, counts in self._summed.items():
+            way = Way(self._summed_s[number])
+            found.append(Gain((number,), counts, way, paid=(("summed", number),)))
         return Gains(found, self.of_implications, self.of.sizes, self.of.known.pricer.family.members)
+
+
+def _reads(reader: Reader, tensor: Tensor) -> bool:
+    """Whether the gradient of `reader` reads `tensor` as it is, and no Cast of it."""
+    return reader.kept and reader.kept_as == tensor.dtype

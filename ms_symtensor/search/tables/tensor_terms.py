@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -51,12 +52,15 @@ class Copies:
     """What gradients keep of a tensor in a block, and what it takes to make that again: tables over `scope` as in `Terms`.
 
     `unmoved_B`: bytes of what an operator leaves as it is; `moved_B`: of what a Cast or moves make of that in `moves_s`.
-    `fetches`: for the readers whose gradients do not read it. `dtype`: the element type of what the Cast or the moves read.
+    `fetches`: for the readers whose gradients do not read it. `dtype`: the element type of what the Cast or the moves read,
+    `made_dtype` that of what the Cast makes.
     `unread_B`: bytes of what the maker leaves where no gradient reads it as it is, 0 elsewhere; None where others may read it so.
+    `summing`: a reader that has partial sums, if there is one, and the layouts in which it has and its copy is moved there.
     """
 
     origin: Origin
     dtype: str
+    made_dtype: str
     scope: tuple[int, ...]
     counts: Counts
     unmoved_B: Array | None
@@ -64,6 +68,7 @@ class Copies:
     moves_s: Array
     fetches: tuple[Fetch, ...]
     unread_B: Array | None
+    summing: tuple[int, NDArray[np.bool_]] | None
 
 
 class TensorTables:
@@ -111,13 +116,44 @@ class TensorTables:
         """What may be made again of `tensor`, which occurs so often at every place: for its first readers, and for every further
         one, as in `terms`. So many tensors `share` the Cast that makes them.
         """
-        readers = self._in_order(tensor.readers)
+        cast = tuple(r for r in tensor.readers if self._is_cast(tensor, r))
+        readers = self._in_order(tuple(replace(r, kept=False) if r in cast else r for r in tensor.readers))
         found = [self._copies(tensor, readers[:JOINT_READERS], counts, share)] if readers else []
         for number, reader in enumerate(readers[JOINT_READERS:], start=JOINT_READERS):
             # Others may keep the same copy, and memory must not be overstated.
             one = replace(reader, kept=False) if any(map(self._keeps, readers[:number])) else reader
             found.append(self._copies(tensor, (one,), counts, share))
-        return found
+        return found + [self._cast_copies(tensor, reader, counts, len(cast)) for reader in cast]
+
+    def _is_cast(self, tensor: Tensor, reader: Reader) -> bool:
+        """Whether a Cast behind a Reshape, which may be made again, makes of `tensor` what the gradient of `reader` needs."""
+        return self._keeps(reader) and reader.kept_as != tensor.dtype and tensor.in_block and bool(self._again)
+
+    def _cast_copies(self, tensor: Tensor, reader: Reader, counts: Counts, share: int) -> Copies:
+        """For a reader whose gradient needs a Cast of its copy of `tensor`; so many `share` that Cast at most.
+
+        Where the copy was moved and is smaller than what its maker leaves, it may be kept instead: so much more is saved at most.
+        """
+        scope, table, ways = self._written(tensor, (reader,))
+
+        def saved_B() -> Array:
+            sides = (tensor.maker, tensor.shape), (reader.end, tensor.reader_shape)
+            made_B, read_B = (
+                ways.spread(slices_B(self._known, self._layouts_at(*side)[0], tensor.dtype, tensor.power), axis)
+                for axis, side in enumerate(sides)
+            )
+            kept_B = self._kept_B(tensor, (reader,), ways)
+            return np.where(kept_B > 0, kept_B + np.maximum(made_B - read_B, 0.0), 0.0)
+
+        def cast_s() -> Array:
+            wanted, _ = self._layouts_at(reader.end, tensor.reader_shape)
+            seconds = transparent_s(self._known.pricer, wanted, tensor.dtype, reader.kept_as, tensor.power)
+            return np.broadcast_to(ways.spread(seconds, 1), ways.shape)
+
+        moved_B = table("cast kept", reader.kept_as, tensor.maker_keeps, written=saved_B)
+        moves_s = table("cast again", reader.kept_as, written=cast_s) / share
+        origin = replace(tensor.origin, cast_of=tensor.dtype, is_near=tensor.origin.is_near and tensor.origin.cast_of is None)
+        return Copies(origin, tensor.dtype, reader.kept_as, scope, counts, None, moved_B, moves_s, (), None, None)
 
     def _cast_s(self, tensor: Tensor, ways: FanOut, made: str) -> Array:
         """Seconds of the Cast that makes `tensor` of what its maker leaves in element type `made`, for all ways."""
@@ -135,7 +171,6 @@ class TensorTables:
             again = tuple(
                 keeps and (tensor.in_block or r.moved_inside) for keeps, r in zip(keeps, readers, strict=True)
             )
-            moves_s = table("again", again, written=lambda: _possible(ways.forward_s(again)))
             unmoved_B, moved_B = (
                 table(
                     "kept",
@@ -148,15 +183,79 @@ class TensorTables:
             )
             if tensor.maker == tensor.origin.root and cast_of is None and self._is_read_here_alone(tensor):
                 unread_B = table("unread", keeps, written=lambda: self._unread_B(tensor, readers, ways))
-            if cast_of is not None and tensor.in_block:
+            is_cast = cast_of is not None and tensor.in_block
+            if is_cast:
                 moved_B, unmoved_B = moved_B + unmoved_B, None
-                moves_s = moves_s + table("cast", cast_of, written=lambda: self._cast_s(tensor, ways, cast_of)) / share
             elif not tensor.in_block or tensor.origin.root[0] not in self._again:
                 unmoved_B = None
+            again_s, is_one = (
+                table(
+                    "copies",
+                    again,
+                    tensor.maker_keeps,
+                    cast_of if is_cast else None,
+                    share,
+                    number,
+                    written=lambda number=number: self._moved_again(tensor, readers, again, cast_of if is_cast else None, share)[number],
+                )
+                for number in range(2)
+            )
+            moves_s = again_s
         unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
         fetches = tuple(self._fetch(tensor, readers, r) for r in readers if self._is_needy(r))
         dtype = cast_of or tensor.dtype
-        return Copies(tensor.origin, dtype, scope, counts, unmoved_B, moved_B, moves_s, fetches, unread_B)
+        summing = None if moved_B is None else self._summing(tensor, readers, is_one > 0)
+        return Copies(
+            tensor.origin, dtype, tensor.dtype, scope, counts, unmoved_B, moved_B, moves_s, fetches, unread_B, summing
+        )
+
+    def _moved_again(
+        self, tensor: Tensor, readers: tuple[Reader, ...], again: tuple[bool, ...], cast_of: str | None, share: int
+    ) -> tuple[Array, Array]:
+        """Seconds of making all copies of `tensor` again that gradients read, of a Cast of `cast_of` too; and 1 where they are one.
+
+        Where there are several, some may be made again alone: then no more than at the rate of those whose bytes take the least.
+        """
+        _, _, ways = self._written(tensor, readers)
+        cast_s = 0.0 if cast_of is None else self._cast_s(tensor, ways, cast_of) / share
+        chosen = [n for n, is_there in enumerate(again) if is_there]
+
+        def of(some: Sequence[int]) -> tuple[Array, Array]:
+            """Seconds and bytes of some."""
+            only = tuple(replace(r, kept=n in some) for n, r in enumerate(readers))
+            seconds = _possible(ways.forward_s(tuple(n in some for n in range(len(readers))))) + cast_s
+            kept_B = self._kept_B(tensor, only, ways, True)
+            return seconds, kept_B if cast_of is None else kept_B + self._kept_B(tensor, only, ways, False)
+
+        every_s, every_B = of(chosen)
+        is_one, rate = np.ones(every_B.shape), every_s / np.maximum(every_B, 1.0)
+        for number in range(1, len(chosen)):
+            for some in combinations(chosen, number):
+                some_s, some_B = of(some)
+                is_one[(some_B > 0) & (some_B < every_B)] = 0.0
+                rate = np.minimum(rate, np.where(some_B > 0, some_s / np.maximum(some_B, 1.0), np.inf))
+        return np.where(is_one > 0, every_s, rate * every_B), is_one
+
+    def _summing(
+        self, tensor: Tensor, readers: tuple[Reader, ...], is_one: NDArray[np.bool_]
+    ) -> tuple[int, NDArray[np.bool_]] | None:
+        """As `Copies.summing`: of several readers that whose sums take the longest. What is moved before a Reshape goes with that."""
+        if tensor.shape != tensor.reader_shape:
+            return None
+        scope, table, ways = self._written(tensor, readers)
+        found, longest_s = None, 0.0
+        for place, reader in enumerate(readers):
+            number = reader.end[0]
+            combine_s = self._known.items[number].combine_s if number >= 0 else np.zeros((1, 1))
+            if not self._keeps(reader) or (most_s := float(combine_s.max(where=combine_s < np.inf, initial=0.0))) <= longest_s:
+                continue
+            one = ways.spread(ways.pairs[place].moves, 0, place + 1)
+            moves = table("moves", place, written=partial(np.broadcast_to, one, ways.shape))
+            sums = combine_s.reshape(len(combine_s), *(-1 if v == number else 1 for v in scope)) > 0
+            both = moves.astype(bool) & sums & is_one
+            if both.any():
+                found, longest_s = (number, both), most_s
+        return found
 
     def _is_read_here_alone(self, tensor: Tensor) -> bool:
         """Whether one table says in which layouts gradients read `tensor` where it was made."""

@@ -4,14 +4,15 @@ branches of the layouts then (`branching`), and of whole divisions (`division_ca
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 from ms_symtensor.search.bounds.branching import branched
 from ms_symtensor.search.bounds.duals import STEADY, Asked
 from ms_symtensor.search.bounds.met import Met
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.division_cases import ONE_KIND, Division, Part
+from ms_symtensor.search.stages.division_cases import Division, Part, first_least
 from ms_symtensor.search.stages.rows import Row
-from ms_symtensor.search.stages.stage_cases import Case, cases
+from ms_symtensor.search.stages.stage_cases import Case, cases, on_few
 from ms_symtensor.search.stages.stage_layers import step_s
 
 ROUNDS = 8
@@ -103,24 +104,35 @@ class CaseBounds:
         yield values[least]
 
     def _by_division(self, shape: Shape) -> float:
-        """The bound in cases of the best division that is known; 0 where there is none, or blocks are of several kinds."""
+        """The bound in cases of the best division that is known; 0 where there is none."""
         known, bound_s = self._met.rows[shape], 0.0
         every = [stages for row in known if (stages := self._met.divided(row)) is not None]
-        if not every or len(self._occurrences) != ONE_KIND:
+        least = first_least(self._occurrences, shape)
+        if not every or (stages := min(every, key=lambda one: step_s(one, shape.turns)))[0].blocks < least:
             return bound_s
-        stages = min(every, key=lambda one: step_s(one, shape.turns))
+        most_s = self._on_few(shape, least - 1)
         seconds = [one.each_s for one in stages]
         division = Division(self._occurrences, shape, tuple(one.blocks for one in stages))
         parts, shown = division.parts(seconds.index(max(seconds))), dict[Part, float]()
         for _ in range(FINER):
             values, _ = self._of_cases(known, [part.case for part in parts], POLISHED, SOLVED)
             shown |= {part: values[part.case] for part in parts}
-            least = min(shown, key=shown.__getitem__)
-            bound_s = max(bound_s, shown.pop(least))
-            division, parts = division.finer(least)
-            if bound_s >= self._met.enough_s[shape] or not parts:
+            least_part = min(shown, key=shown.__getitem__)
+            bound_s = max(bound_s, min(shown.pop(least_part), most_s))
+            division, parts = division.finer(least_part)
+            if bound_s >= min(most_s, self._met.enough_s[shape]) or not parts:
                 break
         return bound_s
+
+    def _on_few(self, shape: Shape, most: int) -> float:
+        """The bound if the first stage holds at `most` so many blocks; 0 if that may be as fast as is asked."""
+        known, enough_s = self._met.rows[shape], self._met.enough_s[shape]
+        chains, left_B = [self._duals.chain(row) for row in known], self._duals.left_B(known)
+        every = on_few(chains, self._occurrences, shape, left_B, most, enough_s, {})
+        if every is None:
+            return 0.0
+        values, _ = self._of_cases(known, every, AGAIN, STEADY) if every else ({}, [])
+        return min(values.values(), default=inf)
 
     def _by_another_mesh(self, shape: Shape) -> float:
         """The bound that the cases show which showed most on another mesh, asked for as there."""

@@ -1,8 +1,11 @@
-"""Cases of which one is true however blocks of one kind are divided into stages, made of one `Division` of them.
+"""Cases of which one is true however blocks are divided into stages, made of one `Division` of them.
 
 Some stage holds a block more than there; or none does, and then all stages hold what they do there. Where it is not excluded that
 a stage holds one more, it holds two more; or just one more, and then the others together have one less, none of them more than is
 not excluded. And so on.
+
+Blocks of the last kind are divided: those of the kinds before it stand on the first stage, and one of the last kind too. That it
+holds fewer is a case of its own (`stage_cases.on_few`).
 """
 
 from collections.abc import Sequence
@@ -14,8 +17,10 @@ from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.stage_cases import Case, Held
 
-ONE_KIND = 5
-"""Places of a network whose blocks are all of one kind: before them, the first, those between, the last, behind them."""
+
+def first_least(occurrences: tuple[int, ...], shape: Shape) -> int:
+    """How many blocks the first stage of a division holds at least."""
+    return max(shape.interleave, 1 + sum(occurrences[1:-4]))
 
 
 @dataclass(frozen=True)
@@ -33,9 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Division:
-    """Blocks of one kind on the stages of `shape`, at `most` so many on each; the network has every place so often as
-    `occurrences` says.
-    """
+    """The blocks on the stages of `shape`, at `most` so many on each; the network has every place so often as `occurrences` says."""
 
     occurrences: tuple[int, ...]
     shape: Shape
@@ -65,10 +68,10 @@ class Division:
 
     def _at_least(self, stages: tuple[int, ...], blocks: int) -> list[Part]:
         """That one of these holds so many; nothing where that leaves none for a run of another one."""
-        runs, last = self.shape.interleave, stages[-1]
-        if blocks > self._blocks - (len(self.most) - 1) * runs:
+        last, layers = stages[-1], self._least
+        if blocks > self._blocks - sum(layers) + layers[last]:
             return []
-        held = self._held([blocks if stage == last else runs for stage in range(len(self.most))])
+        held = self._held([blocks if stage == last else n for stage, n in enumerate(layers)])
         return [Part(stages, blocks, False, Case(held[last], self._flights[last], held[0]))]
 
     def _just(self, stage: int, blocks: int) -> Part:
@@ -77,7 +80,7 @@ class Division:
         missing = sum(layers) - self._blocks
         for others in (range(stage), range(stage + 1, len(layers))):
             for other in self._shortened(others, missing):
-                layers[other] = max(layers[other] - missing, self.shape.interleave)
+                layers[other] = max(layers[other] - missing, self._least[other])
         every = list(zip(self._held(layers), self._flights, strict=True))
         case = Case(*every[stage], every[0][0], tuple(every[:stage]), tuple(every[stage + 1 :]))
         return Part((stage,), blocks, True, case)
@@ -94,8 +97,8 @@ class Division:
 
     def _lost(self, stage: int, missing: int) -> list[int]:
         """How many micro-batches wait in each block that a stage has no more, if it is to have so many less."""
-        runs = self.shape.interleave
-        whole, less = (dealt((max(self.most[stage] - n, runs),), runs) for n in (0, missing))
+        runs, least = self.shape.interleave, self._least[stage]
+        whole, less = (dealt((max(self.most[stage] - n, least),), runs) for n in (0, missing))
         lengths = zip(self._flights[stage].runs, whole, less, strict=True)
         return [waiting for waiting, long, short in lengths for _ in range(long - short)]
 
@@ -104,14 +107,20 @@ class Division:
         return sum(self.occurrences[1:-1])
 
     @cached_property
+    def _least(self) -> list[int]:
+        """How many every stage holds at least: one for each of its runs."""
+        return [first_least(self.occurrences, self.shape), *[self.shape.interleave] * (len(self.most) - 1)]
+
+    @cached_property
     def _flights(self) -> list[Flights]:
         return [self.shape.flights(stage) for stage in range(len(self.most))]
 
     def _held(self, layers: Sequence[int]) -> list[Held]:
         """How often every place lies on each stage of so many blocks, which need not be all that there are."""
         first, *between, last = layers
+        before, before_last = sum(self.occurrences[1:-4]), [0] * len(self.occurrences[1:-4])
         return [
-            (self.occurrences[0], 1, first - 1, 0, 0),
-            *((0, 0, n, 0, 0) for n in between),
-            (0, 0, last - 1, 1, self.occurrences[-1]),
+            (*self.occurrences[:-4], 1, first - before - 1, 0, 0),
+            *((0, *before_last, 0, n, 0, 0) for n in between),
+            (0, *before_last, 0, last - 1, 1, self.occurrences[-1]),
         ]

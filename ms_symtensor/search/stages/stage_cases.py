@@ -106,16 +106,42 @@ def cases(
 ) -> tuple[Case, ...]:
     """The cases that may show that no step on `shape` is faster than `asked_s`, or else, than as long a time above `bound_s` as
     can be shown, since the layouts `known` are slower and `shown` knows of no case that has shown less.
-
-    Equal runs are one case, with the fewest micro-batches that any of their stages keeps.
     """
+    space = _space(known, occurrences, shape, limit_B, shown)
+    return _cases(space, _slowest(space, bound_s, asked_s))
+
+
+def on_few(
+    known: Sequence[Chain],
+    occurrences: Sequence[int],
+    shape: Shape,
+    limit_B: float,
+    most: int,
+    asked_s: float,
+    shown: Mapping[Case, float],
+) -> tuple[Case, ...] | None:
+    """Such cases if the first stage holds at `most` so many blocks; None if the layouts `known` may be as fast as is asked."""
+    space, least = _space(known, occurrences, shape, limit_B, shown), shape.interleave
+    if most < least:
+        return ()
+    starts = _starts(space, asked_s, least, most)
+    return None if starts is None else _cases(space, [_Lot(starts, least, most)])
+
+
+def _space(
+    known: Sequence[Chain], occurrences: Sequence[int], shape: Shape, limit_B: float, shown: Mapping[Case, float]
+) -> _Space:
     place_of = [place for place, n in enumerate(occurrences) for _ in range(n)]
-    space = _Space(known, shown, place_of, len(occurrences), shape, limit_B)
+    return _Space(known, shown, place_of, len(occurrences), shape, limit_B)
+
+
+def _cases(space: _Space, lots: Sequence[_Lot]) -> tuple[Case, ...]:
+    """Those of `lots`; equal runs are one case, with the fewest micro-batches that any of their stages keeps."""
     least: dict[tuple[Held, Held | None], Flights] = {}
-    for lot in _slowest(space, bound_s, asked_s):
+    for lot in lots:
         also = _also(space, lot.least)
         for stage, held in _held(space, lot):
-            flight = shape.flights(stage)
+            flight = space.shape.flights(stage)
             least[held, also] = min(flight, least.get((held, also), flight))
     return tuple(Case(held, flight, also) for (held, also), flight in least.items())
 

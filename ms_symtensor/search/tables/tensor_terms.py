@@ -5,10 +5,9 @@ down once.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import combinations
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,10 @@ JOINT_ENTRIES = 1 << 13
 """Entries of such a table for one mesh: where it would be larger, the first reader alone is seen (empirical: a search takes twice
 as long with four times as many).
 """
+
+
+FAST = 1e-3
+"""More seconds per byte than anything takes (empirical: a megabyte in a quarter of an hour)."""
 
 
 @dataclass(frozen=True)
@@ -123,37 +126,43 @@ class TensorTables:
             # Others may keep the same copy, and memory must not be overstated.
             one = replace(reader, kept=False) if any(map(self._keeps, readers[:number])) else reader
             found.append(self._copies(tensor, (one,), counts, share))
-        return found + [self._cast_copies(tensor, reader, counts, len(cast)) for reader in cast]
+        return found + [one for reader in cast for one in self._cast_copies(tensor, reader, counts, len(cast))]
 
     def _is_cast(self, tensor: Tensor, reader: Reader) -> bool:
         """Whether a Cast behind a Reshape, which may be made again, makes of `tensor` what the gradient of `reader` needs."""
         return self._keeps(reader) and reader.kept_as != tensor.dtype and tensor.in_block and bool(self._again)
 
-    def _cast_copies(self, tensor: Tensor, reader: Reader, counts: Counts, share: int) -> Copies:
+    def _cast_copies(self, tensor: Tensor, reader: Reader, counts: Counts, share: int) -> Iterator[Copies]:
         """For a reader whose gradient needs a Cast of its copy of `tensor`; so many `share` that Cast at most.
 
-        Where the copy was moved and is smaller than what its maker leaves, it may be kept instead: so much more is saved at most.
+        Where that copy is smaller than what its maker leaves, it may be kept instead: then nothing else is certainly needed.
         """
         scope, table, ways = self._written(tensor, (reader,))
+        (makers, _), (wanted, _) = (
+            self._layouts_at(tensor.maker, tensor.shape),
+            self._layouts_at(reader.end, tensor.reader_shape),
+        )
 
-        def saved_B() -> Array:
-            sides = (tensor.maker, tensor.shape), (reader.end, tensor.reader_shape)
+        def kept_B(is_smaller: bool) -> Array:
             made_B, read_B = (
-                ways.spread(slices_B(self._known, self._layouts_at(*side)[0], tensor.dtype, tensor.power), axis)
-                for axis, side in enumerate(sides)
+                ways.spread(slices_B(self._known, layouts, tensor.dtype, tensor.power), axis)
+                for axis, layouts in enumerate((makers, wanted))
             )
-            kept_B = self._kept_B(tensor, (reader,), ways)
-            return np.where(kept_B > 0, kept_B + np.maximum(made_B - read_B, 0.0), 0.0)
+            return np.where((read_B < made_B) == is_smaller, self._kept_B(tensor, (reader,), ways), 0.0)
 
         def cast_s() -> Array:
-            wanted, _ = self._layouts_at(reader.end, tensor.reader_shape)
             seconds = transparent_s(self._known.pricer, wanted, tensor.dtype, reader.kept_as, tensor.power)
             return np.broadcast_to(ways.spread(seconds, 1), ways.shape)
 
-        moved_B = table("cast kept", reader.kept_as, tensor.maker_keeps, written=saved_B)
-        moves_s = table("cast again", reader.kept_as, written=cast_s) / share
-        origin = replace(tensor.origin, cast_of=tensor.dtype, is_near=tensor.origin.is_near and tensor.origin.cast_of is None)
-        return Copies(origin, tensor.dtype, reader.kept_as, scope, counts, None, moved_B, moves_s, (), None, None)
+        again_s = table("cast again", reader.kept_as, written=cast_s) / share
+        of_copy = Origin(tensor.origin.root, is_near=False)
+        of_maker = replace(tensor.origin, cast_of=tensor.dtype, is_near=tensor.origin == Origin(tensor.origin.root))
+        for is_smaller, origin in ((False, of_maker), (True, of_copy)):
+            moved_B = table("cast kept", reader.kept_as, tensor.maker_keeps, is_smaller, written=partial(kept_B, is_smaller))
+            if moved_B.any():
+                yield Copies(
+                    origin, tensor.dtype, reader.kept_as, scope, counts, None, moved_B, again_s, (), None, None
+                )
 
     def _cast_s(self, tensor: Tensor, ways: FanOut, made: str) -> Array:
         """Seconds of the Cast that makes `tensor` of what its maker leaves in element type `made`, for all ways."""
@@ -188,19 +197,10 @@ class TensorTables:
                 moved_B, unmoved_B = moved_B + unmoved_B, None
             elif not tensor.in_block or tensor.origin.root[0] not in self._again:
                 unmoved_B = None
-            again_s, is_one = (
-                table(
-                    "copies",
-                    again,
-                    tensor.maker_keeps,
-                    cast_of if is_cast else None,
-                    share,
-                    number,
-                    written=lambda number=number: self._moved_again(tensor, readers, again, cast_of if is_cast else None, share)[number],
-                )
-                for number in range(2)
-            )
-            moves_s = again_s
+            what = again, cast_of if is_cast else None, share
+            copies = lru_cache(lambda: self._moved_again(tensor, readers, *what))
+            moves_s = table("copies", what, tensor.maker_keeps, written=lambda: copies()[0])
+            is_one = table("is one", what, tensor.maker_keeps, written=lambda: copies()[1])
         unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
         fetches = tuple(self._fetch(tensor, readers, r) for r in readers if self._is_needy(r))
         dtype = cast_of or tensor.dtype
@@ -214,27 +214,30 @@ class TensorTables:
     ) -> tuple[Array, Array]:
         """Seconds of making all copies of `tensor` again that gradients read, of a Cast of `cast_of` too; and 1 where they are one.
 
-        Where there are several, some may be made again alone: then no more than at the rate of those whose bytes take the least.
+        Where there are several, some may be made again alone. That takes no less than the slowest of them does, and saves no more
+        than all that are no slower: so all together count at the least such rate.
         """
         _, _, ways = self._written(tensor, readers)
-        cast_s = 0.0 if cast_of is None else self._cast_s(tensor, ways, cast_of) / share
+        every_s = _possible(ways.forward_s(again))
+        if cast_of is not None:
+            every_s = every_s + (cast_s := self._cast_s(tensor, ways, cast_of) / share)
         chosen = [n for n, is_there in enumerate(again) if is_there]
+        if len(chosen) < 2:
+            return every_s, np.ones(every_s.shape)
 
-        def of(some: Sequence[int]) -> tuple[Array, Array]:
-            """Seconds and bytes of some."""
+        def size_B(some: Sequence[int]) -> Array:
             only = tuple(replace(r, kept=n in some) for n, r in enumerate(readers))
-            seconds = _possible(ways.forward_s(tuple(n in some for n in range(len(readers))))) + cast_s
-            kept_B = self._kept_B(tensor, only, ways, True)
-            return seconds, kept_B if cast_of is None else kept_B + self._kept_B(tensor, only, ways, False)
+            return self._kept_B(tensor, only, ways, True if cast_of is None else None)
 
-        every_s, every_B = of(chosen)
-        is_one, rate = np.ones(every_B.shape), every_s / np.maximum(every_B, 1.0)
-        for number in range(1, len(chosen)):
-            for some in combinations(chosen, number):
-                some_s, some_B = of(some)
-                is_one[(some_B > 0) & (some_B < every_B)] = 0.0
-                rate = np.minimum(rate, np.where(some_B > 0, some_s / np.maximum(some_B, 1.0), np.inf))
-        return np.where(is_one > 0, every_s, rate * every_B), is_one
+        every_B, each_B = size_B(chosen), [size_B([n]) for n in chosen]
+        each_s = [_possible(ways.spread(ways.pairs[n].forward_s, 0, n + 1)) for n in chosen]
+        each_s = each_s if cast_of is None else [one_s + cast_s for one_s in each_s]
+        is_one, rate = np.ones(every_B.shape), np.full(every_B.shape, FAST)
+        for mine_s, mine_B in zip(each_s, each_B, strict=True):
+            is_one[(mine_B > 0) & (mine_B < every_B)] = 0.0
+            with_B = sum(np.where(its_s <= mine_s, its_B, 0.0) for its_s, its_B in zip(each_s, each_B, strict=True))
+            rate = np.minimum(rate, np.where(mine_B > 0, mine_s / np.maximum(with_B, 1.0), FAST))
+        return np.where(is_one > 0, every_s, np.minimum(every_s, rate * every_B)), is_one
 
     def _summing(
         self, tensor: Tensor, readers: tuple[Reader, ...], is_one: NDArray[np.bool_]

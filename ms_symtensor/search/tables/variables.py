@@ -107,6 +107,7 @@ def variables(
         meanings.update((op.name, views[number]) for op in members)
     signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
+    powers = _of_all(powers, folded)
     for number, members in enumerate(folded.members):
         seen, sig = views[number]
         spoilt = frozenset(d for op in members for d in spoilt_dims(graph, op, signatures, gradients))
@@ -193,6 +194,15 @@ def _sharing_a_primitive(folded: Fold, views: Mapping[int, tuple[OpView, Signatu
 def _form(op: OpView) -> tuple:
     """What operators with the same choices have in common."""
     return (op.type, op.inputs, op.outputs, op.arguments, tuple(op.attributes.items()), op.body)
+
+
+def _of_all(powers: Mapping[Source, tuple[int, ...]], folded: Fold) -> Mapping[Source, tuple[int, ...]]:
+    """`powers`, which may know the first operators of every class alone, of all of them."""
+    found = dict(powers)
+    for first, *others in folded.members if powers else ():
+        known = [powers.get(result, ()) for result in first.results]
+        found.update((result, dims) for op in others for result, dims in zip(op.results, known, strict=True))
+    return found
 
 
 Growing = tuple[tuple[int, ...], ...]

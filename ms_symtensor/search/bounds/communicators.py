@@ -27,8 +27,8 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Uses:
-    """What the blocks of a kind have once in each, and which groups that uses: `groups`, a table over the variables of `scope`, of
-    the sum of 2 ** i for every i-th of `Family.codes`. `moves`: it moves a tensor.
+    """What the blocks of a kind have once in each, and which groups that uses: `groups`, a table over the variables of `scope`,
+    of the sum of 2 ** i for every i-th of `Family.codes`. `moves`: it moves a tensor.
     """
 
     scope: tuple[int, ...]
@@ -59,7 +59,9 @@ class Communicators:
                 for one in (counting := by_operators or mine):
                     table = found.setdefault((kind, one.scope), np.zeros(one.groups.shape))
                     table += HCCL_BUFFER_B / len(counting) * ((one.groups & group) > 0)
-        return tuple(User(scope, kind, size_B) for (kind, scope), size_B in sorted(found.items(), key=lambda one: one[0]))
+        return tuple(
+            User(scope, kind, size_B) for (kind, scope), size_B in sorted(found.items(), key=lambda one: one[0])
+        )
 
     def _on(self, member: int) -> list[int]:
         """The different groups of several ranks on a mesh, each as all bits that stand for it there."""

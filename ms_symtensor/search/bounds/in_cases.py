@@ -107,11 +107,11 @@ class CaseBounds:
         """The bound in cases of the best division that is known; 0 where there is none."""
         known, bound_s = self._met.rows[shape], 0.0
         every = [stages for row in known if (stages := self._met.divided(row)) is not None]
+        stages = min(every, key=lambda one: step_s(one, shape.turns), default=())
         least = first_least(self._occurrences, shape)
-        if not every or (stages := min(every, key=lambda one: step_s(one, shape.turns)))[0].blocks < least:
+        if not stages or stages[0].blocks < least:
             return bound_s
-        most_s = self._on_few(shape, least - 1)
-        seconds = [one.each_s for one in stages]
+        most_s, seconds = self._on_few(shape, least - 1), [one.each_s for one in stages]
         division = Division(self._occurrences, shape, tuple(one.blocks for one in stages))
         parts, shown = division.parts(seconds.index(max(seconds))), dict[Part, float]()
         for _ in range(FINER):

@@ -38,7 +38,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Division:
-    """The blocks on the stages of `shape`, at `most` so many on each; the network has every place so often as `occurrences` says."""
+    """The blocks on the stages of `shape`, at `most` so many on each; the network has every place so often as `occurrences`
+    says.
+    """
 
     occurrences: tuple[int, ...]
     shape: Shape

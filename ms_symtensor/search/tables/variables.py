@@ -164,9 +164,7 @@ def variables(
         if (alike := restriction.together(seen, sig, strategies)) is not None:
             together[len(items)] = alike
         kind = kinds.setdefault(key, len(kinds))
-        items.append(
-            Variable(members[0], members, seen, sig, strategies, placements, forward, backward, combine, kind)
-        )
+        items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, combine, kind))
     return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,13 +126,14 @@ class _Relating:
                 users.append(("joint", place))
                 crossing.append((("joint", place), ("summed", one.summing[0])))
                 summed[one.summing[0]] = one.counts
+            makes = casts.get((root, one.made_dtype, one.counts)) if one.origin.is_near else None
+            reads = casts.get((root, one.dtype, one.counts))
             for fetch in one.fetches:
                 if self._made.get(fetch.reader) == one.counts:
                     crossing.append((("made", fetch.reader), ("fetched", len(fetches))))
                     users.append(("brought", len(fetches)))
-                    fetches.append((fetch, one.counts))
-            makes = casts.get((root, one.made_dtype, one.counts)) if one.origin.is_near else None
-            reads = casts.get((root, one.dtype, one.counts))
+                    again_s = fetch.moves_s + (fetch.cast_s if makes is None else 0.0)
+                    fetches.append((replace(fetch, moves_s=again_s), one.counts))
             if (cast := reads if makes is None else makes) is not None:
                 crossing += [(user, ("cast", cast)) for user in users]
             users = users if makes is None else [("recast", makes)]

@@ -68,7 +68,7 @@ def front(
         return None
     of = forward_block(graph, plan, program, block, cluster, known)
     nothing = Selected(None, 0.0, sum(of.size_B[t] for t in {of.root(t) for t in of.wanted}))
-    every = [_Choices(of, marks(of)) for marks in (but_for, alone)]
+    every = [Choices(of, marks(of)) for marks in (but_for, alone)]
     corners = chain.from_iterable(one.selected(one.corners) for one in every)
     between = chain.from_iterable(one.selected(one.between()) for one in every)
     falling = sorted(corners, key=lambda point: (-point.kept_B, point.again_s))
@@ -94,7 +94,7 @@ def price_of_byte(more: Selected, less: Selected) -> float:
 
 
 @dataclass(frozen=True)
-class _Choice:
+class Choice:
     """A solution: picoseconds, bytes, and what is chosen of it."""
 
     again: int
@@ -103,13 +103,13 @@ class _Choice:
 
 
 @dataclass(frozen=True)
-class _Choices:
+class Choices:
     """What a block may make again as far as its `marks` can say it."""
 
     of: ForwardBlock
     marks: Marks
 
-    def selected(self, choices: Sequence[_Choice]) -> list[Selected]:
+    def selected(self, choices: Sequence[Choice]) -> list[Selected]:
         return [
             Selected(self.marks.recompute(one.items), one.again / PICOSECONDS, one.kept_B)
             for one in choices
@@ -134,7 +134,7 @@ class _Choices:
         pairs = [(number[item], number[other]) for item, other in self.marks.implies]
         return Closures(len(number), pairs, wanted=[number["needed", t] for t in self.of.wanted])
 
-    def at(self, price: tuple[int, int]) -> _Choice:
+    def at(self, price: tuple[int, int]) -> Choice:
         """The best choice where a byte costs price[0] / price[1] picoseconds."""
         of_B, of_time = price
         worth = {"needed": of_B, "saved": -of_B}
@@ -145,7 +145,7 @@ class _Choices:
         chosen, _ = self._closures.least(weights)
         return self._choice({self._items[place] for place in chosen})
 
-    def _choice(self, items: set[Item]) -> _Choice:
+    def _choice(self, items: set[Item]) -> Choice:
         """The choice of `items`, and of what these save."""
         saved: set[Item] = {
             ("saved", t)
@@ -155,16 +155,16 @@ class _Choices:
         items |= saved
         again = sum(self.of.cost[number] for kind, number in items if kind == "made")
         kept_B = sum(self.of.size_B[t] for kind, t in items if kind == "needed" and ("saved", t) not in items)
-        return _Choice(again, kept_B, frozenset(items))
+        return Choice(again, kept_B, frozenset(items))
 
     # -- the front -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def corners(self) -> list[_Choice]:
+    def corners(self) -> list[Choice]:
         most, least = self.at((0, 1)), self.at((1, 0))
         return [most, *self._corners_between(most, least)]
 
-    def _corners_between(self, more: _Choice, less: _Choice) -> Iterator[_Choice]:
+    def _corners_between(self, more: Choice, less: Choice) -> Iterator[Choice]:
         """The corners behind `more` up to `less`, which keeps less; none so near to another one that they are all but it."""
         if less.kept_B >= more.kept_B:
             return
@@ -174,7 +174,7 @@ class _Choices:
         price = (less.again - more.again, more.kept_B - less.kept_B)
         found = self.at((price[0], price[1]))
 
-        def value(one: _Choice) -> int:
+        def value(one: Choice) -> int:
             return one.again * price[1] + one.kept_B * price[0]
 
         if value(found) < value(less):
@@ -183,9 +183,9 @@ class _Choices:
         else:
             yield less
 
-    def between(self) -> list[_Choice]:
+    def between(self) -> list[Choice]:
         """Every corner with one tensor more that is made again in the next one, and what that needs."""
-        found: dict[tuple[int, int], _Choice] = {}
+        found: dict[tuple[int, int], Choice] = {}
         for more, less in pairwise(self.corners):
             for item in sorted(item for item in less.items - more.items if item[0] == "saved"):
                 one = self._choice({*more.items, *self._implied(item)})
@@ -193,7 +193,7 @@ class _Choices:
                     found.setdefault((one.again, one.kept_B), one)
         return list(found.values())
 
-    def singly(self) -> list[_Choice]:
+    def singly(self) -> list[Choice]:
         """Every tensor made again by itself, with what that needs."""
         return [self._choice({*self.corners[0].items, *self._implied(("saved", t))}) for t in self.marks.savable]
 

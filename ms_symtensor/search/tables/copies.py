@@ -24,14 +24,16 @@ FAST = 1e-3
 
 @dataclass(frozen=True)
 class Fetch:
-    """What it takes to bring a tensor once more to the variable `reader`, whose gradient does not read it: moves of `moves_s`, or
-    `kept_B` that are kept until then; tables over `scope`. Nothing where a gradient reads what it reads.
+    """What it takes to bring a tensor once more to the variable `reader`, whose gradient does not read it: moves of `moves_s`,
+    and the Cast that makes it in `cast_s`; or `kept_B` that are kept until then; tables over `scope`. Nothing where a gradient
+    reads what it reads.
     """
 
     reader: int
     scope: tuple[int, ...]
     kept_B: Array
     moves_s: Array
+    cast_s: Array
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class CopyTables:
             moves_s = table("copies", what, tensor.maker_keeps, written=lambda: copies()[0])
             is_one = table("is one", what, tensor.maker_keeps, written=lambda: copies()[1])
         unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
-        fetches = tuple(self._fetch(tensor, readers, r) for r in readers if self._is_needy(r))
+        fetches = tuple(self._fetch(tensor, readers, r, share) for r in readers if self._is_needy(r))
         dtype = cast_of or tensor.dtype
         summing = None if moved_B is None else self._summing(tensor, readers, is_one > 0)
         return Copies(
@@ -227,20 +229,24 @@ class CopyTables:
         """Whether `reader` is made again in the block that makes the tensor, and its gradient does not read it."""
         return not reader.kept and reader.inside and reader.end[0] in self._of.again
 
-    def _fetch(self, tensor: Tensor, readers: tuple[Reader, ...], reader: Reader) -> Fetch:
-        """For one of `readers`. Readers that read the same copy share it: of what each would take alone, each has its part."""
+    def _fetch(self, tensor: Tensor, readers: tuple[Reader, ...], reader: Reader, share: int) -> Fetch:
+        """For one of `readers`. Readers that read the same copy share it: of what each would take alone, each has its part; as
+        they have of the Cast that so many tensors `share`.
+        """
         kept = tuple(r for r in tensor.readers if r.kept)
-        share = sum(self._is_needy(r) for r in tensor.readers)
+        needy, cast_of = sum(self._is_needy(r) for r in tensor.readers), tensor.origin.cast_of
         among = (*(r for r in readers if r.kept), reader)
         scope, table, ways = self._of.written(tensor, among)
         only = tuple(r is reader for r in among)
-        if len(kept) > len(among) - 1:
-            # Some gradient of other readers may read the same copy.
-            nothing = np.zeros_like(table("fetched", only, written=lambda: possible(ways.forward_s(only))))
-            return Fetch(reader.end[0], scope, nothing, nothing)
         moves_s = table("fetched", only, written=lambda: possible(ways.forward_s(only)))
+        nothing = np.zeros_like(moves_s)
+        if len(kept) > len(among) - 1:  # Some gradient of other readers may read the same copy.
+            return Fetch(reader.end[0], scope, nothing, nothing, nothing)
         kept_B = table("held", only, written=lambda: self._held_B(tensor, among, ways))
-        return Fetch(reader.end[0], scope, kept_B / share, moves_s / share)
+        cast_s = nothing
+        if cast_of is not None and tensor.in_block and not kept:
+            cast_s = table("cast", cast_of, written=lambda: self._cast_s(tensor, ways, cast_of)) / share
+        return Fetch(reader.end[0], scope, kept_B / needy, moves_s / needy, cast_s / needy)
 
     def _held_B(self, tensor: Tensor, among: tuple[Reader, ...], ways: FanOut) -> Array:
         """Bytes of what the last one of `among` reads, nothing where it is what the gradient of another one reads."""

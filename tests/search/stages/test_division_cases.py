@@ -6,10 +6,12 @@ from itertools import combinations, pairwise
 import pytest
 
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.division_cases import Division
+from ms_symtensor.search.stages.division_cases import Division, first_least
 
 BLOCKS = 9
-OCCURRENCES = (1, 1, BLOCKS - 2, 1, 1)
+ONE_KIND = (1, 1, BLOCKS - 2, 1, 1)
+TWO_KINDS = (1, 1, 0, 1, 1, BLOCKS - 4, 1, 1)
+"""Two blocks of a kind before seven of another one."""
 
 
 def divisions(stages, interleave):
@@ -20,10 +22,13 @@ def divisions(stages, interleave):
             yield layers
 
 
-def held(layers):
+def held(layers, occurrences):
     """How often every place lies on each stage."""
-    first, *between, last = layers
-    return [(1, 1, first - 1, 0, 0), *((0, 0, n, 0, 0) for n in between), (0, 0, last - 1, 1, 1)]
+    place_of, start = [place for place, n in enumerate(occurrences) for _ in range(n)], 0
+    ends = [1 + sum(layers[: stage + 1]) for stage in range(len(layers) - 1)]
+    for end in (*ends, len(place_of)):
+        yield tuple(place_of[start:end].count(place) for place in range(len(occurrences)))
+        start = end
 
 
 def is_true(part, most, layers):
@@ -34,12 +39,15 @@ def is_true(part, most, layers):
     return layers[part.stages[0]] == part.blocks and all(n <= m for n, m in others)
 
 
+@pytest.mark.parametrize("occurrences", (ONE_KIND, TWO_KINDS))
 @pytest.mark.parametrize("seed", range(40))
-def test_some_part_is_true_of_every_division(seed):
+def test_some_part_is_true_of_every_division(seed, occurrences):
     draw = random.Random(seed)
-    shape = Shape(draw.choice((2, 3, 4)), 12, (1,), 1, draw.choice((1, 2)))
-    every = list(divisions(shape.stages, shape.interleave))
-    division = Division(OCCURRENCES, shape, draw.choice(every))
+    runs = draw.choice((1, 2)) if occurrences == ONE_KIND else 1
+    shape = Shape(draw.choice((2, 3, 4)), 12, (1,), 1, runs)
+    least = first_least(occurrences, shape)
+    every = [layers for layers in divisions(shape.stages, shape.interleave) if layers[0] >= least]
+    division = Division(occurrences, shape, draw.choice(every))
     parts = [(part, division.most) for part in division.parts(draw.randrange(shape.stages))]
     for _ in range(draw.randrange(6)):
         part, _ = draw.choice(parts)
@@ -47,7 +55,7 @@ def test_some_part_is_true_of_every_division(seed):
         if finer:
             parts = [one for one in parts if one[0] is not part] + [(one, division.most) for one in finer]
     for layers in every:
-        lies = list(zip(held(layers), (shape.flights(s) for s in range(shape.stages)), strict=True))
+        lies = list(zip(held(layers, occurrences), (shape.flights(s) for s in range(shape.stages)), strict=True))
         true = [part for part, most in parts if is_true(part, most, layers)]
         assert true, layers
         for part in true:

@@ -9,7 +9,7 @@ import pytest
 from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.stage_cases import cases
+from ms_symtensor.search.stages.stage_cases import cases, on_few
 from ms_symtensor.search.stages.stage_layers import divide
 
 DEPTHS = (1, 3, 7, 1)
@@ -57,6 +57,24 @@ def test_one_case_is_true_of_every_division(seed):
                 for case in found
                 for have, flight in lies
             )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_case_of_few_blocks_on_the_first_stage_is_true_of_every_such_division(seed):
+    draw = random.Random(seed)
+    stages, most = draw.choice((2, 3, 5)), draw.choice((1, 2, 3))
+    known, shape = [Chain(network(draw))], Shape(stages, 8, (1,), 1)
+
+    def few(asked_s, most=most):
+        return on_few(known, occurrences(DEPTHS), shape, 1e9, most, asked_s, {})
+
+    found = few(draw.uniform(1, 10))
+    assert found and few(1e6) is None and few(1.0, most=0) == ()
+    for ends in combinations(range(1, sum(DEPTHS[1:-1])), stages - 1):
+        runs = list(zip((0, *ends), (*ends, sum(DEPTHS[1:-1])), strict=True))
+        if ends[0] <= most:
+            lies = [(held(*run, stages, s), shape.flights(s)) for s, run in enumerate(runs)]
+            assert any(contains(have, one.held) and flight >= one.flight for one in found for have, flight in lies)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -104,7 +104,7 @@ def test_a_block_gains_what_its_program_does(case):
     of, remaking, fastest = case
     for (kind, place), price in product(_between(of), PRICES):
         bound_s, freely_s = _bound_s(of, remaking, fastest, place, price), _freely_s(of, fastest, kind, price)
-        assert bound_s == pytest.approx(freely_s, rel=3e-4)  # but for a few kilobytes, and seconds rounded node by node
+        assert bound_s == pytest.approx(freely_s, rel=1e-3)  # but for a few kilobytes, and seconds rounded node by node
         assert bound_s <= _program_s(of, fastest, kind, price) * (1 + 1e-6)  # not all of it can be said
 
 

@@ -92,10 +92,9 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
         better = _worked_out(network, request, searched, raised, enough_s, tried)
         if better is None:
             break
-        is_near = better.estimate.step_time_s >= (1 - WORTH) * enough_s
         enough_s = better.estimate.step_time_s
         searched = replace(searched, whole=better)
-        if is_near or enough_s <= CLOSE * searched.bound_s:
+        if enough_s <= CLOSE * searched.bound_s:
             break
     return searched
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ms_symtensor.search.bounds.given_layouts import Item
 from ms_symtensor.search.bounds.reads import Reads
 from ms_symtensor.search.folded.places import Counts
-from ms_symtensor.search.tables.copies import Copies, CopyTables, Fetch
+from ms_symtensor.search.tables.copies import Copies, CopyTables, Fetch, Moved
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS, slices_B
 from ms_symtensor.search.tables.tensors import End, layouts_at
@@ -57,6 +57,7 @@ class Implications:
 
     made: Mapping[int, Counts]
     copies: Sequence[Copies]
+    moved: Sequence[tuple[int, Moved]]
     joint: Set[int]
     needed: Sequence[Needed]
     casts: Sequence[Cast]
@@ -75,19 +76,17 @@ class Implications:
             return self.needed[number].scope
         if kind in ("fetched", "brought"):
             return self.fetches[number][0].scope
-        return self.copies[number].scope
+        return self.copies[self.moved[number][0] if kind in ("moved", "joint") else number].scope
 
-    def moved(self, place: int) -> Iterator[tuple[Item, Array, Array]]:
-        """What may be moved again of copies: seconds and bytes, where that does not go with a sum, and where it does."""
-        one = self.copies[place]
-        if one.moved_B is None:
-            return
-        if one.summing is None or place not in self.joint:
-            yield ("moved", place), one.moves_s, one.moved_B
+    def moved_again(self, number: int) -> Iterator[tuple[Item, Array, Array]]:
+        """Copies that may be moved again: seconds and bytes, where that does not go with a sum, and where it does."""
+        one = self.moved[number][1]
+        if one.summing is None or number not in self.joint:
+            yield ("moved", number), one.again_s, one.size_B
             return
         _, there = one.summing
-        yield ("moved", place), np.where(there, 0.0, one.moves_s), np.where(there, 0.0, one.moved_B)
-        yield ("joint", place), np.where(there, one.moves_s, 0.0), np.where(there, one.moved_B, 0.0)
+        yield ("moved", number), np.where(there, 0.0, one.again_s), np.where(there, 0.0, one.size_B)
+        yield ("joint", number), np.where(there, one.again_s, 0.0), np.where(there, one.size_B, 0.0)
 
 
 def implications(of: Problem) -> Implications:
@@ -115,17 +114,21 @@ class _Relating:
 
     def found(self) -> Implications:
         casts, fetches, summed = self._casts(), list[tuple[Fetch, Counts]](), dict[int, Counts]()
-        crossing, joint = list[Implication](), set[int]()
+        crossing, joint, moved = list[Implication](), set[int](), list[tuple[int, Moved]]()
         for place, one in enumerate(self._copies):
             root = one.origin.root
             if one.unmoved_B is not None and self._made[root[0]] == one.counts:
                 crossing.append((("unmoved", place), ("made", root[0])))
-            users: list[Item] = [("moved", place)] if one.moved_B is not None else []
-            if one.summing is not None and self._made.get(one.summing[0]) == one.counts:
-                joint.add(place)
-                users.append(("joint", place))
-                crossing.append((("joint", place), ("summed", one.summing[0])))
-                summed[one.summing[0]] = one.counts
+            users: list[Item] = []
+            for copy in one.moved:
+                number = len(moved)
+                moved.append((place, copy))
+                users.append(("moved", number))
+                if copy.summing is not None and self._made.get(copy.summing[0]) == one.counts:
+                    joint.add(number)
+                    users.append(("joint", number))
+                    crossing.append((("joint", number), ("summed", copy.summing[0])))
+                    summed[copy.summing[0]] = one.counts
             makes = casts.get((root, one.made_dtype, one.counts)) if one.origin.is_near else None
             reads = casts.get((root, one.dtype, one.counts))
             for fetch in one.fetches:
@@ -137,13 +140,14 @@ class _Relating:
             if (cast := reads if makes is None else makes) is not None:
                 crossing += [(user, ("cast", cast)) for user in users]
             users = users if makes is None else [("recast", makes)]
-            if users and (number := self._needed_by(one)) is not None:
-                crossing += [(user, ("needed", number)) for user in users]
+            if users and (needed := self._needed_by(one)) is not None:
+                crossing += [(user, ("needed", needed)) for user in users]
         crossing += [(("made", number), ("summed", number)) for number in summed]
         crossing += [(("saved", place), ("made", one.number)) for place, one in enumerate(self._needed) if one.is_apart]
         return Implications(
             self._made,
             self._copies,
+            moved,
             joint,
             self._needed,
             [self._cast(*key) for key in casts],

@@ -154,8 +154,10 @@ class Remaking:
         for place, copy in enumerate(self._items.copies):
             if copy.unmoved_B is not None:
                 add(("unmoved", place), copy.counts, None, Table(-copy.unmoved_B, copy.scope))
-            for item, moves_s, moved_B in self._items.moved(place):
-                add(item, copy.counts, Table(moves_s, copy.scope), Table(-moved_B, copy.scope))
+        for number, (place, _) in enumerate(self._items.moved):
+            copy = self._items.copies[place]
+            for item, again_s, moved_B in self._items.moved_again(number):
+                add(item, copy.counts, Table(again_s, copy.scope), Table(-moved_B, copy.scope))
         kept, priced = (
             [(numbers[item], numbers[other]) for item, other in pairs] for pairs in (inside, self._items.crossing)
         )
@@ -202,8 +204,10 @@ class Remaking:
             if copy.unmoved_B is not None:
                 way = Way(size_B=-copy.unmoved_B)
                 found.append(Gain(copy.scope, copy.counts, way, paid=(("unmoved", place),)))
-            for item, moves_s, moved_B in self._items.moved(place):
-                found.append(Gain(copy.scope, copy.counts, Way(moves_s, -moved_B), paid=(item,)))
+        for number, (place, _) in enumerate(self._items.moved):
+            copy = self._items.copies[place]
+            for item, again_s, moved_B in self._items.moved_again(number):
+                found.append(Gain(copy.scope, copy.counts, Way(again_s, -moved_B), paid=(item,)))
         for number, counts in self._items.summed.items():
             way = Way(self._summed_s[number])
             found.append(Gain((number,), counts, way, paid=(("summed", number),)))

@@ -37,14 +37,24 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """Copies of `size_B` that a Cast or moves make again in `again_s`. `summing`: a reader that has partial sums, if there is
+    one, and the layouts in which it has, and what is moved is its copy alone.
+    """
+
+    again_s: Array
+    size_B: Array
+    summing: tuple[int, NDArray[np.bool_]] | None = None
+
+
+@dataclass(frozen=True)
 class Copies:
     """What gradients keep of a tensor in a block, and what it takes to make that again: tables over `scope` as in `Terms`.
 
-    `unmoved_B`: bytes of what an operator leaves as it is; `moved_B`: of what a Cast or moves make of that in `moves_s`.
-    `fetches`: for the readers whose gradients do not read it. `dtype`: the element type of what the Cast or the moves read,
-    `made_dtype` that of what the Cast makes.
-    `unread_B`: bytes of what the maker leaves where no gradient reads it as it is, 0 elsewhere; None where others may read it so.
-    `summing`: a reader that has partial sums, if there is one, and the layouts in which it has and what is moved is its copy.
+    `unmoved_B`: bytes of what an operator leaves as it is; `moved`: what a Cast or moves make of that, the copy of the first
+    reader and those of the others. `fetches`: for the readers whose gradients do not read it. `dtype`: the element type of what
+    the Cast or the moves read, `made_dtype` that of what the Cast makes. `unread_B`: bytes of what the maker leaves where no
+    gradient reads it as it is, 0 elsewhere; None where others may read it so.
     """
 
     origin: Origin
@@ -53,11 +63,9 @@ class Copies:
     scope: tuple[int, ...]
     counts: Counts
     unmoved_B: Array | None
-    moved_B: Array | None
-    moves_s: Array
+    moved: tuple[Moved, ...]
     fetches: tuple[Fetch, ...]
     unread_B: Array | None
-    summing: tuple[int, NDArray[np.bool_]] | None
 
 
 class CopyTables:
@@ -114,9 +122,8 @@ class CopyTables:
                 "cast kept", reader.kept_as, tensor.maker_keeps, is_smaller, written=partial(kept_B, is_smaller)
             )
             if moved_B.any():
-                yield Copies(
-                    origin, tensor.dtype, reader.kept_as, scope, counts, None, moved_B, again_s, (), None, None
-                )
+                moved = (Moved(again_s, moved_B),)
+                yield Copies(origin, tensor.dtype, reader.kept_as, scope, counts, None, moved, (), None)
 
     def _cast_s(self, tensor: Tensor, ways: FanOut, made: str) -> Array:
         """Seconds of the Cast that makes `tensor` of what its maker leaves in element type `made`, for all ways."""
@@ -126,92 +133,117 @@ class CopyTables:
 
     def _together(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts, share: int) -> Copies:
         scope, table, ways = self._of.written(tensor, readers)
-        cast_of = tensor.origin.cast_of
-        keeps = tuple(self._of.keeps(r) for r in readers)
-        unmoved_B = moved_B = unread_B = None
-        moves_s: Array = np.zeros(())
+        cast_of, keeps = tensor.origin.cast_of, tuple(self._of.keeps(r) for r in readers)
+        unmoved_B = unread_B = None
+        moved: tuple[Moved, ...] = ()
         if any(keeps) and self._of.again and (tensor.in_block or self._of.in_block(readers)):
-            again = tuple(
-                keeps and (tensor.in_block or r.moved_inside) for keeps, r in zip(keeps, readers, strict=True)
-            )
-            unmoved_B, moved_B = (
-                table(
-                    "kept",
-                    keeps,
-                    tensor.maker_keeps,
-                    moved,
-                    written=partial(self._of.kept_B, tensor, readers, ways, moved),
-                )
-                for moved in (False, True)
-            )
             if tensor.maker == tensor.origin.root and cast_of is None and self._is_read_here_alone(tensor):
                 unread_B = table("unread", keeps, written=lambda: self._unread_B(tensor, readers, ways))
             is_cast = cast_of is not None and tensor.in_block
-            if is_cast:
-                moved_B, unmoved_B = moved_B + unmoved_B, None
-            elif not tensor.in_block or tensor.origin.root[0] not in self._of.again:
-                unmoved_B = None
-            what = again, cast_of if is_cast else None, share
-            copies = cache(lambda: self._moved_again(tensor, readers, *what))
-            moves_s = table("copies", what, tensor.maker_keeps, written=lambda: copies()[0])
-            is_one = table("is one", what, tensor.maker_keeps, written=lambda: copies()[1])
-        unmoved_B, moved_B = (t if t is not None and t.any() else None for t in (unmoved_B, moved_B))
+            if not is_cast and tensor.in_block and tensor.origin.root[0] in self._of.again:
+                found_B = table(
+                    "unmoved", keeps, tensor.maker_keeps, written=lambda: self._kept_B(tensor, readers, False)
+                )
+                unmoved_B = found_B if found_B.any() else None
+            moved = self._moved(tensor, readers, cast_of if is_cast else None, share)
         fetches = tuple(self._fetch(tensor, readers, r, share) for r in readers if self._is_needy(r))
         dtype = cast_of or tensor.dtype
-        summing = None if moved_B is None else self._summing(tensor, readers, is_one > 0)
-        return Copies(
-            tensor.origin, dtype, tensor.dtype, scope, counts, unmoved_B, moved_B, moves_s, fetches, unread_B, summing
-        )
+        return Copies(tensor.origin, dtype, tensor.dtype, scope, counts, unmoved_B, moved, fetches, unread_B)
 
-    def _moved_again(
-        self, tensor: Tensor, readers: tuple[Reader, ...], again: tuple[bool, ...], cast_of: str | None, share: int
-    ) -> tuple[Array, Array]:
-        """Seconds of making all copies of `tensor` again that gradients read, with a Cast of `cast_of`; and 1 where they are one.
+    def _kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], moved: bool | None) -> Array:
+        """Bytes of what is `moved`, or not, for all ways."""
+        _, _, ways = self._of.written(tensor, readers)
+        return self._of.kept_B(tensor, readers, ways, moved)
 
-        Where there are several, some may be made again alone. That takes no less than the slowest of them does, and saves no more
-        than all that are no slower: so all together count at the least such rate.
+    def _moved(self, tensor: Tensor, readers: tuple[Reader, ...], cast_of: str | None, share: int) -> tuple[Moved, ...]:
+        """What is moved, or cast, to those of `readers` whose gradients read it: the copy of the first, and those of others."""
+        _, table, _ = self._of.written(tensor, readers)
+        chosen = tuple(n for n, r in enumerate(readers) if self._of.keeps(r) and (tensor.in_block or r.moved_inside))
+        key = chosen, tuple(self._of.keeps(r) for r in readers), cast_of, share, tensor.maker_keeps
+        parts = cache(lambda: self._parts(tensor, readers, chosen, cast_of, share))
+        found = []
+        for part, of_part in enumerate((chosen[:1], chosen[1:])):
+            if of_part:
+                names = ("seconds", "bytes", "one")
+                again_s, size_B, is_one = (
+                    table("moved", key, part, name, written=lambda part=part, n=n: parts()[part][n])
+                    for n, name in enumerate(names)
+                )
+                if size_B.any():
+                    summing = self._summing(tensor, readers, chosen, part, is_one.astype(bool))
+                    found.append(Moved(again_s, size_B, summing))
+        return tuple(found)
+
+    def _parts(
+        self, tensor: Tensor, readers: tuple[Reader, ...], chosen: tuple[int, ...], cast_of: str | None, share: int
+    ) -> tuple[tuple[Array, Array, Array], ...]:
+        """Of the copy of the first of the `chosen` readers, and of those of the others, seconds, bytes, and whether they are one.
+
+        What ways have in common, and a Cast, the first one pays; so do less all that it is not one of. Of several other copies
+        some may be made again alone. That takes no less than the slowest of them does, and saves no more than all that are no
+        slower: so all together count at the least such rate.
         """
         _, _, ways = self._of.written(tensor, readers)
-        every_s = possible(ways.forward_s(again))
-        if cast_of is not None:
-            every_s = every_s + (cast_s := self._cast_s(tensor, ways, cast_of) / share)
-        chosen = [n for n, is_there in enumerate(again) if is_there]
-        if len(chosen) < 2:
-            return every_s, np.ones(every_s.shape)
+        first, *others = chosen
+
+        def seconds(some: Sequence[int]) -> Array:
+            return possible(ways.forward_s([n in some for n in range(len(readers))]))
 
         def size_B(some: Sequence[int]) -> Array:
             only = tuple(replace(r, kept=n in some) for n, r in enumerate(readers))
-            return self._of.kept_B(tensor, only, ways, True if cast_of is None else None)
+            return self._kept_B(tensor, only, True if cast_of is None else None)
 
-        every_B, each_B = size_B(chosen), [size_B([n]) for n in chosen]
-        each_s = [possible(ways.spread(ways.pairs[n].forward_s, 0, n + 1)) for n in chosen]
-        each_s = each_s if cast_of is None else [one_s + cast_s for one_s in each_s]
-        is_one, rate = np.ones(every_B.shape), np.full(every_B.shape, FAST)
-        for mine_s, mine_B in zip(each_s, each_B, strict=True):
-            is_one[(mine_B > 0) & (mine_B < every_B)] = 0.0
-            with_B = sum(np.where(its_s <= mine_s, its_B, 0.0) for its_s, its_B in zip(each_s, each_B, strict=True))
-            rate = np.minimum(rate, np.where(mine_B > 0, mine_s / np.maximum(with_B, 1.0), FAST))
-        return np.where(is_one > 0, every_s, np.minimum(every_s, rate * every_B)), is_one
+        first_s, first_B = seconds([first]), size_B([first])
+        cast_s = np.zeros(()) if cast_of is None else self._cast_s(tensor, ways, cast_of) / share
+        one = np.ones(first_B.shape, bool)
+        mine = first_s + cast_s, first_B, one
+        if not others:
+            return (mine,)
+        rest_s, rest_B = seconds(chosen) - first_s, size_B(chosen) - first_B
+        if len(others) == 1:
+            return mine, (rest_s, rest_B, one)
+        each_s = [seconds([first, n]) - first_s for n in others]
+        each_B = [size_B([first, n]) - first_B for n in others]
+        is_one, rate = one, np.full(one.shape, FAST)
+        for its_s, its_B in zip(each_s, each_B, strict=True):
+            is_one = is_one & ((its_B == 0) | (its_B == rest_B))
+            with_B = sum(np.where(s <= its_s, b, 0.0) for s, b in zip(each_s, each_B, strict=True))
+            rate = np.minimum(rate, np.where(its_B > 0, its_s / np.maximum(with_B, 1.0), FAST))
+        return mine, (np.where(is_one, rest_s, np.minimum(rest_s, rate * rest_B)), rest_B, is_one)
 
     def _summing(
-        self, tensor: Tensor, readers: tuple[Reader, ...], is_one: NDArray[np.bool_]
+        self,
+        tensor: Tensor,
+        readers: tuple[Reader, ...],
+        chosen: tuple[int, ...],
+        part: int,
+        is_one: NDArray[np.bool_],
     ) -> tuple[int, NDArray[np.bool_]] | None:
-        """As `Copies.summing`: of several that whose sums take the longest. What is moved before a Reshape goes with it."""
+        """As `Moved.summing`: of several that whose sums take the longest. What is moved before a Reshape goes with it."""
         if tensor.shape != tensor.reader_shape:
             return None
         scope, table, ways = self._of.written(tensor, readers)
+        wanted = [self._of.layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         found, longest_s = None, 0.0
-        for place, reader in enumerate(readers):
-            number = reader.end[0]
-            if number < 0 or not self._of.keeps(reader):
+        for place in chosen[part:]:
+            number = readers[place].end[0]
+            if number < 0:
                 continue
             combine_s = self._of.known.items[number].combine_s
             most_s = float(combine_s.max(where=combine_s < np.inf, initial=0.0))
-            one = ways.spread(ways.pairs[place].moves, 0, place + 1)
-            moves = table("moves", place, written=partial(np.broadcast_to, one, ways.shape))
+            if most_s <= longest_s:
+                continue
+
+            def moves(place: int = place) -> Array:
+                there = ways.spread(ways.pairs[place].moves, 0, place + 1)
+                if place != chosen[0]:
+                    same = same_layout(wanted[chosen[0]], wanted[place])
+                    there = there & (ways.spread(same, chosen[0] + 1, place + 1) == (part == 0))
+                return np.broadcast_to(there, ways.shape)
+
             sums = combine_s.reshape(len(combine_s), *(-1 if v == number else 1 for v in scope)) > 0
-            both = moves.astype(bool) & sums & is_one
-            if most_s > longest_s and both.any():
+            both = table("moves", chosen[0], place, part, written=moves).astype(bool) & sums & is_one
+            if both.any():
                 found, longest_s = (number, both), most_s
         return found
 

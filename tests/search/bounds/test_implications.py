@@ -48,15 +48,14 @@ def test_what_is_moved_to_a_product_goes_with_its_sum():
     of = _problem("llama2_7b")
     items = implications(of)
     assert items.joint
-    for place in items.joint:
-        copies, (reader, there) = items.copies[place], items.copies[place].summing
-        assert (("joint", place), ("summed", reader)) in items.crossing
+    for number in items.joint:
+        place, copy = items.moved[number]
+        reader, there = copy.summing
+        assert (("joint", number), ("summed", reader)) in items.crossing
         assert (("made", reader), ("summed", reader)) in items.crossing
-        moved = dict((item[0], (seconds, size_B)) for item, seconds, size_B in items.moved(place))
-        for number, whole in enumerate((copies.moves_s, copies.moved_B)):
-            assert (moved["joint"][number][~there] == 0).all() and (moved["moved"][number][there] == 0).all()
-            assert (moved["joint"][number] + moved["moved"][number] == whole).all()
-        sums = of.known.items[reader].combine_s
-        assert (
-            there.any(axis=tuple(a for a in range(1, there.ndim) if copies.scope[a - 1] != reader)) <= (sums > 0)
-        ).all()
+        moved = {item[0]: (again_s, size_B) for item, again_s, size_B in items.moved_again(number)}
+        for part, whole in enumerate((copy.again_s, copy.size_B)):
+            assert (moved["joint"][part][~there] == 0).all() and (moved["moved"][part][there] == 0).all()
+            assert (moved["joint"][part] + moved["moved"][part] == whole).all()
+        others = tuple(axis + 1 for axis, v in enumerate(items.copies[place].scope) if v != reader)
+        assert (there.any(axis=others) <= (of.known.items[reader].combine_s > 0)).all()

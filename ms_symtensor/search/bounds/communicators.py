@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.program.parameters import is_summed
 from ms_symtensor.search.bounds.users import User
+from ms_symtensor.search.folded.places import Counts
 from ms_symtensor.search.space.family import Family, runs_of
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.tensor.layout import DeviceGroup
@@ -28,62 +29,91 @@ Numbers = NDArray[np.intp]
 @dataclass(frozen=True)
 class Uses:
     """What the blocks of a kind have once in each, and which groups that uses: `groups`, a table over the variables of `scope`,
-    of the sum of 2 ** i for every i-th of `Family.codes`. `moves`: it moves a tensor.
+    of the sum of 2 ** i for every i-th of `Family.codes`.
     """
 
     scope: tuple[int, ...]
     kind: int
     groups: Numbers
-    moves: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Communicators:
-    """The groups that are used in blocks on the meshes of `family`. Groups over the same axes are the same ranks."""
+    """The groups that are used in the blocks of `of`. Groups over the same axes are the same ranks."""
 
-    family: Family
-    kinds: int
-    kind_of: Mapping[int, int]
-    every: Sequence[Uses]
+    of: Problem
 
     def users(self, choices: Sequence[Sequence[int] | NDArray[np.intp]], member: int) -> tuple[User, ...]:
         """The users on one mesh where `choices` are the layouts that are known: of what all of these use."""
-        used = self._groups_of(np.array(choices))
-        found: dict[tuple[int, tuple[int, ...]], Array] = {}
+        layouts, found = np.array(choices), dict[tuple[int, tuple[int, ...]], Array]()
         for group in self._on(member):
-            always = ((used & group) > 0).all(axis=0)
             for kind in range(self.kinds):
-                mine = [one for one, is_used in zip(self.every, always.tolist(), strict=True) if is_used]
-                mine = [one for one in mine if one.kind == kind]
-                by_operators = [one for one in mine if not one.moves]
-                for one in (counting := by_operators or mine):
+                counting = self._operators.always(layouts, group, kind) or self._moves.always(layouts, group, kind)
+                for one in counting:
                     table = found.setdefault((kind, one.scope), np.zeros(one.groups.shape))
                     table += HCCL_BUFFER_B / len(counting) * ((one.groups & group) > 0)
         return tuple(
             User(scope, kind, size_B) for (kind, scope), size_B in sorted(found.items(), key=lambda one: one[0])
         )
 
+    @property
+    def kinds(self) -> int:
+        """How many kinds of blocks there are."""
+        return len(self.of.places.kinds)
+
+    @cached_property
+    def kind_of(self) -> Mapping[int, int]:
+        """The kinds of blocks that variables stand in, of those that stand in one, once in each."""
+        found = {}
+        for number, counts in self._counts_of.items():
+            kinds = {(place - 1) // 3 for place, count in enumerate(counts) if count}
+            is_inside = not counts[0] and not counts[-1] and len(kinds) == 1
+            if is_inside and all(n in (0, 1) for n in counts):
+                found[number] = min(kinds)
+        return found
+
+    @cached_property
+    def _counts_of(self) -> Mapping[int, Counts]:
+        every = enumerate(self.of.known.items)
+        return {number: self.of.places.counts(dict.fromkeys(one.members, 1)) for number, one in every}
+
     def _on(self, member: int) -> list[int]:
         """The different groups of several ranks on a mesh, each as all bits that stand for it there."""
-        found: dict[frozenset[int], int] = {}
-        for code, bit in bits(self.family).items():
-            if axes := self.family.axes(code, member):
+        family, found = self.of.known.pricer.family, dict[frozenset[int], int]()
+        for code, bit in bits(family).items():
+            if axes := family.axes(code, member):
                 found[axes] = found.get(axes, 0) | bit
         return list(found.values())
 
-    def _groups_of(self, choices: Numbers) -> Numbers:
-        """The groups of `every` in layouts [layouts, variables]: [layouts, every]."""
+    @cached_property
+    def _operators(self) -> "_Every":
+        return _Every([one for one in _of_operators(self.of, self.kind_of) if one.groups.any()])
+
+    @cached_property
+    def _moves(self) -> "_Every":
+        return _Every([one for one in _of_moves(self.of, self.kind_of, self._counts_of) if one.groups.any()])
+
+
+@dataclass(frozen=True, eq=False)
+class _Every:
+    """Several `uses`, their tables end to end."""
+
+    uses: Sequence[Uses]
+
+    def always(self, layouts: Numbers, group: int, kind: int) -> list[Uses]:
+        """Those in blocks of a kind that use a group in all of these layouts [layouts, variables]."""
         tables, starts, scopes, steps = self._flat
-        found: Numbers = tables[starts + (choices[:, scopes] * steps).sum(axis=-1)]
-        return found
+        groups = tables[starts + (layouts[:, scopes] * steps).sum(axis=-1)]
+        is_used = ((groups & group) > 0).all(axis=0).tolist()
+        return [one for one, is_there in zip(self.uses, is_used, strict=True) if is_there and one.kind == kind]
 
     @cached_property
     def _flat(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """All tables end to end, where each starts, and the variables of its scope and the steps of their candidates."""
-        starts = np.cumsum([0, *(one.groups.size for one in self.every)])[:-1]
-        tables = np.concatenate([np.zeros(0, dtype=np.intp), *(one.groups.ravel() for one in self.every)])
-        scopes, steps = (np.zeros((len(self.every), 2), dtype=np.intp) for _ in range(2))
-        for place, one in enumerate(self.every):
+        starts = np.cumsum([0, *(one.groups.size for one in self.uses)])[:-1]
+        tables = np.concatenate([np.zeros(0, dtype=np.intp), *(one.groups.ravel() for one in self.uses)])
+        scopes, steps = (np.zeros((len(self.uses), 2), dtype=np.intp) for _ in range(2))
+        for place, one in enumerate(self.uses):
             scopes[place, : len(one.scope)] = one.scope
             steps[place, : len(one.scope)] = [n // one.groups.itemsize for n in one.groups.strides]
         return tables, starts, scopes, steps
@@ -92,20 +122,6 @@ class Communicators:
 def bits(family: Family) -> dict[int, int]:
     """The bit of every one of the family's codes."""
     return {code: 1 << place for place, code in enumerate(family.codes)}
-
-
-def communicators(of: Problem) -> Communicators:
-    """Those of `of`."""
-    known, where = of.known, of.places
-    kind_of: dict[int, int] = {}
-    counts_of = {n: where.counts(dict.fromkeys(variable.members, 1)) for n, variable in enumerate(known.items)}
-    for number, counts in counts_of.items():
-        kinds = {(place - 1) // 3 for place, count in enumerate(counts) if count}
-        is_inside = not counts[0] and not counts[-1] and len(kinds) == 1
-        if is_inside and all(n in (0, 1) for n in counts):
-            kind_of[number] = min(kinds)
-    every = [*_of_operators(of, kind_of), *_of_moves(of, kind_of, counts_of)]
-    return Communicators(known.pricer.family, len(where.kinds), kind_of, [one for one in every if one.groups.any()])
 
 
 def _of_operators(of: Problem, kind_of: Mapping[int, int]) -> Iterator[Uses]:
@@ -126,10 +142,10 @@ def _of_operators(of: Problem, kind_of: Mapping[int, int]) -> Iterator[Uses]:
         if trains and use.number in found:
             found[use.number] |= np.array([bit_of(layout.copies) for layout in use.layouts])
     for number, groups in found.items():
-        yield Uses((number,), kind_of[number], groups, moves=False)
+        yield Uses((number,), kind_of[number], groups)
 
 
-def _of_moves(of: Problem, kind_of: Mapping[int, int], counts_of: Mapping[int, Sequence[float]]) -> Iterator[Uses]:
+def _of_moves(of: Problem, kind_of: Mapping[int, int], counts_of: Mapping[int, Counts]) -> Iterator[Uses]:
     """What moves of tensors inside a block use, from one operator of it to another."""
     bit = bits(of.known.pricer.family)
     for tensor, counts in of.between.items():
@@ -139,4 +155,4 @@ def _of_moves(of: Problem, kind_of: Mapping[int, int], counts_of: Mapping[int, S
         for reader in dict.fromkeys(tensor.readers):
             if kind_of.get(reader.end[0]) == kind_of[maker] and counts_of[reader.end[0]] == counts:
                 scope, groups = of.tables.groups(tensor, reader, bit)
-                yield Uses(scope, kind_of[maker], groups, moves=True)
+                yield Uses(scope, kind_of[maker], groups)

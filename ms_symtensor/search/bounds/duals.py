@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.search.bounds.branches import EVERY, Branch, forbidden
-from ms_symtensor.search.bounds.communicators import Communicators, communicators
+from ms_symtensor.search.bounds.communicators import Communicators
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.lines import Lines
@@ -96,7 +96,7 @@ class Duals:
 
     @cached_property
     def communicators(self) -> Communicators:
-        return communicators(self.setting.problem)
+        return Communicators(self.setting.problem)
 
     @cached_property
     def moments(self) -> Moments:

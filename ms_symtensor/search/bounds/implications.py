@@ -1,8 +1,10 @@
 """What of blocks may be made again, tensor by tensor, and what implies what: the items of `remaking`."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,15 +80,29 @@ class Implications:
             return self.fetches[number][0].scope
         return self.copies[self.moved[number][0] if kind in ("moved", "joint") else number].scope
 
-    def moved_again(self, number: int) -> Iterator[tuple[Item, Array, Array]]:
-        """Copies that may be moved again: seconds and bytes, where that does not go with a sum, and where it does."""
-        one = self.moved[number][1]
-        if one.summing is None or number not in self.joint:
-            yield ("moved", number), one.again_s, one.size_B
-            return
-        _, there = one.summing
-        yield ("moved", number), np.where(there, 0.0, one.again_s), np.where(there, 0.0, one.size_B)
-        yield ("joint", number), np.where(there, one.again_s, 0.0), np.where(there, one.size_B, 0.0)
+    @cached_property
+    def moved_again(self) -> Sequence["Again"]:
+        """What may be moved again: where that does not go with a sum, and where it does."""
+        found: list[Again] = []
+        for number, (place, one) in enumerate(self.moved):
+            copies = self.copies[place]
+            if one.summing is None or number not in self.joint:
+                found.append(Again(("moved", number), copies, one.again_s, one.size_B))
+                continue
+            _, there = one.summing
+            for kind, without in (("moved", there), ("joint", ~there)):
+                again_s, size_B = (np.where(without, 0.0, table) for table in (one.again_s, one.size_B))
+                found.append(Again((kind, number), copies, again_s, size_B))
+        return found
+
+
+class Again(NamedTuple):
+    """An item that moves some of `copies` again: seconds and bytes, tables over their scope."""
+
+    item: Item
+    copies: Copies
+    again_s: Array
+    size_B: Array
 
 
 def implications(of: Problem) -> Implications:

@@ -154,10 +154,8 @@ class Remaking:
         for place, copy in enumerate(self._items.copies):
             if copy.unmoved_B is not None:
                 add(("unmoved", place), copy.counts, None, Table(-copy.unmoved_B, copy.scope))
-        for number, (place, _) in enumerate(self._items.moved):
-            copy = self._items.copies[place]
-            for item, again_s, moved_B in self._items.moved_again(number):
-                add(item, copy.counts, Table(again_s, copy.scope), Table(-moved_B, copy.scope))
+        for item, copies, again_s, moved_B in self._items.moved_again:
+            add(item, copies.counts, Table(again_s, copies.scope), Table(-moved_B, copies.scope))
         kept, priced = (
             [(numbers[item], numbers[other]) for item, other in pairs] for pairs in (inside, self._items.crossing)
         )
@@ -204,10 +202,8 @@ class Remaking:
             if copy.unmoved_B is not None:
                 way = Way(size_B=-copy.unmoved_B)
                 found.append(Gain(copy.scope, copy.counts, way, paid=(("unmoved", place),)))
-        for number, (place, _) in enumerate(self._items.moved):
-            copy = self._items.copies[place]
-            for item, again_s, moved_B in self._items.moved_again(number):
-                found.append(Gain(copy.scope, copy.counts, Way(again_s, -moved_B), paid=(item,)))
+        for item, copies, again_s, moved_B in self._items.moved_again:
+            found.append(Gain(copies.scope, copies.counts, Way(again_s, -moved_B), paid=(item,)))
         for number, counts in self._items.summed.items():
             way = Way(self._summed_s[number])
             found.append(Gain((number,), counts, way, paid=(("summed", number),)))

@@ -13,7 +13,7 @@ from ms_symtensor.cost.step import HCCL_BUFFER_B, buffers_B
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
-from ms_symtensor.search.bounds.communicators import communicators
+from ms_symtensor.search.bounds.communicators import Communicators
 from ms_symtensor.search.bounds.users import needed_B
 from ms_symtensor.search.space.family import family, split_family
 from ms_symtensor.search.tables.problem import problem_of_family, shortened
@@ -28,7 +28,7 @@ def case(request):
     """A problem, what its blocks need by themselves, and the layouts that are the fastest where memory is free or dear."""
     of = _sharing_samples() if request.param == "shared samples" else _of(request.param)
     best = [of.least(factors(of, [], 0.0, price)).assignment[0] for price in (0.0, 1e-9)]
-    return of, communicators(of), [tuple(choice.tolist()) for choice in best]
+    return of, Communicators(of), [tuple(choice.tolist()) for choice in best]
 
 
 def _of(name):
@@ -88,7 +88,7 @@ def test_groups_of_one_rank_and_of_the_same_ranks_do_not_count_twice():
     graph = build_graph(dimensions_of("llama2_7b", num_layers=3, batch_size=8))
     few, kinds = shortened(graph)
     of = problem_of_family(few, A2, family([(1, 1), (4, 1), (4, 2)], [1.0, 1.0, 1.0]), of=kinds)
-    draw, needs = random.Random(0), communicators(of)
+    draw, needs = random.Random(0), Communicators(of)
     choices = [[draw.randrange(size) for size in of.sizes] for _ in range(20)]
     nothing, one, several = (
         max(_needed_B(needs, needs.users([choice], member), choice).max() for choice in choices) for member in range(3)
@@ -98,7 +98,7 @@ def test_groups_of_one_rank_and_of_the_same_ranks_do_not_count_twice():
 
 def test_moves_count_where_no_operator_uses_their_group():
     of = _sharing_samples()
-    needs, fastest = communicators(of), of.least(factors(of, [], 0.0, 0.0)).assignment[0]
+    needs, fastest = Communicators(of), of.least(factors(of, [], 0.0, 0.0)).assignment[0]
     by_moves = [user for user in needs.users([fastest], 0) if len(user.scope) == 2]
     assert by_moves and needed_B(by_moves, fastest[None], needs.kinds).max() >= HCCL_BUFFER_B * (1 - 1e-9)
     # In layouts of which none is moved so, they count for nothing; in others for their part.

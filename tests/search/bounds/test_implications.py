@@ -53,7 +53,7 @@ def test_what_is_moved_to_a_product_goes_with_its_sum():
         reader, there = copy.summing
         assert (("joint", number), ("summed", reader)) in items.crossing
         assert (("made", reader), ("summed", reader)) in items.crossing
-        moved = {item[0]: (again_s, size_B) for item, again_s, size_B in items.moved_again(number)}
+        moved = {one.item[0]: (one.again_s, one.size_B) for one in items.moved_again if one.item[1] == number}
         for part, whole in enumerate((copy.again_s, copy.size_B)):
             assert (moved["joint"][part][~there] == 0).all() and (moved["moved"][part][there] == 0).all()
             assert (moved["joint"][part] + moved["moved"][part] == whole).all()

@@ -14,7 +14,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.program.stage_memory import micro_batch
-from ms_symtensor.search.bounds.communicators import communicators
+from ms_symtensor.search.bounds.communicators import Communicators
 from ms_symtensor.search.bounds.moments import moments
 from ms_symtensor.search.bounds.users import needed_B
 from ms_symtensor.search.tables.elimination import minimise
@@ -45,7 +45,7 @@ def _best(of):
 def _needed_B(of, choice):
     """Bytes of every kind of blocks."""
     kinds = len(of.places.kinds)
-    users = moments(of, communicators(of).kind_of).users(0)
+    users = moments(of, Communicators(of).kind_of).users(0)
     return needed_B(users, np.array([choice]), kinds)[0, kinds:]
 
 

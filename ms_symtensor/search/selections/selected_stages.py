@@ -194,17 +194,15 @@ class _Selecting:
         """
         steps, flight = self._steps(layers, number).neighbouring(), self._flight(layers, number)
         low, high = 0, len(steps)  # the answer is one of low … high
-        middle = 0
+        size_B, saved_B = self._plain(layers)[number].peak_B + self.beyond_B[number], 0.0
         while low < high:
-            size_B = self._peak_B(layers, number, steps[middle])
+            saving = steps.saving(saved_B + (size_B - self.limit_B) / flight, low, high)
+            middle = high - 1 if saving is None else saving
+            size_B, saved_B = self._peak_B(layers, number, steps[middle]), steps.saved_B[middle]
             if size_B <= self.limit_B:
                 high = middle
-                middle = max(low, middle - 1)
             else:
                 low = middle + 1
-                wanted_B = steps.saved_B[middle] + (size_B - self.limit_B) / flight
-                saving = steps.saving(wanted_B, low, high)
-                middle = (low + high) // 2 if saving is None else saving
         if low < len(steps):
             return steps[low]
         if self.turns.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):

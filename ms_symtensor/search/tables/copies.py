@@ -132,6 +132,7 @@ class CopyTables:
         return np.broadcast_to(ways.spread(seconds, 0), ways.shape)
 
     def _together(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts, share: int) -> Copies:
+        """For readers that share a table."""
         scope, table, ways = self._of.written(tensor, readers)
         cast_of, keeps = tensor.origin.cast_of, tuple(self._of.keeps(r) for r in readers)
         unmoved_B = unread_B = None
@@ -162,16 +163,13 @@ class CopyTables:
         key = chosen, tuple(self._of.keeps(r) for r in readers), cast_of, share, tensor.maker_keeps
         parts = cache(lambda: self._parts(tensor, readers, chosen, cast_of, share))
         found = []
-        for part, of_part in enumerate((chosen[:1], chosen[1:])):
-            if of_part:
-                names = ("seconds", "bytes", "one")
-                again_s, size_B, is_one = (
-                    table("moved", key, part, name, written=lambda part=part, n=n: parts()[part][n])
-                    for n, name in enumerate(names)
-                )
-                if size_B.any():
-                    summing = self._summing(tensor, readers, chosen, part, is_one.astype(bool))
-                    found.append(Moved(again_s, size_B, summing))
+        for part in range(min(2, len(chosen))):
+            again_s, size_B, is_one = (
+                table("moved", key, part, n, written=lambda part=part, n=n: parts()[part][n]) for n in range(3)
+            )
+            if size_B.any():
+                summing = self._summing(tensor, readers, chosen, part, is_one.astype(bool))
+                found.append(Moved(again_s, size_B, summing))
         return tuple(found)
 
     def _parts(
@@ -179,9 +177,9 @@ class CopyTables:
     ) -> tuple[tuple[Array, Array, Array], ...]:
         """Of the copy of the first of the `chosen` readers, and of those of the others, seconds, bytes, and whether they are one.
 
-        What ways have in common, and a Cast, the first one pays; so do less all that it is not one of. Of several other copies
-        some may be made again alone. That takes no less than the slowest of them does, and saves no more than all that are no
-        slower: so all together count at the least such rate.
+        The first one pays for the Cast, and for what ways have in common: whichever are made again, they pay no more together
+        than that takes. Of several other copies, some take no less than the slowest of them does, and save no more than all that
+        are no slower: so these together count at the least such rate.
         """
         _, _, ways = self._of.written(tensor, readers)
         first, *others = chosen

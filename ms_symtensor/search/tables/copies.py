@@ -22,6 +22,12 @@ FAST = 1e-3
 """More seconds per byte than anything takes (empirical: a megabyte in a quarter of an hour)."""
 
 
+SUMMING = 2
+"""Over so many variables tables tell of sums that go with moves: larger ones would be there twice, and show little more
+(empirical: a search takes 4 % longer with them, and a fifth more memory).
+"""
+
+
 @dataclass(frozen=True)
 class Fetch:
     """What it takes to bring a tensor once more to the variable `reader`, whose gradient does not read it: moves of `moves_s`,
@@ -218,9 +224,9 @@ class CopyTables:
         is_one: NDArray[np.bool_],
     ) -> tuple[int, NDArray[np.bool_]] | None:
         """As `Moved.summing`: of several that whose sums take the longest. What is moved before a Reshape goes with it."""
-        if tensor.shape != tensor.reader_shape:
-            return None
         scope, table, ways = self._of.written(tensor, readers)
+        if tensor.shape != tensor.reader_shape or len(scope) > SUMMING:
+            return None
         wanted = [self._of.layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         found, longest_s = None, 0.0
         for place in chosen[part:]:

@@ -10,14 +10,11 @@ from ms_symtensor.search.bounds.reads import Reads
 from tests.search.problems import problem
 
 
-def _problem(name):
-    return problem(build_graph(dimensions_of(name, num_layers=3, batch_size=8)), load("atlas_800t_a2"), (4, 2))
-
-
 @pytest.fixture(scope="module")
 def experts():
     """A network whose router computes in float32 what a norm has computed so, and cast to bfloat16."""
-    of = _problem("qwen3_30b_a3b")
+    graph = build_graph(dimensions_of("qwen3_30b_a3b", num_layers=3, batch_size=8))
+    of = problem(graph, load("atlas_800t_a2"), (4, 2))
     return of, implications(of)
 
 
@@ -44,9 +41,8 @@ def test_what_is_cast_there_and_back_is_not_the_output(experts):
     assert any(one.number == norm for one in items.needed)
 
 
-def test_what_is_moved_to_a_product_goes_with_its_sum():
-    of = _problem("llama2_7b")
-    items = implications(of)
+def test_what_is_moved_to_a_product_goes_with_its_sum(experts):
+    of, items = experts
     assert items.joint
     for number in items.joint:
         place, copy = items.moved[number]

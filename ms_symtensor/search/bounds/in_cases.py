@@ -112,6 +112,8 @@ class CaseBounds:
         if not stages or stages[0].blocks < least:
             return bound_s
         most_s, seconds = self._on_few(shape, least - 1), [one.each_s for one in stages]
+        if most_s <= 0:
+            return bound_s
         division = Division(self._occurrences, shape, tuple(one.blocks for one in stages))
         parts, shown = division.parts(seconds.index(max(seconds))), dict[Part, float]()
         for _ in range(FINER):

@@ -34,7 +34,7 @@ from ms_symtensor.search.folded.places import Counts
 from ms_symtensor.search.selections.closure import Closures
 from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
-from ms_symtensor.search.tables.tensor_terms import slices_B
+from ms_symtensor.search.tables.tensor_terms import possible, slices_B
 from ms_symtensor.search.tables.tensors import layouts_at
 
 Array = NDArray[np.float64]
@@ -95,17 +95,14 @@ class Remaking:
     def _made_s(self) -> dict[int, Array]:
         """Seconds of the operators that may be made again, [members, candidates]; 0 where they cannot be."""
         items = self.of.known.items
-        again_s = {
-            number: items[number].forward_s - (items[number].combine_s if number in self._items.summed else 0.0)
-            for number in self._items.made
+        return {
+            number: possible(items[number].forward_s - self._summed_s.get(number, 0.0)) for number in self._items.made
         }
-        return {number: np.where(np.isfinite(table), table, 0.0) for number, table in again_s.items()}
 
     @cached_property
     def _summed_s(self) -> dict[int, Array]:
         """Seconds of partial sums of operators for which something is moved, [members, candidates]."""
-        combine_s = {number: self.of.known.items[number].combine_s for number in self._items.summed}
-        return {number: np.where(np.isfinite(table), table, 0.0) for number, table in combine_s.items()}
+        return {number: possible(self.of.known.items[number].combine_s) for number in self._items.summed}
 
     # -- given layouts -------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices, require_operators
-from ms_symtensor.search.selected_shapes import WORTH, fitted, improved, selecting_stages
+from ms_symtensor.search.selected_shapes import WORTH, fit_of, fitted, improved
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
@@ -93,12 +93,11 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
         progress("pipeline stages")
         try:
-            several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few)
+            several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few, fit=fit_of(request))
         except InvalidStrategyError as error:
             rejected = error
     if rejected is not None and one.best is None and (several is None or several.whole is None):
         raise rejected
-    several = None if several is None else selecting_stages(of, request, several)
     if not few and graph is not None and several is not None:
         wide = dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
         only = {**several.one_stage_s, **wide}

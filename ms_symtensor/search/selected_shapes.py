@@ -3,10 +3,12 @@ plans too, and other layouts that were met on the way to these and promise more.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
 from ms_symtensor.search.closest import least_plan
@@ -14,9 +16,10 @@ from ms_symtensor.search.pipelined import Pipelined, bounded, shorts_of
 from ms_symtensor.search.selections.selected_stages import selecting
 from ms_symtensor.search.smallest import known_of_all, smallest
 from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.rows import Row
-from ms_symtensor.search.stages.whole import Whole, settled
+from ms_symtensor.search.stages.whole import Fit, Whole, fitting, settled, strategies_of
 
 TRIED = 2
 """So many further layouts are worked out at most, if the plan is CLOSE to its bound by then (empirical)."""
@@ -41,21 +44,27 @@ ALIKE = 5e-3
 """So it is of layouts of one shape, which keep about as much of what they promise (empirical)."""
 
 
-def selecting_stages(network: Network, request: Request, searched: Pipelined) -> Pipelined:
-    """`searched` with blocks of its plan recomputed in part, where that is faster and it is not pinned how many are.
+def fit_of(request: Request) -> Fit:
+    """How layouts are made to fit: with blocks recomputed in part, where that is faster and it is not pinned how many are."""
+    if request.limits.names("recompute"):
+        return fitting
 
-    Its bounds stay those of plans that recompute whole blocks. No plan is left if no block may be, and nothing else fits.
-    """
-    found = searched.whole
-    if found is None or request.limits.names("recompute"):
-        return searched
-    return replace(searched, whole=_selected(network, request, found))
+    def in_part(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+        # Programs of whole blocks are not written where it is known without them that they would be of no use.
+        guess = divided(row, chain_of(row, network.depths), limit_B)
+        if guess is not None and any(stage.recomputed for stage in guess.stages):
+            found = _selected(network, request, Whole(guess, row, strategies_of(row), ()))
+            if found is not None:
+                return found
+        whole = fitting(network, row, limit_B, rules)
+        return None if whole is None else _selected(network, request, whole)
+
+    return in_part
 
 
 def _selected(network: Network, request: Request, found: Whole) -> Whole | None:
     shorts = shorts_of(network.short(found.estimate.shape.batch), network.depths, request.rules)
-    only = request.limits.selects
-    return selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, only)
+    return selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, request.limits.selects)
 
 
 def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
@@ -112,8 +121,7 @@ def _worked_out(
         if key in tried:
             continue
         tried.add(key)
-        whole = settled(network, [row], request.limit_B, request.rules)
-        better = None if whole is None else _selected(network, request, whole)
+        better = settled(network, [row], request.limit_B, request.rules, fit_of(request))
         if better is not None and better.estimate.step_time_s < enough_s:
             enough_s, found = better.estimate.step_time_s, better
     return found

@@ -20,9 +20,9 @@ from ms_symtensor.strategy.plan import Plan
 
 
 def plan() -> Plan:
-    cluster, model = load("atlas_800t_a2"), resolve("llama2_7b", 1024, None, {})
+    cluster, model = load("atlas_800t_a2"), resolve("llama3_70b", 2048, None, {"num_layers": 32})
     limit_B = int(cluster.device.hbm_usable_B)
-    return planned(model, Request(cluster, 64, 1024, model.seq_length, limit_B, model.name, model.source))[0]
+    return planned(model, Request(cluster, 2048, 2048, model.seq_length, limit_B, model.name, model.source))[0]
 
 
 def test_a_layout_that_a_bound_met_can_be_the_best(monkeypatch: pytest.MonkeyPatch):

@@ -1,12 +1,15 @@
 """The chain of a network's parts, of which a pipeline stage holds a run, and how micro-batches take turns on the stages."""
 
 import math
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate
+from functools import lru_cache, partial
+from itertools import accumulate, chain, groupby, repeat
 from math import inf
 from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +82,11 @@ class Stage:
     once_s: float = 0.0
 
 
+Levels = tuple["array[float]", "array[float]"]
+"""Seconds, and bytes saved, level by level."""
+
+_Value = TypeVar("_Value")
+
 _FIELDS = attrgetter(*(field.name for field in fields(Part)))
 
 
@@ -87,14 +95,26 @@ class Chain:
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
-        each_s, again_s, kept_B, kept_recomputed_B, at_rest_B, is_block, once_s = zip(*map(_FIELDS, parts), strict=True)
+        runs = [tuple(same) for _, same in groupby(self.parts, id)]  # of one part, many times over
+        counts = tuple(map(len, runs))
+        fields = zip(*(_FIELDS(run[0]) for run in runs), strict=True)
+        each_s, again_s, kept_B, kept_recomputed_B, at_rest_B, is_block, once_s = fields
         saved_B = [b * (kept - less) for b, kept, less in zip(is_block, kept_B, kept_recomputed_B, strict=True)]
-        self.each_s, self.again_s, self.once_s = _sums(each_s), _sums(again_s), _sums(once_s)
-        self.kept_B, self.at_rest_B, self.saved_B = _sums(kept_B), _sums(at_rest_B), _sums(saved_B)
-        self._block_B = [saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)]
-        self.blocks = _sums(is_block)
+        sums = partial(_sums, counts=counts)
+        self.each_s, self.again_s, self.once_s = sums(each_s), sums(again_s), sums(once_s)
+        self.kept_B, self.at_rest_B, self.saved_B = sums(kept_B), sums(at_rest_B), sums(saved_B)
+        self.blocks = sums(is_block)
         self.longest_s, self.longest_once_s = max(each_s), max(once_s)
+        self._block_B = _spread([saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)], counts)
+        self._first_alike = _spread(accumulate(counts[:-1], initial=0), counts)
         self._outside_B = [0.0 if part.is_block else part.kept_B for part in (self.parts[0], self.parts[-1])]
+
+    def first_alike(self, start: int, end: int) -> int:
+        """Where the first run of as many parts begins that are all the same one as those from `start` to `end`; `start` if these
+        are not the same one.
+        """
+        first = self._first_alike[start]
+        return first if self._first_alike[end - 1] == first else start
 
     def with_recomputed(self, start: int, end: int, flight: Flights, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
@@ -165,11 +185,13 @@ class SelectedChain(Chain):
 
     def __init__(self, parts: Sequence[Part], levels: NDArray[np.float64], kinds: Sequence[int]) -> None:
         super().__init__(parts)
-        self._levels = levels.transpose(1, 2, 0)
-        self._held = np.zeros((1 + len(parts), levels.shape[1]))  # parts of every kind before each
-        self._held[np.arange(1, 1 + len(parts)), kinds] = 1.0
-        np.cumsum(self._held, axis=0, out=self._held)
-        self._mixed: dict[tuple[int, ...], NDArray[np.float64]] = {}
+        self._held = _counts(tuple(kinds), levels.shape[1])
+        self._first: list[list[float]] = levels[0].tolist()
+        steps = np.diff(levels, axis=0)
+        again_s, saved_B = (self._held[-1] @ steps[:, :, field].T for field in (0, 1))
+        self._price: list[float] = (again_s / np.maximum(saved_B, 1.0)).tolist()  # seconds of a byte
+        self._steps: list[list[list[float]]] = steps.transpose(1, 2, 0).tolist()
+        self._mixed: dict[tuple[int, ...], list[Levels]] = {}
 
     def fitting(
         self, start: int, end: int, flight: Flights, limit_B: float, most: float = inf
@@ -186,35 +208,64 @@ class SelectedChain(Chain):
 
     def _least_again_s(self, start: int, end: int, flight: Flights, missing_B: float) -> float | None:
         """Seconds between two levels that save as much as is missing; None if no level does."""
-        held = self._held[end] - self._held[start]
-        made_s, gone_B = np.add.reduce(held[:, None, None] * self._of_runs(flight.runs), axis=0)
-        above = int(gone_B.searchsorted(missing_B))
-        if above == len(gone_B):
+        before, after = self._held[start], self._held[end]
+        held = [
+            (n - m, *levels) for m, n, levels in zip(before, after, self._of_runs(flight.runs), strict=True) if n > m
+        ]
+
+        def made_s(level: int) -> float:
+            return sum(count * again_s[level] for count, again_s, _ in held)
+
+        def gone_B(level: int) -> float:
+            return sum(count * saved_B[level] for count, _, saved_B in held)
+
+        number = len(held[0][1])
+        above = bisect_left(range(number), missing_B, key=gone_B)
+        if above == number:
             return None
         if not above:
-            return float(made_s[0])
+            return made_s(0)
         below = above - 1
-        share = (missing_B - gone_B[below]) / (gone_B[above] - gone_B[below])
-        return float(made_s[below] + (made_s[above] - made_s[below]) * share)
+        share = (missing_B - gone_B(below)) / (gone_B(above) - gone_B(below))
+        return made_s(below) + (made_s(above) - made_s(below)) * share
 
-    def _of_runs(self, waiting: tuple[int, ...]) -> NDArray[np.float64]:
-        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: seconds of a part of every kind, and
-        the bytes that it saves in all of these, [kinds, 2, levels]. A run goes further the more wait in it: always the cheapest
-        next step of one of them.
+    def _of_runs(self, waiting: tuple[int, ...]) -> list[Levels]:
+        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: of a part of every kind its seconds,
+        and what it saves in all of these. A run goes further the more wait in it: always the cheapest next step of one of them.
         """
         if waiting not in self._mixed:
-            steps = np.diff(self._levels, axis=2)
-            again_s, saved_B = np.add.reduce(self._held[-1][:, None, None] * steps, axis=0)
-            price = again_s / np.maximum(saved_B, 1.0)
-            many = np.array(sorted(set(waiting)), dtype=float)
-            share = np.array([waiting.count(n) for n in many]) / len(waiting)
-            level = np.argsort((price / many[:, None]).ravel(), kind="stable")
-            run, level = np.divmod(level, len(price))
-            worth = np.array([share, share * many])[:, run] * steps[:, :, level]
-            first = self._levels[:, :, :1] * [[1.0], [share @ many]]
-            self._mixed[waiting] = np.concatenate([first, worth], axis=2).cumsum(axis=2)
+            shares = {many: waiting.count(many) / len(waiting) for many in sorted(set(waiting))}
+            mean = sum(many * share for many, share in shares.items())
+            every = [(many, share, level) for many, share in shares.items() for level in range(len(self._price))]
+            went = sorted(every, key=lambda step: self._price[step[2]] / step[0])
+            self._mixed[waiting] = [
+                (
+                    _summed([first_s, *(share * again_s[level] for _, share, level in went)]),
+                    _summed([first_B * mean, *(many * share * saved_B[level] for many, share, level in went)]),
+                )
+                for (first_s, first_B), (again_s, saved_B) in zip(self._first, self._steps, strict=True)
+            ]
         return self._mixed[waiting]
 
 
-def _sums(values: Iterable[float]) -> list[float]:
-    return list(accumulate(values, initial=0.0))
+def _sums(values: Iterable[float], counts: Iterable[int]) -> list[float]:
+    """Sums of all before each place, and of all, of `values` that stand in so many places."""
+    return list(accumulate(chain.from_iterable(map(repeat, values, counts)), initial=0.0))
+
+
+@lru_cache(maxsize=64)
+def _counts(kinds: tuple[int, ...], number: int) -> tuple[tuple[int, ...], ...]:
+    """Parts of each of so many kinds before every place, and of all."""
+    found = [(0,) * number]
+    for kind in kinds:
+        found.append(tuple(count + (kind == n) for n, count in enumerate(found[-1])))
+    return tuple(found)
+
+
+def _summed(values: Iterable[float]) -> "array[float]":
+    return array("d", accumulate(values))
+
+
+def _spread(values: Iterable[_Value], counts: Iterable[int]) -> list[_Value]:
+    """`values`, each in so many places."""
+    return list(chain.from_iterable(map(repeat, values, counts)))

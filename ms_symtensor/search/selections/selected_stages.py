@@ -51,14 +51,13 @@ def selecting(
 ) -> Whole | None:
     """`found` with blocks recomputed in part where that makes it faster; `shorts` is the network of `found.strategies`.
 
-    `only`: no block as a whole, whether that is faster or not; None if nothing fits then.
+    `only`: no block as a whole, whether that is faster or not. None if nothing fits then, or of what `found` is a guess at.
     """
     if not any(stage.recomputed for stage in found.estimate.stages):
         return found
+    fallback = None if only or found.is_guess else found
     ways = levels(shorts, found.strategies, found.settings, cluster, only)
-    if not ways.every:
-        return None if only else found
-    return _Selecting(network, found, ways, limit_B, rules).best(None if only else found)
+    return _Selecting(network, found, ways, limit_B, rules).best(fallback) if ways.every else fallback
 
 
 def fitting(
@@ -86,29 +85,37 @@ class _Selecting:
         self.chain = chain_of(found.row, network.depths)
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
         self.peaks = peaks_of(network, found.row, found.strategies, rules)
-        layers = [stage.blocks for stage in found.estimate.stages]
-        guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], self.turns)
-        self.beyond_B = [
-            max(0.0, sum(memory_B.values()) - guess.peak_B)
-            for memory_B, guess in zip(found.memory_B, guessed, strict=True)
-        ]
+        self.beyond_B = [0.0] * len(found.estimate.stages)  # the true peaks, beyond what is known without programs
+        if not found.is_guess:
+            layers = [stage.blocks for stage in found.estimate.stages]
+            guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], self.turns)
+            self._note_beyond(guessed, [sum(memory_B.values()) for memory_B in found.memory_B])
 
     def best(self, best: Whole | None) -> Whole | None:
         """The fastest of what is worked out and `best`."""
-        promising = sorted((self._promise_s(layers), layers) for layers in self._divisions())
         chosen: Sequence[Step] = ()
-        for promise_s, layers in promising[:WORKED_OUT]:
-            if best is not None and promise_s >= best.estimate.step_time_s:
+        met = set[tuple[int, ...]]()
+        for _ in range(WORKED_OUT):
+            promising = min(((self._promise_s(layers), layers) for layers in self._divisions() - met), default=None)
+            if promising is None or (best is not None and promising[0] >= best.estimate.step_time_s):
                 break
+            _, layers = promising
+            met.add(layers)
             mine = self._fitting(layers)
             one = None if mine is None else self._whole(layers, mine)
-            if mine and one is not None and (best is None or one.estimate.step_time_s < best.estimate.step_time_s):
+            if mine is None or one is None:
+                continue
+            self._note_beyond(self._gone_so_far(layers, mine), [sum(memory_B.values()) for memory_B in one.memory_B])
+            if best is None or one.estimate.step_time_s < best.estimate.step_time_s:
                 best, chosen = one, mine
         if best is None or not chosen:
             return best
         layers = tuple(stage.blocks for stage in best.estimate.stages)
         filled = self._filled(layers, chosen)
         return best if filled == chosen else self._whole(layers, filled) or best
+
+    def _note_beyond(self, stages: Sequence[Stage], peaks_B: Sequence[float]) -> None:
+        self.beyond_B = [max(0.0, peak_B - stage.peak_B) for stage, peak_B in zip(stages, peaks_B, strict=True)]
 
     # -- divisions of the blocks ---------------------------------------------------------------------------------------
 
@@ -175,10 +182,7 @@ class _Selecting:
 
     def _whole(self, layers: Sequence[int], chosen: Sequence[Step]) -> Whole | None:
         """The plan whose stages go so far."""
-        stages = tuple(
-            replace(stage, recomputed=step.first, each_s=stage.each_s + step.again_s)
-            for stage, step in zip(self._plain(layers), chosen, strict=True)
-        )
+        stages = self._gone_so_far(layers, chosen)
         try:
             memory_B = self.peaks.of(stages, [step.mix for step in chosen])
         except InvalidStrategyError:
@@ -187,6 +191,18 @@ class _Selecting:
         estimate = estimated(row, self.chain, stages)
         found = with_memory(estimate, row, self.found.strategies, memory_B)
         return replace(found, mixes=tuple(step.mix for step in chosen))
+
+    def _gone_so_far(self, layers: Sequence[int], chosen: Sequence[Step]) -> tuple[Stage, ...]:
+        """Stages that go so far, by what is known without programs."""
+        return tuple(
+            replace(
+                stage,
+                recomputed=step.first,
+                each_s=stage.each_s + step.again_s,
+                peak_B=stage.peak_B - step.saved_B * self._flight(layers, number),
+            )
+            for number, (stage, step) in enumerate(zip(self._plain(layers), chosen, strict=True))
+        )
 
     def _first_fitting(self, layers: Sequence[int], number: int) -> Step | None:
         """The first mixture of neighbours that fits on a stage; peaks fall from one to the next, about as the micro-batches in

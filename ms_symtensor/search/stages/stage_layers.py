@@ -163,8 +163,10 @@ class _Stages:
         return found, max(each_s for _, _, each_s, _, _ in found)
 
     def _fitting(self, number: int, start: int, end: int) -> tuple[float, float, int] | None:
-        """`Chain.fitting` of a stage, which is asked for again from pace to pace."""
-        key = number, start, end
+        """`Chain.fitting` of a stage, which is asked for again from pace to pace, and for other runs of parts that are alike."""
+        first = self.chain.first_alike(start, end)
+        key = number, first, end - start
         if key not in self._known:
-            self._known[key] = self.chain.fitting(start, end, self.flights[number], self.limits_B[number], self.most)
+            flight, limit_B = self.flights[number], self.limits_B[number]
+            self._known[key] = self.chain.fitting(first, first + end - start, flight, limit_B, self.most)
         return self._known[key]

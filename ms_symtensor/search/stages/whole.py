@@ -48,7 +48,8 @@ ROUNDS = 6
 
 @dataclass(frozen=True)
 class Whole:
-    """The best plan: its shape and stages, the strategies in the network of SHORT blocks, and the memory of every stage.
+    """The best plan: its shape and stages, the strategies in the network of SHORT blocks, and the memory of every stage; none if
+    it is a guess, of which no programs have been written.
 
     `mixes`: what the blocks of every stage compute again that are recomputed, and the others; empty: everything, nothing.
     """
@@ -60,9 +61,36 @@ class Whole:
     mixes: tuple[Mix, ...] = ()
 
     @property
+    def is_guess(self) -> bool:
+        return not self.memory_B
+
+    @property
     def settings(self) -> Settings:
         """Those of a stage, nothing recomputed."""
         return settings_of(self.row)
+
+
+def fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+    """`row`, at the costs of its own mesh, on stages whose true peaks fit: with as few recomputed blocks as make them; None if
+    none do.
+    """
+    strategies = strategies_of(row)
+    peaks = peaks_of(network, row, strategies, rules)
+    beyond_B, chain = [0.0] * row.shape.stages, chain_of(row, network.depths)
+    for _ in range(ROUNDS):
+        found = divided(row, chain, [limit_B - more for more in beyond_B])
+        if found is None:
+            break
+        memory_B = peaks.of(found.stages)
+        if all(sum(one.values()) <= limit_B for one in memory_B):
+            return with_memory(found, row, strategies, memory_B)
+        known = zip(beyond_B, found.stages, memory_B, strict=True)
+        beyond_B = [max(more, sum(one.values()) - stage.peak_B) for more, stage, one in known]
+    return _with_fewest_fitting(network, row, limit_B, rules)
+
+
+Fit = Callable[[Network, Row, float, Mapping[str, Rule] | None], Whole | None]
+"""A plan of given layouts that fits a limit in bytes, as `fitting` finds one."""
 
 
 def whole_plan(
@@ -74,6 +102,7 @@ def whole_plan(
     keep: int = 10,
     known_s: float = math.inf,
     limits: Limits = FREE,
+    fit: Fit = fitting,
     any_plan: bool = False,
 ) -> tuple[Outcome, Whole | None]:
     """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`, or the first one, if
@@ -88,7 +117,7 @@ def whole_plan(
         if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
             break
         of_shape = [row for row in outcome.rows if row.shape == estimate.shape]
-        found = settled(network, of_shape, limit_B, rules, met, any_plan)
+        found = settled(network, of_shape, limit_B, rules, fit, met, any_plan)
         left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
         if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
             best = found
@@ -102,11 +131,12 @@ def settled(
     rows: Sequence[Row],
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
+    fit: Fit = fitting,
     met: set[tuple] | None = None,
     any_plan: bool = False,
 ) -> Whole | None:
-    """The best of `rows`, choices for one shape, with the true peaks of its stages, or the first one, if `any_plan` will do; None
-    if nothing fits. Of equal ones, that which shards the optimizer least.
+    """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks, or the first one, if
+    `any_plan` will do; None if nothing fits. Of equal ones, that which shards the optimizer least.
 
     Left out are those `met` on another mesh of as many devices, which are noted there.
     """
@@ -134,9 +164,7 @@ def settled(
             continue
         met.add(key)
         try:
-            if row.problem.known.pricer.family.members > 1 or sample_num(row.problem.graph) != row.shape.batch:
-                row = priced(network, row, strategies, rules)
-            found = _fitting(network, row, limit_B, rules)
+            found = fit(network, _on_own_mesh(network, row, strategies, rules), limit_B, rules)
         except InvalidStrategyError:
             continue  # a mesh like the family's other ones in all but this
         if found is not None and (best is None or found.estimate.step_time_s < best.estimate.step_time_s):
@@ -144,21 +172,14 @@ def settled(
     return best
 
 
-def _fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
-    """`row` on stages whose true peaks fit."""
-    strategies = strategies_of(row)
-    peaks = peaks_of(network, row, strategies, rules)
-    beyond_B, chain = [0.0] * row.shape.stages, chain_of(row, network.depths)
-    for _ in range(ROUNDS):
-        found = divided(row, chain, [limit_B - more for more in beyond_B])
-        if found is None:
-            break
-        memory_B = peaks.of(found.stages)
-        if all(sum(one.values()) <= limit_B for one in memory_B):
-            return with_memory(found, row, strategies, memory_B)
-        known = zip(beyond_B, found.stages, memory_B, strict=True)
-        beyond_B = [max(more, sum(one.values()) - stage.peak_B) for more, stage, one in known]
-    return _with_fewest_fitting(network, row, limit_B, rules)
+def _on_own_mesh(
+    network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
+) -> Row:
+    """`row`, of these `strategies`, at the costs of its own mesh."""
+    of = row.problem
+    if of.known.pricer.family.members > 1 or sample_num(of.graph) != row.shape.batch:
+        return priced(network, row, strategies, rules)
+    return row
 
 
 def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:

@@ -17,6 +17,8 @@ from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.plan import one_stage, plan_of, selecting
+from ms_symtensor.search.selections import selected_stages
+from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import network
 
 GIB = 1 << 30
@@ -62,6 +64,22 @@ def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
     peaks_B = [stage_activation_peak_B(program) for program in programs]
     assert found.prediction.memory_B["activations"] in peaks_B
     assert found.prediction.peak_memory_B <= request.limit_B
+
+
+def test_a_guess_without_programs_of_whole_blocks_is_made_to_fit_as_well():
+    of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
+    whole = pipelined.pipelined_plan(of, request).whole
+    guess = divided(whole.row, chain_of(whole.row, of.depths), request.limit_B)
+    assert any(stage.recomputed for stage in guess.stages)
+    shorts = pipelined.shorts_of(of.short(whole.row.shape.batch), of.depths, None)
+
+    def made_to_fit(found):
+        return selected_stages.selecting(of, found, shorts, request.limit_B, A2)
+
+    found, known = made_to_fit(replace(whole, estimate=guess, memory_B=())), made_to_fit(whole)
+    assert found.mixes and not found.is_guess
+    assert max(sum(one.values()) for one in found.memory_B) <= request.limit_B
+    assert found.estimate.step_time_s == pytest.approx(known.estimate.step_time_s, rel=2e-3)
 
 
 def test_no_block_as_a_whole_where_selections_are_pinned():

@@ -13,14 +13,16 @@ from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.closest import least_plan, of_stages
 from ms_symtensor.search.folded.alternating import apart, joined_request, longest
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
+from ms_symtensor.search.in_part import fit_of, promised_in_part
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices, require_operators
-from ms_symtensor.search.selected_shapes import WORTH, fit_of, fitted, improved
+from ms_symtensor.search.selected_shapes import WORTH, fitted, improved
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
@@ -79,7 +81,7 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
 
 def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
-    one, several = NOTHING, None
+    one, several, fronts = NOTHING, None, Fronts()
     divisible = not _why_whole(of, request)
     few = request.device_num <= FINEST_MESH_DEVICES or not divisible
     rejected: InvalidStrategyError | None = None
@@ -93,7 +95,14 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
         progress("pipeline stages")
         try:
-            several = pipelined_plan(of, request, min(known_s, one.time_s), one_stage=not few, fit=fit_of(request))
+            several = pipelined_plan(
+                of,
+                request,
+                min(known_s, one.time_s),
+                one_stage=not few,
+                fit=fit_of(request),
+                promised=promised_in_part(of, request, fronts),
+            )
         except InvalidStrategyError as error:
             rejected = error
     if rejected is not None and one.best is None and (several is None or several.whole is None):
@@ -113,7 +122,7 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
     if several is not None and not (request.is_trial and several.whole is not None):
-        several = improved(of, request, several, min(known_s, one.time_s))
+        several = improved(of, request, several, min(known_s, one.time_s), fronts)
         if graph is not None and one.passed:
             # Where blocks make parts again, meshes may be worth it that were not where whole blocks are recomputed.
             passed = {mesh: several.one_stage_s[mesh] for mesh in one.passed}

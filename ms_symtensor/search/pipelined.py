@@ -22,7 +22,7 @@ from ms_symtensor.search.space.shapes import Round, Shape, interleaved, max_samp
 from ms_symtensor.search.stages.estimate import Estimate
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.tried import Outcome
-from ms_symtensor.search.stages.whole import Fit, Whole, fitting, host_memory_B, whole_plan
+from ms_symtensor.search.stages.whole import Fit, Promised, Whole, as_estimated, fitting, host_memory_B, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -63,7 +63,12 @@ class Pipelined:
 
 
 def pipelined_plan(
-    network: Network, request: Request, known_s: float = math.inf, one_stage: bool = False, fit: Fit = fitting
+    network: Network,
+    request: Request,
+    known_s: float = math.inf,
+    one_stage: bool = False,
+    fit: Fit = fitting,
+    promised: Promised = as_estimated,
 ) -> Pipelined:
     """The fastest plan in at least two micro-batches, on any number of pipeline stages, as `fit` makes these fit, if it takes
     less than `known_s`. The bounds are those of plans that recompute whole blocks.
@@ -84,7 +89,8 @@ def pipelined_plan(
     ]
     outcome, found = whole_plan(
         network, request.cluster, space, request.limit_B, request.rules,
-        known_s=known_s, limits=request.limits, fit=fit, any_plan=request.is_trial,
+        known_s=known_s, limits=request.limits, fit=fit, promised=promised,
+        any_plan=request.is_trial,
     )  # fmt: skip
     unbounded = Pipelined(found, math.inf, outcome.candidates, (), {}, outcome, tuple(space))
     return bounded(request, unbounded, outcome.bounds_s)

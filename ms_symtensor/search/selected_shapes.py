@@ -1,25 +1,23 @@
-"""Plans in micro-batches whose blocks are recomputed in part: the plan that was found made faster, bounds that hold for such
-plans too, and other layouts that were met on the way to these and promise more.
+"""Plans in micro-batches whose blocks are recomputed in part: bounds that hold for such plans too, and other layouts than those
+of the plan that was found, which were met on the way to these and promise more.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.least_bounds import Raised, selection_bounds
 from ms_symtensor.search.closest import least_plan
-from ms_symtensor.search.pipelined import Pipelined, bounded, shorts_of
-from ms_symtensor.search.selections.selected_stages import selecting
+from ms_symtensor.search.in_part import fit_of, recomputed_in_part
+from ms_symtensor.search.pipelined import Pipelined, bounded
 from ms_symtensor.search.smallest import known_of_all, smallest
 from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.rows import Row
-from ms_symtensor.search.stages.whole import Fit, Whole, fitting, settled, strategies_of
+from ms_symtensor.search.stages.whole import Whole, settled
 
 TRIED = 2
 """So many further layouts are worked out at most, if the plan is CLOSE to its bound by then (empirical)."""
@@ -30,9 +28,13 @@ FAR = 6
 CLOSE = 1.01
 """A plan that takes no more than so many times its bound is close to it (empirical: so are those of the zoo)."""
 
+SURE = 1.005
+"""Where a plan takes more, layouts are worked out too that promise no more than its own, but more than it takes: they may keep
+theirs better (empirical)."""
+
 RAISED = 2
-"""So often bounds are raised, the last time for a plan that was found on the way and is not CLOSE to its bound: the cases of a
-shape show most of the time that they are asked for (empirical)."""
+"""So often bounds are raised, the last time if the plan is not CLOSE to its bound by then: what is known of other layouts, and
+what is asked for, decide what cases show (empirical)."""
 
 WORTH = 2e-3
 """They are if they promise steps that are shorter by this share (empirical)."""
@@ -42,29 +44,6 @@ SAME = 1e-6
 
 ALIKE = 5e-3
 """So it is of layouts of one shape, which keep about as much of what they promise (empirical)."""
-
-
-def fit_of(request: Request) -> Fit:
-    """How layouts are made to fit: with blocks recomputed in part, where that is faster and it is not pinned how many are."""
-    if request.limits.names("recompute"):
-        return fitting
-
-    def in_part(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
-        # Programs of whole blocks are not written where it is known without them that they would be of no use.
-        guess = divided(row, chain_of(row, network.depths), limit_B)
-        if guess is not None and any(stage.recomputed for stage in guess.stages):
-            found = _selected(network, request, Whole(guess, row, strategies_of(row), ()))
-            if found is not None:
-                return found
-        whole = fitting(network, row, limit_B, rules)
-        return None if whole is None else _selected(network, request, whole)
-
-    return in_part
-
-
-def _selected(network: Network, request: Request, found: Whole) -> Whole | None:
-    shorts = shorts_of(network.short(found.estimate.shape.batch), network.depths, request.rules)
-    return selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, request.limits.selects)
 
 
 def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
@@ -78,13 +57,13 @@ def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined
         least = least_plan(network, request, known)
         found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
     if found is not None and request.limits.selects:
-        found = _selected(network, request, found)  # none of its blocks as a whole
+        found = recomputed_in_part(network, request, found)  # none of its blocks as a whole
     return replace(searched, whole=found, least=least)
 
 
-def improved(network: Network, request: Request, searched: Pipelined, known_s: float) -> Pipelined:
+def improved(network: Network, request: Request, searched: Pipelined, known_s: float, fronts: Fronts) -> Pipelined:
     """`searched` with bounds for plans that recompute blocks in part, and with the best plan of the layouts that these met and
-    that promise more than its own and `known_s`.
+    that promise more than its own and `known_s`. `fronts`: what layouts may make again, as far as it is known; it grows.
     """
     outcome = searched.outcome
     enough_s = min(known_s, searched.time_s)
@@ -95,14 +74,15 @@ def improved(network: Network, request: Request, searched: Pipelined, known_s: f
     raised_s, tried = dict[Shape, float](), set[tuple]()
     for _ in range(RAISED):
         # What layouts must promise to be worked out is as near to the plan as its bound has to be.
-        raised = selection_bounds(outcome.surveyed, network.depths, request.limit_B, (1 - WORTH) * enough_s, raised_s)
+        raised = selection_bounds(
+            outcome.surveyed, network.depths, request.limit_B, (1 - WORTH) * enough_s, raised_s, fronts
+        )
         raised_s |= {shape: max(bound_s, raised_s.get(shape, 0.0)) for shape, bound_s in raised.bounds_s.items()}
         searched = bounded(request, searched, {**outcome.bounds_s, **raised_s})
         better = _worked_out(network, request, searched, raised, enough_s, tried)
-        if better is None:
-            break
-        enough_s = better.estimate.step_time_s
-        searched = replace(searched, whole=better)
+        if better is not None:
+            enough_s = better.estimate.step_time_s
+            searched = replace(searched, whole=better)
         if enough_s <= CLOSE * searched.bound_s:
             break
     return searched
@@ -112,7 +92,7 @@ def _worked_out(
     network: Network, request: Request, searched: Pipelined, raised: Raised, enough_s: float, tried: set[tuple]
 ) -> Whole | None:
     """The best plan of the layouts that promise more than `enough_s`, if it is faster; but for those that were `tried`."""
-    found, is_far = None, enough_s > CLOSE * searched.bound_s
+    found, is_far = None, enough_s > SURE * searched.bound_s
     for number, (step_s, row) in enumerate(_promising(raised, searched.whole, enough_s, is_far)):
         is_close = enough_s <= CLOSE * searched.bound_s
         if step_s >= (1 - _worth(is_far)) * enough_s or (number >= TRIED and is_close):

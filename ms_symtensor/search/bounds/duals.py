@@ -21,6 +21,7 @@ from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.given_layouts import Given
 from ms_symtensor.search.bounds.lines import Lines
 from ms_symtensor.search.bounds.moments import Moments, moments
+from ms_symtensor.search.bounds.multipliers import LATER
 from ms_symtensor.search.bounds.prices import rounded_up, slowest
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.users import User, needed_B, priced
@@ -43,6 +44,9 @@ OF_LIMIT = 2
 
 STEPS = (0.125, 0.25, 0.5, 1.0)
 """So far multipliers go from those that showed most to those of layouts that are met; all are tried together (empirical)."""
+
+ORDERS = (0.0, 1.0, 2.0, 8.0)
+"""Other powers than LATER, for how much later layouts count among those that were met (empirical)."""
 
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is (empirical)."""
@@ -73,14 +77,13 @@ class Duals:
         self,
         setting: Setting,
         known: Mapping[Shape, Sequence[Row]],
-        remaking: dict[int, Remaking],
         fronts: Fronts,
         depths: tuple[int, ...],
         limit_B: float,
         enough_s: Mapping[Shape, float],
     ) -> None:
         self.setting, self.fronts, self.depths, self.limit_B, self.enough_s = setting, fronts, depths, limit_B, enough_s
-        self._known, self._remaking = known, remaking
+        self._known = known
         self._given: dict[tuple[int, bytes], Given] = {}
         self._users: dict[Shape, tuple[User, ...]] = {}
         self._chains: dict[tuple[int, bytes], tuple[int, Chain]] = {}
@@ -88,11 +91,8 @@ class Duals:
 
     @property
     def remaking(self) -> Remaking:
-        """The closure of the blocks, written down once for all settings of a problem."""
-        of = self.setting.problem
-        if id(of) not in self._remaking:
-            self._remaking[id(of)] = Remaking(of)
-        return self._remaking[id(of)]
+        """The closure of the blocks."""
+        return self.fronts.remaking(self.setting.problem)
 
     @cached_property
     def communicators(self) -> Communicators:
@@ -145,6 +145,14 @@ class Duals:
             for far in STEPS
         ]
 
+    def in_orders(self, asked: Asked, met: Sequence[Row]) -> list[Asked]:
+        """As it was `asked`, with multipliers of all layouts `met`, of which later ones count more than first ones, or not."""
+        found = []
+        for later in ORDERS:
+            groups = [(where, rate, self._multipliers(met, rate, later)) for where, rate, _ in asked.groups]
+            found.append(replace(asked, groups=groups))
+        return found
+
     def lines(self, known: Sequence[Row], views: Views) -> Lines:
         """The layouts `known`, each with anything made again that is known of it. If these are all of a shape, their lines stay
         for the next time, with those that were added.
@@ -187,11 +195,10 @@ class Duals:
             remade += mine[:, None] * np.array([found.again_s, found.saved_B])
         return groups, remade
 
-    def _multipliers(self, rows: Sequence[Row], rate: float) -> Array:
+    def _multipliers(self, rows: Sequence[Row], rate: float, later: float = LATER) -> Array:
         """Those of these layouts."""
-        return self.remaking.of_implications.of(
-            [(row.choice, self.fronts.at(self._given_of(row), rate).prices) for row in rows]
-        )
+        found = [(row.choice, self.fronts.at(self._given_of(row), rate).prices) for row in rows]
+        return self.remaking.of_implications.of(found, later)
 
     def least(self, asked: Sequence[Asked]) -> list[tuple[float, Callable[[], list[Row]]]]:
         """The values of the duals, and the layouts of their minima, if there are any."""

@@ -1,4 +1,4 @@
-"""What given layouts may make again, at any price of a byte."""
+"""What given layouts may make again, at any price of a byte: found once in a search."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.bounds.given_layouts import Given, Remade
+from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.selection_bound import EVERYTHING
+from ms_symtensor.search.tables.problem import Problem
 
 Array = NDArray[np.float64]
 
@@ -56,6 +58,13 @@ class Fronts:
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], _Front] = {}
+        self._remaking: dict[int, Remaking] = {}  # by the identity of a problem, which it keeps
+
+    def remaking(self, of: Problem) -> Remaking:
+        """The closure of the blocks of a problem, written down once for all its settings."""
+        if id(of) not in self._remaking:
+            self._remaking[id(of)] = Remaking(of)
+        return self._remaking[id(of)]
 
     def _of(self, given: Given) -> _Front:
         return self._known.setdefault(given.costs, _Front())

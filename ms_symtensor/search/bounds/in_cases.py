@@ -33,6 +33,10 @@ DIVIDED = 7e-3
 STANDS = 2
 """So often in a row what a case is asked for again with may change nothing (empirical)."""
 
+ASTRAY = 0.02
+"""A bound that stands still so far from what it can be has multipliers that lead nowhere: others are tried where it is the last
+that can be raised (empirical)."""
+
 FINER = 6
 """So often cases of a division are asked for, each time the least of them in finer ones (empirical)."""
 
@@ -55,9 +59,10 @@ class CaseBounds:
         """The bounds of the shape from step to step."""
         bound_s = max(bound_s, self._by_another_mesh(shape))
         yield bound_s
-        best: tuple[Case, ...] = ()
-        for every, least_s in self._in_rounds(shape, bound_s):
-            best = every if least_s > bound_s else best
+        best, best_s = tuple[Case, ...](), bound_s
+        for every, least_s, most_s in self._in_rounds(shape, bound_s):
+            if most_s > best_s:
+                best, best_s = every, most_s
             bound_s = max(bound_s, least_s)
             yield bound_s
         for least_s in self._polished(shape, best):
@@ -66,8 +71,10 @@ class CaseBounds:
         if bound_s < (1 - DIVIDED) * self._met.enough_s[shape]:
             yield max(bound_s, self._by_division(shape))
 
-    def _in_rounds(self, shape: Shape, bound_s: float) -> Iterator[tuple[tuple[Case, ...], float]]:
-        """Cases of what one stage holds, and the bound that they show, made anew of what the last ones have met."""
+    def _in_rounds(self, shape: Shape, bound_s: float) -> Iterator[tuple[tuple[Case, ...], float, float]]:
+        """Cases of what one stage holds, the bound that they show, and what they could show at most, made anew of what the last
+        ones have met.
+        """
         known, enough_s, shown = self._met.rows[shape], self._met.enough_s[shape], dict[Case, float]()
         stalled, reached_s = 0, 0.0
         last: tuple[tuple[Case, ...], int] | None = None
@@ -82,7 +89,7 @@ class CaseBounds:
             least_s = min(values.values())
             if least_s > bound_s:
                 bound_s, self._shown_by[shape.on_any_mesh] = least_s, asked
-            yield every, least_s
+            yield every, least_s, min(one.most_s for one in asked)
             # The first cases are made of what was known without any; what they show may still be less than was known before.
             stalled = stalled + 1 if round_ and least_s < (1 + STEADY) * reached_s else 0
             reached_s = max(reached_s, least_s)
@@ -176,5 +183,12 @@ class CaseBounds:
             stands = values[least] <= (1 + SAME) * before_s and anew.most_s >= (1 - SAME) * most_s
             stalled = stalled + 1 if stands else 0
             if stalled == STANDS:
-                break
+                if near > SOLVED or values[least] >= (1 - ASTRAY) * anew.most_s:
+                    break
+                tried = self._duals.in_orders(asked[least], met[least])
+                shown = self._duals.least(tried)
+                best = max(range(len(tried)), key=lambda n: shown[n][0])
+                if shown[best][0] <= (1 + STEADY) * values[least]:
+                    break
+                found[least], values[least], asked[least], stalled = shown[best], shown[best][0], tried[best], 0
         return dict(zip(every, values, strict=True)), asked

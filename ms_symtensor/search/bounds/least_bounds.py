@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.met import Met
-from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.stage_bounds import Bounds
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.rows import Row
@@ -36,14 +35,15 @@ def selection_bounds(
     limit_B: float,
     enough_s: float,
     known_s: Mapping[Shape, float] = MappingProxyType({}),
+    fronts: Fronts | None = None,
 ) -> Raised:
-    """The bounds up to `enough_s`, of shapes in `known_s` from that on.
+    """The bounds up to `enough_s`, of shapes in `known_s` from that on. `fronts`: what is known from before, and grows.
 
     Of shapes in micro-batches nobody asks but for the least bound of all: each is raised as far as that depends on it. Of one
     stage and one batch, every mesh is asked for.
     """
-    fronts, remaking = Fronts(), dict[int, Remaking]()
-    bounds = tuple(Bounds(Met(one, remaking, fronts, depths, limit_B, enough_s)) for one in surveyed)
+    fronts = Fronts() if fronts is None else fronts
+    bounds = tuple(Bounds(Met(one, fronts, depths, limit_B, enough_s)) for one in surveyed)
     climbs = [
         _Climb(row.shape, max(row.bound_s + of.met.borders_s[row.shape], known_s.get(row.shape, 0.0)), of.rising(row))
         for of in bounds

@@ -6,7 +6,6 @@ from math import inf
 
 from ms_symtensor.search.bounds.duals import STEADY, Asked, Duals
 from ms_symtensor.search.bounds.fronts import Fronts
-from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.views import Views, of_case, of_shape
 from ms_symtensor.search.folded.chain import Stage
 from ms_symtensor.search.space.shapes import Shape
@@ -27,7 +26,6 @@ class Met:
     def __init__(
         self,
         of: Surveyed,
-        remaking: dict[int, Remaking],
         fronts: Fronts,
         depths: tuple[int, ...],
         limit_B: float,
@@ -44,7 +42,7 @@ class Met:
         self._alike: dict[Shape, list[Row]] = {}
         for row in of.free:
             self._alike.setdefault(replace(row.shape, interleave=1), []).append(row)
-        self.duals = Duals(of.setting, self.rows, remaking, fronts, depths, limit_B, self.enough_s)
+        self.duals = Duals(of.setting, self.rows, fronts, depths, limit_B, self.enough_s)
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Layouts that are good on a shape are known on all that differ from it by nothing but the runs of blocks per stage."""
@@ -68,6 +66,14 @@ class Met:
                     stages = self.divided(row, below_s - further_s)
                     if stages is not None and (found_s := step_s(stages, turns) + further_s) < below_s:
                         yield found_s, row
+
+    def promises(self, shape: Shape) -> list[tuple[float, Row]]:
+        """The layouts known on `shape`, if there are any, with seconds as of `steps`, by what a first question finds out."""
+        known = self.rows.get(shape, [])
+        if known:
+            self.duals.ask(known, self.views_of(shape))
+        divided = [(row, self.divided(row)) for row in known]
+        return [(step_s(stages, shape.turns) + borders_s(row), row) for row, stages in divided if stages is not None]
 
     def divided(self, row: Row, within_s: float = inf) -> tuple[Stage, ...] | None:
         """The best stages of `row`, if these made again just what lets them fit, but for what lives for a moment only; as of

@@ -13,7 +13,7 @@ from ms_symtensor.search.bounds.given_layouts import Item
 Array = NDArray[np.float64]
 
 LATER = 4
-"""The n-th layout that is met counts as n to this power: the first ones tell little (empirical)."""
+"""The n-th layout that is met mostly counts n to this power: the first ones tell little (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Multipliers:
         """How many there are."""
         return int(self.starts[-1])
 
-    def of(self, found: Sequence[tuple[Sequence[int] | NDArray[np.intp], Array]]) -> Array:
+    def of(self, found: Sequence[tuple[Sequence[int] | NDArray[np.intp], Array]], later: float = LATER) -> Array:
         """The multipliers [number] of layouts, each with the prices of its implications: their mean over those that have the
-        candidates, or over all where none has them; the later a layout was met, the more it counts.
+        candidates, or over all where none has them; the n-th that was met counts n to the power `later`.
         """
         if len(found) == 1:  # the mean is its own prices, whatever its candidates
             return np.repeat(found[0][1], self._each)
         total, times = np.zeros(self.number), np.zeros(self.number)
-        counts = [float(number**LATER) for number in range(1, len(found) + 1)]
+        counts = [float(number**later) for number in range(1, len(found) + 1)]
         for count, (choice, prices) in zip(counts, found, strict=True):
             first, second = np.where(self.knows >= 0, np.asarray(choice)[self.knows], 0).T
             mine = self.starts[:-1] + first * self.sizes[:, 1] + second

@@ -93,6 +93,18 @@ Fit = Callable[[Network, Row, float, Mapping[str, Rule] | None], Whole | None]
 """A plan of given layouts that fits a limit in bytes, as `fitting` finds one."""
 
 
+Promise = tuple[float, Sequence[Row]]
+"""Seconds of a step, and the layouts for one shape that promise them."""
+
+Promised = Callable[[Outcome, Sequence[Estimate]], Sequence[Promise]]
+"""What the shapes of some estimates of an outcome promise, in the order in which they are tried, as `as_estimated`."""
+
+
+def as_estimated(outcome: Outcome, estimates: Sequence[Estimate]) -> Sequence[Promise]:
+    """What was estimated, by all layouts of a shape."""
+    return [(one.step_time_s, [row for row in outcome.rows if row.shape == one.shape]) for one in estimates]
+
+
 def whole_plan(
     network: Network,
     cluster: Cluster,
@@ -103,6 +115,7 @@ def whole_plan(
     known_s: float = math.inf,
     limits: Limits = FREE,
     fit: Fit = fitting,
+    promised: Promised = as_estimated,
     any_plan: bool = False,
 ) -> tuple[Outcome, Whole | None]:
     """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`, or the first one, if
@@ -113,12 +126,12 @@ def whole_plan(
     best: Whole | None = None
     left = REFINED
     met: set[tuple] = set()
-    for estimate in [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]:
-        if not left or (best is not None and estimate.step_time_s >= best.estimate.step_time_s):
+    most = [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]
+    for promised_s, rows in promised(outcome, most):
+        if not left or (best is not None and promised_s >= best.estimate.step_time_s):
             break
-        of_shape = [row for row in outcome.rows if row.shape == estimate.shape]
-        found = settled(network, of_shape, limit_B, rules, fit, met, any_plan)
-        left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * estimate.step_time_s
+        found = settled(network, rows, limit_B, rules, fit, met, any_plan)
+        left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * promised_s
         if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
             best = found
             if any_plan:

@@ -58,7 +58,7 @@ def test_prices_of_another_mesh_show_what_own_ones_do(surveyed, monkeypatch):
 def test_no_value_promises_more_than_layouts_that_were_met_allow(surveyed):
     every, depths, step_s = surveyed
     setting = next(one for one in every if one.setting.level is OptimizerLevel.LEVEL1)
-    duals = Met(setting, {}, Fronts(), depths, SHORT * REQUEST.limit_B, 2 * step_s).duals
+    duals = Met(setting, Fronts(), depths, SHORT * REQUEST.limit_B, 2 * step_s).duals
     for row in setting.free:
         if row.shape.stages > 1:
             views = of_shape(setting.setting.occurrences, row.shape)
@@ -68,6 +68,9 @@ def test_no_value_promises_more_than_layouts_that_were_met_allow(surveyed):
                 alone = Branch({v: frozenset({candidate}) for v, candidate in enumerate(met.choice.tolist())})
                 ((value_s, _),) = duals.least([replace(duals.towards(asked, met)[-1], branch=alone)])
                 assert asked.most_s <= value_s * (1 + 1e-6)
+                # Nor do any other multipliers.
+                others = duals.least(duals.in_orders(asked, rows()))
+                assert len(others) > 1 and all(other_s <= value_s * (1 + 1e-6) for other_s, _ in others)
 
 
 @pytest.mark.parametrize("interleave", [1, 2, 4])

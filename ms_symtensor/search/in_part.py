@@ -1,0 +1,75 @@
+"""Plans in micro-batches whose blocks are recomputed in part: how layouts are made to fit, and which are tried first."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ms_symtensor.ops.registry import Rule
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.bounds.fronts import Fronts
+from ms_symtensor.search.bounds.met import Met
+from ms_symtensor.search.pipelined import shorts_of
+from ms_symtensor.search.selections.selected_stages import selecting
+from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.tried import Outcome
+from ms_symtensor.search.stages.whole import Fit, Promise, Promised, Whole, as_estimated, fitting, strategies_of
+
+NEAR = 1.05
+"""What shapes promise is asked for up to so many times the best estimate: where blocks are recomputed in part, a step takes some
+percent less than where they are as a whole (empirical)."""
+
+RANKED = 6
+"""Of so many shapes at most: each takes some milliseconds (empirical)."""
+
+
+def fit_of(request: Request) -> Fit:
+    """How layouts are made to fit: with blocks recomputed in part, where that is faster and it is not pinned how many are."""
+    if request.limits.names("recompute"):
+        return fitting
+
+    def in_part(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+        # Programs of whole blocks are not written where it is known without them that they would be of no use.
+        guess = divided(row, chain_of(row, network.depths), limit_B)
+        if guess is not None and any(stage.recomputed for stage in guess.stages):
+            found = recomputed_in_part(network, request, Whole(guess, row, strategies_of(row), ()))
+            if found is not None:
+                return found
+        whole = fitting(network, row, limit_B, rules)
+        return None if whole is None else recomputed_in_part(network, request, whole)
+
+    return in_part
+
+
+def recomputed_in_part(network: Network, request: Request, found: Whole) -> Whole | None:
+    """`found` with blocks recomputed in part where that is faster, and nowhere as a whole if that is pinned. None if nothing fits
+    then, or of what `found` is a guess at.
+    """
+    shorts = shorts_of(network.short(found.estimate.shape.batch), network.depths, request.rules)
+    return selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, request.limits.selects)
+
+
+def promised_in_part(network: Network, request: Request, fronts: Fronts) -> Promised:
+    """What shapes promise that have to recompute, if they do so in part: of those whose estimates are NEAR the best one.
+
+    `fronts`: what layouts may make again, as far as it is known; it grows.
+    """
+
+    def promised(outcome: Outcome, estimates: Sequence[Estimate]) -> Sequence[Promise]:
+        estimated = as_estimated(outcome, estimates)
+        again = [e for e in estimates if any(stage.recomputed for stage in e.stages)]
+        if not again or len(estimates) < 2 or not outcome.surveyed[0].setting.problem.selects:
+            return estimated
+        best_s = estimates[0].step_time_s
+        near = {e.shape for e in again[:RANKED] if e.step_time_s < NEAR * best_s}
+        every = [Met(of, fronts, network.depths, request.limit_B, best_s) for of in outcome.surveyed]
+        found = []
+        for step_s, rows in estimated:
+            shape = rows[0].shape
+            promises = [one for met in every if shape in near for one in met.promises(shape)]
+            least_s, row = min(promises, key=lambda one: one[0], default=(math.inf, None))
+            found.append((step_s, rows) if row is None else (least_s, [row]))
+        # Where none of these fits, all layouts are tried in the end.
+        return [*sorted(found, key=lambda one: one[0]), *estimated]
+
+    return promised

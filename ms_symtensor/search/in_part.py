@@ -69,7 +69,7 @@ def promised_in_part(network: Network, request: Request, fronts: Fronts) -> Prom
             promises = [one for met in every if shape in near for one in met.promises(shape)]
             least_s, row = min(promises, key=lambda one: one[0], default=(math.inf, None))
             found.append((step_s, rows) if row is None else (least_s, [row]))
-        # Where none of these fits, all layouts are tried in the end.
+        # Where these do not keep what they promise, all layouts are tried in the end.
         return [*sorted(found, key=lambda one: one[0]), *estimated]
 
     return promised

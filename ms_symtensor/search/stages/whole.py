@@ -127,15 +127,20 @@ def whole_plan(
     left = REFINED
     met: set[tuple] = set()
     most = [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]
+    best_s, broken = math.inf, set[Shape]()  # shapes of which layouts did not keep what they promised
     for promised_s, rows in promised(outcome, most):
-        if not left or (best is not None and promised_s >= best.estimate.step_time_s):
+        if not left or (best is not None and any_plan):
             break
-        found = settled(network, rows, limit_B, rules, fit, met, any_plan)
-        left -= found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * promised_s
-        if found is not None and found.estimate.step_time_s < (known_s if best is None else best.estimate.step_time_s):
-            best = found
-            if any_plan:
-                break
+        if promised_s >= best_s:
+            continue
+        shape = rows[0].shape
+        found = settled(network, rows, limit_B, rules, fit, met, any_plan, math.inf if shape in broken else best_s)
+        if found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * promised_s:
+            left -= 1
+        else:
+            broken.add(shape)
+        if found is not None and found.estimate.step_time_s < min(known_s, best_s):
+            best, best_s = found, found.estimate.step_time_s
     return outcome, best
 
 
@@ -147,11 +152,13 @@ def settled(
     fit: Fit = fitting,
     met: set[tuple] | None = None,
     any_plan: bool = False,
+    below_s: float = math.inf,
 ) -> Whole | None:
     """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks, or the first one, if
     `any_plan` will do; None if nothing fits. Of equal ones, that which shards the optimizer least.
 
-    Left out are those `met` on another mesh of as many devices, which are noted there.
+    Left out are those that take `below_s` or more by what the survey knows, and those `met`, as on another mesh of as many
+    devices; what is tried is noted there.
     """
     met = set() if met is None else met
     different = {(row.level, row.choice.tobytes()): row for row in rows}.values()
@@ -163,7 +170,7 @@ def settled(
     }.values()  # alike in all: one
     best: Whole | None = None
     for guess, row in sorted(guesses, key=lambda pair: (pair[0].step_time_s, pair[1].level)):
-        if best is not None and (any_plan or guess.step_time_s >= best.estimate.step_time_s):
+        if guess.step_time_s >= below_s or (best is not None and any_plan):
             break
         strategies = strategies_of(row)
         key = (
@@ -181,7 +188,7 @@ def settled(
         except InvalidStrategyError:
             continue  # a mesh like the family's other ones in all but this
         if found is not None and (best is None or found.estimate.step_time_s < best.estimate.step_time_s):
-            best = found
+            best, below_s = found, min(below_s, found.estimate.step_time_s)
     return best
 
 

@@ -9,6 +9,7 @@ from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.in_part import fit_of, promised_in_part
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
+from ms_symtensor.search.stages import whole
 from ms_symtensor.search.stages.network import Network, network
 from ms_symtensor.search.stages.whole import as_estimated, fitting
 
@@ -53,6 +54,22 @@ def test_shapes_that_promise_more_in_part_are_tried_first(of: Network, request_:
     ]
     # What recomputes nothing keeps its estimate.
     assert {s for s, _ in mine} & {s for s, _ in estimates}
+
+
+def test_where_layouts_do_not_keep_what_they_promise_all_of_their_shape_are_tried(monkeypatch: pytest.MonkeyPatch):
+    """Of frozen weights, in half the memory: what lives for a moment is much, and no promise knows of it."""
+    model = resolve("qwen_7b_lora", 512, None, {})
+    assert model.graph_at is not None
+    of, limit_B = network(model.graph, model.graph_at), int(CLUSTER.device.hbm_usable_B / 2)
+    request = Request(CLUSTER, 512, 512, model.seq_length, limit_B, model.name)
+
+    def found_s() -> float:
+        promised = promised_in_part(of, request, Fronts())
+        return pipelined_plan(of, request, fit=fit_of(request), promised=promised).time_s
+
+    all_s = found_s()
+    monkeypatch.setattr(whole, "MISPRICED", 10.0)  # as if they kept it
+    assert all_s < found_s()
 
 
 def test_where_it_is_pinned_how_many_blocks_are_recomputed_none_is_in_part(request_: Request):

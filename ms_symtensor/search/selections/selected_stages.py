@@ -223,7 +223,8 @@ class _Selecting:
             return steps[low]
         if self.turns.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):
             return None
-        singly = self._steps(layers, number).singly()
+        kept_B = self._plain(layers)[number].peak_B  # of these what is kept alone must fit
+        singly = [s for s in self._steps(layers, number).singly() if kept_B - s.saved_B * flight <= self.limit_B]
         return next((step for step in singly if self._peak_B(layers, number, step) <= self.limit_B), None)
 
     def _may_fit_singly(self, layers: Sequence[int], number: int, last: Step) -> bool:

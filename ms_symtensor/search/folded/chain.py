@@ -82,7 +82,7 @@ class Stage:
     once_s: float = 0.0
 
 
-Levels = tuple["array[float]", "array[float]"]
+_ByLevel = tuple["array[float]", "array[float]"]
 """Seconds, and bytes saved, level by level."""
 
 _Value = TypeVar("_Value")
@@ -191,7 +191,7 @@ class SelectedChain(Chain):
         again_s, saved_B = (self._held[-1] @ steps[:, :, field].T for field in (0, 1))
         self._price: list[float] = (again_s / np.maximum(saved_B, 1.0)).tolist()  # seconds of a byte
         self._steps: list[list[list[float]]] = steps.transpose(1, 2, 0).tolist()
-        self._mixed: dict[tuple[int, ...], list[Levels]] = {}
+        self._mixed: dict[tuple[int, ...], list[_ByLevel]] = {}
 
     def fitting(
         self, start: int, end: int, flight: Flights, limit_B: float, most: float = inf
@@ -229,7 +229,7 @@ class SelectedChain(Chain):
         share = (missing_B - gone_B(below)) / (gone_B(above) - gone_B(below))
         return made_s(below) + (made_s(above) - made_s(below)) * share
 
-    def _of_runs(self, waiting: tuple[int, ...]) -> list[Levels]:
+    def _of_runs(self, waiting: tuple[int, ...]) -> list[_ByLevel]:
         """The levels of a stage in whose runs, of equal length, so many micro-batches wait: of a part of every kind its seconds,
         and what it saves in all of these. A run goes further the more wait in it: always the cheapest next step of one of them.
         """

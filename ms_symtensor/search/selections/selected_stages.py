@@ -115,6 +115,7 @@ class _Selecting:
         return best if filled == chosen else self._whole(layers, filled) or best
 
     def _note_beyond(self, stages: Sequence[Stage], peaks_B: Sequence[float]) -> None:
+        """Note what the true peaks of `stages` have beyond what is known of these without programs."""
         self.beyond_B = [max(0.0, peak_B - stage.peak_B) for stage, peak_B in zip(stages, peaks_B, strict=True)]
 
     # -- divisions of the blocks ---------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ REFINED = 3
 times as many are looked at if some do not fit."""
 
 MISPRICED = 0.01
-"""Shapes that take so much longer by the costs of their own mesh than by the survey's are not counted among them."""
+"""Shapes that take so much longer than they promise, as by the costs of their own mesh, are not counted among them; all their
+layouts are tried (empirical)."""
 
 FEW_DIVISIONS = 20
 """So many ways to divide blocks are all tried where memory is short (empirical: a network of few blocks has no more)."""

@@ -1,5 +1,6 @@
 """The forward half of a rank's program: every operator on its slices, every redistribution and partial sum between them."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ms_symtensor.errors import InvalidStrategyError
@@ -140,15 +141,20 @@ class _Writer:
 
         Of several users MindSpore asks the one that its graph manager lists first (`tensor/users.py`).
         """
-        for user, position in self.graph.listed_users(source):
+        wanted = {layout for layout in self._wanted(self.graph.users.get(source, ())) if layout is not None}
+        if len(wanted) < 2:
+            return next(iter(wanted), None)
+        return next(layout for layout in self._wanted(self.graph.listed_users(source)) if layout is not None)
+
+    def _wanted(self, users: Sequence[tuple[Op, int]]) -> Iterator[Layout | None]:
+        """The layouts in which `users` want what they read; None where it does not matter."""
+        for user, position in users:
             if user.type == "Reshape":
-                continue
-            if user.name in self.out.placements:
-                return self.out.placements[user.name].inputs[position]
-            found = self._next_layout(OpOutput(user.name))
-            if found is not None:
-                return found
-        return None
+                yield None
+            elif user.name in self.out.placements:
+                yield self.out.placements[user.name].inputs[position]
+            else:
+                yield self._next_layout(OpOutput(user.name))
 
     # -- operators ---------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.bounds.met import Met
-from ms_symtensor.search.pipelined import shorts_of
 from ms_symtensor.search.selections.selected_stages import selecting
 from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided
 from ms_symtensor.search.stages.network import Network
@@ -45,8 +44,7 @@ def recomputed_in_part(network: Network, request: Request, found: Whole) -> Whol
     """`found` with blocks recomputed in part where that is faster, and nowhere as a whole if that is pinned. None if nothing fits
     then, or of what `found` is a guess at.
     """
-    shorts = shorts_of(network.short(found.estimate.shape.batch), network.depths, request.rules)
-    return selecting(network, found, shorts, request.limit_B, request.cluster, request.rules, request.limits.selects)
+    return selecting(network, found, request.limit_B, request.cluster, request.rules, request.limits.selects)
 
 
 def promised_in_part(network: Network, request: Request, fronts: Fronts) -> Promised:
@@ -63,12 +61,15 @@ def promised_in_part(network: Network, request: Request, fronts: Fronts) -> Prom
         best_s = estimates[0].step_time_s
         near = {e.shape for e in again[:RANKED] if e.step_time_s < NEAR * best_s}
         every = [Met(of, fronts, network.depths, request.limit_B, best_s) for of in outcome.surveyed]
-        found = []
+        found, least_s = list[Promise](), math.inf
         for step_s, rows in estimated:
             shape = rows[0].shape
-            promises = [one for met in every if shape in near for one in met.promises(shape)]
-            least_s, row = min(promises, key=lambda one: one[0], default=(math.inf, None))
-            found.append((step_s, rows) if row is None else (least_s, [row]))
+            if shape in near and min(met.quickest_s(shape) for met in every) < least_s:
+                promises = [one for met in every for one in met.promises(shape)]
+                if promises:
+                    step_s, row = min(promises, key=lambda one: one[0])
+                    least_s, rows = min(step_s, least_s), [row]
+            found.append((step_s, rows))
         # Where these do not keep what they promise, all layouts are tried in the end.
         return [*sorted(found, key=lambda one: one[0]), *estimated]
 

@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.load import is_known
-from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.program.pipeline import block_names, dealt, runs_of
 from ms_symtensor.program.settings import OptimizerLevel, Recompute
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
-from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.domain import meshes
@@ -22,7 +18,16 @@ from ms_symtensor.search.space.shapes import Round, Shape, interleaved, max_samp
 from ms_symtensor.search.stages.estimate import Estimate
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.tried import Outcome
-from ms_symtensor.search.stages.whole import Fit, Promised, Whole, as_estimated, fitting, host_memory_B, whole_plan
+from ms_symtensor.search.stages.whole import (
+    Fit,
+    Promised,
+    Whole,
+    as_estimated,
+    fitting,
+    host_memory_B,
+    peaks_as_one_stage,
+    whole_plan,
+)
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -190,9 +195,8 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
     estimate = found.estimate
     shape, settings = estimate.shape, found.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)
-    whole = judged(
-        shorts_of(short, network.depths, request.rules), found.strategies, settings, request.cluster, request.rules
-    )
+    peaks = peaks_as_one_stage(network, found.row, found.strategies, request.rules)
+    whole = judged(peaks.shorts, found.strategies, settings, request.cluster, request.rules, peaks=peaks)
     layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
     recompute = _recompute(network, block_names(graph), runs_of(layers, shape.interleave), found)
     stages, pipeline = pipeline_stages(
@@ -253,14 +257,6 @@ def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> C
         peak_memory_B=prediction.peak_memory_B,
         time_s=planned.time_s,
     )
-
-
-def shorts_of(short: Graph, depths: tuple[int, ...], rules: Mapping[str, Rule] | None) -> ShortGraphs:
-    """The `short` network, standing for one of `depths`; further blocks need no names."""
-    folded = fold(short)
-    kinds = zip(folded.kinds, depths[1:-1], strict=True)
-    names = tuple((*names, *[""] * (depth - len(names))) for names, depth in kinds)
-    return short_graphs(short, folded, meanings(short, rules), names)
 
 
 def _recompute(

@@ -14,7 +14,6 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.asked.obstacle import AT_REST
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.selection_bound import EVERYTHING
-from ms_symtensor.search.pipelined import shorts_of
 from ms_symtensor.search.selections.selected_stages import fitting
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.estimate import chain_of, divided
@@ -56,8 +55,7 @@ def _worked_out(network: Network, request: Request, row: Row) -> Whole | None:
         own = priced(network, row, strategies_of(row), request.rules)
         found = smallest_of(network, own, request.limit_B, request.rules)
         if found is not None and found.estimate.peak_memory_B > request.limit_B >= _whatever_is_recomputed_B(found):
-            shorts = shorts_of(network.short(row.shape.batch), network.depths, request.rules)
-            return fitting(network, found, shorts, request.limit_B, request.cluster, request.rules) or found
+            return fitting(network, found, request.limit_B, request.cluster, request.rules) or found
     except InvalidStrategyError:
         return None
     return found

@@ -101,7 +101,7 @@ class Plan:
         strategies = self.strategies
         for stage in self.stages:
             for name, strategy in stage.strategies.items():
-                if strategies[name] != strategy:
+                if strategies[name] is not strategy and strategies[name] != strategy:
                     raise InputError(f"{name} runs on several pipeline stages with different strategies: give it one")
 
     @property

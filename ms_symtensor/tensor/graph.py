@@ -271,6 +271,11 @@ def replaced(source: Source, leaf: Callable[[Source], Source]) -> Source:
 
 def flat(sources: Iterable[Source]) -> Iterator[Source]:
     """`sources`, tuples opened."""
+    every = tuple(sources)
+    return _opened(every) if TupleInput in map(type, every) else iter(every)
+
+
+def _opened(sources: Iterable[Source]) -> Iterator[Source]:
     for source in sources:
         if isinstance(source, TupleInput):
             yield from flat(source.items)

@@ -94,9 +94,10 @@ class Duals:
         """The closure of the blocks."""
         return self.fronts.remaking(self.setting.problem)
 
-    @cached_property
+    @property
     def communicators(self) -> Communicators:
-        return Communicators(self.setting.problem)
+        """The groups that are used in the blocks."""
+        return self.fronts.communicators(self.setting.problem)
 
     @cached_property
     def moments(self) -> Moments:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.search.bounds.communicators import Communicators
 from ms_symtensor.search.bounds.given_layouts import Given, Remade
 from ms_symtensor.search.bounds.remaking import Remaking
 from ms_symtensor.search.bounds.selection_bound import EVERYTHING
@@ -59,12 +60,19 @@ class Fronts:
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], _Front] = {}
         self._remaking: dict[int, Remaking] = {}  # by the identity of a problem, which it keeps
+        self._communicators: dict[int, Communicators] = {}
 
     def remaking(self, of: Problem) -> Remaking:
         """The closure of the blocks of a problem, written down once for all its settings."""
         if id(of) not in self._remaking:
             self._remaking[id(of)] = Remaking(of)
         return self._remaking[id(of)]
+
+    def communicators(self, of: Problem) -> Communicators:
+        """The groups that are used in the blocks of a problem."""
+        if id(of) not in self._communicators:
+            self._communicators[id(of)] = Communicators(of)
+        return self._communicators[id(of)]
 
     def _of(self, given: Given) -> _Front:
         return self._known.setdefault(given.costs, _Front())

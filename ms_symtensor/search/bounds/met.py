@@ -41,13 +41,13 @@ class Met:
             same += [row] if not row.is_among(same) else []
         self._alike: dict[Shape, list[Row]] = {}
         for row in of.free:
-            self._alike.setdefault(replace(row.shape, interleave=1), []).append(row)
+            self._alike.setdefault(row.shape.in_one_run, []).append(row)
         self.duals = Duals(of.setting, self.rows, fronts, depths, limit_B, self.enough_s)
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Layouts that are good on a shape are known on all that differ from it by nothing but the runs of blocks per stage."""
         for row in rows:
-            for other in self._alike[replace(row.shape, interleave=1)]:
+            for other in self._alike[row.shape.in_one_run]:
                 known = self.rows[other.shape]
                 same = replace(row, shape=other.shape, number=other.number)
                 known += [] if same.is_among(known) else [same]
@@ -66,6 +66,10 @@ class Met:
                     stages = self.divided(row, below_s - further_s)
                     if stages is not None and (found_s := step_s(stages, turns) + further_s) < below_s:
                         yield found_s, row
+
+    def quickest_s(self, shape: Shape) -> float:
+        """Seconds that no step is faster than in the layouts known on `shape`; inf if there are none."""
+        return min((quickest_s(row, self.setting.occurrences) for row in self.rows.get(shape, [])), default=inf)
 
     def promises(self, shape: Shape) -> list[tuple[float, Row]]:
         """The layouts known on `shape`, if there are any, with seconds as of `steps`, by what a first question finds out."""

@@ -41,23 +41,20 @@ class Levels:
 
 
 def levels(
-    shorts: ShortGraphs,
-    strategies: Mapping[str, OpStrategy],
-    settings: Settings,
+    peaks: PeakMemory,
     cluster: Cluster,
     only: bool = False,
-    peaks: PeakMemory | None = None,
     singly: bool = False,
 ) -> Levels:
     """The levels of the blocks of a network; none where something in them cannot be chosen.
 
-    `settings` recompute nothing; `peaks` are theirs, where they are known. `only`: without those at which a block is recomputed
-    as a whole. `singly`: single tensors are asked for. Blocks that MindSpore compiles once for all their calls share their marks,
-    so that none is chosen for them.
+    `peaks`: those with nothing recomputed. `only`: without those at which a block is recomputed as a whole. `singly`: single
+    tensors are asked for. Blocks that MindSpore compiles once for all their calls share their marks, so that none is chosen for
+    them.
     """
+    shorts = peaks.shorts
     if any(parameter.in_shared_block for parameter in shorts.graph.parameters):
         return Levels()
-    peaks = peaks or PeakMemory(shorts, strategies, settings)
     runs = shorts.short_runs(shorts.runs(0))
     graph, plan, program = shorts.of(runs), peaks.plan(runs), peaks.program(runs)
     blocks = [names[len(names) // 2] for names in shorts.named(runs)[1::2]]
@@ -138,7 +135,7 @@ def mixed(
     nothing = PeakMemory(shorts, strategies, settings)
     plain = judged(shorts, strategies, settings, cluster, rules, peaks=nothing).cost.memory_B
     at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
-    every = levels(shorts, strategies, settings, cluster, only, nothing).every
+    every = levels(nothing, cluster, only).every
     known: dict[Mix, PeakMemory] = {}
 
     def fits(mix: Mix, first: int) -> bool:

@@ -6,6 +6,7 @@ are the division of the plan, that of free memory, and the best one if stages co
 that promise most are worked out.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,13 +16,12 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.folded.chain import SelectedChain, Stage
-from ms_symtensor.search.folded.memory import ShortGraphs
 from ms_symtensor.search.selections.selected import Levels, levels
 from ms_symtensor.search.selections.steps import Step, Steps
 from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out
-from ms_symtensor.search.stages.whole import Whole, peaks_of, with_memory
+from ms_symtensor.search.stages.whole import Whole, peaks_as_one_stage, peaks_of, with_memory
 
 WORKED_OUT = 2
 """empirical: so many divisions of the blocks are worked out with true peaks; each writes the programs of all stages."""
@@ -36,6 +36,10 @@ GONE = 2.0
 """Where so many times what the last block keeps would not do, the block before it does not fit either (1 by what peaks consist
 of; empirical beyond)."""
 
+LIKELY_B = 2 << 30
+"""Bytes that the first true peak is taken to have beyond what is known without programs (empirical: 1 to 3 GiB for buffers and
+what lives for a moment; a good guess saves a program, and finds nothing else)."""
+
 SAME = 1e-9
 """What takes less by a smaller share is no quicker."""
 
@@ -43,27 +47,25 @@ SAME = 1e-9
 def selecting(
     network: Network,
     found: Whole,
-    shorts: ShortGraphs,
     limit_B: float,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
     only: bool = False,
 ) -> Whole | None:
-    """`found` with blocks recomputed in part where that makes it faster; `shorts` is the network of `found.strategies`.
+    """`found` with blocks recomputed in part where that makes it faster.
 
     `only`: no block as a whole, whether that is faster or not. None if nothing fits then, or of what `found` is a guess at.
     """
     if not any(stage.recomputed for stage in found.estimate.stages):
         return found
     fallback = None if only or found.is_guess else found
-    ways = levels(shorts, found.strategies, found.settings, cluster, only)
+    ways = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, only)
     return _Selecting(network, found, ways, limit_B, rules).best(fallback) if ways.every else fallback
 
 
 def fitting(
     network: Network,
     found: Whole,
-    shorts: ShortGraphs,
     limit_B: float,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
@@ -72,7 +74,7 @@ def fitting(
 
     Where no mixture fits, what lives at the peak may be a single tensor of a stage's last block.
     """
-    ways = levels(shorts, found.strategies, found.settings, cluster, singly=True)
+    ways = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, singly=True)
     return _Selecting(network, found, ways, limit_B, rules).best(None) if ways.every else None
 
 
@@ -86,6 +88,7 @@ class _Selecting:
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
         self.peaks = peaks_of(network, found.row, found.strategies, rules)
         self.beyond_B = [0.0] * len(found.estimate.stages)  # the true peaks, beyond what is known without programs
+        self.likely_B: float = LIKELY_B  # that of the stage that was looked at last
         if not found.is_guess:
             layers = [stage.blocks for stage in found.estimate.stages]
             guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], self.turns)
@@ -207,17 +210,21 @@ class _Selecting:
 
     def _first_fitting(self, layers: Sequence[int], number: int) -> Step | None:
         """The first mixture of neighbours that fits on a stage; peaks fall from one to the next, about as the micro-batches in
-        flight save more.
+        flight save more, and just so where the same two levels are mixed.
         """
         steps, flight = self._steps(layers, number).neighbouring(), self._flight(layers, number)
-        low, high = 0, len(steps)  # the answer is one of low … high
-        size_B, saved_B = self._plain(layers)[number].peak_B + self.beyond_B[number], 0.0
+        plain_B, beyond_B = self._plain(layers)[number].peak_B, self.beyond_B[number] or self.likely_B
+        low, high, high_B = 0, len(steps), math.inf  # the answer is one of low … high, the last of which takes so much
         while low < high:
-            saving = steps.saving(saved_B + (size_B - self.limit_B) / flight, low, high)
+            saving = steps.saving((plain_B + beyond_B - self.limit_B) / flight, low, high)
             middle = high - 1 if saving is None else saving
-            size_B, saved_B = self._peak_B(layers, number, steps[middle]), steps.saved_B[middle]
+            if steps.are_alike(middle, high) and high_B + steps.more_B(middle, high) * flight > self.limit_B:
+                low = middle + 1
+                continue
+            size_B = self._peak_B(layers, number, steps[middle])
+            beyond_B = self.likely_B = size_B - (plain_B - steps.saved_B[middle] * flight)
             if size_B <= self.limit_B:
-                high = middle
+                high, high_B = middle, size_B
             else:
                 low = middle + 1
         if low < len(steps):

@@ -107,6 +107,18 @@ class Neighbouring(Sequence[Step]):
         mix = mix_of(self.every[level + 1], self.every[level])
         return Step(mix, first + 1, self.again_s[number], self.saved_B[number])
 
+    def are_alike(self, first: int, second: int) -> bool:
+        """Whether both are there, and differ in nothing but how many blocks are on the higher one of two levels."""
+        return (
+            0 < first < len(self)
+            and 0 < second < len(self)
+            and (first - 1) // self.blocks == (second - 1) // self.blocks
+        )
+
+    def more_B(self, first: int, second: int) -> float:
+        """Bytes that the second one saves more."""
+        return self.saved_B[second] - self.saved_B[first]
+
     def saving(self, wanted_B: float, low: int, high: int) -> int | None:
         """The number of the first one from `low` to before `high` that saves so much; None if none does."""
         return next((n for n in range(low, high) if self.saved_B[n] >= wanted_B), None)

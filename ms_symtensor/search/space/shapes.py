@@ -51,6 +51,13 @@ class Shape:
     batch: int
     interleave: int = 1
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # a search looks up every shape very often: hash it once
+        return hash((self.stages, self.micro_batch_num, self.mesh, self.batch, self.interleave))
+
     @property
     def accumulates(self) -> bool:
         """Whether gradients add up over several micro-batches; with one stage these come one after the other."""
@@ -60,6 +67,11 @@ class Shape:
     def on_any_mesh(self) -> "Shape":
         """What it has in common with those on other meshes, whose stages hold the same in the same cases."""
         return replace(self, mesh=())
+
+    @cached_property
+    def in_one_run(self) -> "Shape":
+        """What it has in common with those whose stages hold other numbers of runs of blocks."""
+        return replace(self, interleave=1)
 
     @cached_property
     def turns(self) -> Turns:

@@ -55,8 +55,9 @@ more is of no use, and asking for more than can be shown shows less (empirical).
 CASE_ROUNDS = 6
 """So often cases are made of what is known, each time with the layouts that were the best in the last ones (empirical)."""
 
-SELECTED_ROUNDS = 2
-"""So often where blocks may be recomputed in part: other bounds hold for such plans, these just find layouts (empirical)."""
+SELECTED_ROUNDS = 1
+"""So often where blocks may be recomputed in part: other bounds hold for such plans, these just find layouts (empirical: without,
+bounds are raised for longer; a second one finds nothing that these do not)."""
 
 STEADY = 1e-3
 """A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""

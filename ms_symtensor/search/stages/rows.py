@@ -76,7 +76,7 @@ class Setting:
         several runs of blocks per stage, the share of that with one run that no step goes below.
         """
         plain = {self.shapes[n]: n for n in self.which if self.shapes[n].interleave == 1}
-        single = {n: plain.get(replace(self.shapes[n], interleave=1), n) for n in self.which.tolist()}
+        single = {n: plain.get(self.shapes[n].in_one_run, n) for n in self.which.tolist()}
         which = np.array([n for n, of in single.items() if n == of], dtype=np.intp)
         if not len(which):
             return []

@@ -18,6 +18,7 @@ from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.memory import PeakMemory
 from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.space.family import Family
@@ -103,7 +104,11 @@ Promised = Callable[[Outcome, Sequence[Estimate]], Sequence[Promise]]
 
 def as_estimated(outcome: Outcome, estimates: Sequence[Estimate]) -> Sequence[Promise]:
     """What was estimated, by all layouts of a shape."""
-    return [(one.step_time_s, [row for row in outcome.rows if row.shape == one.shape]) for one in estimates]
+    rows: dict[Shape, list[Row]] = {one.shape: [] for one in estimates}
+    for row in outcome.rows:
+        if row.shape in rows:
+            rows[row.shape].append(row)
+    return [(one.step_time_s, rows[one.shape]) for one in estimates]
 
 
 def whole_plan(
@@ -282,8 +287,20 @@ def peaks_of(
         waiting_B = int(sent_B(row)) if turns.interleave > 1 else 0
         return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, waiting_B)
 
-    swapped = row.problem.settings.swap_optimizer
-    return network.peaks((row.shape, row.level, swapped, frozenset(strategies.items())), written)
+    return network.peaks(_key(row, strategies), written)
+
+
+def peaks_as_one_stage(
+    network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
+) -> PeakMemory:
+    """The memory of the whole network on one stage of `row`, nothing recomputed: its program is not written again."""
+    shorts = network.shorts(row.shape.batch, rules)
+    return network.peaks_as_one(_key(row, strategies), lambda: PeakMemory(shorts, strategies, settings_of(row)))
+
+
+def _key(row: Row, strategies: Mapping[str, OpStrategy]) -> tuple:
+    """What the programs of stages of `row` depend on."""
+    return row.shape, row.level, row.problem.settings.swap_optimizer, frozenset(strategies.items())
 
 
 def host_memory_B(network: Network, found: Whole, rules: Mapping[str, Rule] | None) -> int:

@@ -20,7 +20,7 @@ from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.folded.places import Counts, Places
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.terms import Terms, terms
+from ms_symtensor.search.tables.terms import Terms, no_table, terms
 from ms_symtensor.search.tables.variables import Variables
 from ms_symtensor.search.tables.ways import plain_layout
 from ms_symtensor.tensor.dtype import size_B
@@ -191,13 +191,12 @@ def stage_terms(
     there once for all micro-batches.
     """
     found = parameter_terms(known, uses, settings, MicroBatches(np.array(accumulates), np.array(in_stages)))
-    nothing = np.zeros(())
     return [
         replace(
             t,
             at_rest_B=t.at_rest_B + t.kept_B,
-            kept_B=np.broadcast_to(nothing, t.kept_B.shape),
-            kept_recomputed_B=np.broadcast_to(nothing, t.kept_B.shape),
+            kept_B=no_table(t.kept_B.shape),
+            kept_recomputed_B=no_table(t.kept_B.shape),
         )
         for t in found
     ]

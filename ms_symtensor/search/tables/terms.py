@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Terms:
         if is_nothing(self.kept_B) and is_nothing(self.kept_recomputed_B):
             return self.kept_B
         saved: Array = self.kept_B - self.kept_recomputed_B
-        return saved if saved.any() else np.broadcast_to(0.0, saved.shape)
+        return saved if saved.any() else no_table(saved.shape)
 
     @cached_property
     def weighted(self) -> tuple[tuple[int, Array], ...]:
@@ -78,9 +78,15 @@ def terms(
 ) -> Terms:
     """Tables of `shape`; those that are not given are zero."""
     given = (forward_s, again_s, backward_s, once_s, kept_B, kept_recomputed_B, at_rest_B)
-    nothing = np.broadcast_to(0.0, shape)
-    tables = (nothing if t is None else t if t.shape == shape else np.broadcast_to(t, shape) for t in given)
+    tables = (no_table(shape) if t is None else t if t.shape == shape else np.broadcast_to(t, shape) for t in given)
     return Terms(scope, counts, *tables)
+
+
+@lru_cache(maxsize=1 << 12)
+def no_table(shape: tuple[int, ...]) -> Array:
+    """A table of `shape` that is zero everywhere, written down once."""
+    found: Array = np.broadcast_to(0.0, shape)
+    return found
 
 
 def merged(found: Iterable[Terms]) -> tuple[Terms, ...]:

@@ -117,7 +117,6 @@ class Ways:
         self._layouts = _Numbers[Layout]()
         self._nodes = _Numbers[Node]()
         self._possible: list[bool] = []
-        self._forms = _Numbers[tuple]()
         self._prefixes = _Numbers[tuple]()
         self._gathers = _Numbers[tuple]()
         self._ways: dict[tuple[int, int], Way] = {}
@@ -177,9 +176,10 @@ class Ways:
                 return NO_WAY
             before = after
             ranks = group.ranks() if group is not None else None
-            form = (step.kind, step.input_shape, step.output_shape, ranks, step.dim, step.concat_dim, step.pieces)
-            parent = prefix[-1] if prefix else -1
-            prefix.append(self._prefixes.of((parent, self._forms.of(form))))
+            # From one beginning, equal steps make the same but for a Reshape.
+            shape = step.output_shape if step.kind == "Reshape" else None
+            parent = prefix[-1] if prefix else source
+            prefix.append(self._prefixes.of((parent, step.kind, shape, ranks, step.dim, step.concat_dim, step.pieces)))
             only_views = place == 0 or (place == 1 and reshaped is not None)
             if step.kind == "AllGather" and only_views:
                 gather = self._gathers.of((ranks, reshaped))

@@ -78,7 +78,7 @@ def _bound_s(of, remaking, choice, place, price):
 
 def _program_s(of, choice, kind, price):
     """The same for a block of the program and the best selection that MindSpore can be told."""
-    every = levels(of.shorts, of.strategies(choice), of.settings, A2).every
+    every = levels(PeakMemory(of.shorts, of.strategies(choice), of.settings), A2).every
     return min(level[kind].again_s + price * level[kind].kept_B for level in every)
 
 

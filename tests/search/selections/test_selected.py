@@ -71,10 +71,9 @@ def test_a_guess_without_programs_of_whole_blocks_is_made_to_fit_as_well():
     whole = pipelined.pipelined_plan(of, request).whole
     guess = divided(whole.row, chain_of(whole.row, of.depths), request.limit_B)
     assert any(stage.recomputed for stage in guess.stages)
-    shorts = pipelined.shorts_of(of.short(whole.row.shape.batch), of.depths, None)
 
     def made_to_fit(found):
-        return selected_stages.selecting(of, found, shorts, request.limit_B, A2)
+        return selected_stages.selecting(of, found, request.limit_B, A2)
 
     found, known = made_to_fit(replace(whole, estimate=guess, memory_B=())), made_to_fit(whole)
     assert found.mixes and not found.is_guess

@@ -86,14 +86,14 @@ def network(request):
 
 
 def test_the_front_falls_at_rising_prices(network):
-    every = [level[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
     assert every[0].recompute is None and every[-1].recompute == Recompute()
     prices = [price_of_byte(*pair) for pair in pairwise(every)]
     assert len(prices) > 3 and prices == sorted(prices) and prices[0] > 0
 
 
 def test_corners_take_and_keep_what_their_programs_do(network):
-    every = [level[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
     saved = every[0].kept_B - every[-1].kept_B
     for corner in every[1:]:
         assert network.again_s(corner.recompute) == pytest.approx(corner.again_s, rel=0.01)
@@ -102,7 +102,7 @@ def test_corners_take_and_keep_what_their_programs_do(network):
 
 
 def test_what_lies_between_corners_takes_and_keeps_what_its_program_does(network):
-    found = levels(*network.of, CLUSTER)
+    found = levels(PeakMemory(*network.of), CLUSTER)
     nothing, everything = (found.every[place][0] for place in (0, -1))
     for level in found.between[::3]:
         (point,) = level
@@ -112,7 +112,7 @@ def test_what_lies_between_corners_takes_and_keeps_what_its_program_does(network
 
 
 def test_no_random_selection_lies_below_the_front(network):
-    every = [level[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
     rng = random.Random(0)
     for _ in range(8):
         base = rng.choice(every[1:]).recompute
@@ -127,7 +127,7 @@ def test_no_random_selection_lies_below_the_front(network):
 
 
 def test_no_operators_alone_lie_below_the_front(network):
-    every = [level[0] for level in levels(*network.of, CLUSTER).every]
+    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
     rng = random.Random(1)
     for _ in range(8):
         share = rng.choice((0.1, 0.3, 0.6))
@@ -140,13 +140,13 @@ def test_no_operators_alone_lie_below_the_front(network):
 
 
 def test_some_corners_recompute_operators_alone():
-    every = [level[0].recompute for level in levels(*_Network(*CASES[0]).of, CLUSTER).every]
+    every = [level[0].recompute for level in levels(PeakMemory(*_Network(*CASES[0]).of), CLUSTER).every]
     assert any(way is not None and way.only for way in every) and any(way is not None and way.kept for way in every)
 
 
 def test_the_first_blocks_save_more():
     of = _Network(*CASES[0])
-    every = levels(*of.of, CLUSTER).every
+    every = levels(PeakMemory(*of.of), CLUSTER).every
     mix = mix_of(every[3], every[2])
     assert mix.way(0, 0) == every[3][0].recompute and mix.way(0, 1) == every[2][0].recompute
     recompute = mix.recompute((("a", "b"), ("c",)))

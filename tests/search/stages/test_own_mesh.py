@@ -9,7 +9,6 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.folded.depth import judged
-from ms_symtensor.search.pipelined import shorts_of
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.stages.outer import survey
@@ -34,7 +33,7 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
         if row.level is OptimizerLevel.NONE:
             strategies = strategies_of(row)
             own = priced(net, row, strategies)
-            found = judged(shorts_of(net.short(batch), net.depths, None), strategies, settings_of(own), A2)
+            found = judged(net.shorts(batch, None), strategies, settings_of(own), A2)
             program_s = found.cost.time_s["compute"] + found.cost.time_s["communication"]
             work_s = float((own.costs.each_s * net.depths).sum())
             assert work_s == pytest.approx(program_s - found.weights.local_s - found.weights.communication_s, rel=2e-3)

@@ -19,6 +19,8 @@ _QUERY_DIMS: dict[str, Dims] = {
 _MESH = {"BNSD": ("b", "n", "s"), "SBH": ("s", "b", "n")}  # the others: ("b", "s", "n")
 _COMPRESSED_MASKS = (2, 3, 4)  # sparse modes whose mask is a fixed 2048 x 2048 pattern
 _CAUSAL_MODES = (2, 3)
+_RINGS = ("enable_ring_attention", "enable_flash_sp")
+"""Marks with which MindSpore leaves keys and values where they are and sends them from rank to rank."""
 
 
 def flash_attention_score(op: OpView) -> Signature:
@@ -32,6 +34,7 @@ def flash_attention_score(op: OpView) -> Signature:
     meet. Of packed samples (TND) each is counted by itself where their ends are tuples; where these are known on the device
     alone, all tokens are counted as one sample, an upper bound.
     """
+    _require_no_ring(op)
     query, key, value = op.inputs[:3]
     layout = _layout(op)
     heads, sparse_mode = _number(op, _HEAD_NUM), _number(op, _SPARSE_MODE)
@@ -78,6 +81,17 @@ def flash_attention_score(op: OpView) -> Signature:
         found = replace(found, needs_strategy=always)
     # the lengths of packed sequences count as entries of the strategy
     return replace(found, entries=(*found.inputs, *[("b",)] * len(sequence_ends)))
+
+
+def _require_no_ring(op: OpView) -> None:
+    """InputError where MindSpore sends keys and values from rank to rank: its causal mask is there only if sequences are cut."""
+    for mark in _RINGS:
+        if op.attributes.get(mark):
+            raise InputError(
+                f"{op.name} (FlashAttentionScore) is marked {mark}: ring attention, which MindSpore will give up, is not planned;"
+                " take the mark away and give it a causal mask (sparse_mode=2 or 3): sequences are then cut by gathering keys and"
+                " values, or by exchanging tokens for heads"
+            )
 
 
 def _packed_meetings(tokens: int, keys: int, ends: Sequence[tuple]) -> int:

@@ -1,6 +1,7 @@
 """What each family of operators lets be cut, at typical shapes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -123,6 +124,14 @@ def attention(layout: int, query: str, key: str, sparse_mode: int = 0, mask: str
     types = f"{inputs} -> float32[4, 8, 32, 8], float32[4, 8, 32, 8], float16[1], {query}"
     scalars = (8, 1.0, 0.25, 2147483647, 2147483647, 0, layout, sparse_mode)
     return make("FlashAttentionScore", types, *masks, *scalars, positions=(0, 1, 2, 6) if mask else (0, 1, 2))
+
+
+@pytest.mark.parametrize("mark", ["enable_ring_attention", "enable_flash_sp"])
+def test_attention_in_a_ring_is_refused_in_words(mark):
+    plain = attention(1, "float16[4, 8, 32, 16]", "float16[4, 8, 32, 16]")
+    signature(replace(plain, attributes={mark: False}))
+    with pytest.raises(InputError, match=rf"\(FlashAttentionScore\) is marked {mark}.*sparse_mode=2 or 3"):
+        signature(replace(plain, attributes={mark: True}))
 
 
 def test_attention_is_cut_by_batch_heads_and_query_sequence():

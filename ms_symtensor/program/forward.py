@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, PartialSum, Placement, place
@@ -21,8 +22,7 @@ from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import SCATTERED, redistribute
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A tensor of the graph on this rank: its local tensor, its layout, whether a gradient flows back through it.
 
     `maker` is the operator that laid it out so; `behind` how its input lies, seen through all Reshapes, if that is one.
@@ -230,7 +230,7 @@ class _Writer:
         grad = (
             value.needs_gradient and has_gradients(kind.dtype) and self.out.signatures[op.name].differentiable is None
         )
-        self._define(OpOutput(op.name), replace(value, tensor=tensor, needs_gradient=grad))
+        self._define(OpOutput(op.name), value._replace(tensor=tensor, needs_gradient=grad))
 
     def _reshape(self, op: Op) -> None:
         """Reshape takes its input as it lies and delivers what the next operator wants; MindSpore redistributes between.
@@ -254,16 +254,16 @@ class _Writer:
         carried = CARRIED.get(dtype, dtype)
         value = self._carried_as(op, value, carried)
         for layout in (behind, target):
-            value = replace(value, tensor=self._move(op, value, layout, carried), layout=layout)
+            value = value._replace(tensor=self._move(op, value, layout, carried), layout=layout)
         if self.out.builder.tensors[value.tensor].shape != target.slice_shape:
             kind = TensorType(target.slice_shape, carried)
             (tensor,) = self.out.builder.node(
                 "Reshape", (value.tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True,
                 again=self.again.move(op, value.maker),
             )  # fmt: skip
-            value = replace(value, tensor=tensor)
+            value = value._replace(tensor=tensor)
         value = self._carried_as(op, value, dtype)
-        self._define(OpOutput(op.name), replace(value, maker=op, behind=behind))
+        self._define(OpOutput(op.name), value._replace(maker=op, behind=behind))
 
     def _carried_as(self, op: Op, value: Value, dtype: str) -> Value:
         kind = self.out.builder.tensors[value.tensor]
@@ -273,7 +273,7 @@ class _Writer:
             "Cast", (value.tensor,), (replace(kind, dtype=dtype),),
             op=op.name, role=Role.MOVE, block=op.block, again=self.again.move(op, value.maker),
         )  # fmt: skip
-        return replace(value, tensor=tensor)
+        return value._replace(tensor=tensor)
 
     def _define(self, source: Source, value: Value) -> None:
         self.values[source] = value

@@ -40,7 +40,7 @@ class Layout:
         """Shape of what one device holds. Every cut dim divides evenly (checked where layouts are made)."""
         return tuple(size // cut for size, cut in zip(self.shape, self.cuts, strict=True))
 
-    @property
+    @cached_property
     def device_num(self) -> int:
         return math.prod(self.device_matrix)
 

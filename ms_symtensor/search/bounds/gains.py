@@ -121,17 +121,11 @@ class _Paid:
 
 def _written(ways: Sequence[Way], shapes: Sequence[Shape], members: int) -> Way:
     """The tables of `ways` over so many candidates, one after the other [members, entries]."""
-
-    def whole(table: Array, shape: Shape) -> Array:
-        expanded = table.reshape(*table.shape, *[1] * (1 + len(shape) - table.ndim)) if table.ndim else table
-        return np.broadcast_to(expanded, (members, *shape)).reshape(members, -1)
-
-    nothing = np.zeros((members, 0))
-    return Way(
-        *(
-            np.concatenate(
-                [nothing, *(whole(way[number], shape) for way, shape in zip(ways, shapes, strict=False))], axis=1
-            )
-            for number in range(len(Way._fields))
-        )
-    )
+    found = Way(*(np.zeros((members, sum(map(prod, shapes[: len(ways)])))) for _ in Way._fields))
+    end = 0
+    for way, shape in zip(ways, shapes, strict=False):
+        mine = slice(end, end := end + prod(shape))
+        for table, entries in zip(way, found, strict=True):
+            last = (1,) * (1 + len(shape) - table.ndim) if table.ndim else ()
+            entries[:, mine].reshape(members, *shape)[:] = table.reshape((*table.shape, *last))
+    return found

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,7 @@ CACHED_ENTRIES = 1 << 16
 """Entries of a sum that is formed at once, 512 KiB of float64 (empirical: that stays in a core's cache)."""
 
 
-@dataclass(frozen=True)
-class Factor:
+class Factor(NamedTuple):
     """A table over the variables `scope`, for many problems at once: [problems, values of scope[0], …]."""
 
     scope: tuple[int, ...]

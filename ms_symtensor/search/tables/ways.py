@@ -47,8 +47,7 @@ class Node(NamedTuple):
     parts: int
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """One redistribution of a small tensor: the numbers of its nodes, of their beginnings and of a first AllGather.
 
     `first` is the position of that AllGather; `exists` is False where MindSpore finds no way.

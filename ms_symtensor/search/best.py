@@ -107,7 +107,8 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
             rejected = error
     if rejected is not None and one.best is None and (several is None or several.whole is None):
         raise rejected
-    if not few and graph is not None and several is not None:
+    is_enough = request.is_trial and several is not None and several.whole is not None
+    if not few and graph is not None and several is not None and not is_enough:
         wide = dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
         only = {**several.one_stage_s, **wide}
         one = replace(NOTHING, passed=tuple(only))
@@ -121,7 +122,7 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
-    if several is not None and not (request.is_trial and several.whole is not None):
+    if several is not None and not is_enough:
         several = improved(of, request, several, min(known_s, one.time_s), fronts)
         if graph is not None and one.passed:
             # Where blocks make parts again, meshes may be worth it that were not where whole blocks are recomputed.

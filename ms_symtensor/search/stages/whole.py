@@ -124,8 +124,8 @@ def whole_plan(
     promised: Promised = as_estimated,
     any_plan: bool = False,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`, or the first one, if
-    `any_plan` will do; None if none does and beats `known_s`.
+    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`, or, if `any_plan` will
+    do, the first one, layouts that need least being tried first; None if none does and beats `known_s`.
     """
     any_batch = network.batch is None
     outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits, any_batch)
@@ -134,7 +134,10 @@ def whole_plan(
     met: set[tuple] = set()
     most = [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]
     best_s, broken = math.inf, set[Shape]()  # shapes of which layouts did not keep what they promised
-    for promised_s, rows in promised(outcome, most):
+    promises = promised(outcome, most)
+    if any_plan:  # what needs least is the first to fit
+        promises = sorted(promises, key=lambda one: min(_least_B(network, row) for row in one[1]))
+    for promised_s, rows in promises:
         if not left or (best is not None and any_plan):
             break
         if promised_s >= best_s:
@@ -160,8 +163,8 @@ def settled(
     any_plan: bool = False,
     below_s: float = math.inf,
 ) -> Whole | None:
-    """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks, or the first one, if
-    `any_plan` will do; None if nothing fits. Of equal ones, that which shards the optimizer least.
+    """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks, or, if `any_plan` will do,
+    the first one, those that need least being tried first; None if nothing fits. Of equal ones, that which shards the optimizer least.
 
     Left out are those that take `below_s` or more by what the survey knows, and those `met`, as on another mesh of as many
     devices; what is tried is noted there.
@@ -175,9 +178,12 @@ def settled(
         (row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every
     }.values()  # alike in all: one
     best: Whole | None = None
-    for guess, row in sorted(guesses, key=lambda pair: (pair[0].step_time_s, pair[1].level)):
-        if guess.step_time_s >= below_s or (best is not None and any_plan):
+    order = [(_least_B(network, row) if any_plan else guess.step_time_s, row.level) for guess, row in guesses]
+    for _, (guess, row) in sorted(zip(order, guesses, strict=True), key=lambda one: one[0]):
+        if best is not None and any_plan:
             break
+        if guess.step_time_s >= below_s:
+            continue
         strategies = strategies_of(row)
         key = (
             row.level,
@@ -196,6 +202,18 @@ def settled(
         if found is not None and (best is None or found.estimate.step_time_s < best.estimate.step_time_s):
             best, below_s = found, min(below_s, found.estimate.step_time_s)
     return best
+
+
+def _least_B(network: Network, row: Row) -> float:
+    """Bytes of the fullest stage if everything is recomputed, on the division that is best where memory is free; inf where none is
+    known.
+    """
+    chain = chain_of(row, network.depths)
+    free = divided(row, chain, math.inf)
+    if free is None:
+        return math.inf
+    layers = [stage.blocks for stage in free.stages]
+    return max(stage.peak_B for stage in laid_out(chain, layers, layers, row.shape.turns))
 
 
 def _on_own_mesh(

@@ -124,8 +124,8 @@ def whole_plan(
     promised: Promised = as_estimated,
     any_plan: bool = False,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`; if `any_plan` will do,
-    the first one, layouts that need least being tried first. None if none does and beats `known_s`.
+    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`; if `any_plan` will
+    do, the first one, layouts that need least being tried first. None if none does and beats `known_s`.
     """
     any_batch = network.batch is None
     outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits, any_batch)
@@ -163,8 +163,9 @@ def settled(
     any_plan: bool = False,
     below_s: float = math.inf,
 ) -> Whole | None:
-    """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks; if `any_plan` will do, the
-    first one, those that need least being tried first. None if nothing fits. Of equal ones, that which shards the optimizer least.
+    """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks; if `any_plan` will do,
+    the first one, those that need least being tried first. None if nothing fits. Of equal ones, that which shards the
+    optimizer least.
 
     Left out are those that take `below_s` or more by what the survey knows, and those `met`, as on another mesh of as many
     devices; what is tried is noted there.

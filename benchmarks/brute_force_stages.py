@@ -27,7 +27,6 @@ from benchmarks.stage_space import LEVELS, Case, Step, all_steps
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.stages.outer import WORTH
@@ -71,7 +70,7 @@ def _disagreement(case: Case, best: Step, limit_B: int | None) -> list[str]:
 def programs(case: Case, recompute: bool, select: bool = False) -> int:
     """How many programs are priced to know every step of `case`, at most."""
     graph = case.network.graph_at(case.batch)
-    selected = len(selections(graph, block_names(graph)[0])) if select else 0
+    selected = len(selections(graph, graph.blocks[0])) if select else 0
 
     def kinds(blocks: int) -> int:
         return selected**blocks if select else blocks + 1 if recompute else 1

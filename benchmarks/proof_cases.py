@@ -9,7 +9,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.models import planned, resolve
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.pipeline import Pipeline, block_names
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
@@ -109,7 +109,7 @@ def _by_hand(case: Case, model: str, attention: str, layers: int) -> Plan:
     data = devices // case.model_parallel
     cuts = megatron_strategy(graph, config, data, case.model_parallel, case.sequence_parallel)
     given = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
-    blocks = block_names(graph)
+    blocks = graph.blocks
     settings = Settings(
         devices,
         optimizer_level=case.level,

@@ -17,7 +17,7 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.passes import Pass
-from ms_symtensor.program.pipeline import Pipeline, block_names, in_runs, runs_of
+from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
@@ -77,7 +77,7 @@ class Case:
     cluster: Cluster
 
     def __str__(self) -> str:
-        first = block_names(self.network.graph_at(self.batch))[0]
+        first = self.network.graph_at(self.batch).blocks[0]
         kinds = " ".join(op.type for op in self.network.graph_at(self.batch).ops if op.block in (None, first))
         pinned = f", {self.limits}" if str(self.limits) else ""
         return f"{self.device_num} devices, batch {self.batch}, {self.blocks} blocks{pinned}: {kinds}"
@@ -113,7 +113,7 @@ class Held:
 
     def memory_B(self, every: Sequence[Pass], interleave: int) -> int:
         """Peak bytes over every pass of a micro-batch through one of so many runs of blocks."""
-        runs, several = in_runs(block_names(self.program.graph), interleave), interleave > 1
+        runs, several = in_runs(self.program.graph.blocks, interleave), interleave > 1
         stages, scatters = self.program.pipeline.stage_num, self.program.scatters_gradients
         if several not in self._one:
             self._one[several] = micro_batch(self.program.micro, scatters, several)
@@ -155,7 +155,7 @@ class Parts:
         if not select:
             return [(Recompute(),) * again for again in range(blocks + 1 if recompute else 1)]
         graph, _, _ = self.of(self.case.blocks)
-        return list(itertools.product(selections(graph, block_names(graph)[0]), repeat=blocks))
+        return list(itertools.product(selections(graph, graph.blocks[0]), repeat=blocks))
 
     def held(
         self, chosen: Chosen, level: OptimizerLevel, before: int, blocks: int, behind: int, again: Again
@@ -168,7 +168,7 @@ class Parts:
         graph, known, folded = self.of(sum(layers))
         classes = [m for m in folded.members if known[m[0].name][1].shardable]
         strategies = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
-        names = block_names(graph)[before : before + len(again)]
+        names = graph.blocks[before : before + len(again)]
         recompute = {name: one for name, one in zip(names, again, strict=True) if one is not None}
         settings = replace(plain_settings(graph, self.device_num), optimizer_level=level, recompute=recompute)
         plan, pipeline = StagePlan(strategies, settings), Pipeline(runs_of(layers), max(2, len(layers)))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.borders import why_not_sent
-from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of, runs_of_ops
+from ms_symtensor.program.pipeline import Pipeline, runs_of, runs_of_ops
 from ms_symtensor.tensor.graph import (
     Constant,
     Graph,
@@ -69,7 +69,7 @@ def _why_not_sent_between(graph: Graph) -> str:
     Every block is taken for a stage of its own.
     """
     several = {name: readers for name, readers in _readers_outside(graph).items() if len(readers) > 1}
-    blocks = len(block_names(graph))
+    blocks = len(graph.blocks)
     if not several or blocks < 2:
         return ""
     try:
@@ -99,7 +99,7 @@ def _why_not_sent_between(graph: Graph) -> str:
 
 def _between_blocks(graph: Graph) -> Iterator[OpOutput | ParameterRef]:
     """The tensors and weights that would be sent if every block were a stage of its own."""
-    number = {block: i for i, block in enumerate(block_names(graph))}
+    number = {block: i for i, block in enumerate(graph.blocks)}
     depth: dict[str, int] = {}  # the last block on the way to an operator
     everywhere: set[str] = set()  # what every stage makes by itself, of inputs and constants
     users: dict[OpOutput | ParameterRef, set[int]] = {}  # the blocks of those that read it

@@ -114,11 +114,6 @@ def in_runs(blocks: Sequence[Block], interleave: int) -> list[Sequence[Block]]:
     return [blocks[start:end] for start, end in pairwise(ends)]
 
 
-def block_names(graph: Graph) -> tuple[str, ...]:
-    """The names of the repeated blocks of `graph` in its order: what `Pipeline.layers` counts."""
-    return tuple(dict.fromkeys(op.block for op in graph.ops if op.block is not None))
-
-
 def stages_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
     """The stages that each operator of `graph` stands on, see `runs_of_ops`."""
     of_ops = runs_of_ops(graph, pipeline)
@@ -135,7 +130,7 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
 
     InputError if the pipeline has another number of layers, or a block reads what a later run makes.
     """
-    blocks = block_names(graph)
+    blocks = graph.blocks
     if len(blocks) != pipeline.layer_num:
         raise InputError(
             f"the pipeline lays out {pipeline.layer_num} layers, but {graph.name} has {len(blocks)} repeated blocks"

@@ -10,7 +10,18 @@ from ms_symtensor.program.gradients import differentiable_sources
 from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.pipeline import Pipeline, runs_of_ops
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, flat, replaced
+from ms_symtensor.tensor.graph import (
+    Constant,
+    Graph,
+    InputRef,
+    Op,
+    OpOutput,
+    ParameterRef,
+    Source,
+    flat,
+    makers_of,
+    replaced,
+)
 from ms_symtensor.tensor.layout import Layout
 
 
@@ -127,7 +138,11 @@ def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received]) ->
     def moved(source: Source) -> Source:
         return InputRef(_name(source)) if isinstance(source, OpOutput) and source in arriving else source
 
-    there = tuple(replace(op, inputs=tuple(replaced(source, moved) for source in op.inputs)) for op in ops)
+    makers = {source.op for source in arriving}
+    there = tuple(
+        op if makers.isdisjoint(makers_of(op)) else replace(op, inputs=tuple(replaced(s, moved) for s in op.inputs))
+        for op in ops
+    )
     names = {op.name for op in ops}
     used = set(flat(source for op in there for source in op.inputs))
     borders = tuple((_name(s), kind) for s in arriving if (kind := graph.type_of(s)) is not None)

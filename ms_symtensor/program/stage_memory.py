@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from ms_symtensor.program.liveness import Lives, live_B, lives, program_steps
 from ms_symtensor.program.passes import Pass, flights, passes
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.stage_program import StageProgram
 
@@ -190,7 +189,7 @@ def stage_peak(program: StageProgram) -> Peak:
 
 def _runs(program: StageProgram) -> list[list[str]]:
     """The blocks of every run of the stage."""
-    blocks = iter(block_names(program.graph))
+    blocks = iter(program.graph.blocks)
     return [[next(blocks) for _ in run] for run in program.pipeline.layers[program.stage]]
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from ms_symtensor.bridge.judge.fewer_blocks import FewerBlocks
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -13,7 +12,7 @@ MANY = 64
 
 def blocks_note(plan: Plan, graph: Graph | None) -> str:
     """What to do where there is much to compile, else nothing."""
-    layers = 0 if graph is None else len(block_names(graph))
+    layers = 0 if graph is None else len(graph.blocks)
     if layers * plan.micro_batch_num <= MANY * plan.pipeline_stages or "model" not in plan.source:
         return ""
     batches = f" of {plan.micro_batch_num} micro-batches" if plan.micro_batch_num > 1 else ""

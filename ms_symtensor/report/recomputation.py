@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Role
 from ms_symtensor.program.recomputation import is_selectable
 from ms_symtensor.program.settings import Recompute
@@ -30,7 +29,7 @@ def recomputation_text(graph: Graph, recompute: Mapping[str, Recompute], nodes: 
     lines = ["Computed again in the backward pass"]
     for chosen, run in groupby(recompute.items(), key=lambda pair: pair[1]):
         names = [name for name, _ in run]
-        blocks = _in_runs(names, block_names(graph)) + (f" ({len(names)} blocks)" if len(names) > 1 else "")
+        blocks = _in_runs(names, graph.blocks) + (f" ({len(names)} blocks)" if len(names) > 1 else "")
         if chosen.in_part:
             lines += [f"  {blocks}: {_operators(graph, again.get(names[0], ()))}"]
             kept = "everything else" if chosen.only else ", ".join(chosen.kept)

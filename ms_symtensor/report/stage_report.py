@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ms_symtensor.bridge.judge.verify import Verdict
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.program.stage_memory import stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram
@@ -17,7 +16,7 @@ from ms_symtensor.tensor.graph import Graph, TensorType
 
 def stages_text(plan: Plan, graph: Graph, programs: Sequence[StageProgram]) -> str:
     """One row for each stage: its blocks, and of its first rank the bytes and what it exchanges in a step."""
-    names = block_names(graph)
+    names = graph.blocks
     rows = []
     for program, stage in zip(programs, plan.stages, strict=True):
         runs = program.pipeline.layers[program.stage]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.one_stage import why_no_accumulation
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
@@ -156,7 +155,7 @@ def _why_whole(of: Network, request: Request) -> str:
     kind after kind. Empty if all do.
     """
     graph = of.graph_at(request.global_batch_size)
-    blocks, kinds = block_names(graph), fold(graph).kinds
+    blocks, kinds = graph.blocks, fold(graph).kinds
     if not blocks:
         return "it has no repeated blocks (cells of one list)"
     if not kinds:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.stages.network import network_as_it_is
@@ -18,7 +17,7 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
     the request is limited to; further ones as of `best_plan`.
     """
     of = network_as_it_is(graph, request.global_batch_size // micro_batch_num)
-    blocks, alike = len(block_names(of.graph_at(request.global_batch_size))), sum(of.depths[1:-1])
+    blocks, alike = len(of.graph_at(request.global_batch_size).blocks), sum(of.depths[1:-1])
     if request.device_num % stages or not 1 <= stages <= min(micro_batch_num, blocks):
         raise InputError(
             f"{stages} pipeline stages for {request.device_num} devices, {blocks} repeated blocks and"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.program.one_stage import why_no_accumulation
-from ms_symtensor.program.pipeline import block_names, dealt, runs_of
+from ms_symtensor.program.pipeline import dealt, runs_of
 from ms_symtensor.program.settings import OptimizerLevel, Recompute
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.depth import Judged, at_depth, judged
@@ -198,7 +198,7 @@ def plan_of(network: Network, request: Request, found: Whole, searched: Pipeline
     peaks = peaks_as_one_stage(network, found.row, found.strategies, request.rules)
     whole = judged(peaks.shorts, found.strategies, settings, request.cluster, request.rules, peaks=peaks)
     layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
-    recompute = _recompute(network, block_names(graph), runs_of(layers, shape.interleave), found)
+    recompute = _recompute(network, graph.blocks, runs_of(layers, shape.interleave), found)
     stages, pipeline = pipeline_stages(
         graph,
         layers,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ms_symtensor.program.pipeline import Pipeline, block_names
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -47,7 +47,7 @@ def settings_of(plan: Plan, graph: Graph) -> dict[str, Any]:
             "use_seq_parallel": plan.sequence_parallel,
         },
         "recompute_config": {
-            "recompute": _recomputed(plan, block_names(graph)),
+            "recompute": _recomputed(plan, graph.blocks),
             "mp_comm_recompute": all(chosen.communication for chosen in settings.recompute.values()),
             "parallel_optimizer_comm_recompute": level3,
         },

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of, stages_of_ops
+from ms_symtensor.program.pipeline import Pipeline, runs_of, stages_of_ops
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph
 
@@ -28,7 +28,7 @@ def pipeline_stages(
     """
     pipeline = Pipeline(runs_of(tuple(layers), interleave), micro_batch_num)
     runs_on = stages_of_ops(graph, pipeline)
-    stage_of_block = {name: pipeline.stage_of(number) for number, name in enumerate(block_names(graph))}
+    stage_of_block = {name: pipeline.stage_of(number) for number, name in enumerate(graph.blocks)}
     held: list[dict[str, OpStrategy]] = [{} for _ in strategies]
     for op in graph.ops:
         for number in sorted(runs_on[op.name]):

@@ -213,6 +213,11 @@ class Graph:
         return {op.name: tuple(filter(is_tensor, flat(op.inputs))) for op in self.ops}
 
     @cached_property
+    def blocks(self) -> tuple[str, ...]:
+        """The names of the repeated blocks, in order: what `Pipeline.layers` counts."""
+        return tuple(dict.fromkeys(op.block for op in self.ops if op.block is not None))
+
+    @cached_property
     def users(self) -> dict[Source, tuple[tuple[Op, int], ...]]:
         """For every source that is used: the operators that use it, and as which tensor input."""
         found: dict[Source, list[tuple[Op, int]]] = {}

@@ -2,7 +2,7 @@ import pytest
 from zoo import small_graph
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of, stages_of_ops
+from ms_symtensor.program.pipeline import Pipeline, runs_of, stages_of_ops
 
 
 def test_runs_are_dealt_out_round_the_stages():
@@ -33,7 +33,7 @@ def test_operators_lie_where_their_inputs_come_from(name):
     assert [runs_on[op.name] for op in graph.ops if op.type == "Gather"] == [{0}] * (
         {"llama2_7b": 1, "gpt2_xl": 2, "bert_large": 3}[name]
     )
-    of_block = {b: n for b, n in zip(block_names(graph), (0, 1, 2, 2), strict=True)}
+    of_block = {b: n for b, n in zip(graph.blocks, (0, 1, 2, 2), strict=True)}
     for op in graph.ops:
         if op.block is not None:
             assert runs_on[op.name] == {of_block[op.block]}

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.tensor.graph import Graph
 
@@ -11,7 +10,7 @@ def without_lone_blocks(graph: Graph) -> Graph:
     """`graph` with members of such lists outside the blocks, where they stand before the first or behind the last block that has
     a twin. What stands between these stays a block: a pipeline goes through it.
     """
-    blocks, alike = block_names(graph), {name for names in fold(graph).kinds if len(names) > 1 for name in names}
+    blocks, alike = graph.blocks, {name for names in fold(graph).kinds if len(names) > 1 for name in names}
     places = [place for place, name in enumerate(blocks) if name in alike]
     if not places or len(places) == len(blocks):
         return graph

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.pipeline import Pipeline, block_names
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
@@ -74,7 +74,7 @@ def carried(strategies: Mapping[str, OpStrategy], graph: Graph, kept: Sequence[i
 
 
 def _kept(plan: Plan, config: "TransformerConfig", graph: Graph, most: int) -> tuple[int, ...]:
-    names, again, strategies = block_names(graph), plan.settings.recompute, plan.strategies
+    names, again, strategies = graph.blocks, plan.settings.recompute, plan.strategies
     own: dict[str | None, list[OpStrategy | None]] = {}
     for op in graph.ops:
         own.setdefault(op.block, []).append(strategies.get(op.name))
@@ -87,8 +87,8 @@ def _kept(plan: Plan, config: "TransformerConfig", graph: Graph, most: int) -> t
 
 
 def _carried(plan: Plan, whole: Graph, graph: Graph, kept: Sequence[int]) -> Plan:
-    names, again = block_names(whole), plan.settings.recompute
-    recompute = {name: again[names[n]] for name, n in zip(block_names(graph), kept, strict=True) if names[n] in again}
+    names, again = whole.blocks, plan.settings.recompute
+    recompute = {name: again[names[n]] for name, n in zip(graph.blocks, kept, strict=True) if names[n] in again}
     settings, strategies = replace(plan.settings, recompute=recompute), carried(plan.strategies, graph, kept)
     if plan.pipeline is None:
         return replace(plan, graph_hash=graph.hash, stages=(StagePlan(strategies, settings),))

@@ -17,7 +17,7 @@ from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.program.parameters import KIB, may_be_shared
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, block_names, runs_of
+from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Collective
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import partition_stages
@@ -183,7 +183,7 @@ def reduced_pipeline(pipeline: Pipeline, kept: tuple[int, ...], graph: Graph) ->
     there were: some wait for others then.
     """
     lengths = [sum(n in run for n in kept) for run in pipeline.runs]
-    lengths[-1] += len(block_names(graph)) - len(kept)
+    lengths[-1] += len(graph.blocks) - len(kept)
     fewest = pipeline.stage_num + 1 if pipeline.interleave == 1 else 2 * pipeline.stage_num
     return Pipeline(runs_of(tuple(lengths), pipeline.interleave), min(pipeline.micro_batch_num, fewest))
 
@@ -195,7 +195,7 @@ def _stages(
 
     The first block of a stage is recomputed if any was, like the first one that was; the others if all were, like the last.
     """
-    blocks = block_names(graph)
+    blocks = graph.blocks
     found = []
     for number, stage in enumerate(plan.stages):
         own = [b for n, b in enumerate(blocks) if pipeline is None or pipeline.stage_of(n) == number]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import accumulate, chain, groupby
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.pipeline import Pipeline, block_names
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.recomputation import of_part
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.asked.limits import ALL, Limits
@@ -24,7 +24,7 @@ def joined(graph: Graph) -> Graph:
     """`graph` with the blocks of every period taken for one; itself where kinds of blocks do not take turns, or in no periods
     that leave runs of equal ones.
     """
-    names = block_names(graph)
+    names = graph.blocks
     number = {name: kind for kind, alike in enumerate(fold(graph).kinds) for name in alike}
     kinds = [number.get(name, len(names) + place) for place, name in enumerate(names)]
     parts: list[tuple[str, ...]] = [(name,) for name in names]
@@ -111,7 +111,7 @@ def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
         raise _no_whole_periods(limits, together)
     pipeline = plan.pipeline
     if pipeline is not None:
-        starts = [*accumulate((len(name.split(JOINT)) for name in block_names(together)), initial=0)]
+        starts = [*accumulate((len(name.split(JOINT)) for name in together.blocks), initial=0)]
         layers = tuple(tuple(range(starts[r.start], starts[r.stop]) for r in runs) for runs in pipeline.layers)
         pipeline = Pipeline(layers, pipeline.micro_batch_num)
     search = replace(plan.search, method=f"{plan.search.method}; kinds of blocks take turns, {length} blocks are one")
@@ -137,7 +137,7 @@ def separated(together: Graph) -> Graph:
 
 def longest(together: Graph) -> int:
     """How many blocks are taken for one at most: 1 where none are."""
-    return max((len(name.split(JOINT)) for name in block_names(together)), default=1)
+    return max((len(name.split(JOINT)) for name in together.blocks), default=1)
 
 
 def _recompute(chosen: Mapping[str, Recompute]) -> dict[str, Recompute]:

@@ -11,7 +11,6 @@ from ms_symtensor.ops.placement import OpStrategy, cuts_of, place
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.meanings import Meanings, cut_by_default, default_strategy, meanings
 from ms_symtensor.program.parameters import is_summed, place_parameter, require_synchronised
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
@@ -101,7 +100,7 @@ class Layouts:
 
 def stage_devices(graph: Graph, request: Request) -> list[int]:
     """How many devices a stage may have, falling."""
-    most = max(1, len(block_names(graph)))
+    most = max(1, len(graph.blocks))
     counts = [n for n in divisors(request.device_num) if n <= most and request.limits.allows("pipeline_stages", n)]
     return [request.device_num // n for n in counts]
 

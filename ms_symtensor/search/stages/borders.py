@@ -5,7 +5,6 @@ v - 1 times more often than otherwise. Sends of one run per stage are taken to b
 """
 
 import math
-from dataclasses import replace
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.search.stages.rows import Row
@@ -25,7 +24,7 @@ def borders_s(row: Row) -> float:
 
 def with_borders(row: Row) -> Row:
     """`row` with a bound that knows what is sent at least."""
-    return replace(row, bound_s=row.bound_s + least_borders_s(row))
+    return row.bound_by(row.bound_s + least_borders_s(row))
 
 
 def least_borders_s(row: Row) -> float:

@@ -115,7 +115,7 @@ def survey(
     in_cases = [_in_cases(of, known, tried, limit_B) for of, (known, _) in zip(settings, slim, strict=True)]
     near = [known for known, _ in in_cases]
     fast = [
-        [replace(row, bound_s=max(row.bound_s, *(found.get(row.shape, 0.0) for found in free_s))) for row in first]
+        [row.bound_by(max(row.bound_s, *(found.get(row.shape, 0.0) for found in free_s))) for row in first]
         for first, *free_s in zip(fast, (free_s for _, free_s in slim), (free_s for _, free_s in in_cases), strict=True)
     ]
     tried.look_at(row for of_setting in near for row in of_setting)
@@ -171,7 +171,7 @@ def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) ->
                 if new.bound_s > (1 + STEADY) * known_s or shape in nowhere or round_ < rounds / 2:
                     higher.add(shape)
                 every = *by_shape[shape], new
-                by_shape[shape] = [replace(row, bound_s=max(new.bound_s, known_s)) for row in every]
+                by_shape[shape] = [row.bound_by(max(new.bound_s, known_s)) for row in every]
         left = [shape for shape in left if shape in higher]
     return [row for known in by_shape.values() for row in known], free_s
 
@@ -247,4 +247,4 @@ def _fastest(settings: Sequence[Setting], enough_s: float) -> Iterator[tuple[Set
         slack_s = np.maximum(slack_s, np.where(idle, saves_s, 0.0))
         left = replace(setting, which=np.array([m for m in setting.which if not idle[m]], dtype=np.intp))
         yield left, left.fastest()
-    yield replace(first, slack_s=slack_s), [replace(r, bound_s=r.bound_s - slack_s[r.number]) for r in rows]
+    yield replace(first, slack_s=slack_s), [r.bound_by(r.bound_s - float(slack_s[r.number])) for r in rows]

@@ -47,6 +47,10 @@ class Row:
         mine = self.choice.tobytes()
         return any(mine == other.choice.tobytes() for other in others)
 
+    def bound_by(self, bound_s: float) -> "Row":
+        """The same with this bound; itself if it has it."""
+        return self if bound_s == self.bound_s else replace(self, bound_s=bound_s)
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -136,7 +140,7 @@ class Setting:
         least = self._least(which[thrice], Weights.beside([one for one, _ in ways]), shares, price[thrice])
         *values, free = least.value.reshape(len(ways), -1) - price * limit_B - self.slack_s[which]
         bound = np.maximum(bound, np.min(values, axis=0))
-        first = [replace(row, bound_s=float(least_s)) for row, least_s in zip(among, bound, strict=True)]
+        first = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
         twice = slice(2 * len(which))
         dear = self.rows_of(which[thrice[twice]], least.assignment[twice], bound[thrice[twice]])
         return first + dear, {row.shape: float(free_s) for row, free_s in zip(among, free, strict=True)}

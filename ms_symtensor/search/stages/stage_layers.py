@@ -132,23 +132,22 @@ class _Stages:
         one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage
         would take more.
         """
-        chain, found, longer_s = self.chain, list[Held](), inf
-        start, before, whole = 0, 0, len(chain.parts)
+        blocks, before_s, before_once_s = self.chain.blocks, self.chain.each_s, self.chain.once_s
+        found, longer_s, is_limited = list[Held](), inf, once_s < inf
+        start, before, whole = 0, 0, len(self.chain.parts)
         for number in range(self.stages):
             later = self.stages - number - 1
             # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
-            high = bisect_right(chain.blocks, chain.blocks[-1] - later * self.runs) - 1 if later else whole
-            least = bisect_left(chain.blocks, chain.blocks[start] + self.runs)
-            low = max(least, start + 1) - 1 if later else whole - 1
+            high = bisect_right(blocks, blocks[-1] - later * self.runs) - 1 if later else whole
+            low = max(bisect_left(blocks, blocks[start] + self.runs), start + 1) - 1 if later else whole - 1
             one = None
             # What lasts as long without recomputation is tried first, then as many parts as the stage before has.
-            quick = middle = bisect_right(chain.each_s, chain.each_s[start] + pace_s) - 1
+            quick = middle = bisect_right(before_s, before_s[start] + pace_s) - 1
             near = start + before
             while low < high:
                 middle = min(max(middle, low + 1), high)
-                more = None
-                if chain.once_s[middle] - chain.once_s[start] <= once_s:
-                    more = self._fitting(number, start, middle)
+                is_late = is_limited and before_once_s[middle] - before_once_s[start] > once_s
+                more = None if is_late else self._fitting(number, start, middle)
                 if more is None or more[0] > pace_s:
                     longer_s = longer_s if more is None else min(longer_s, more[0])
                     high = middle - 1

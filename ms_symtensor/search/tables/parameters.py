@@ -213,13 +213,15 @@ def parameter_terms(
     none = np.zeros(known.pricer.family.members, dtype=bool)
     micro = MicroBatches(none, none) if micro_batches is None else micro_batches
     alike: dict[tuple, dict[Layout, Priced]] = {}
+    unshared = replace(settings, optimizer_level=OptimizerLevel.NONE)
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
         priced = alike.setdefault((replace(use.parameter, name=""), use.reads, summed), {})
         plain = [plain_layout(layout) for layout in use.layouts]
         for layout in dict.fromkeys(plain):
             if layout not in priced:
-                priced[layout] = _priced(known.pricer, use, layout, settings, summed, micro)
+                plainly = place_parameter(use.parameter, layout, unshared, summed, unsummed=not summed)
+                priced[layout] = _priced(known.pricer, use, plainly, settings, micro)
         each_s, once_s, used_B, rest_B = (
             np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in plain), strict=True)
         )
@@ -239,13 +241,12 @@ Priced = tuple[Array, Array, Array, Array]
 
 
 def _priced(
-    pricer: Pricer, use: ParameterUse, layout: Layout, settings: Settings, summed: bool, micro: MicroBatches
+    pricer: Pricer, use: ParameterUse, plain: ParameterPlacement, settings: Settings, micro: MicroBatches
 ) -> Priced:
-    """One parameter in `layout`; infinite where MindSpore would not train it rightly."""
-    parameter, family = use.parameter, pricer.family
-    plain = place_parameter(
-        parameter, layout, replace(settings, optimizer_level=OptimizerLevel.NONE), summed, unsummed=not summed
-    )
+    """One parameter that the optimizer would leave in `plain`, its copies shared as `settings` have it; infinite where MindSpore
+    would not train it rightly.
+    """
+    parameter, family, layout = use.parameter, pricer.family, plain.layout
     divides = np.zeros(family.members, bool)
     if layout.copies.size > 1 and may_be_shared(parameter, settings):
         copies = family.device_nums / pricer.degree(math.prod(layout.cuts))

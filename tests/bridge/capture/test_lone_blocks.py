@@ -1,7 +1,6 @@
 """Lists in which nothing repeats: outside the blocks where they stand before or behind all that repeat."""
 
 from ms_symtensor.bridge.capture.lone_blocks import without_lone_blocks
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, TensorType
 
 ROWS = TensorType((4, 8), "float32")
@@ -19,7 +18,7 @@ def chain(**kinds):
 
 
 def blocks(**kinds):
-    return block_names(without_lone_blocks(chain(**kinds)))
+    return without_lone_blocks(chain(**kinds)).blocks
 
 
 def test_a_projection_and_a_head_are_outside():

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from ms_symtensor.program.pipeline import block_names
 from ms_symtensor.program.recomputation import name_in_block, of_part
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.folded.alternating import joined, separated
@@ -40,7 +39,7 @@ def network(kinds):
 def test_periods_are_taken_for_one(kinds, found):
     graph = network(kinds)
     together = joined(graph)
-    blocks = ["".join(kinds[int(name[7:])] for name in names.split("+")) for names in block_names(together)]
+    blocks = ["".join(kinds[int(name[7:])] for name in names.split("+")) for names in together.blocks]
     assert " ".join(blocks) == found
     assert separated(together) == graph
     assert (together is graph) == (len(blocks) == len(kinds))

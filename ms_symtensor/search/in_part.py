@@ -48,7 +48,8 @@ def recomputed_in_part(network: Network, request: Request, found: Whole) -> Whol
 
 
 def promised_in_part(network: Network, request: Request, fronts: Fronts) -> Promised:
-    """What shapes promise that have to recompute, if they do so in part: of those whose estimates are NEAR the best one.
+    """What shapes promise that have to recompute, if they do so in part: of those whose estimates are NEAR the best one, and that
+    could beat what an earlier one promises.
 
     `fronts`: what layouts may make again, as far as it is known; it grows.
     """

@@ -38,7 +38,7 @@ of; empirical beyond)."""
 
 LIKELY_B = 2 << 30
 """Bytes that the first true peak is taken to have beyond what is known without programs (empirical: 1 to 3 GiB for buffers and
-what lives for a moment; a good guess saves a program, and finds nothing else)."""
+what lives for a moment; a good guess saves a program)."""
 
 SAME = 1e-9
 """What takes less by a smaller share is no quicker."""

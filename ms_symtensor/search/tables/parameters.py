@@ -217,13 +217,13 @@ def parameter_terms(
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
         priced = alike.setdefault((replace(use.parameter, name=""), use.reads, summed), {})
-        plain = [plain_layout(layout) for layout in use.layouts]
-        for layout in dict.fromkeys(plain):
+        layouts = [plain_layout(layout) for layout in use.layouts]
+        for layout in dict.fromkeys(layouts):
             if layout not in priced:
-                plainly = place_parameter(use.parameter, layout, unshared, summed, unsummed=not summed)
-                priced[layout] = _priced(known.pricer, use, plainly, settings, micro)
+                plain = place_parameter(use.parameter, layout, unshared, summed, unsummed=not summed)
+                priced[layout] = _priced(known.pricer, use, plain, settings, micro)
         each_s, once_s, used_B, rest_B = (
-            np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in plain), strict=True)
+            np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in layouts), strict=True)
         )
         found.append(
             terms(
@@ -232,7 +232,7 @@ def parameter_terms(
             )
         )  # fmt: skip
         if use.parameter.requires_grad and any(read.behind for read in use.reads) and micro.adds_up.any():
-            found.append(_behind(known.pricer, use, plain, micro))
+            found.append(_behind(known.pricer, use, layouts, micro))
     return found
 
 

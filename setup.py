@@ -1,12 +1,13 @@
 """Packaging of ms_symtensor and the model zoo. Settings of the development tools are in pyproject.toml."""
 
+import runpy
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 setup(
     name="ms_symtensor",
-    version="0.1.0",
+    version=runpy.run_path(str(Path(__file__).parent / "ms_symtensor" / "version.py"))["VERSION"],
     description="Finds the sharding strategy of a large model for MindSpore, and has MindSpore's own compiler check it",
     long_description=(Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ms_symtensor.bridge.plugin.hook import install
+from ms_symtensor.version import VERSION
 
 if TYPE_CHECKING:
     from ms_symtensor.bridge.capture.capture import capture
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ms_symtensor.tensor.graph_file import load as load_graph
     from ms_symtensor.tensor.graph_file import save as save_graph
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "audit",
     "capture",

@@ -1,0 +1,3 @@
+"""The version of this package, which plans record."""
+
+VERSION = "0.1.0"

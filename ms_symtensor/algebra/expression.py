@@ -10,6 +10,8 @@ import sympy.tensor.tensor  # sympy does so at its first sum, in the middle of w
 from numpy.typing import ArrayLike
 from sympy.printing.numpy import NumPyPrinter
 
+from ms_symtensor.algebra.named import expanded
+
 Value = Any  # a number or an array of them
 Compiled = Callable[..., Value]
 
@@ -32,6 +34,7 @@ def compile_expression(expressions: sympy.Expr | Mapping[str, sympy.Expr], symbo
 
 @lru_cache(maxsize=4096)
 def _compiled(expressions: tuple[tuple[str | None, sympy.Expr], ...], symbols: tuple[sympy.Symbol, ...]) -> Compiled:
+    expressions = tuple((key, expanded(expression)) for key, expression in expressions)
     for key, expression in expressions:
         missing = sorted(s.name for s in expression.free_symbols - set(symbols))
         if missing:
@@ -65,8 +68,10 @@ def _minimum(values: Iterable[ArrayLike], axis: int) -> Any:
 
 def _select(conditions: list[ArrayLike], choices: list[ArrayLike], default: float) -> Any:
     """numpy.select for conditions and choices of different shapes, plain numbers included."""
-    broadcast = np.broadcast_arrays(*conditions, *choices)
-    return np.select([c.astype(bool) for c in broadcast[: len(conditions)]], broadcast[len(conditions) :], default)[()]
+    found: Any = default
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        found = choice if condition is True else np.where(condition, choice, found)
+    return found[()] if isinstance(found, np.ndarray) else found
 
 
 # What sympy prints for Max, Min and Piecewise calls these names; numpy's own refuse a mix of numbers and arrays.

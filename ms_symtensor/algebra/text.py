@@ -7,6 +7,7 @@ from sympy.core.function import Function
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
+from ms_symtensor.algebra.named import named_in
 from ms_symtensor.algebra.symbols import definition, is_defined
 
 
@@ -39,15 +40,27 @@ def plain(expression: sympy.Expr) -> str:
 
 
 def legend_lines(*expressions: sympy.Expr) -> list[str]:
-    """`where`, and one line for each symbol of the expressions: name, unit, meaning; sorted by name."""
+    """`where`, one line for each named function, `paid(E, K) = …`, and one for each symbol of the expressions and of these: name,
+    unit, meaning; sorted by name.
+    """
+    given = [sympy.sympify(e) for e in expressions]
+    functions = []
+    for kind in named_in(*given):
+        arguments = sympy.symbols(kind.title, positive=True, seq=True)
+        functions.append((f"  {kind.__name__}({kind.title}) = ", kind.definition(*arguments)))
+    inside = [definition for _, definition in functions]
     symbols = sorted(
-        {s for e in expressions for s in sympy.sympify(e).free_symbols if is_defined(s)}, key=lambda s: s.name.lower()
+        {s for e in (*given, *inside) for s in e.free_symbols if is_defined(s)}, key=lambda s: s.name.lower()
     )
     if not symbols:
         return []
     rows = [(s.name, f"[{definition(s).unit}]", definition(s).meaning) for s in symbols]
     name_width, unit_width = (max(len(row[i]) for row in rows) for i in (0, 1))
-    return ["where"] + [f"  {a:{name_width}}  {b:{unit_width}}  {c}" for a, b, c in rows]
+    return [
+        "where",
+        *(head + plain(definition) for head, definition in functions),
+        *(f"  {a:{name_width}}  {b:{unit_width}}  {c}" for a, b, c in rows),
+    ]
 
 
 def _broken(head: str, expression: sympy.Expr, width: int) -> list[str]:

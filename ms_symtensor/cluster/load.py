@@ -19,15 +19,27 @@ from ms_symtensor.errors import InputError
 SUFFIXES = (".yaml", ".yml")
 """Of files, which tell them from names."""
 _FOLDER = Path(__file__).parent
-_FRACTIONS = ("cube_efficiency", "attention_efficiency", "hbm_efficiency", "efficiency")
+_FRACTIONS = (
+    "cube_efficiency",
+    "cube_fp32_efficiency",
+    "step_efficiency",
+    "attention_efficiency",
+    "vector_efficiency",
+    "hbm_efficiency",
+    "read_efficiency",
+    "efficiency",
+)
 _MAY_BE_ZERO = (
     "op_overhead_s",
+    "collective_overhead_s",
     "host_overhead_s",
     "rank_skew_s",
     "communicator_B",
     "wave_elements",
     "pipeline_depth",
     "attention_head_dim",
+    "attention_wave_rows",
+    "attention_fill_keys",
     "latency_s",
     "reduce_s_per_B",
     "pipeline_min_slice_B",

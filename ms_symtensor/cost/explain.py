@@ -15,6 +15,7 @@ from ms_symtensor.algebra import symbols as s
 from ms_symtensor.cluster.collective_time import group_formula
 from ms_symtensor.cluster.topology import Cluster, group_sizes
 from ms_symtensor.cost.inner import work_inside
+from ms_symtensor.cost.kernel import pass_s
 from ms_symtensor.cost.move import VIEWS, priced_as
 from ms_symtensor.cost.operator import operator_formulas
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
@@ -262,13 +263,13 @@ class _Context:
             return (
                 part,
                 f"{label} over {len(ranks)} ranks ({formula.algorithm})",
-                expression + s.t_op,
+                expression + s.t_coll,
                 (*values, *members),
             )
         if node.kind in VIEWS:
             return "compute", label, sympy.Integer(0), values
         traffic = self._in_bytes(base, node, sum(inputs) + sum(outputs))
-        return "compute", label, traffic / (s.eta_hbm * s.B_hbm) + s.t_op, values
+        return "compute", label, pass_s(traffic), values
 
     def _shard(self, node: Node) -> int:
         return 1 if node.parameter is None else self.program.parameters[node.parameter].shard

@@ -76,8 +76,7 @@ def _dims(of: OperatorExplanation) -> str:
 
 def _legend(of: OperatorExplanation | StepExplanation) -> list[str]:
     operators = of.operators if isinstance(of, StepExplanation) else (of,)
-    used = sorted({x for o in operators for t in o.terms for x in t.expression.free_symbols}, key=str)
-    return legend_lines(*used)
+    return legend_lines(*(term.expression for operator in operators for term in operator.terms))
 
 
 def _step_latex(of: StepExplanation) -> str:

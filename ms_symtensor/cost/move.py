@@ -1,10 +1,14 @@
 """What one node costs that carries a tensor from one layout to another."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from ms_symtensor.cluster.collective_time import collective_time_s
+import numpy as np
+
+from ms_symtensor.cluster.collective_time import LARGE_B, CollectiveTime, Piece, collective_time_s
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.kernel import compiled, copy_s, pass_s
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.tensor.layout import DeviceGroup
 
@@ -30,7 +34,7 @@ def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: f
     """One node of a redistribution, a partial sum or a gradient's synchronisation."""
     if group is not None and kind in COLLECTIVES:
         seconds = collective_time_s(cluster, priced_as(kind), group.ranks(), max(input_B, output_B))
-        return MoveCost(seconds + cluster.device.op_overhead_s, 0.0)
+        return MoveCost(seconds + cluster.device.collective_s, 0.0)
     return MoveCost(0.0, local_time_s(cluster, kind, input_B + output_B))
 
 
@@ -45,8 +49,18 @@ def local_time_s(cluster: Cluster, kind: str, traffic_B: Any) -> Any:
     """
     if kind in VIEWS:
         return 0.0
-    device = cluster.device
-    if kind == SWAP:
-        assert cluster.host is not None, f"{cluster.name} says nothing of its host"
-        return traffic_B / cluster.host.bandwidth_Bps + device.op_overhead_s
-    return traffic_B / (device.hbm_bandwidth_Bps * device.hbm_efficiency) + device.op_overhead_s
+    time = local_time(cluster, kind == SWAP)
+    return time.array_s(traffic_B) if isinstance(traffic_B, np.ndarray) else time.seconds(traffic_B)
+
+
+@lru_cache
+def local_time(cluster: Cluster, between_host: bool = False) -> CollectiveTime:
+    """The formula of such a node (`cost.kernel`) as a function of its bytes: lines up to what fits into the L2 cache, and on."""
+    assert not between_host or cluster.host is not None, f"{cluster.name} says nothing of its host"
+    seconds = compiled(copy_s if between_host else pass_s, cluster)
+    edge_B = 0.0 if between_host or cluster.device.l2_speedup == 1 else cluster.device.l2_B
+    start_s, edge_s, end_s = (float(seconds(traffic_B=size_B)) for size_B in (0.0, edge_B, LARGE_B))
+    above = Piece(float(np.nextafter(edge_B, np.inf)), start_s, (end_s - start_s) / LARGE_B)
+    if not edge_B:
+        return CollectiveTime((above._replace(from_B=0.0),))
+    return CollectiveTime((Piece(0.0, start_s, (edge_s - start_s) / edge_B), above))

@@ -1,44 +1,42 @@
-"""What one operator costs on one device, as formulas over its dims N_d, its cut degrees c_d and the device.
+"""What one operator costs on one device: its kernels (`cost.kernel`), over its dims N_d, its cut degrees c_d and the device.
 
-Work on the cube unit is bound by multiply-adds or by memory traffic, whichever takes longer; work on the vector unit by
-memory traffic; every operator that moves data has a fixed cost t_op on top:
+The matrix unit's products are bound by multiply-adds or by memory traffic, work on the vector unit mostly by memory traffic.
+Under a causal mask the last of c slices of the sequence sees (2c - 1)/c times as much as the average one, and the others wait
+for it at the next collective.
 
-    T = max(paid / (η_cube F_cube), bytes / (η_hbm B_hbm)) + t_op
-
-(roofline model, Williams, Waterman and Patterson 2009). A product of few elements leaves cores idle, and one with a short
-summed dim spends its time filling their pipelines, so that it pays for more than it computes:
-
-    paid = FLOPs per point · (elements of the result + E_wave) · (length of the summed dim + K_fill)
-
-Fused attention pays for its FLOPs at its own efficiency η_att; softmax beside the products takes the vector unit as long for a
-narrow head as for a wide one, so that heads narrower than D_att pay for those of D_att. Under a causal mask the last of c slices
-of the sequence sees (2c - 1)/c times as much as the average one, and the others wait for it at the next collective. The backward
-pass of a product computes another product per input with a gradient, whose elements are those of the input, with as many FLOPs:
-the gradient of a narrow weight has few elements, each a long sum. Where an operand was broadcast, it is computed for every matrix
-of the result, and a pass over memory sums that up. That of other operators reads the incoming gradient and what
-was kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
+The backward pass of a product computes another product per input with a gradient, whose elements are those of the input, with as
+many FLOPs: the gradient of a narrow weight has few elements, each a long sum. Where an operand was broadcast, it is computed for
+every matrix of the result, and a pass over memory sums that up. That of other operators reads the incoming gradient and what was
+kept, and writes the gradients of its inputs, unless the incoming gradient is passed on as it is (Add).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import sympy
-from numpy.typing import NDArray
 
 from ms_symtensor.algebra import symbols as s
 from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.kernel import (
+    Array,
+    Kernel,
+    attention_float32_s,
+    attention_s,
+    pass_s,
+    product_float32_s,
+    product_s,
+    vector_s,
+)
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
 from ms_symtensor.program.gradients import passes_on
 from ms_symtensor.program.scratch import before_sum
 from ms_symtensor.tensor.dtype import has_gradients, size_B
 from ms_symtensor.tensor.graph import TensorType
-
-Array = NDArray[np.float64]
 
 
 def dim_size(name: str) -> sympy.Symbol:
@@ -68,63 +66,91 @@ class OperatorFormulas:
 
 def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorFormulas:
     """Formulas of `op`; `products` is how many of its inputs have a gradient that it computes (0: no backward pass)."""
-    zero = sympy.Integer(0)
-    inputs = tuple(_bytes(t, d, sig) for t, d in zip(op.inputs, sig.inputs, strict=True))
-    outputs = tuple(_bytes(t, d, sig) for t, d in zip(op.outputs, sig.outputs, strict=False))
-    traffic = sum(inputs, zero) + sum(outputs, zero)
+    degrees = {d: cut_degree(d) for d in sig.mesh}
+    inputs = tuple(_slice_B(t, d, sig, dim_size, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True))
+    outputs = tuple(_slice_B(t, d, sig, dim_size, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False))
+    slices = degrees[sig.rising] if sig.rising else 1
+    of = operator_kernels(op, sig, products, {d: dim_size(d) / degrees[d] for d in sig.mesh}, inputs, outputs, slices)
+    forward_s, backward_s = (
+        sum((kernel.expression for kernel in kernels), sympy.Integer(0)) for kernels in (of.forward, of.backward)
+    )
+    return OperatorFormulas(
+        forward_s,
+        backward_s,
+        sympy.sympify(of.flops),
+        tuple(map(sympy.sympify, inputs)),
+        tuple(map(sympy.sympify, outputs)),
+    )
+
+
+@dataclass(frozen=True)
+class OperatorKernels:
+    """The kernels that an operator runs on one device in either direction, and its FLOPs forward."""
+
+    forward: tuple[Kernel, ...] = ()
+    backward: tuple[Kernel, ...] = ()
+    flops: Any = 0
+
+
+def operator_kernels(
+    op: OpView,
+    sig: Signature,
+    products: int,
+    local: Mapping[str, Any],
+    inputs_B: Sequence[Any],
+    outputs_B: Sequence[Any],
+    slices: Any = 1,
+) -> OperatorKernels:
+    """The kernels of `op`, from what one device works on: its slice of every dim (`local`) and the bytes of every tensor's slice,
+    `slices` of the dim with rising work: numbers, arrays or expressions. `products` as of `operator_formulas`.
+    """
     if sig.unit is Unit.NONE:
-        return OperatorFormulas(zero, zero, zero, inputs, outputs)
-    memory_s = traffic / (s.eta_hbm * s.B_hbm)
+        return OperatorKernels()
+    traffic = sum(inputs_B) + sum(outputs_B)
     gradients = gradients_of(op, sig, products)
-    back = gradients.moved_B(inputs, outputs, zero)
-    backward = back / (s.eta_hbm * s.B_hbm) + s.t_op if gradients.passes else zero
-    if sig.unit is Unit.CUBE:
-        local = {d: dim_size(d) / cut_degree(d) for d in sig.mesh}
-        points = sympy.Mul(*local.values())
-        flops = sympy.Float(sig.flops_per_point) * points
-        peak = s.F_cube32 if op.inputs[0].dtype == "float32" else s.F_cube
-        summed = summed_dims(sig)
-        slices = cut_degree(sig.rising) if sig.rising else 1
-        held_up = sympy.Max(1, s.D_att / sig.head_dim, evaluate=False) if sig.head_dim else sympy.Integer(1)
-        paid = held_up * paid_flops(sig, local, s.E_wave, s.K_fill, slices)
+    last = (Kernel(pass_s, {"traffic_B": gradients.moved_B(inputs_B, outputs_B)}),) if gradients.passes else ()
+    if sig.unit is Unit.VECTOR:
+        forward = Kernel(pass_s, {"traffic_B": traffic})
+        if sig.operations:
+            operations = sig.operations * (inputs_B[0] / size_B(op.inputs[0].dtype))
+            forward = Kernel(vector_s, {"traffic_B": traffic, "operations": operations})
+        return OperatorKernels((forward,), last)
+    points = math.prod(local[d] for d in sig.mesh)
+    flops = sig.flops_per_point * points
+    in_float32 = op.inputs[0].dtype == "float32"
+    if sig.head_dim:
+        rising = 2 - 1 / slices if sig.rising else 1
+        seen = {
+            "rows": flops / (4 * sig.head_dim * sig.keys), "keys": rising * sig.keys, "head_dim": sig.head_dim,
+            "traffic_B": traffic,
+        }  # fmt: skip
+        formula = attention_float32_s if in_float32 else attention_s
+        back = (Kernel(formula, seen, gradients.forwards),) if gradients.forwards else ()
+        return OperatorKernels((Kernel(formula, seen),), (*back, *last), flops)
 
-        def takes_s(paid: Any) -> Any:
-            return sympy.Max(paid / ((s.eta_cube if summed else s.eta_att) * peak), memory_s, evaluate=False) + s.t_op
+    def product(elements: Any) -> Kernel:
+        """One with a result of so many elements."""
+        arguments = {
+            "elements": elements, "depth": points / elements, "flops": sig.flops_per_point, "traffic_B": traffic,
+        }  # fmt: skip
+        return Kernel(product_float32_s if in_float32 else product_s, arguments)
 
-        backward += gradients.forwards * takes_s(paid)
-        for i, dims in zip(gradients.operands, gradients.computed, strict=True):
-            element_B = size_B(op.inputs[i].dtype)
-            elements = inputs[i] / element_B
-            if dims is not None:
-                elements = sympy.Mul(*(local[d] for d in dims))
-                backward += (elements * element_B + inputs[i]) / (s.eta_hbm * s.B_hbm) + s.t_op
-            backward += takes_s(paid_product(sig, elements, points, s.E_wave, s.K_fill))
-        return OperatorFormulas(takes_s(paid), backward, flops, inputs, outputs)
-    return OperatorFormulas(memory_s + s.t_op, backward, zero, inputs, outputs)
+    backward: list[Kernel] = []
+    for i, dims in zip(gradients.operands, gradients.computed, strict=True):
+        element_B = size_B(op.inputs[i].dtype)
+        elements = inputs_B[i] / element_B
+        if dims is not None:
+            elements = math.prod(local[d] for d in dims)
+            backward.append(Kernel(pass_s, {"traffic_B": elements * element_B + inputs_B[i]}))
+        backward.append(product(elements))
+    summed = summed_dims(sig)
+    result = math.prod(local[d] for d in sig.mesh if d not in summed)
+    return OperatorKernels((product(result),), (*backward, *last), flops)
 
 
 def summed_dims(sig: Signature) -> tuple[str, ...]:
-    """The dims that a product sums over; none for fused attention, which sums inside. Tensors do not name a dim of size 1."""
+    """The dims that a product sums over; fused attention sums inside. Tensors do not name a dim of size 1."""
     return tuple(d for d in sig.mesh if d not in sig.outputs[0] and sig.sizes[d] > 1)
-
-
-def paid_flops(
-    sig: Signature, local: Mapping[str, Any], wave_elements: Any, pipeline_depth: Any, slices: Any = 1
-) -> Any:
-    """The FLOPs that an operator of the cube unit takes the time of on the slowest device, from its slice of every dim and the
-    `slices` of a dim with rising work: numbers, arrays or symbols.
-    """
-    summed = summed_dims(sig)
-    elements = math.prod(local[d] for d in sig.mesh if d not in summed)
-    if not summed:
-        return sig.flops_per_point * elements * (2 - 1 / slices if sig.rising else 1)
-    points = elements * math.prod(local[d] for d in summed)
-    return paid_product(sig, elements, points, wave_elements, pipeline_depth)
-
-
-def paid_product(sig: Signature, elements: Any, points: Any, wave_elements: Any, pipeline_depth: Any) -> Any:
-    """Those of a product whose result has so many elements, of `points` multiply-adds in all."""
-    return (elements + wave_elements) * (points / elements + pipeline_depth) * sig.flops_per_point
 
 
 @dataclass(frozen=True)
@@ -142,10 +168,10 @@ class Gradients:
     kept: tuple[int, ...] = ()
     arriving: tuple[int, ...] = ()
 
-    def moved_B(self, inputs_B: Sequence[Any], outputs_B: Sequence[Any], nothing: Any) -> Any:
-        """Bytes of that pass, from those of the tensors: numbers, arrays or formulas; `nothing` is the sum of none."""
+    def moved_B(self, inputs_B: Sequence[Any], outputs_B: Sequence[Any]) -> Any:
+        """Bytes of that pass, from those of the tensors: numbers, arrays or formulas."""
         read = (*(inputs_B[i] for i in self.reads), *(outputs_B[i] for i in (*self.kept, *self.arriving)))
-        return sum((*read, *(inputs_B[i] for i in self.passes)), nothing)
+        return sum((*read, *(inputs_B[i] for i in self.passes)))
 
 
 def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
@@ -162,9 +188,9 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
         if not i or (has_gradients(t.dtype) and i not in sig.keeps_outputs)
     )
     if sig.unit is Unit.CUBE:
-        summed = summed_dims(sig)
-        if not summed:
+        if sig.head_dim:
             return Gradients(forwards=ATTENTION_BACKWARD)
+        summed = summed_dims(sig)
         operands = tuple(i for i in chosen if any(d in sig.inputs[i] for d in summed))
         dims = tuple(_computed_dims(op, sig, i) for i in operands)
         return Gradients(operands, dims, passes=tuple(i for i in chosen if i not in operands), arriving=arriving)
@@ -180,13 +206,14 @@ def _computed_dims(op: OpView, sig: Signature, position: int) -> frozenset[str] 
     return frozenset(d for d in (*sig.outputs[0][:-2], *sig.inputs[position]) if d is not None)
 
 
-def _bytes(tensor: TensorType, dims: Dims, sig: Signature) -> sympy.Expr:
-    """Bytes of one device's slice of `tensor`."""
-    factors: list[sympy.Expr] = [sympy.Integer(size_B(tensor.dtype))]
-    for size, dim in zip(tensor.shape, dims, strict=True):
-        whole = dim_size(dim) if dim is not None and sig.sizes[dim] == size else sympy.Integer(size)
-        factors.append(whole / cut_degree(dim) if dim is not None else whole)
-    return sympy.Mul(*factors)
+def _slice_B(
+    tensor: TensorType, dims: Dims, sig: Signature, size: Callable[[str], Any], degrees: Mapping[str, Any]
+) -> Any:
+    """Bytes of one device's slice of `tensor`, from the `size` of a dim and the `degrees` of cuts: numbers, arrays or symbols."""
+    sizes = (n if d is None or sig.sizes[d] != n else size(d) for n, d in zip(tensor.shape, dims, strict=True))
+    cuts = [degrees[d] for d in dims if d is not None]
+    whole_B = math.prod(sizes, start=size_B(tensor.dtype))
+    return whole_B / math.prod(cuts) if cuts else whole_B
 
 
 @dataclass(frozen=True)
@@ -203,25 +230,18 @@ ATTENTION_BACKWARD = 2.5
 section 4.1).
 """
 
-_FLOPS = s.symbol("W", "FLOP", "floating-point operations that one device pays for", "W")
-_BYTES = s.symbol("Q", "B", "bytes that an operator reads and writes", "Q", nonnegative=True)
-_DEVICE = (s.F_cube, s.F_cube32, s.eta_cube, s.eta_att, s.B_hbm, s.eta_hbm, s.t_op)
-
 
 def evaluate(
     op: OpView, sig: Signature, products: int, cuts: Sequence[Mapping[str, int]], cluster: Cluster
 ) -> OperatorCosts:
-    """Values of `operator_formulas(op, sig, products)` for every candidate in `cuts` (slices per dim, missing: 1).
-
-    The formulas are one roofline over FLOPs and bytes; these are products of sizes over cuts, so that the roofline is
-    compiled once for all operators, and only they are evaluated per operator.
-    """
+    """Values of `operator_formulas(op, sig, products)` for every candidate in `cuts` (slices per dim, missing: 1)."""
     degrees = {d: np.array([c.get(d, 1) for c in cuts], dtype=float) for d in sig.mesh}
-    nothing = np.zeros(len(cuts))
     local = {d: sig.sizes[d] / degrees[d] for d in sig.mesh}
-    inputs = [nothing + _slice_B(t, d, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True)]
-    outputs = [nothing + _slice_B(t, d, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False)]
-    return work(op, sig, products, local, inputs, outputs, nothing.shape, cluster)
+    inputs = [_slice_B(t, d, sig, sig.sizes.__getitem__, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True)]
+    outputs = [
+        _slice_B(t, d, sig, sig.sizes.__getitem__, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False)
+    ]
+    return work(op, sig, products, local, inputs, outputs, (len(cuts),), cluster)
 
 
 def work(
@@ -237,41 +257,18 @@ def work(
     """As `evaluate`, from what one device works on: its slice of every dim (`local`) and the bytes of every tensor's slice,
     arrays of `shape`.
     """
+    slices = sig.sizes[sig.rising] / local[sig.rising] if sig.rising else 1.0
+    of = operator_kernels(op, sig, products, local, inputs_B, outputs_B, slices)
     nothing = np.zeros(shape)
-    if sig.unit is Unit.NONE:
-        return OperatorCosts(nothing, nothing, nothing)
-    points = paid = nothing
-    device = cluster.device
-    if sig.unit is Unit.CUBE:
-        points = np.prod([np.broadcast_to(n, shape) for n in local.values()], axis=0)
-        slices = sig.sizes[sig.rising] / local[sig.rising] if sig.rising else 1.0
-        held_up = max(1.0, device.attention_head_dim / sig.head_dim) if sig.head_dim else 1.0
-        paid = nothing + held_up * paid_flops(sig, local, device.wave_elements, device.pipeline_depth, slices)
-    traffic = nothing + sum(inputs_B) + sum(outputs_B)
-    fused = sig.unit is Unit.CUBE and not summed_dims(sig)
-    forward = roofline(paid, traffic, op.inputs[0].dtype if op.inputs else "", cluster, fused)
-    gradients = gradients_of(op, sig, products)
-    backward = nothing + gradients.forwards * forward
-    for i, dims in zip(gradients.operands, gradients.computed, strict=True):
-        element_B = size_B(op.inputs[i].dtype)
-        elements = inputs_B[i] / element_B
-        if dims is not None:
-            elements = math.prod((local[d] for d in dims), start=nothing + 1)
-            backward = backward + roofline(nothing, elements * element_B + inputs_B[i], "", cluster)
-        paid = paid_product(sig, elements, points, device.wave_elements, device.pipeline_depth)
-        backward = backward + roofline(paid, traffic, op.inputs[0].dtype, cluster)
-    if gradients.passes:
-        backward = backward + roofline(nothing, gradients.moved_B(inputs_B, outputs_B, nothing), "", cluster)
-    return OperatorCosts(forward, backward, sig.flops_per_point * points)
+    forward, backward = (
+        sum((kernel.seconds(cluster) for kernel in kernels), nothing) for kernels in (of.forward, of.backward)
+    )
+    return OperatorCosts(forward, backward, nothing + of.flops)
 
 
-def _slice_B(tensor: TensorType, dims: Dims, degrees: Mapping[str, Array]) -> Array | float:
-    """Bytes of one device's slice of `tensor` for every candidate."""
-    size: Array | float = float(tensor.size_B)
-    for dim in dims:
-        if dim is not None:
-            size = size / degrees[dim]
-    return size
+_FLOPS = s.symbol("W", "FLOP", "floating-point operations that one device pays for", "W")
+_BYTES = s.symbol("Q", "B", "bytes that an operator reads and writes", "Q", nonnegative=True)
+_DEVICE = (s.F_cube, s.F_cube32, s.eta_cube, s.eta_step, s.eta_att, s.B_hbm, s.eta_hbm, s.t_op)
 
 
 def roofline(paid: Array, bytes_: Array, dtype: str, cluster: Cluster, fused: bool = False) -> Array:
@@ -283,6 +280,6 @@ def roofline(paid: Array, bytes_: Array, dtype: str, cluster: Cluster, fused: bo
 
 @lru_cache(maxsize=4)
 def _compiled_roofline(in_float32: bool, fused: bool) -> Compiled:
-    peak = (s.eta_att if fused else s.eta_cube) * (s.F_cube32 if in_float32 else s.F_cube)
+    peak = (s.eta_att if fused else s.eta_step * s.eta_cube) * (s.F_cube32 if in_float32 else s.F_cube)
     expression = sympy.Max(_FLOPS / peak, _BYTES / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
     return compile_expression(expression, [_FLOPS, _BYTES, *_DEVICE])

@@ -87,10 +87,20 @@ def price_slice(
     if not placement.requires_grad:  # MindSpore shares frozen parameters too
         return ParameterCost(0.0, 0.0, gather, 0.0, weight_B, 0, 0, used_B)
     states_B = share * STATES_B
-    update = seconds("AdamWeightDecay", None, 2 * (weight_B + states_B) + share * gradient_size)
+    update = seconds("AdamWeightDecay", None, update_B(share, stored, gradient_size))
     if settings.swap_optimizer:
-        update, states_B = update + seconds(SWAP, None, 2 * states_B), 0 * states_B
+        update, states_B = update + seconds(SWAP, None, swapped_B(share)), 0 * states_B
     return ParameterCost(scattered, summed, gather, update, weight_B, share * gradient_size, states_B, used_B)
+
+
+def update_B(share: Any, stored_B: int, gradient_B: int) -> Any:
+    """Bytes through memory where `share` elements are updated: weights and states are read and written, gradients read."""
+    return (2 * (stored_B + STATES_B) + gradient_B) * share
+
+
+def swapped_B(share: Any) -> Any:
+    """Bytes of the states of `share` elements that are fetched from the host for their update, and brought back."""
+    return 2 * STATES_B * share
 
 
 def adding_s(cluster: Cluster, placement: ParameterPlacement, scatters_each: bool) -> float:

@@ -8,10 +8,12 @@ import sympy
 
 from ms_symtensor.algebra import symbols as s
 from ms_symtensor.algebra.expression import compile_expression
+from ms_symtensor.algebra.named import expanded
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.kernel import copy_s, pass_s
 from ms_symtensor.cost.move import VIEWS
 from ms_symtensor.cost.operator import OperatorFormulas, cut_degree, dim_size
-from ms_symtensor.cost.parameter import STATES_B
+from ms_symtensor.cost.parameter import STATES_B, swapped_B, update_B
 from ms_symtensor.cost.step import MEMORIES, TIMES
 from ms_symtensor.ops.placement import Placement
 from ms_symtensor.ops.signature import Dims, OpView, Signature
@@ -45,8 +47,9 @@ class Term:
 
     @cached_property
     def value(self) -> float:
-        needed = [(symbol, number) for symbol, number in self.values if symbol in self.expression.free_symbols]
-        function = compile_expression(self.expression, [symbol for symbol, _ in needed])
+        expression = expanded(self.expression)
+        needed = [(symbol, number) for symbol, number in self.values if symbol in expression.free_symbols]
+        function = compile_expression(expression, [symbol for symbol, _ in needed])
         return float(function(**{symbol.name: number for symbol, number in needed}))
 
 
@@ -90,7 +93,7 @@ class PlacedOperator:
     def pass_over(self, cluster: Cluster, label: str, count: int) -> Term:
         """A pass over input and output, as a Cast makes it in either direction."""
         traffic = self.formulas.inputs_B[0] + self.formulas.outputs_B[0]
-        expression = sympy.Integer(0) if self.type in VIEWS else traffic / (s.eta_hbm * s.B_hbm) + s.t_op
+        expression = sympy.Integer(0) if self.type in VIEWS else pass_s(traffic)
         return Term("compute", label, "s", expression, self.values(cluster), count)
 
     def at_rest(
@@ -109,12 +112,11 @@ class PlacedOperator:
             return
         yield Term("gradients", name, "B", stored * share, values)
         if swap_optimizer:
-            swapped = 2 * STATES_B * share / s.B_host + s.t_op
+            swapped = copy_s(swapped_B(share))
             yield Term("optimizer", f"states of {name}, from the host and back", "s", swapped, values)
         else:
             yield Term("optimizer_states", name, "B", STATES_B * share, values)
-        traffic = (2 * (stored + STATES_B) + stored) * share
-        yield Term("optimizer", f"update of {name}", "s", traffic / (s.eta_hbm * s.B_hbm) + s.t_op, values)
+        yield Term("optimizer", f"update of {name}", "s", pass_s(update_B(share, stored, stored)), values)
 
     def input(self, position: int) -> KnownBytes:
         return self._slice(

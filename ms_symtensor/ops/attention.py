@@ -64,16 +64,19 @@ def flash_attention_score(op: OpView) -> Signature:
     cuttable_heads = heads if key_heads == 1 else key_heads
     value_width = value.shape[-1] if None in dims else value.shape[-1] // key_heads
     causal = sparse_mode in _CAUSAL_MODES
+    seen = 0.5 if causal else 1.0
     if layout == "TND":
-        meetings = _packed_meetings(query.shape[0], key.shape[0], sequence_ends) / batch
+        packed = _packed_meetings(query.shape[0], key.shape[0], sequence_ends)
+        meetings, keys = packed / batch, packed / query.shape[0]
     else:
-        meetings = key.shape[dims.index("s")]
-    flops = 2.0 * (width + value_width) * (heads / cuttable_heads) * meetings * (0.5 if causal else 1.0)
+        meetings = keys = key.shape[dims.index("s")]
+    flops = 2.0 * (width + value_width) * (heads / cuttable_heads) * meetings * seen
     rising = "s" if causal and "s" in dims and query.shape[dims.index("s")] > 1 else None
     found = named(
         op, inputs, [statistics, statistics, (None,), dims],
         sizes={"n": cuttable_heads, "b": batch}, mesh=_MESH.get(layout, ("b", "s", "n")),
-        unit=Unit.CUBE, flops_per_point=flops, head_dim=(width + value_width) // 2, rising=rising,
+        unit=Unit.CUBE, flops_per_point=flops, head_dim=(width + value_width) // 2, keys=seen * keys,
+        rising=rising,
         keeps_inputs=tuple(range(len(op.inputs))), keeps_outputs=(0, 1, 2, 3), differentiable=(0, 1, 2),
     )  # fmt: skip
     # Without a strategy MindSpore cuts the first dims of all inputs, which a mask that all samples share does not take.

@@ -111,7 +111,9 @@ class Signature:
     - `spoilt`: dims whose cut MindSpore compiles to a wrong result; `spoils_gradient`: to a wrong gradient. Plans do not cut
       them; a strategy by hand may, and what is compiled of it is known.
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
-    - `head_dim`: of fused attention, which takes the vector unit as long for narrow heads as for wider ones.
+    - `operations`: of the vector unit, in float32 per element of the first input, where they may take longer than the traffic.
+    - `head_dim`: of fused attention, which takes the vector unit as long for narrow heads as for wider ones; `keys`: how many a
+      query meets on average.
     - `rising`: the dim along which the work rises from none to twice the average (the rows of a causal mask), so that the last
       of its slices takes longest.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
@@ -140,7 +142,9 @@ class Signature:
     spoils_gradient: frozenset[str] = frozenset()
     unit: Unit = Unit.VECTOR
     flops_per_point: float = 2.0
+    operations: float = 0.0
     head_dim: int = 0
+    keys: float = 0.0
     rising: str | None = None
     combine: Combine = Combine.SUM
     scatter: str | None = None

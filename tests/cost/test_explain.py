@@ -57,7 +57,7 @@ def test_the_all_reduce_of_a_row_cut_product():
     assert (forward.part, forward.unit, forward.count) == ("communication", "s", 1)
     assert forward.label == "forward AllReduce, partial sums over 4 ranks (Mesh)"
     assert plain(forward.expression) == (
-        "2·N_m·N_n·gamma·(p_node - 1)/(c_m·c_n·p_node) + 2·alpha_node + t_op + 4·N_m·N_n/(B_node·c_m·c_n·p_node)"
+        "2·N_m·N_n·gamma·(p_node - 1)/(c_m·c_n·p_node) + 2·alpha_node + t_coll + 4·N_m·N_n/(B_node·c_m·c_n·p_node)"
     )
     (weight,) = [t for t in found.terms if t.part == "parameters"]
     assert plain(weight.expression) == "4·N_k·N_n/(c_k·c_n)"

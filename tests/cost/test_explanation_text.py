@@ -12,7 +12,7 @@ RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-
   d0 d1, d1 -> d0 d1, d0 1
   d0 = 1024 in 2 slices, d1 = 256
   computation
-    forward [s] = t_op + (8·N_d0·N_d1/(c_d0·c_d1) + 4·N_d0/c_d0 + 4·N_d1/c_d1)/(B_hbm·eta_hbm)
+    forward [s] = t_op + hbm(8·N_d0·N_d1/(c_d0·c_d1) + 4·N_d0/c_d0 + 4·N_d1/c_d1)/(B_hbm·eta_hbm)
 """
 
 
@@ -24,7 +24,9 @@ def norm():
 def test_text_of_an_operator():
     text = to_text(norm())
     assert text.startswith(GAMMA_NORM)
-    assert "  eta_hbm  " in text.partition("\nwhere\n")[2]
+    legend = text.partition("\nwhere\n")[2]
+    assert "  eta_hbm  " in legend
+    assert "  hbm(Q) = Q·{1/g_L2 if L2 ≥ Q; 1 otherwise}\n" in legend and "  g_L2  " in legend
     assert "where" not in to_text(norm(), legend=False)
 
 

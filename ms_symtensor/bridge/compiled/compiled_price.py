@@ -33,7 +33,7 @@ def compiled_time_s(program: CompiledProgram, cluster: Cluster) -> dict[str, flo
         found = by_name.get(node.name)
         if found is not None:
             seconds = collective_time_s(cluster, found.kind, found.ranks, max(found.input_B, found.output_B))
-            time[_purpose(found)] += seconds + cluster.device.op_overhead_s
+            time[_purpose(found)] += seconds + cluster.device.collective_s
             continue
         inputs = tuple(t for s in flat(node.inputs) if (t := program.type_of(s)) is not None)
         if node.type in _PRODUCTS:

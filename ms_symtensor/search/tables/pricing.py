@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.collective_time import collective_time_of_sizes
 from ms_symtensor.cluster.hccl import Collective
 from ms_symtensor.cluster.topology import Cluster, lattice_sizes
-from ms_symtensor.cost.move import SWAP, VIEWS, local_time_s, priced_as
+from ms_symtensor.cost.move import SWAP, VIEWS, local_time, local_time_s, priced_as
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
@@ -22,8 +22,6 @@ class Pricer:
 
     def __init__(self, cluster: Cluster, family: Family) -> None:
         self.cluster, self.family = cluster, family
-        device = cluster.device
-        self._per_B = 1.0 / (device.hbm_bandwidth_Bps * device.hbm_efficiency)
         self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
         self._lines = _Lines(family.members)
         self._lattices: dict[DeviceGroup, _Lattices] = {}
@@ -56,10 +54,7 @@ class Pricer:
         """Seconds of a node that only moves bytes, as `cost.move.local_time_s`."""
         if kind in VIEWS:
             return np.zeros(np.shape(traffic_B))
-        if kind == SWAP:
-            found: Array = local_time_s(self.cluster, kind, traffic_B)
-            return found
-        found = traffic_B * self._per_B + self.cluster.device.op_overhead_s
+        found: Array = local_time_s(self.cluster, kind, np.asarray(traffic_B, dtype=float))
         return found
 
     def node_s(self, kind: str, group: DeviceGroup | None, input_B: Array, output_B: Array) -> Array:
@@ -96,14 +91,14 @@ class Pricer:
         """[columns, members, pieces], as `_Lines` has them."""
         members = self.family.members
         if group is None:
-            alpha_s, per_B = (0.0, 0.0) if kind in VIEWS else (self.cluster.device.op_overhead_s, self._per_B)
-            return np.tile(np.array([0.0, alpha_s, per_B])[:, None, None], (1, members, 1))
+            local = ((0.0, 0.0, 0.0),) if kind in VIEWS else local_time(self.cluster, kind == SWAP).pieces
+            return np.tile(np.array(local).T[:, None, :], (1, members, 1))
         if group not in self._lattices:
             self._lattices[group] = self._lattices_of(group)
         lattices, which = self._lattices[group]
         if not lattices:
             return np.tile(np.array([0.0, np.inf, 0.0])[:, None, None], (1, members, 1))
-        collective, overhead_s = Collective(priced_as(kind)), self.cluster.device.op_overhead_s
+        collective, overhead_s = Collective(priced_as(kind)), self.cluster.device.collective_s
         pieces = [
             [(start_B, alpha_s + (overhead_s if ranks > 1 else 0.0), per_B) for start_B, alpha_s, per_B in time.pieces]
             for ranks, sizes in lattices

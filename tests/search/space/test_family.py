@@ -54,7 +54,7 @@ def test_members_cost_what_their_partitioned_programs_cost(model, level):
     assert_costs_are_those_of_programs(of, MESHES, [mesh[0] for mesh in MESHES], model, level, rel=4e-3)
 
 
-@pytest.mark.parametrize("model, rel", (("llama2_7b", 4e-3), ("llama3_8b", 0.06)))
+@pytest.mark.parametrize("model, rel", (("llama2_7b", 4e-3), ("llama3_8b", 0.08)))
 @pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
 @pytest.mark.parametrize("batch, meshes", ((1, ((4, 4), (4, 8), (16, 2))), (16, ((2, 4, 4), (4, 2, 8), (2, 8, 2)))))
 def test_so_they_do_where_every_sample_has_two_axes(batch, meshes, model, rel, level):

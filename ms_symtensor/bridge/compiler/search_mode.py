@@ -12,6 +12,7 @@ class _Request:
     def __init__(self) -> None:
         self.active = False
         self.capturing = False
+        self.planned = False  # a network of this process carries a plan, however it got there
 
 
 request = _Request()

@@ -2,7 +2,8 @@
 
 At the first compile of a training cell its forward network is planned, the strategies are set, and the compile goes on
 in semi-automatic mode. A function (`@jit`, `value_and_grad`) goes on with the plan of the networks that it calls, which must
-have one (`plan_network`). The plan depends on the network and the options alone, so every rank finds the same one.
+have one (`plan_network`). The plan depends on the network and the options alone, so every rank finds the same one: they
+compare, and so they do where a plan was put onto a network without the search mode.
 `install` does not import MindSpore: it waits for the import, or changes MindSpore at once where it is imported already. Nor is
 what plans imported before something is to be planned: every `import ms_symtensor` comes here.
 """
@@ -146,6 +147,11 @@ def _compile_function(original: Any) -> Any:
             from ms_symtensor.bridge.plugin.prepare import prepare_function
 
             prepare_function(self.fn if self.obj is None else MethodType(self.fn, self.obj))
+        elif request.planned and not request.capturing and _is_automatic():
+            from ms_symtensor.bridge.plugin.functions import networks_of
+            from ms_symtensor.bridge.plugin.prepare import compare_networks
+
+            compare_networks(networks_of(self.fn if self.obj is None else MethodType(self.fn, self.obj)))
         return original(self, method_name, *args, **kwargs)
 
     return compile_function
@@ -159,6 +165,10 @@ def _prepare_if_asked(cell: Any, arguments: Sequence[Any]) -> None:
         from ms_symtensor.bridge.plugin.prepare import prepare
 
         prepare(cell, arguments, wrapper)
+    elif request.planned and (_is_automatic() or any(is_auto_parallel(c) for _, c in cell.cells_and_names())):
+        from ms_symtensor.bridge.plugin.prepare import compare_networks
+
+        compare_networks([cell])
 
 
 def _is_automatic() -> bool:

@@ -9,10 +9,14 @@ from typing import Any
 from ms_symtensor.bridge.apply.apply import apply, remove
 from ms_symtensor.bridge.apply.pipeline_network import micro_batch
 from ms_symtensor.bridge.capture.capture import capture
+from ms_symtensor.bridge.compiler import search_mode
+from ms_symtensor.bridge.plugin.facts import Facts, asked_facts, facts_asked_of
+from ms_symtensor.cluster.load import cluster_of
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.asked.checked import memory_B, named, place, whole_number
 from ms_symtensor.search.asked.limits import limits_of
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.strategy.file import load, load_graph, save
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -133,6 +137,47 @@ def plan_network(
     are cut into `micro_batch_num` micro-batches, and the blocks laid out over `pipeline_stages`. Afterwards
     `search_mode="symtensor"` uses this plan; without it, compile with `context_settings(plan.settings, plan.pipeline)`.
     """
+    task = task_of(cell, inputs, device_num, pipeline_stages, micro_batch_num, **options)
+    return carry_out(cell, task)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network to be planned: `graph` and `inputs` of one micro-batch, and what is `asked` of the plan, or the plan itself."""
+
+    graph: Graph
+    inputs: tuple[Any, ...]
+    asked: Request | StoredPlan
+    pipeline_stages: int
+    micro_batch_num: int
+    options: Options
+
+    @property
+    def facts(self) -> Facts:
+        """What the plan is asked for, or was made for."""
+        if isinstance(self.asked, StoredPlan):
+            return facts_asked_of(self.asked.plan)
+        limits, cluster = self.asked.limits, self.asked.cluster
+        return asked_facts(
+            self.graph.hash, self.asked.device_num, self.pipeline_stages, self.micro_batch_num, cluster, self.asked.limit_B,
+            limits.fixed, limits.at_most,
+        )  # fmt: skip
+
+    @property
+    def origin(self) -> str:
+        """Where the plan is from, in words."""
+        return f"saved plan {self.options.strategy}" if isinstance(self.asked, StoredPlan) else "searched"
+
+
+def task_of(
+    cell: Any,
+    inputs: Sequence[Any],
+    device_num: int | None = None,
+    pipeline_stages: int = 1,
+    micro_batch_num: int = 1,
+    **options: Any,
+) -> Task:
+    """What `plan_network` is to do, which takes the same: the network captured, the options read. Nothing is searched."""
     from mindspore.parallel._utils import _get_device_num
 
     chosen = _with(current_options(), options)
@@ -145,25 +190,30 @@ def plan_network(
     if max(pipeline_stages, micro_batch_num) > 1:
         inputs = micro_batch(inputs, micro_batch_num)
     graph = capture(cell, *inputs)
-    if stored is not None:
-        if stored.plan.device_num != number:
-            raise InputError(
-                f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}:"
-                f" plan again for {number}"
-            )
-        found, planned = stored.plan, stored.graph
+    if stored is not None and stored.plan.device_num != number:
+        raise InputError(
+            f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}: plan again for {number}"
+        )
+    asked = stored or _request(graph, number, chosen, micro_batch_num)
+    return Task(graph, tuple(inputs), asked, pipeline_stages, micro_batch_num, chosen)
+
+
+def carry_out(cell: Any, task: Task) -> Plan:
+    """The plan of `task`, searched unless it is stored, on `cell`, and written where the options say so."""
+    if isinstance(task.asked, StoredPlan):
+        found, planned = task.asked.plan, task.asked.graph
     else:
-        found = _searched(cell, inputs, graph, number, chosen, pipeline_stages, micro_batch_num)
-        planned = graph
-    put(cell, graph, found, planned, chosen.replace_shard)
-    if chosen.save is not None:
-        save(found, Path(chosen.save), graph)
+        found, planned = _searched(cell, task, task.asked), task.graph
+    put(cell, task.graph, found, planned, task.options.replace_shard)
+    if task.options.save is not None:
+        save(found, Path(task.options.save), task.graph)
     return found
 
 
 def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, replace_shard: bool = False) -> None:
     """Apply `plan` to `cell` and note it there; with `replace_shard` in place of what is written in it by hand."""
     apply(cell, graph, plan, planned, replace_shard=replace_shard)
+    search_mode.request.planned = True
     cell.__dict__[_PLAN] = plan
     for _, part in cell.cells_and_names():
         part.__dict__[_PART] = plan
@@ -220,24 +270,25 @@ def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[
     return plan.pipeline_stages, plan.micro_batch_num
 
 
-def _searched(
-    cell: Any, inputs: Sequence[Any], graph: Graph, device_num: int, options: Options, stages: int, micro_batch_num: int
-) -> Plan:
-    """The best plan of `cell` in so many stages and micro-batches, of which `graph` and `inputs` are one."""
-    from ms_symtensor.bridge.plugin.micro_batches import what_fits_in_micro_batches
-    from ms_symtensor.cluster.load import cluster_of
-    from ms_symtensor.search.asked.floor import floor_of
-    from ms_symtensor.search.asked.request import Request
-    from ms_symtensor.search.fixed_pipeline import fixed_pipeline
-    from ms_symtensor.search.nearest import naming_what_fits
-    from ms_symtensor.search.plan import planned
-
+def _request(graph: Graph, device_num: int, options: Options, micro_batch_num: int) -> Request:
+    """What is asked of a plan for the network whose micro-batch is `graph`."""
     shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
     batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1
     cluster = cluster_of(options.cluster)
     limit_B = int(cluster.device.hbm_usable_B if options.memory_limit_B is None else options.memory_limit_B)
     limits = limits_of(options.fix.items(), options.at_most.items())
-    request = Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
+    return Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
+
+
+def _searched(cell: Any, task: Task, request: Request) -> Plan:
+    """The best plan of `cell` for `request` in the stages and micro-batches of `task`."""
+    from ms_symtensor.bridge.plugin.micro_batches import what_fits_in_micro_batches
+    from ms_symtensor.search.asked.floor import floor_of
+    from ms_symtensor.search.fixed_pipeline import fixed_pipeline
+    from ms_symtensor.search.nearest import naming_what_fits
+    from ms_symtensor.search.plan import planned
+
+    graph, stages, micro_batch_num = task.graph, task.pipeline_stages, task.micro_batch_num
     floor = floor_of(graph)
     floor.require_room(request)
     if max(stages, micro_batch_num) > 1:
@@ -247,4 +298,4 @@ def _searched(
     try:
         return naming_what_fits(request, lambda wanted: planned(graph, wanted), floor=floor)
     except InfeasibleError as error:
-        raise InfeasibleError(f"{error}{what_fits_in_micro_batches(cell, inputs, graph, request)}") from None
+        raise InfeasibleError(f"{error}{what_fits_in_micro_batches(cell, task.inputs, graph, request)}") from None

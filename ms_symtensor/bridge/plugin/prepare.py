@@ -1,12 +1,23 @@
-"""Before MindSpore compiles in the search mode: what it compiles is planned, and the settings of the plan are in force."""
+"""Before MindSpore compiles in the search mode: what it compiles is planned, alike on all ranks, and the plan's settings are in
+force.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ms_symtensor.bridge.compiler.search_mode import kept
 from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
+from ms_symtensor.bridge.plugin.facts import facts_asked_of, plan_facts
 from ms_symtensor.bridge.plugin.functions import cells_of, networks_of
-from ms_symtensor.bridge.plugin.planning import forget, plan_network, plan_of_parts, plan_on, require_as_planned
+from ms_symtensor.bridge.plugin.planning import (
+    carry_out,
+    forget,
+    plan_of_parts,
+    plan_on,
+    require_as_planned,
+    task_of,
+)
+from ms_symtensor.bridge.plugin.ranks import Comparison, comparing
 from ms_symtensor.bridge.plugin.training_network import (
     REMEDY,
     forward_inputs,
@@ -22,8 +33,7 @@ from ms_symtensor.strategy.primitives import context_settings
 
 
 def prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
-    """Plan the network in `cell` unless it is planned, and put its settings in force."""
-    from mindspore import context
+    """Plan the network in `cell` unless it is planned, see to it that all ranks have this plan, and put its settings in force."""
     from mindspore.parallel._utils import _get_device_num, _init_auto_parallel_context
 
     if wrapper is not None:
@@ -34,29 +44,40 @@ def prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
     plan = plan_on(cell)
     if plan is None and not trains(cell):
         plan = plan_of_parts(cell)
-    require_sums(cell)
-    if plan is not None:
-        require_as_planned(cell, plan, device_num)
+    with comparing(not _is_compared(plan)) as ranks:
+        require_sums(cell)
+        if plan is not None:
+            require_as_planned(cell, plan, device_num)
+            _compare(plan, ranks)
+        elif (network := forward_network(cell)) is not None:
+            plan = _planned(network, cell, arguments, device_num, ranks)
+    if plan is None:
+        prepare_function(cell, wrapper)
     else:
-        network = forward_network(cell)
-        if network is None:
-            prepare_function(cell, wrapper)
-            return
-        network, micro_batch_num = in_micro_batches(network)
-        stages = context.get_auto_parallel_context("pipeline_stages")
-        _require_both(stages, micro_batch_num)
-        inputs = forward_inputs(network, cell, arguments, device_num // stages)
-        with kept():
-            plan = plan_network(
-                network, *inputs, device_num=device_num, pipeline_stages=stages, micro_batch_num=micro_batch_num
-            )
-        if plan.pipeline is not None and micro_batch_num == 1:
-            forget(network)
-            raise InputError(
-                f"the saved plan takes {plan.micro_batch_num} micro-batches, the network the whole batch: wrap the forward"
-                f" network in {plan.pipeline.wrapper}(network, {plan.micro_batch_num})"
-            )
-    _put_in_force(plan, wrapper, [cell])
+        _put_in_force(plan, wrapper, [cell])
+
+
+def _planned(network: Any, cell: Any, arguments: Sequence[Any], device_num: int, ranks: Comparison) -> Plan:
+    """The plan of the forward `network` in the training `cell`, for which all ranks ask alike, and which they all find."""
+    from mindspore import context
+
+    network, micro_batch_num = in_micro_batches(network)
+    stages = context.get_auto_parallel_context("pipeline_stages")
+    _require_both(stages, micro_batch_num)
+    inputs = forward_inputs(network, cell, arguments, device_num // stages)
+    with kept():
+        task = task_of(network, inputs, device_num, stages, micro_batch_num)
+        ranks.require_equal(task.facts, task.origin)
+        plan = carry_out(network, task)
+    if plan.pipeline is not None and micro_batch_num == 1:
+        forget(network)
+        raise InputError(
+            f"the saved plan takes {plan.micro_batch_num} micro-batches, the network the whole batch: wrap the forward"
+            f" network in {plan.pipeline.wrapper}(network, {plan.micro_batch_num})"
+        )
+    ranks.require_equal(plan_facts(plan), task.origin)
+    _compared.append(plan)
+    return plan
 
 
 def prepare_function(function: Any, wrapper: Any = None) -> None:
@@ -69,14 +90,45 @@ def prepare_function(function: Any, wrapper: Any = None) -> None:
     plan = None
     for network in networks_of(function):
         plan = plan_on(network)
-        if plan is None:
-            raise InputError(
-                f"{type(network).__name__} is called in a function, and it has no plan (only training cells are planned at their"
-                f" first compile): {REMEDY}; or make the training step a cell, such as nn.TrainOneStepCell(net, optimizer)"
-            )
-        require_as_planned(network, plan, device_num)
+        with comparing(not _is_compared(plan)) as ranks:
+            if plan is None:
+                raise InputError(
+                    f"{type(network).__name__} is called in a function, and it has no plan (only training cells are planned at"
+                    f" their first compile): {REMEDY}; or make the training step a cell, such as"
+                    " nn.TrainOneStepCell(net, optimizer)"
+                )
+            require_as_planned(network, plan, device_num)
+            _compare(plan, ranks)
     if plan is not None:
         _put_in_force(plan, wrapper, cells_of(function))
+
+
+def compare_networks(networks: Iterable[Any]) -> None:
+    """See to it that all ranks have the plans that `networks` carry, which are compiled without the search mode."""
+    for network in networks:
+        plan = plan_on(network)
+        if plan is not None and plan.device_num > 1:
+            with comparing(not _is_compared(plan)) as ranks:
+                _compare(plan, ranks)
+
+
+_compared: list[Plan] = []
+"""Plans that all ranks have."""
+
+
+def _is_compared(plan: Plan | None) -> bool:
+    return any(one is plan for one in _compared)
+
+
+def _compare(plan: Plan, ranks: Comparison) -> None:
+    """InputError unless all ranks have `plan`, which a network carried before the compile; asked once."""
+    if not _is_compared(plan):
+        ranks.require_equal(facts_asked_of(plan), _CARRIED)
+        ranks.require_equal(plan_facts(plan), _CARRIED)
+        _compared.append(plan)
+
+
+_CARRIED = "planned before the compile"
 
 
 def _require_both(stages: int, micro_batch_num: int) -> None:

@@ -1,4 +1,4 @@
-"""The command `symtensor`: plan, verify, prove, audit, explain, capture, validate, calibrate.
+"""The command `symtensor`: plan, verify, prove, audit, explain, capture, validate, calibrate, compare.
 
 A mistake of the user is one line on the standard error stream and exit code 2; a check that fails is exit code 1.
 """
@@ -20,6 +20,8 @@ from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
 from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -168,7 +170,6 @@ def _audit(chosen: argparse.Namespace) -> int:
 
 def _explain(chosen: argparse.Namespace) -> int:
     from ms_symtensor.models import replanner
-    from ms_symtensor.ops.registry import is_known
     from ms_symtensor.report.explain import explain
     from ms_symtensor.report.why_not import why_not
     from ms_symtensor.strategy.file import check, load, load_graph
@@ -182,10 +183,7 @@ def _explain(chosen: argparse.Namespace) -> int:
     if graph is None:
         raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
     check(plan, graph)
-    if "factory" in plan.source and not all(op.body or is_known(op.type) for op in graph.ops):
-        from ms_symtensor.bridge.apply.load_network import run_file
-
-        run_file(plan.source["factory"])
+    _know_operators(plan, graph)
     if chosen.why_not is not None:
         with progress() as step:
             step(f"best plan with {chosen.why_not}")
@@ -241,6 +239,39 @@ def _calibrate(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.measured.comparison import compare
+    from ms_symtensor.measured.reading import read_run
+    from ms_symtensor.measured.rows import add_row
+    from ms_symtensor.report.compare_report import comparison_json, comparison_text
+    from ms_symtensor.report.programs import programs_of
+    from ms_symtensor.strategy.file import check, load, load_graph
+
+    if chosen.profiled_steps is not None:
+        _require_positive("--profiled-steps", chosen.profiled_steps)
+    plan, graph = load(chosen.directory), load_graph(chosen.directory)
+    if graph is not None:
+        check(plan, graph)
+        _know_operators(plan, graph)
+    found = compare(plan, graph, read_run(chosen.runs, chosen.profiled_steps), programs_of)
+    text = comparison_text(found)
+    if chosen.rows is not None:
+        rows = add_row(chosen.rows, chosen.directory, found)
+        text = f"{text}\n\nWritten to {chosen.rows}, which has {rows} row{'s' * (rows > 1)}"
+    _show(chosen, comparison_json(found), text)
+    return 0
+
+
+def _know_operators(plan: Plan, graph: Graph) -> None:
+    """Run the file of a plan's network where that may register operators which are not known."""
+    from ms_symtensor.ops.registry import is_known
+
+    if "factory" in plan.source and not all(op.body or is_known(op.type) for op in graph.ops):
+        from ms_symtensor.bridge.apply.load_network import run_file
+
+        run_file(plan.source["factory"])
+
+
 def _model(chosen: argparse.Namespace) -> Model:
     options = {
         "num_layers": chosen.num_layers,
@@ -288,5 +319,5 @@ _WITHOUT_SAMPLES = ("pipeline_stages", "micro_batch_num", "model_parallel", "con
 
 _COMMANDS = {
     "plan": _plan, "verify": _verify, "prove": _prove, "audit": _audit, "explain": _explain, "capture": _capture,
-    "validate": _validate, "calibrate": _calibrate,
+    "validate": _validate, "calibrate": _calibrate, "compare": _compare,
 }  # fmt: skip

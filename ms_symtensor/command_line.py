@@ -127,6 +127,22 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     calibrate.add_argument("--out", type=_path, metavar="FILE", help="cluster file (default: CLUSTER_calibrated.yaml)")
     _add_json(calibrate)
     calibrate.set_defaults(run=commands["calibrate"])
+
+    compare = choices.add_parser("compare", help="a plan beside your own run of it: step, parts of it, memory")
+    compare.add_argument("directory", metavar="DIR", type=_path, help="a plan's directory")
+    compare.add_argument(
+        "runs",
+        metavar="LOG|PROFILE",
+        type=_path,
+        nargs="+",
+        help="training logs, folders of them, and folders of MindSpore's profiler",
+    )
+    compare.add_argument(
+        "--profiled-steps", type=int, metavar="N", help="steps of a profile that was taken without profiler.step()"
+    )
+    compare.add_argument("--rows", type=_path, metavar="FILE.csv", help="add what was measured to this table")
+    _add_json(compare)
+    compare.set_defaults(run=commands["compare"])
     return command_line
 
 

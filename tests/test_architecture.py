@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
     "version", "errors", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program", "cluster", "cost", "strategy",
-    "search", "validation", "bridge", "report", "models", "arguments", "command_line", "cli",
+    "search", "validation", "measured", "bridge", "report", "models", "arguments", "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
     "search": ("asked", "folded", "space", "tables", "one_stage", "stages", "selections", "bounds"),

@@ -21,10 +21,9 @@ from mindspore.nn.utils import no_init_parameters
 
 import ms_symtensor
 from model_zoo.network import optimizer
-from ms_symtensor.bridge.apply.load_network import load_network
+from ms_symtensor.bridge.apply.load_network import load_planned
 from ms_symtensor.bridge.apply.pipeline_network import whole_batch, wrapped
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.strategy.file import load
 from ms_symtensor.strategy.plan import Plan
 
 
@@ -66,8 +65,10 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=1000, help="largest token + 1")
     parser.add_argument("--device-target", default="Ascend")
+    parser.add_argument("--edited", action="store_true", help="go on with a directory whose files were changed")
+    parser.add_argument("--trust", action="store_true", help="run the factory that a plan of somebody else names")
     chosen = parser.parse_args()
-    plan = load(chosen.plan)
+    plan = ms_symtensor.load_plan(chosen.plan, chosen.edited, chosen.trust)
     ms.set_context(mode=ms.GRAPH_MODE, device_target=chosen.device_target)
     if plan.device_num > 1 or "MS_ROLE" in os.environ:  # msrun's scheduler runs this too, and stays in init()
         init()
@@ -77,10 +78,10 @@ def main() -> int:
                 " launch/msrun.sh, on several machines WORKERS too)"
             )
     with no_init_parameters():  # by the compile, slice by slice: else every rank begins with other random weights
-        network, inputs = load_network(plan.source)
+        network, inputs = load_planned(plan)
     if plan.pipeline is not None:
         inputs = whole_batch(inputs, plan.micro_batch_num)
-    ms_symtensor.load_plan(chosen.plan).apply(network, *inputs)
+    plan.apply(network, *inputs)
     if plan.device_num > 1:
         settings = ms_symtensor.context_settings(plan.settings, plan.pipeline)
         ms.set_auto_parallel_context(device_num=plan.device_num, **settings)

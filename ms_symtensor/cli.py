@@ -20,7 +20,10 @@ from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
 from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.strategy import folder as folders
+from ms_symtensor.strategy.file import graph_in, plan_in
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.trust import remember
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -62,6 +65,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     if chosen.replace_shard and not is_factory(chosen.model):
         raise InputError(f"--replace-shard is for file.py:factory, not for {chosen.model}: leave it out")
     wanted = limits(chosen.fix, chosen.max)
+    folders.tidy(chosen.out)
     with progress() as step:
         step("graph")
         model = _model(chosen)
@@ -86,8 +90,9 @@ def _plan(chosen: argparse.Namespace) -> int:
             text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
         step("write")
         written = write_plan(found, graph, programs, text, chosen.out)
+    _remember(written.digest)
     took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
-    _show(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written)}")
+    _show(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written.names)}")
     return 0
 
 
@@ -96,11 +101,12 @@ def _verify(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.judge.verify import verify
     from ms_symtensor.bridge.judge.verify_stages import verify_stages
     from ms_symtensor.report.blocks_note import blocks_note, fewer_blocks_json, fewer_blocks_note
+    from ms_symtensor.report.certificate import certificate_json, certify, with_certificate
     from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
-    from ms_symtensor.strategy.file import load, load_graph
 
-    plan, graph = load(chosen.directory), load_graph(chosen.directory)
+    folder = _folder(chosen, chosen.directory)
+    planned, saved = plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
     note, blocks = blocks_note(plan, graph), {}
     if chosen.blocks is not None:
         fewer = fewer_blocks(plan, chosen.blocks, graph)
@@ -110,11 +116,13 @@ def _verify(chosen: argparse.Namespace) -> int:
         print(note, file=sys.stderr)
     if plan.pipeline is not None:
         verdicts = verify_stages(plan, graph, chosen.rank)
-        _show(chosen, verdicts_json(verdicts) | blocks, verdicts_text(verdicts))
-        return 0 if all(one.passed for one in verdicts) else 1
-    verdict = verify(plan, graph, chosen.rank or 0)
-    _show(chosen, verdict_json(verdict) | blocks, verdict_text(verdict))
-    return 0 if verdict.passed else 1
+        passed, data, text = all(one.passed for one in verdicts), verdicts_json(verdicts), verdicts_text(verdicts)
+    else:
+        verdict = verify(plan, graph, chosen.rank or 0)
+        passed, data, text = verdict.passed, verdict_json(verdict), verdict_text(verdict)
+    files = certify(folder, planned, saved)
+    _show(chosen, data | blocks | certificate_json(files), with_certificate(text, files))
+    return 0 if passed and files.holds else 1
 
 
 def _prove(chosen: argparse.Namespace) -> int:
@@ -122,7 +130,6 @@ def _prove(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.proof.launch import end_on_signals
     from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_plan
     from ms_symtensor.report.proof_report import proof_json, proof_text
-    from ms_symtensor.strategy.file import load, load_graph
 
     end_on_signals()
     _require_positive("--time-limit", chosen.time_limit)
@@ -145,12 +152,13 @@ def _prove(chosen: argparse.Namespace) -> int:
         cell, inputs = load_factory(chosen.target)
         found = prove_by_hand(cell, inputs, chosen.device_num, request)
     else:
-        plan = load(chosen.target)
+        folder = _folder(chosen, chosen.target)
+        plan = plan_in(folder, chosen.trust)
         if chosen.device_num not in (None, plan.device_num):
             raise InputError(
                 f"--device-num {chosen.device_num} is not that of the plan, {plan.device_num}: leave it out"
             )
-        found = prove_plan(plan, load_graph(chosen.target), request)
+        found = prove_plan(plan, graph_in(folder), request)
     _show(chosen, proof_json(found), proof_text(found))
     return 0 if found.equal else 1
 
@@ -172,14 +180,15 @@ def _explain(chosen: argparse.Namespace) -> int:
     from ms_symtensor.models import replanner
     from ms_symtensor.report.explain import explain
     from ms_symtensor.report.why_not import why_not
-    from ms_symtensor.strategy.file import check, load, load_graph
+    from ms_symtensor.strategy.file import check
 
     if chosen.why_not is not None and (chosen.latex or chosen.operator is not None):
         option = "--latex" if chosen.latex else "--operator"
         raise InputError(
             f"--why-not compares two plans, and {option} is for the formulas of one: leave one of them out"
         )
-    plan, graph = load(chosen.directory), load_graph(chosen.directory)
+    folder = _folder(chosen, chosen.directory)
+    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
     if graph is None:
         raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
     check(plan, graph)
@@ -220,8 +229,8 @@ def _validate(chosen: argparse.Namespace) -> int:
 def _calibrate(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cluster.load import SUFFIXES
     from ms_symtensor.cost.prediction import predict
+    from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.validation_report import calibration_json, calibration_text
-    from ms_symtensor.strategy.writing import write_files
     from ms_symtensor.validation.calibrate import fit
     from ms_symtensor.validation.cluster_file import calibrated_yaml
     from ms_symtensor.validation.evaluate import of_cluster
@@ -234,7 +243,7 @@ def _calibrate(chosen: argparse.Namespace) -> int:
     cluster = load_cluster(chosen.cluster)
     found = fit(of_cluster(read(chosen.table), cluster).cases, cluster, predict)
     out = chosen.out or Path(f"{cluster.name}_calibrated.yaml")
-    write_files(out.parent, {out.name: calibrated_yaml(chosen.cluster, found, chosen.table.name)})
+    write_file(out, calibrated_yaml(chosen.cluster, found, chosen.table.name))
     _show(chosen, calibration_json(found, cluster.name, str(out)), calibration_text(found, cluster.name, str(out)))
     return 0
 
@@ -245,11 +254,12 @@ def _compare(chosen: argparse.Namespace) -> int:
     from ms_symtensor.measured.rows import add_row
     from ms_symtensor.report.compare_report import comparison_json, comparison_text
     from ms_symtensor.report.programs import programs_of
-    from ms_symtensor.strategy.file import check, load, load_graph
+    from ms_symtensor.strategy.file import check
 
     if chosen.profiled_steps is not None:
         _require_positive("--profiled-steps", chosen.profiled_steps)
-    plan, graph = load(chosen.directory), load_graph(chosen.directory)
+    folder = _folder(chosen, chosen.directory)
+    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
     if graph is not None:
         check(plan, graph)
         _know_operators(plan, graph)
@@ -267,8 +277,9 @@ def _know_operators(plan: Plan, graph: Graph) -> None:
     from ms_symtensor.ops.registry import is_known
 
     if "factory" in plan.source and not all(op.body or is_known(op.type) for op in graph.ops):
-        from ms_symtensor.bridge.apply.load_network import run_file
+        from ms_symtensor.bridge.apply.load_network import require_trusted, run_file
 
+        require_trusted(plan)
         run_file(plan.source["factory"])
 
 
@@ -287,6 +298,22 @@ def _model(chosen: argparse.Namespace) -> Model:
         options={name: value for name, value in options.items() if value is not None},
         replace_shard=chosen.replace_shard,
     )
+
+
+def _folder(chosen: argparse.Namespace, path: str | os.PathLike[str]) -> folders.PlanFolder:
+    """The plan's folder at `path`. With --edited a line says what differs from what was written."""
+    folder = folders.read(path, chosen.edited)
+    if folder.differences:
+        print(f"symtensor: as it is, --edited: {folders.told(folder.differences)}", file=sys.stderr)
+    return folder
+
+
+def _remember(digest: str) -> None:
+    """Note that this user made the plan. A state folder that cannot be written is no error: then its factory needs --trust."""
+    try:
+        remember(digest)
+    except InputError as error:
+        print(f"symtensor: not noted as your own plan, so that its factory needs --trust: {error}", file=sys.stderr)
 
 
 def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:

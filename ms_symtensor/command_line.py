@@ -64,6 +64,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         help="zoo: compile at most N of every run of equal blocks, and few micro-batches",
     )
     _add_rank(verify)
+    _add_folder(verify)
     _add_json(verify)
     verify.set_defaults(run=commands["verify"])
 
@@ -82,6 +83,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     prove.add_argument(
         "--time-limit", type=float, default=600.0, metavar="S", help="seconds for the processes (default: %(default)g)"
     )
+    _add_folder(prove)
     _add_json(prove)
     prove.set_defaults(run=commands["prove"])
 
@@ -104,6 +106,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         metavar="dp=8,tp=8",
         help="why the step is not laid out so: the best such plan beside this one (also pp, mb, sp, cp, ep; what --fix takes)",
     )
+    _add_folder(explain)
     explain.set_defaults(run=commands["explain"])
 
     capture = choices.add_parser("capture", help="save a network's graph, to plan where no MindSpore is installed")
@@ -141,6 +144,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         "--profiled-steps", type=int, metavar="N", help="steps of a profile that was taken without profiler.step()"
     )
     compare.add_argument("--rows", type=_path, metavar="FILE.csv", help="add what was measured to this table")
+    _add_folder(compare)
     _add_json(compare)
     compare.set_defaults(run=commands["compare"])
     return command_line
@@ -174,6 +178,17 @@ def _add_rank(command: argparse.ArgumentParser) -> None:
         type=int,
         metavar="R",
         help="whose program is compared (default: 0; with pipeline stages, one of each)",
+    )
+
+
+def _add_folder(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--edited", action="store_true", help="go on with a plan whose files are not as they were written"
+    )
+    command.add_argument(
+        "--trust",
+        action="store_true",
+        help="run the file.py:factory that the plan names, though this user's own plan did not make it (SYMTENSOR_TRUST=1)",
     )
 
 

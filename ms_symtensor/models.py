@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ms_symtensor.bridge.apply.load_network import require_function, zoo_options
+from ms_symtensor.bridge.apply.load_network import require_function, require_trusted, zoo_options
+from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
@@ -125,6 +126,13 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
 
     A network that exists as it is, or at no other batch, has one batch, and so one stage; the plan's search says so.
     """
+    found, graph = _planned(model, request, progress)
+    if model.captured is not None:
+        found = replace(found, made_with={**found.made_with, "mindspore": import_mindspore().__version__})
+    return found, graph
+
+
+def _planned(model: Model, request: Request, progress: Callable[[str], None]) -> tuple[Plan, Graph]:
     why_not = _why_one_batch(model, request, progress)
     if model.graph_at is None or why_not:
         return _with_one_batch(model, request, why_not, progress), model.graph
@@ -177,10 +185,13 @@ def _with_one_batch(model: Model, request: Request, why_not: str, progress: Call
 def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
     """The best plan within other limits and so many bytes of a device, for the network of `plan`, whose graph is `graph`.
 
-    What exists as it is keeps its stages and micro-batches: InputError for other ones, and where the plan's source says another
-    network by now.
+    What exists as it is keeps its stages and micro-batches: InputError for other ones, where the plan's source says another
+    network by now, and for a factory of a plan that is not trusted.
     """
-    name = plan.source.get("model", plan.source.get("factory"))
+    require_trusted(plan)
+    name = plan.source.get("factory", plan.source.get("model"))
+    if name is not None and is_factory(name) is not ("factory" in plan.source):
+        raise InputError(f"the plan's source {dict(plan.source)} is no model of the zoo, and no factory: plan again")
     model = None
     if name is not None:
         options = zoo_options(plan.source)

@@ -4,6 +4,7 @@ import ast
 import os
 import platform
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,14 @@ ROOT = Path(__file__).parents[1]
 WANTS_MINDSPORE = r'(pytest\.importorskip\("mindspore"|import mindspore|from mindspore)'
 OF_A_FILE = re.compile(f"^{WANTS_MINDSPORE}", re.MULTILINE)
 OF_A_FUNCTION = re.compile(rf"^ *({WANTS_MINDSPORE}|@needs_mindspore$)", re.MULTILINE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Plans that tests make are not noted as the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -27,7 +27,7 @@ VERDICT_KEYS = {
 }  # fmt: skip
 FILES = {
     "plan.json", "timing.json", "graph.json", "operator_strategy.json", "parameter_layout.json", "parameter_layout.ckpt",
-    "shard.py", "mindformers.yaml", "report.txt",
+    "shard.py", "mindformers.yaml", "report.txt", "digests.json",
 }  # fmt: skip
 NETWORKS = Path(__file__).parent / "bridge" / "hand_written.py"
 needs_mindspore = pytest.mark.skipif(not importlib.util.find_spec("mindspore"), reason="needs MindSpore")
@@ -201,7 +201,7 @@ def test_verify_fails_where_the_prediction_is_wrong(
     name = next(n for n in strategies if n.endswith("query-Linear/MatMul-op0"))
     strategies[name] = {"in": [[8, 1], [1, 1]], "out": [[1, 8]]}
     (tmp_path / "plan.json").write_text(json.dumps(data))
-    assert main(["verify", str(tmp_path), "--json"]) == 1
+    assert main(["verify", str(tmp_path), "--edited", "--json"]) == 1
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["accepted"] is False
     assert verdict["gradients_synchronised"] is False
@@ -350,7 +350,9 @@ def test_a_plan_for_another_graph_is_refused(planned: Path, tmp_path: Path, caps
     assert main(["plan", "llama2_7b", *SMALL[:-1], "256", "--device-num", "8", "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     (tmp_path / "graph.json").write_text((planned / "graph.json").read_text())
-    assert "is for graph" in failure(capsys, "explain", tmp_path)
+    assert "graph.json differs" in failure(capsys, "explain", tmp_path)
+    assert main(["explain", str(tmp_path), "--edited"]) == 2
+    assert "is for graph" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", [("--latex",), ("--operator", "query.matmul")])
@@ -370,7 +372,7 @@ def test_an_unknown_operator_is_named(planned: Path, tmp_path: Path, capsys: pyt
 
 @needs_mindspore
 def test_explain_knows_the_operators_that_the_networks_file_registers(
-    planned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "_registered", {})
     registers = (
@@ -384,7 +386,10 @@ def test_explain_knows_the_operators_that_the_networks_file_registers(
     plan["source"] = {"factory": f"{tmp_path}/own_operators.py:factory"}
     (tmp_path / "p/plan.json").write_text(json.dumps(plan))
     monkeypatch.setattr(registry, "_registered", {})
-    assert main(["explain", str(tmp_path / "p")]) == 0
+    assert main(["explain", str(tmp_path / "p"), "--edited"]) == 2
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path / "p"), "--edited", "--trust"]) == 0
+    assert f"running {tmp_path}/own_operators.py:factory, which the plan names" in capsys.readouterr().err
 
 
 def test_a_reader_that_stops_reading_is_no_error(planned: Path) -> None:

@@ -8,9 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from ms_symtensor.algebra import symbols
+from ms_symtensor.cluster.bounded_yaml import load_yaml
 from ms_symtensor.cluster.device import Device
 from ms_symtensor.cluster.host import Host
 from ms_symtensor.cluster.topology import Cluster, CollectiveRules, GatherOrder, Level, LevelKind, Library, Source
@@ -105,13 +104,13 @@ def _read(path: Path) -> Cluster:
 
 def content_of(path: Path) -> Any:
     """What the file says, with what it takes over from the cluster that it is based on. InputError if it cannot be read."""
-    content = _yaml(path)
+    content = load_yaml(path)
     if not isinstance(content, dict) or "based_on" not in content:
         return content
     name, changed = content["based_on"], {key: value for key, value in content.items() if key != "based_on"}
     if name not in known_clusters():
         raise InputError(
-            f"cluster file {path}: based_on: expected one of {', '.join(known_clusters())}, found {name!r}"
+            f"cluster file {path}: based_on: expected one of {', '.join(known_clusters())}, found {_shown(name)}"
         )
     return _changed(content_of(_FOLDER / f"{name}.yaml"), changed)
 
@@ -123,23 +122,6 @@ def _changed(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
         inside = isinstance(value, dict) and "value" not in value and isinstance(base.get(key), dict)
         merged[key] = _changed(base[key], value) if inside else value
     return merged
-
-
-def _yaml(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cluster file {path}: cannot be read ({error})") from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"cluster file {path}: not valid YAML ({' '.join(str(error).split())})") from None
-    except RecursionError:
-        raise InputError(f"cluster file {path}: nested too deep") from None
-    except ValueError:  # Python reads no number of more than 4,300 digits, nor a date that is none
-        raise InputError(
-            f"cluster file {path}: a number or date in it cannot be read: give numbers as 3.5e12"
-        ) from None
 
 
 class _Reader:
@@ -245,7 +227,7 @@ class _Reader:
         for name in content:
             if name not in (*names, *optional):
                 raise InputError(
-                    f"cluster file {self.file}: {place}: unknown entry {name!r}; expected {', '.join((*names, *optional))}"
+                    f"cluster file {self.file}: {place}: unknown entry {_shown(name)}; expected {', '.join((*names, *optional))}"
                 )
         return content
 
@@ -291,7 +273,7 @@ class _Reader:
         return number
 
     def _text(self, value: Any, where: str) -> str:
-        if not isinstance(value, str) or not value.strip():
+        if not isinstance(value, str) or not value.strip() or not _is_writable(value):
             raise self._error(where, "a text", value)
         return " ".join(value.split())
 
@@ -302,9 +284,23 @@ class _Reader:
             raise self._error(where, "one of " + ", ".join(c.value for c in choices), value) from None
 
     def _error(self, where: str, expected: str, found: Any) -> InputError:
+        return InputError(f"cluster file {self.file}: {where}: expected {expected}, found {_shown(found)}")
+
+
+def _shown(found: Any) -> str:
+    try:
         shown = repr(found)
-        shown = shown if len(shown) <= 60 else shown[:57] + "…"
-        return InputError(f"cluster file {self.file}: {where}: expected {expected}, found {shown}")
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number that is too long"
+    return shown if len(shown) <= 60 else shown[:57] + "…"
+
+
+def _is_writable(text: str) -> bool:
+    """Whether `text` can be written again: it has no halves of a character (surrogates)."""
+    try:
+        return bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _hint(name: str) -> str:

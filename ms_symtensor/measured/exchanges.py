@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.files.reading import read_json
 from ms_symtensor.measured.kinds import kind_of_collective
 from ms_symtensor.measured.run import Exchange
-from ms_symtensor.strategy.writing import read_json
 
 FILE = "communication.json"
 _TOTAL = "Total Op Info"

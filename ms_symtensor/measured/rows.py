@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.files.writing import write_file
 from ms_symtensor.measured.comparison import Comparison
-from ms_symtensor.strategy.writing import write_files
 
 COLUMNS = ("plan", "step_time_s", "peak_memory_B", "reserved_memory_B", "run")
 
@@ -27,7 +27,7 @@ def add_row(file: Path, directory: Path, found: Comparison) -> int:
     rows = [row for row in _rows(file) if (row[0], row[-1]) != (plan, run)] + [new]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
-    write_files(file.parent, {file.name: text.getvalue()})
+    write_file(file, text.getvalue())
     return len(rows)
 
 

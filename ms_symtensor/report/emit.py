@@ -1,27 +1,28 @@
 """Everything that a plan is written as, in one directory."""
 
 import os
-import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, merged, strategy_checkpoint
 from ms_symtensor.strategy.file import files_of
+from ms_symtensor.strategy.folder import (
+    CHECKPOINT_FILE,
+    CODE_FILE,
+    DIGESTS_FILE,
+    MINDFORMERS_FILE,
+    OPERATOR_FILE,
+    REPORT_FILE,
+    write,
+)
 from ms_symtensor.strategy.mindformers import mindformers_yaml
 from ms_symtensor.strategy.operator_json import operator_strategy_text
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.python_code import python_code
-from ms_symtensor.strategy.writing import write_files
 from ms_symtensor.tensor.graph import Graph
 
-OPERATOR_FILE = "operator_strategy.json"
-CHECKPOINT_FILE = "parameter_layout"  # .json and .ckpt: MindSpore chooses the form by the ending
-_STRATEGIES = re.compile(rf"{re.escape(OPERATOR_FILE)}|{CHECKPOINT_FILE}(_\d+)?\.(json|ckpt)")
-"""The names of strategy files, of which plans have different ones: those of another plan do not stay beside a plan."""
-CODE_FILE = "shard.py"
-MINDFORMERS_FILE = "mindformers.yaml"
-REPORT_FILE = "report.txt"
 ACCUMULATED = "accu_grads"
 """What MindSpore's steps with micro-batches put before the names of parameters, for those in which gradients add up."""
 OPTIMIZER_STATES = (
@@ -35,31 +36,38 @@ OPTIMIZER_STATES = (
 MindSpore's resharding leaves the slices as they are, without a word."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """The names of the files of a plan's folder, and the digest of the folder."""
+
+    names: tuple[str, ...]
+    digest: str
+
+
 def write_plan(
     plan: Plan,
     graph: Graph,
     programs: Sequence[Program | StageProgram],
     report: str,
     directory: str | os.PathLike[str],
-) -> tuple[str, ...]:
-    """Write the plan, its graph, MindSpore's own forms of it, Python code and the `report`; all or none. Strategy files of a plan
-    that was there before are removed.
+) -> Written:
+    """Write the plan, its graph, MindSpore's own forms of it, Python code and the `report`, in place of the plan that was there
+    before; all or none.
 
-    `programs` are those of the plan (`programs_of`). The names of the files are returned. Errors: InputError if the directory
+    `programs` are those of the plan (`programs_of`). Errors: InputError if the directory
     cannot be written; InvalidStrategyError where MindSpore cannot be told the plan.
     """
     files: dict[str, str | bytes] = {
         **files_of(plan, graph),
-        **_for_mindspore(plan, graph, programs),
+        **for_mindspore(plan, graph, programs),
         CODE_FILE: python_code(graph, plan),
         MINDFORMERS_FILE: mindformers_yaml(plan, graph),
         REPORT_FILE: report + "\n",
     }
-    write_files(directory, files, lambda name: _STRATEGIES.fullmatch(name) is not None)
-    return tuple(files)
+    return Written((*files, DIGESTS_FILE), write(directory, files))
 
 
-def _for_mindspore(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> dict[str, str | bytes]:
+def for_mindspore(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> dict[str, str | bytes]:
     """An operator strategy, unless stages are interleaved, and strategy checkpoints in both forms: of all stages, and of each of
     several, its number in the name, as MindSpore's compile of that stage writes it.
     """

@@ -5,21 +5,33 @@ How long the search took differs from run to run and stands beside it, in `timin
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from ms_symtensor.cluster.content import to_content
 from ms_symtensor.cluster.load import from_content
 from ms_symtensor.errors import InputError
+from ms_symtensor.files.reading import parsed_json
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.strategy.considered import Considered
+from ms_symtensor.strategy.digest import sealed
+from ms_symtensor.strategy.folder import (
+    DIGESTS_FILE,
+    GRAPH_FILE,
+    PLAN_FILE,
+    TIMING_FILE,
+    PlanFolder,
+    missing_digests,
+    read,
+    write,
+)
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.reading import Field
-from ms_symtensor.strategy.writing import json_text, read_json, write_files
+from ms_symtensor.strategy.trust import is_trusted
+from ms_symtensor.strategy.writing import json_text
 from ms_symtensor.tensor import graph_file
 from ms_symtensor.tensor.graph import Graph
 
@@ -35,9 +47,6 @@ WHOLE_BLOCKS_VERSION = 2
 """Plans that recompute whole blocks, or none."""
 ONE_STAGE_VERSION = 1
 """Plans of one stage only, as they were written before there were pipelines; they are still read."""
-PLAN_FILE = "plan.json"
-TIMING_FILE = "timing.json"
-GRAPH_FILE = "graph.json"
 _REMEDY = "plan again"
 _NAMED = ("kept", "kept_communication", "only")
 """The keys of `Recompute` that name operators."""
@@ -49,7 +58,7 @@ def files_of(plan: Plan, graph: Graph | None = None) -> dict[str, str]:
     """
     files = {
         PLAN_FILE: json_text(to_json(plan)),
-        TIMING_FILE: json_text({"search_time_s": plan.search.search_time_s}),
+        TIMING_FILE: sealed({"search_time_s": plan.search.search_time_s}),
     }
     if graph is not None:
         files[GRAPH_FILE] = json_text(graph_file.to_json(graph))
@@ -57,38 +66,53 @@ def files_of(plan: Plan, graph: Graph | None = None) -> dict[str, str]:
 
 
 def save(plan: Plan, directory: str | os.PathLike[str], graph: Graph | None = None) -> None:
-    """Write `plan` into `directory`: all files or none. InputError if that is impossible."""
+    """Write `plan` into `directory`, with the digests of its files, in place of the plan that was there: all files or none.
+
+    InputError if that is impossible.
+    """
     if not (isinstance(plan, Plan) and isinstance(directory, str | os.PathLike) and isinstance(graph, Graph | None)):
         found = ", ".join(type(given).__name__ for given in (plan, directory, graph))
         raise InputError(f"save_plan takes (plan, directory, graph), and was given ({found})")
-    write_files(directory, files_of(plan, graph))
+    write(directory, files_of(plan, graph))
 
 
-def load(path: str | os.PathLike[str]) -> Plan:
-    """The plan in a directory that `save` wrote, or in a `plan.json` itself.
+def load(path: str | os.PathLike[str], edited: bool = False, trust: bool = False) -> Plan:
+    """The plan in a directory that `save` wrote, or in a `plan.json` itself; `edited` and `trust` as of `plan_in`.
 
     The search time is 0 where its file is missing. InputError, with file and key, if the plan cannot be read, is
-    truncated, foreign, from a newer version, or was edited into something that is no plan.
+    truncated, foreign, from a newer version, or was edited into something that is no plan; unless `edited`, if any file of the
+    directory is not as it was written.
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"load_plan takes the path of a directory, and was given {path!r}")
-    file = Path(path)
-    if file.is_dir():
-        file = file / PLAN_FILE
-    data = read_json(file, "the plan", _REMEDY)
-    timing = file.with_name(TIMING_FILE)
+    return plan_in(read(path, edited), trust)
+
+
+def plan_in(folder: PlanFolder, trust: bool = False) -> Plan:
+    """The plan in `folder`. It is trusted (`Plan.trusted`) with `trust`, or where this user's own `plan` made the folder.
+
+    Errors: as of `load`.
+    """
+    data = parsed_json(folder.files.get(folder.file.name, b""), folder.file, "the plan", _REMEDY)
     seconds = 0.0
-    if timing.exists():
-        times = Field(read_json(timing, "the search time", _REMEDY), str(timing), remedy=_REMEDY)
-        seconds = times["search_time_s"].number(0.0)
-    return from_json(data, str(file), seconds)
+    if TIMING_FILE in folder:
+        timing = folder.path(TIMING_FILE)
+        times = parsed_json(folder.files[TIMING_FILE], timing, "the search time", _REMEDY)
+        seconds = Field(times, str(timing), remedy=_REMEDY)["search_time_s"].number(0.0)
+    plan = from_json(data, str(folder.file), seconds)
+    if plan.made_with and DIGESTS_FILE not in folder and not folder.edited:
+        raise missing_digests(folder)
+    return replace(plan, trusted=trust or "factory" not in plan.source or is_trusted(folder))
 
 
-def load_graph(path: str | os.PathLike[str]) -> Graph | None:
-    """The graph saved in a plan's directory (or beside a `plan.json`), None if there is none."""
-    file = Path(path)
-    file = file / GRAPH_FILE if file.is_dir() else file.with_name(GRAPH_FILE)
-    return graph_file.load(file) if file.exists() else None
+def load_graph(path: str | os.PathLike[str], edited: bool = False) -> Graph | None:
+    """The graph saved in a plan's directory (or beside a `plan.json`), None if there is none. InputError as of `load`."""
+    return graph_in(read(path, edited))
+
+
+def graph_in(folder: PlanFolder) -> Graph | None:
+    """The graph in `folder`, None if there is none. InputError if it cannot be read."""
+    return graph_file.read(folder.files[GRAPH_FILE], folder.path(GRAPH_FILE)) if GRAPH_FILE in folder else None
 
 
 def check(plan: Plan, graph: Graph, planned: Graph | None = None) -> None:
@@ -140,6 +164,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "graph_hash": plan.graph_hash,
         "cluster": plan.cluster,
         **({} if plan.own_cluster is None else {"cluster_file": to_content(plan.own_cluster)}),
+        "made_with": dict(sorted(plan.made_with.items())),
         "source": dict(sorted(plan.source.items())),
         "global_batch_size": plan.global_batch_size,
         "seq_length": plan.seq_length,
@@ -261,8 +286,10 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         source=_mapping(root["source"], lambda item: item.text()),
         fixed=_mapping(root["fixed"], Field.text) if "fixed" in root else {},
         at_most=_mapping(root["at_most"], Field.text) if "at_most" in root else {},
+        made_with=_mapping(root["made_with"], Field.text) if "made_with" in root else {},
         own_cluster=from_content(root["cluster_file"].value, root.origin) if "cluster_file" in root else None,
-        **{name: root[name].integer(1) for name in ("context_parallel", "expert_parallel") if name in root},
+        context_parallel=root["context_parallel"].integer(1) if "context_parallel" in root else 1,
+        expert_parallel=root["expert_parallel"].integer(1) if "expert_parallel" in root else 1,
     )
 
 

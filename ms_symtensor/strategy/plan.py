@@ -16,6 +16,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.strategy.considered import Considered
+from ms_symtensor.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,10 @@ class Plan:
     at_most: Mapping[str, str] = field(default_factory=dict)
     own_cluster: Cluster | None = None
     """The cluster, where it is not the known one called `cluster` (`planned_for`)."""
+    made_with: Mapping[str, str] = field(default_factory=lambda: {"ms_symtensor": VERSION})
+    """Versions of this package, and of MindSpore where it captured the network."""
+    trusted: bool = field(default=True, compare=False)
+    """Whether the factory that `source` names may run: the plan was made in this process, by this user, or the user says so."""
 
     def __post_init__(self) -> None:
         expected = 1 if self.pipeline is None else self.pipeline.stage_num

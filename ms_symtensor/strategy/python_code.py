@@ -1,5 +1,10 @@
-"""A plan as Python that people can read, keep and edit: a function that calls `shard()` on a network's primitives."""
+"""A plan as Python that people can read, keep and edit: a function that calls `shard()` on a network's primitives.
 
+Names come from files that others may have written: attributes stand in the code where they are identifiers, and everything else
+as text, quoted by `repr`.
+"""
+
+import keyword
 from itertools import groupby
 
 from ms_symtensor.strategy.plan import Plan
@@ -8,6 +13,11 @@ from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stag
 from ms_symtensor.tensor.graph import Graph
 
 _INDENT = "    "
+_DIGITS = 9  # of the number of a cell in a list
+_Path = tuple[str, ...]
+"""Names of attributes, and numbers of cells in a list."""
+_Line = tuple[_Path, str]
+"""What is done with the object at a path from a block."""
 
 
 def python_code(graph: Graph, plan: Plan) -> str:
@@ -19,11 +29,11 @@ def python_code(graph: Graph, plan: Plan) -> str:
     body: list[str] = []
     for blocks, lines in _sections(graph, plan):
         if len(blocks) == 1:
-            body += [f"{_expression('net', blocks[0])}.{line}" for line in lines]
+            body += [_line(_expression("net", blocks[0]), line) for line in lines]
         else:
             parent = _expression("net", blocks[0][:-1])
             body += [f"for index in {_indices([int(b[-1]) for b in blocks])}:", f"{_INDENT}block = {parent}[index]"]
-            body += [f"{_INDENT}block.{line}" for line in lines]
+            body += [f"{_INDENT}{_line('block', line)}" for line in lines]
     settings = {"device_num": plan.device_num} | context_settings(plan.settings, plan.pipeline)
     step: tuple[str, ...] = ()
     if plan.pipeline is not None:
@@ -39,50 +49,50 @@ def python_code(graph: Graph, plan: Plan) -> str:
     contents = "what is recomputed" + (", and its pipeline stages" if plan.pipeline_stages > 1 else "")
     return "\n".join(
         [
-            f'"""The plan of ms_symtensor for {plan.model} on {plan.device_num} devices of {plan.cluster}."""',
+            _docstring(f"The plan of ms_symtensor for {plan.model} on {plan.device_num} devices of {plan.cluster}."),
             "",
             "# mindspore.set_auto_parallel_context(**SETTINGS)",
             "SETTINGS = {",
-            *(f"{_INDENT}{_quoted(name)}: {_quoted(value)}," for name, value in settings.items()),
+            *(f"{_INDENT}{name!r}: {value!r},".replace("'", '"') for name, value in settings.items()),  # all our own
             "}",
             *step,
             "",
             "",
             "def shard(net):",
-            f'{_INDENT}"""Set the strategies of the primitives of `net` ({graph.name}), and {contents}."""',
+            _INDENT + _docstring(f"Set the strategies of the primitives of `net` ({graph.name}), and {contents}."),
             *(f"{_INDENT}{line}" for line in body),
             "",
         ]
     )
 
 
-def _sections(graph: Graph, plan: Plan) -> list[tuple[list[tuple[str, ...]], list[str]]]:
+def _sections(graph: Graph, plan: Plan) -> list[tuple[list[_Path], list[_Line]]]:
     """Blocks (paths; the empty path is the network itself) with the lines that all of them get, in graph order."""
-    lines: dict[tuple[str, ...], list[str]] = {}
+    lines: dict[_Path, list[_Line]] = {}
     for path, (op, strategy) in strategies_by_primitive(graph, plan.whole).items():
         block = tuple(op.block.split(".")) if op.block else ()
         block = block if path[: len(block)] == block else ()
         arguments = f"{strategy.inputs}" + (f", {strategy.outputs}" if strategy.outputs is not None else "")
-        lines.setdefault(block, []).append(f"{_expression('', path[len(block) :])[1:]}.shard({arguments})")
+        lines.setdefault(block, []).append((path[len(block) :], f"shard({arguments})"))
     blocks = {tuple(op.block.split(".")) for op in graph.ops if op.block is not None}
     for path, place in stage_cells(graph, plan.pipeline).items() if plan.pipeline is not None else ():
-        of = path if path in blocks else ()
-        owner = "" if of else f"{_expression('', path)[1:]}."
-        lines.setdefault(of, []).append(f"{owner}pipeline_stage = {place.stage}")
+        of, owner = (path, ()) if path in blocks else ((), path)
+        lines.setdefault(of, []).append((owner, f"pipeline_stage = {place.stage}"))
         if plan.pipeline is not None and plan.pipeline.interleave > 1:
-            lines[of].append(f"{owner}pipeline_segment = {place.segment}")
+            lines[of].append((owner, f"pipeline_segment = {place.segment}"))
     for name, recompute in plan.settings.recompute.items():
         block_lines = lines.setdefault(tuple(name.split(".")), [])
         if not recompute.only:
-            block_lines.append(f"recompute(mp_comm_recompute={recompute.communication})")
-        block_lines += [f"{_inside(again)}.recompute()" for again in recompute.only]
-        block_lines += [f"{_inside(kept)}.recompute(False)" for kept in recompute.kept]
-        block_lines += [
-            f'{_inside(kept)}.add_prim_attr("recompute_comm_op", False)' for kept in recompute.kept_communication
-        ]
-    alike: dict[tuple, list[tuple[str, ...]]] = {}
+            block_lines.append(((), f"recompute(mp_comm_recompute={recompute.communication})"))
+        for names, call in (
+            (recompute.only, "recompute()"),
+            (recompute.kept, "recompute(False)"),
+            (recompute.kept_communication, 'add_prim_attr("recompute_comm_op", False)'),
+        ):
+            block_lines += [(tuple(name.split(".")), call) for name in names]
+    alike: dict[tuple, list[_Path]] = {}
     for block, text in lines.items():
-        key = (block[:-1] if block and block[-1].isdigit() else block, tuple(text))
+        key = (block[:-1] if block and _is_index(block[-1]) else block, tuple(text))
         alike.setdefault(key, []).append(block)
     return [(blocks, list(text)) for (_, text), blocks in alike.items()]
 
@@ -92,7 +102,7 @@ def _whole_parameters(graph: Graph, plan: Plan) -> list[str]:
     several = () if plan.pipeline is None else parameters_of_several_stages(graph, plan.pipeline)
     if not several:
         return []
-    names = ", ".join(map(_quoted, several))
+    names = ", ".join(map(repr, several))
     return [
         "for parameter in net.get_parameters():",
         f"{_INDENT}if parameter.name in ({names},):  # several stages read it",
@@ -100,12 +110,31 @@ def _whole_parameters(graph: Graph, plan: Plan) -> list[str]:
     ]
 
 
-def _expression(root: str, path: tuple[str, ...]) -> str:
-    return root + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path)
+def _docstring(text: str) -> str:
+    """`text` as people write it, or as `repr` does where it holds more than plain characters."""
+    shown = repr(text)
+    return f'"""{text}"""' if shown == f"'{text}'" and '"' not in text else shown
 
 
-def _inside(name: str) -> str:
-    return _expression("", tuple(name.split(".")))[1:]
+def _line(root: str, line: _Line) -> str:
+    path, call = line
+    return f"{_expression(root, path)}.{call}"
+
+
+def _expression(root: str, path: _Path) -> str:
+    """The object at `path` from `root`."""
+    for part in path:
+        if _is_index(part):
+            root = f"{root}[{part}]"
+        elif part.isidentifier() and not keyword.iskeyword(part):
+            root = f"{root}.{part}"
+        else:
+            root = f"getattr({root}, {part!r})"
+    return root
+
+
+def _is_index(part: str) -> bool:
+    return part.isascii() and part.isdigit() and len(part) <= _DIGITS and str(int(part)) == part
 
 
 def _indices(numbers: list[int]) -> str:
@@ -114,7 +143,3 @@ def _indices(numbers: list[int]) -> str:
     if len(runs) > 1:
         return str(tuple(numbers))
     return f"range({numbers[-1] + 1})" if numbers[0] == 0 else f"range({numbers[0]}, {numbers[-1] + 1})"
-
-
-def _quoted(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value).replace("'", '"')

@@ -2,11 +2,12 @@
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.files.reading import parsed_json
+from ms_symtensor.files.writing import write_file
 from ms_symtensor.tensor.graph import (
     Attribute,
     Constant,
@@ -91,21 +92,7 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
     if not (isinstance(graph, Graph) and isinstance(path, str | os.PathLike)):
         found = ", ".join(type(given).__name__ for given in (graph, path))
         raise InputError(f"save_graph takes (graph, path), and was given ({found})")
-    target = Path(path)
-    text = json.dumps(to_json(graph), indent=1)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise InputError(f"cannot write the graph to {target} ({error.strerror}): choose another path") from error
+    write_file(path, json.dumps(to_json(graph), indent=1) + "\n")
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
@@ -113,24 +100,15 @@ def load(path: str | os.PathLike[str]) -> Graph:
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"load_graph takes the path of a file, and was given {path!r}")
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        content = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the graph {path} ({error.strerror}): check the path") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a graph of ms_symtensor (not a text file): capture the network") from error
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path} is truncated or not JSON (line {error.lineno}: {error.msg}): capture the network again"
-        ) from error
-    except ValueError as error:  # Python reads no number of more than 4,300 digits
-        raise InputError(
-            f"{path} is not a graph of ms_symtensor (a number in it is too long): capture the network"
-        ) from error
-    except RecursionError as error:
-        raise InputError(f"{path} is not a graph of ms_symtensor (nested too deep): capture the network") from error
-    return from_json(data, str(path))
+    return read(content, path)
+
+
+def read(content: bytes, path: str | os.PathLike[str]) -> Graph:
+    """The graph in `content`, that of the file `path`; InputError as of `load`."""
+    return from_json(parsed_json(content, path, "a graph of ms_symtensor", "capture the network again"), str(path))
 
 
 def op_to_json(op: Op) -> dict[str, Any]:
@@ -238,7 +216,8 @@ def _attribute_from_json(data: Any) -> Attribute:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"expected a text, found {value!r}")
+        raise ValueError(f"expected a text, found {_short(value)}")
+    value.encode()  # halves of a character (surrogates) cannot be written again
     return value
 
 

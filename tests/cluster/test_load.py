@@ -153,7 +153,7 @@ def test_what_is_wrong_is_named(tmp_path, path, value, message):
     [
         ("a: [", "not valid YAML"),
         ("5", "expected the entries name, "),
-        ("a: " + "9" * 6000, "a number or date in it cannot be read"),
+        ("a: " + "9" * 6000, "a number, date or tag in it cannot be read"),
     ],
 )
 def test_damaged_files(tmp_path, text, message):

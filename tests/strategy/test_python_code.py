@@ -107,6 +107,39 @@ def test_what_a_block_keeps_is_written_on_its_primitives():
     ]
 
 
+INJECTED = (
+    '"""\nraise SystemExit("run")\n"""',
+    "'\nraise SystemExit('run')\n'",
+    "x)\nraise SystemExit(1)#",
+    "layers[0]; raise SystemExit",
+    "a\x00b\u202e",
+    "\\",
+    "lambda",
+    "²",
+    "000",
+    "9" * 5000,
+)
+
+
+@pytest.mark.parametrize("name", INJECTED)
+def test_names_are_text_or_attributes_and_never_code(name):
+    """Wherever a name of a graph, a plan or a cluster goes, the code does the same as with any other."""
+    graph, plan = hand_written("llama2_7b", 2, 4)
+    of_block = [op for op in graph.ops if op.cell[:2] == ("layers", "1")]
+    renamed = {
+        op.name: replace(op, cell=("blocks", name, *op.cell[2:]), block=f"blocks.{name}", primitive=f"{name}{number}")
+        for number, op in enumerate(of_block)
+    }
+    changed = replace(graph, name=name, ops=tuple(renamed.get(op.name, op) for op in graph.ops))
+    recompute = {f"blocks.{name}": Recompute(only=(name,))}
+    stage = replace(plan.stage, settings=replace(plan.stage.settings, recompute=recompute))
+    settings, calls = run(python_code(changed, replace(plan, model=name, cluster=name, stages=(stage,))))
+    assert settings["device_num"] == 8
+    assert ("recompute", "blocks", name, name) in calls
+    for op in renamed.values():
+        assert (("shard", *op.cell, op.primitive) in calls) == (op.name in plan.stage.strategies)
+
+
 def test_operators_that_are_recomputed_alone_are_marked_and_not_their_block():
     graph, plan = hand_written("llama2_7b", 2, 4)
     chosen = Recompute(only=("feed_forward.silu", "feed_forward.mul"))

@@ -1,11 +1,9 @@
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_symtensor.errors import InputError
-from ms_symtensor.strategy.writing import LINE, json_text, write_files
+from ms_symtensor.strategy.writing import LINE, json_text
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 DATA = st.recursive(
@@ -38,21 +36,3 @@ def test_a_line_is_as_long_as_may_be():
 
     longest = LINE - len(' [""]')  # the margin counts
     assert (lines(longest), lines(longest + 1)) == (3, 5)
-
-
-def test_a_directory_in_the_place_of_a_file_leaves_all_as_it_was(tmp_path):
-    (tmp_path / "a").write_text("old")
-    (tmp_path / "b").mkdir()
-    with pytest.raises(InputError, match=r"cannot write \S+/b, which is a directory: move it"):
-        write_files(tmp_path, {"a": "new", "b": "new", "c": "new"}, lambda _: True)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "b"]
-    assert (tmp_path / "a").read_text() == "old"
-
-
-def test_what_is_replaced_is_removed(tmp_path):
-    for name in ("a1", "a2", "other"):
-        (tmp_path / name).write_text("old")
-    (tmp_path / "a3").mkdir()
-    write_files(tmp_path, {"a1": "new"}, lambda name: name.startswith("a"))
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a1", "a3", "other"]
-    assert (tmp_path / "a1").read_text() == "new"

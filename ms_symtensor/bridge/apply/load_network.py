@@ -12,6 +12,7 @@ from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import EndedBySignal, InputError, SymTensorError
+from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
 Network = tuple[Any, tuple[Any, ...]]
@@ -23,6 +24,8 @@ def load_network(source: Mapping[str, str]) -> Network:
 
     With `"replace_shard": "True"` it is given without the strategies that its factory wrote, with `"batch_size"` its inputs are
     for so many samples.
+
+    A factory is run: it is one that the user names, or `require_trusted` comes first.
 
     InputError if there is no such network; CompilerError if MindSpore is not installed.
     """
@@ -43,7 +46,32 @@ def load_network(source: Mapping[str, str]) -> Network:
     return build(dimensions_of(source["model"], **zoo_options(source)))
 
 
-def load_with_graph(source: Mapping[str, str]) -> tuple[Any, tuple[Any, ...], Graph]:
+def load_planned(plan: Plan) -> Network:
+    """The network of `plan`, as `load_network`, and `require_trusted` before."""
+    require_trusted(plan)
+    return load_network(plan.source)
+
+
+def require_trusted(plan: Plan) -> None:
+    """Say on the standard error stream which file of `plan` runs; InputError unless it may."""
+    place = plan.source.get("factory")
+    if place is None:
+        return
+    if not plan.trusted:
+        raise InputError(
+            f"the plan runs {place}, and is not as this user's own `symtensor plan` made it: read that file, then give --trust"
+            " (SYMTENSOR_TRUST=1; in Python load_plan(dir, trust=True))"
+        )
+    print(f"symtensor: running {place}, which the plan names", file=sys.stderr)
+
+
+def load_with_graph(plan: Plan) -> tuple[Any, tuple[Any, ...], Graph]:
+    """The network of `plan`, as `load_planned`, and its graph."""
+    require_trusted(plan)
+    return with_graph(plan.source)
+
+
+def with_graph(source: Mapping[str, str]) -> tuple[Any, tuple[Any, ...], Graph]:
     """The network that `source` describes, as `load_network`, and its graph.
 
     A network of the zoo has its graph from the builder, which makes the one that would be captured, in a fraction of the time.

@@ -54,14 +54,15 @@ def verify(plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mappi
     """Build the network of `plan`, apply the plan, compile rank `rank` and compare with the prediction.
 
     `planned`, the graph that was saved with the plan, makes a mismatch easier to explain. InputError: the plan is for
-    another network, or there is no such rank. `rules` are signatures of further operators.
+    another network, there is no such rank, or `plan` names a factory and is not trusted (`Plan.trusted`). `rules` are
+    signatures of further operators.
     CompilerError: MindSpore cannot be driven here at all.
     """
     if not isinstance(plan, Plan):
         raise InputError(f"found a {type(plan).__name__} in place of a plan: load_plan(directory) gives one")
     require_rank(rank, plan.device_num)
     require_compiler(plan.device_num, rank)
-    cell, inputs, graph = load_with_graph(plan.source)
+    cell, inputs, graph = load_with_graph(plan)
     apply(cell, graph, plan, planned, rules)
     verdict, _ = judge(cell, inputs, graph, plan.stage, parallel_config(plan), rank, rules)
     return verdict

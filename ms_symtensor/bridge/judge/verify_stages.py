@@ -31,7 +31,7 @@ def verify_stages(
         raise InputError("the plan has one stage: verify it as such")
     require_rank(rank or 0, plan.device_num)
     require_compiler(plan.device_num, rank or 0)
-    cell, inputs, graph = load_with_graph(plan.source)
+    cell, inputs, graph = load_with_graph(plan)
     apply(cell, graph, plan, planned, rules)
     programs = partition_stages(graph, plan.stages, plan.pipeline, rules)
     ranks = [program.ranks[program.stage % len(program.ranks)] for program in programs] if rank is None else [rank]

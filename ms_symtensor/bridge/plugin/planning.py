@@ -10,6 +10,7 @@ from ms_symtensor.bridge.apply.apply import apply, remove
 from ms_symtensor.bridge.apply.pipeline_network import micro_batch
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.compiler import search_mode
+from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.plugin.facts import Facts, asked_facts, facts_asked_of
 from ms_symtensor.cluster.load import cluster_of
 from ms_symtensor.cluster.topology import Cluster
@@ -17,7 +18,8 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.asked.checked import memory_B, named, place, whole_number
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.strategy.file import load, load_graph, save
+from ms_symtensor.strategy.file import graph_in, plan_in, save
+from ms_symtensor.strategy.folder import read
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -30,7 +32,8 @@ _PART = "_symtensor_part"  # its plan, on every cell of it
 class Options:
     """How networks are planned. `strategy`: a saved plan to use instead of searching; `save`: where to write the
     plan; `cluster`, `memory_limit_B`, `fix` and `at_most`: as of `ms_symtensor.plan`. `replace_shard`: what is written in the
-    network gives way to the plan, `shard()`, `recompute()` and pipeline stages of cells. InputError for values of another kind.
+    network gives way to the plan, `shard()`, `recompute()` and pipeline stages of cells. `edited`: files of the saved plan may
+    differ from what was written. InputError for values of another kind.
     """
 
     cluster: Cluster | str | os.PathLike[str] = "atlas_800t_a2"
@@ -40,6 +43,7 @@ class Options:
     fix: Mapping[str, object] = field(default_factory=dict)
     at_most: Mapping[str, object] = field(default_factory=dict)
     replace_shard: bool = False
+    edited: bool = False
 
     def __post_init__(self) -> None:
         limits_of(named("fix", self.fix).items(), named("at_most", self.at_most).items())
@@ -50,8 +54,9 @@ class Options:
         for name in ("strategy", "save"):
             if getattr(self, name) is not None:
                 place(name, getattr(self, name))
-        if not isinstance(self.replace_shard, bool):
-            raise InputError(f"replace_shard is {self.replace_shard!r}: give True or False")
+        for name in ("replace_shard", "edited"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} is {getattr(self, name)!r}: give True or False")
 
 
 _configured: dict[str, Any] = {}
@@ -73,7 +78,7 @@ def _with(base: Options, changes: Mapping[str, Any]) -> Options:
 
 def current_options() -> Options:
     """The options of `configure`, then of the environment: SYMTENSOR_CLUSTER, SYMTENSOR_STRATEGY, SYMTENSOR_SAVE
-    (paths), SYMTENSOR_MEMORY_LIMIT_GIB and SYMTENSOR_REPLACE_SHARD (1 or 0).
+    (paths), SYMTENSOR_MEMORY_LIMIT_GIB, SYMTENSOR_REPLACE_SHARD and SYMTENSOR_EDITED (1 or 0).
     """
     found = Options()
     for name in ("cluster", "strategy", "save"):
@@ -88,10 +93,12 @@ def current_options() -> Options:
         if not 0 < limit < float("inf"):
             raise InputError(f"SYMTENSOR_MEMORY_LIMIT_GIB is {text!r}: give a number of GiB, e.g. 56")
         found = replace(found, memory_limit_B=int(limit * GIB))
-    if text := os.environ.get("SYMTENSOR_REPLACE_SHARD"):
-        if text not in ("0", "1"):
-            raise InputError(f"SYMTENSOR_REPLACE_SHARD is {text!r}: give 1, or 0")
-        found = replace(found, replace_shard=text == "1")
+    for name in ("replace_shard", "edited"):
+        if text := os.environ.get(f"SYMTENSOR_{name.upper()}"):
+            if text not in ("0", "1"):
+                raise InputError(f"SYMTENSOR_{name.upper()} is {text!r}: give 1, or 0")
+            said: dict[str, Any] = {name: text == "1"}
+            found = replace(found, **said)
     return _with(found, _configured)
 
 
@@ -117,10 +124,17 @@ class StoredPlan(Plan):
         put(cell, capture(cell, *inputs), self.plan, self.graph, replace_shard)
 
 
-def load_plan(path: str | os.PathLike[str]) -> StoredPlan:
-    """The plan in a directory (or in its plan.json); InputError if there is none, or it is damaged."""
-    plan = load(path)
-    return StoredPlan(**{f.name: getattr(plan, f.name) for f in fields(Plan)}, graph=load_graph(path))
+def load_plan(path: str | os.PathLike[str], edited: bool = False, trust: bool = False) -> StoredPlan:
+    """The plan in a directory (or in its plan.json); InputError if there is none, it is damaged, or, unless `edited`, any file of
+    the directory is not as it was written.
+
+    With `trust` the factory that the plan names may run (`verify`), whoever made the plan.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"load_plan takes the path of a directory, and was given {path!r}")
+    folder = read(path, edited)
+    plan = plan_in(folder, trust)
+    return StoredPlan(**{f.name: getattr(plan, f.name) for f in fields(Plan)}, graph=graph_in(folder))
 
 
 def plan_network(
@@ -184,7 +198,7 @@ def task_of(
     number = _get_device_num() if device_num is None else whole_number("device_num", device_num)
     whole_number("pipeline_stages", pipeline_stages)
     whole_number("micro_batch_num", micro_batch_num)
-    stored = None if chosen.strategy is None else load_plan(chosen.strategy)
+    stored = None if chosen.strategy is None else load_plan(chosen.strategy, chosen.edited)
     if stored is not None:
         pipeline_stages, micro_batch_num = _as_stored(stored.plan, pipeline_stages, micro_batch_num)
     if max(pipeline_stages, micro_batch_num) > 1:
@@ -204,6 +218,7 @@ def carry_out(cell: Any, task: Task) -> Plan:
         found, planned = task.asked.plan, task.asked.graph
     else:
         found, planned = _searched(cell, task, task.asked), task.graph
+        found = replace(found, made_with={**found.made_with, "mindspore": import_mindspore().__version__})
     put(cell, task.graph, found, planned, task.options.replace_shard)
     if task.options.save is not None:
         save(found, Path(task.options.save), task.graph)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_symtensor.bridge.apply.apply import apply, parallel_config
-from ms_symtensor.bridge.apply.load_network import load_with_graph
+from ms_symtensor.bridge.apply.load_network import load_with_graph, with_graph
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.capture.user_settings import settings_of_user
@@ -106,7 +106,7 @@ def prove_plan(
         return _prove_zoo(plan, request, rules)
     if plan.pipeline is not None:
         return _prove_stages(plan, planned, request, rules)
-    cell, inputs, graph = load_with_graph(plan.source)
+    cell, inputs, graph = load_with_graph(plan)
     reduction: Mapping[str, tuple[int, int]] = {}
     ranks = plan.device_num if request.ranks is None else request.ranks
     if ranks != plan.device_num:
@@ -125,10 +125,10 @@ def _prove_stages(plan: Plan, planned: Graph | None, request: Request, rules: Ma
             "pipeline stages and micro-batches of a factory's network are proved on all devices: leave --ranks out"
         )
     assert plan.pipeline is not None
-    cell, _, graph = load_with_graph(plan.source)
+    cell, _, graph = load_with_graph(plan)
     apply(cell, graph, plan, planned, rules)
     whole = {**plan.source, "batch_size": str(plan.global_batch_size)}
-    beside, inputs, graph = load_with_graph(whole)
+    beside, inputs, graph = with_graph(whole)
     micro = Micro(cell, plan.pipeline)
     return prove_network(beside, inputs, graph, plan.device_num, parallel_config(plan), request, micro)
 

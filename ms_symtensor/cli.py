@@ -15,6 +15,7 @@ from typing import Any
 
 from ms_symtensor.arguments import limits, memory_limit_B
 from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.command_line import parser
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
@@ -57,7 +58,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.plan import require_devices
 
-    cluster = load_cluster(chosen.cluster)
+    cluster = _warned(load_cluster(chosen.cluster))
     _require_positive("--device-num", chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     if chosen.top is not None:
@@ -214,14 +215,28 @@ def _capture(chosen: argparse.Namespace) -> int:
 
 def _validate(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cost.prediction import predict
+    from ms_symtensor.report.timing_report import timing_json, timing_text
     from ms_symtensor.report.validation_report import validation_json, validation_text
+    from ms_symtensor.validation.reading import TIMING_FORMS
+    from ms_symtensor.validation.table import read_table
+    from ms_symtensor.validation.timings import form_of, validate_timings
     from ms_symtensor.validation.validate import validate
 
     if chosen.calibrate is not None:
         _require_positive("--calibrate", chosen.calibrate)
     if chosen.seed < 0:
         raise InputError(f"--seed is {chosen.seed}: give 0 or more")
-    found = validate(chosen.table, load_cluster(chosen.cluster), predict, chosen.calibrate, chosen.seed)
+    cluster, timed = load_cluster(chosen.cluster), read_table(chosen.table)
+    form = form_of(timed, TIMING_FORMS)
+    if form is not None:
+        if chosen.calibrate is not None:
+            raise InputError(
+                f"--calibrate fits measured steps, and {chosen.table.name} has single kernels: leave it out"
+            )
+        timings = validate_timings(timed, form, cluster)
+        _show(chosen, timing_json(timings), timing_text(timings))
+        return 0
+    found = validate(chosen.table, cluster, predict, chosen.calibrate, chosen.seed)
     _show(chosen, validation_json(found), validation_text(found))
     return 0
 
@@ -314,6 +329,13 @@ def _remember(digest: str) -> None:
         remember(digest)
     except InputError as error:
         print(f"symtensor: not noted as your own plan, so that its factory needs --trust: {error}", file=sys.stderr)
+
+
+def _warned(cluster: Cluster) -> Cluster:
+    """`cluster`, whose warning is printed beside the output."""
+    if cluster.warning:
+        print(f"symtensor: warning: cluster {cluster.name}: {cluster.warning}", file=sys.stderr)
+    return cluster
 
 
 def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:

@@ -44,21 +44,21 @@ def legend_lines(*expressions: sympy.Expr) -> list[str]:
     unit, meaning; sorted by name.
     """
     given = [sympy.sympify(e) for e in expressions]
+    found = {s for e in given for s in e.free_symbols}
     functions = []
     for kind in named_in(*given):
         arguments = sympy.symbols(kind.title, positive=True, seq=True)
-        functions.append((f"  {kind.__name__}({kind.title}) = ", kind.definition(*arguments)))
-    inside = [definition for _, definition in functions]
-    symbols = sorted(
-        {s for e in (*given, *inside) for s in e.free_symbols if is_defined(s)}, key=lambda s: s.name.lower()
-    )
+        meaning = kind.definition(*arguments)
+        found |= meaning.free_symbols - set(arguments)
+        functions.append(f"  {kind.__name__}({kind.title}) = {plain(meaning)}")
+    symbols = sorted(filter(is_defined, found), key=lambda s: s.name.lower())
     if not symbols:
         return []
     rows = [(s.name, f"[{definition(s).unit}]", definition(s).meaning) for s in symbols]
     name_width, unit_width = (max(len(row[i]) for row in rows) for i in (0, 1))
     return [
         "where",
-        *(head + plain(definition) for head, definition in functions),
+        *functions,
         *(f"  {a:{name_width}}  {b:{unit_width}}  {c}" for a, b, c in rows),
     ]
 

@@ -19,6 +19,8 @@ def to_content(cluster: Cluster) -> dict[str, Any]:
         "levels": [writer.entries(level, f"levels[{index}]") for index, level in enumerate(cluster.levels)],
         "collectives": writer.entries(cluster.rules, "collectives"),
     }
+    if cluster.warning:
+        content["warning"] = cluster.warning
     return content | ({} if cluster.host is None else {"host": writer.entries(cluster.host, "host")})
 
 

@@ -132,7 +132,9 @@ class _Reader:
         self.sources: dict[str, Source] = {}
 
     def cluster(self, content: Any) -> Cluster:
-        top = self._mapping(content, "", ("name", "description", "device", "levels", "collectives"), ("host",))
+        top = self._mapping(
+            content, "", ("name", "description", "device", "levels", "collectives"), ("host", "warning")
+        )
         device = self._device(top["device"])
         levels = self._levels(top["levels"])
         rules = self._rules(top["collectives"])
@@ -145,6 +147,7 @@ class _Reader:
             rules=rules,
             sources=tuple(self.sources.items()),
             host=host,
+            warning=self._text(top["warning"], "warning") if "warning" in top else "",
         )
 
     def _host(self, content: Any) -> Host:

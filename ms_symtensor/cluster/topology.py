@@ -95,7 +95,8 @@ class Source:
 class Cluster:
     """Equal devices on nested `levels`, innermost first. `sources` maps a number's place in the file to its source.
 
-    `host` is None where the file does not tell of it: then nothing can be kept there.
+    `host` is None where the file does not tell of it: then nothing can be kept there. `warning`: a line for whoever uses
+    the predictions; "" where there is nothing to say.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Cluster:
     rules: CollectiveRules
     sources: tuple[tuple[str, Source], ...]
     host: Host | None = None
+    warning: str = ""
 
     def __hash__(self) -> int:
         return self._hash

@@ -32,6 +32,7 @@ from ms_symtensor.cost.kernel import (
     product_s,
     vector_s,
 )
+from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit
 from ms_symtensor.program.gradients import passes_on
 from ms_symtensor.program.scratch import before_sum
@@ -146,6 +147,14 @@ def operator_kernels(
     summed = summed_dims(sig)
     result = math.prod(local[d] for d in sig.mesh if d not in summed)
     return OperatorKernels((product(result),), (*backward, *last), flops)
+
+
+def kernels_of(op: OpView) -> tuple[tuple[Kernel, ...], float]:
+    """The forward kernels of `op` on one device, uncut, in numbers, and its FLOPs."""
+    sig = signature(op)
+    bytes_ = ([float(t.size_B) for t in tensors] for tensors in (op.inputs, op.outputs[: len(sig.outputs)]))
+    found = operator_kernels(op, sig, 0, {d: float(n) for d, n in sig.sizes.items()}, *bytes_)
+    return found.forward, float(found.flops)
 
 
 def summed_dims(sig: Signature) -> tuple[str, ...]:

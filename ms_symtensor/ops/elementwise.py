@@ -13,10 +13,12 @@ def elementwise(
     differentiable: tuple[int, ...] | None = None,
     bilinear: bool = False,
     linear: int | None = None,
+    operations: float = 0.0,
 ) -> Callable[[OpView], Signature]:
     """Every dim of the output is a dim of every input that has it; a dim of size one is broadcast.
 
-    `keeps_inputs`/`keeps_outputs`: what the gradient reads, e.g. both factors of Mul, nothing of Add.
+    `keeps_inputs`/`keeps_outputs`: what the gradient reads, e.g. both factors of Mul, nothing of Add. `operations`: see
+    `Signature`.
     """
 
     def rule(op: OpView) -> Signature:
@@ -28,7 +30,7 @@ def elementwise(
         return named(
             op, [trailing(t.shape) for t in op.inputs], [trailing(t.shape) for t in op.outputs], mesh=dims,
             keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, differentiable=differentiable, bilinear=bilinear,
-            linear=linear,
+            linear=linear, operations=operations,
             leading=next(iter(dims), None),
         )  # fmt: skip
 
@@ -98,10 +100,12 @@ def swiglu(op: OpView) -> Signature:
 
 
 _READS_INPUT = (
-    "Log", "Log1p", "Square", "Cos", "Sin", "Tan", "Cosh", "Sinh", "ACos", "Asin", "Atan", "Atanh", "SiLU", "FastGeLU", "Abs",
+    "Log", "Log1p", "Square", "Cos", "Sin", "Tan", "Cosh", "Sinh", "ACos", "Asin", "Atan", "Atanh", "FastGeLU", "Abs",
     "Erf", "Erfc", "Expm1", "Lgamma", "GeluExt", "ReLU6", "EluExt", "LeakyReLUExt", "Softplus", "SoftplusExt", "Softsign",
     "Mish", "HSigmoid", "HShrink", "SoftShrink", "ClampScalar", "NanToNum",
 )  # fmt: skip
+_SILU = 5
+"""Operations of x / (1 + exp(-x)): sign, exponential, sum, reciprocal, product."""
 _READS_OUTPUT = (
     "Exp", "Sqrt", "Rsqrt", "Sigmoid", "ReLU", "Tanh", "Reciprocal", "Inv", "Elu", "SeLU", "Erfinv", "Acosh", "Asinh",
 )  # fmt: skip
@@ -140,6 +144,7 @@ RULES = {
     # functions of one tensor
     **dict.fromkeys(_READS_INPUT, elementwise((0,))),
     **dict.fromkeys(_READS_OUTPUT, elementwise((), (0,))),
+    "SiLU": elementwise((0,), operations=_SILU),
     "GeLU": elementwise((0,), (0,)),
     "PReLU": per_channel,
     # comparisons, logic and steps

@@ -1,12 +1,21 @@
 """Losses that are one operator."""
 
 from ms_symtensor.ops.batch_only import batch_only
+from ms_symtensor.ops.normalization import SOFTMAX
 from ms_symtensor.ops.signature import Combine, OpView, Signature, bind, dims_like, named, refused
 
 
 def softmax_cross_entropy(op: OpView) -> Signature:
     """`b c!, b c! -> b, b c!`: the loss of every row, and its gradient."""
-    return bind("b c!, b c! -> b, b c!", op.inputs, op.outputs, op.name, keeps_outputs=(1,), differentiable=(0,))
+    return bind(
+        "b c!, b c! -> b, b c!",
+        op.inputs,
+        op.outputs,
+        op.name,
+        keeps_outputs=(1,),
+        differentiable=(0,),
+        operations=SOFTMAX,
+    )
 
 
 def divergence(op: OpView) -> Signature:

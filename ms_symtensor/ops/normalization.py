@@ -3,6 +3,11 @@
 from ms_symtensor.ops.batch_only import cut_along_batch
 from ms_symtensor.ops.signature import Combine, OpView, Signature, always, dims_like, named, positive, refused
 
+SOFTMAX = 16
+"""Operations per element of softmax (empirical): maximum and sum of a row are each a reduction of several, and so is the
+exponential; with difference, quotient and the casts of 16 bit.
+"""
+
 
 def rms_norm(op: OpView) -> Signature:
     """`... d, d -> ... d, ... 1`: the dims of gamma are normalised.
@@ -43,7 +48,7 @@ def softmax(op: OpView) -> Signature:
     axes = positive(op.argument(0, "axis", -1), len(dims))
     return named(
         op, [dims], [dims], mesh=dims, fixed=frozenset(dims[a] for a in axes), needs_strategy=always if 0 in axes else None,
-        keeps_outputs=(0,),
+        keeps_outputs=(0,), operations=SOFTMAX,
     )  # fmt: skip
 
 

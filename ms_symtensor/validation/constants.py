@@ -11,6 +11,7 @@ from ms_symtensor.cluster.topology import Cluster
 # Times of a step depend on these; peaks and capacities are facts of a data sheet and stay.
 _OF_DEVICE = (
     "cube_efficiency",
+    "step_efficiency",
     "attention_efficiency",
     "wave_elements",
     "pipeline_depth",
@@ -50,6 +51,10 @@ def constants_of(cluster: Cluster) -> tuple[Constant, ...]:
         source = sources.get(place)
         if value > 0 and source is not None and source.low and source.high and source.high > source.low:
             found.append(Constant(place, value, min(source.low, value), max(source.high, value)))
+    if any(
+        constant.place == "device.step_efficiency" for constant in found
+    ):  # kernels by themselves tell the other one
+        found = [constant for constant in found if constant.place != "device.cube_efficiency"]
     return tuple(found)
 
 

@@ -7,8 +7,20 @@ from pathlib import Path
 from ms_symtensor.cost.configuration import ImpossibleError
 from ms_symtensor.errors import InputError
 from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, Pair, UnusableRowError
-from ms_symtensor.validation.readers import ascend, dryrun, layouts, mindspeed, nvidia, pairs, ultrascale, vtrain
+from ms_symtensor.validation.readers import (
+    ascend,
+    collectives,
+    dryrun,
+    kernels,
+    layouts,
+    mindspeed,
+    nvidia,
+    pairs,
+    ultrascale,
+    vtrain,
+)
 from ms_symtensor.validation.table import Row, Table, read_table
+from ms_symtensor.validation.timings import Form
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,10 @@ READERS = (
     *(Reader(form.NAME, form.COLUMNS, form.case) for form in _OF_CASES),
     Reader(pairs.NAME, pairs.COLUMNS, pairs.pair),
 )
+
+
+TIMING_FORMS = (kernels.FORM, collectives.FORM)
+"""Tables of single kernels and collectives, which are no cases: see `timings`."""
 
 
 def read(path: str | Path) -> Dataset:
@@ -61,10 +77,15 @@ def reader_of(table: Table) -> Reader:
     fitting = [reader for reader in READERS if columns.issuperset(reader.columns)]
     if fitting:
         return max(fitting, key=lambda reader: len(reader.columns))
-    nearest = max(READERS, key=lambda reader: len(columns.intersection(reader.columns)) / len(reader.columns))
+    forms: tuple[Reader | Form, ...] = (*READERS, *TIMING_FORMS)
+    nearest = max(forms, key=lambda form: len(columns.intersection(form.columns)) / len(form.columns))
     missing = [column for column in nearest.columns if column not in columns]
+    if not missing:
+        raise InputError(
+            f"{table.name} has times of kernels or collectives, and no steps: give it to symtensor validate"
+        )
     if len(missing) == len(nearest.columns):
-        known = ", ".join(reader.name for reader in READERS)
+        known = ", ".join(form.name for form in forms)
         raise InputError(f"{table.name}: row 1 names no column of a known form, which are those of {known}")
     raise InputError(
         f"{table.name}: row 1 is not the header of a known form; the nearest is {nearest.name}, and column"

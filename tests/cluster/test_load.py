@@ -5,7 +5,8 @@ import pytest
 import yaml
 
 from ms_symtensor.cluster.collective_time import collective_time_s
-from ms_symtensor.cluster.load import _FOLDER, content_of, known_clusters, load
+from ms_symtensor.cluster.content import to_content
+from ms_symtensor.cluster.load import _FOLDER, content_of, from_content, known_clusters, load
 from ms_symtensor.cluster.topology import LevelKind
 from ms_symtensor.errors import InputError
 
@@ -21,7 +22,7 @@ def write(tmp_path, content):
 def test_known_clusters_load():
     assert known_clusters() == (
         "a100_80g", "ascend910a", "atlas_800t_a2", "atlas_800t_a2_910b1", "atlas_800t_a2_910b3", "atlas_800t_a2_910b4",
-        "atlas_800t_a3", "b200", "cloudmatrix384", "h100_80g",
+        "atlas_800t_a2_910b4_64", "atlas_800t_a3", "b200", "cloudmatrix384", "h100_80g",
     )  # fmt: skip
     for name in known_clusters():
         cluster = load(name)
@@ -67,9 +68,21 @@ def test_a_file_that_is_based_on_a_known_cluster(tmp_path):
 
 
 def test_the_variants_of_the_910b_differ_in_their_device_alone():
-    devices = [load(name).device for name in known_clusters() if name.startswith("atlas_800t_a2")]
-    assert len({d.cube_peak_FLOPs for d in devices}) == len(devices) == 4
-    assert len({load(name).levels for name in known_clusters() if name.startswith("atlas_800t_a2")}) == 1
+    clusters = [load(name) for name in known_clusters() if name.startswith("atlas_800t_a2")]
+    devices = {cluster.device for cluster in clusters}
+    assert len(devices) == len(clusters) == 5 and len({cluster.levels for cluster in clusters}) == 1
+    assert len({device.cube_peak_FLOPs for device in devices}) == 4  # the 910B4 comes with two sizes of memory
+    assert {(device.hbm_capacity_B, device.hbm_bandwidth_Bps) for device in devices} == {
+        (64 << 30, 1.76e12), (32 << 30, 0.88e12),
+    }  # fmt: skip
+
+
+def test_a_warning_stands_in_the_file(tmp_path):
+    cluster = load("ascend910a")
+    assert "off by 54 to 94 %" in cluster.warning and not load("atlas_800t_a2").warning
+    assert from_content(to_content(cluster), "back").warning == cluster.warning
+    with pytest.raises(InputError, match="warning: expected a text, found 3"):
+        load(write(tmp_path, {**A2, "warning": 3}))
 
 
 def test_a_users_file(tmp_path):

@@ -1,5 +1,6 @@
 """What the nodes of redistributions cost."""
 
+import numpy as np
 import pytest
 
 from ms_symtensor.cluster.collective_time import collective_time_s
@@ -13,7 +14,7 @@ GROUP = DeviceGroup((8,), (0,))
 
 def test_a_collective_is_priced_by_its_larger_side():
     found = node_cost(A2, "AllGather", GROUP, 1e6 / 8, 1e6)
-    expected = collective_time_s(A2, "AllGather", tuple(range(8)), 1e6) + A2.device.op_overhead_s
+    expected = collective_time_s(A2, "AllGather", tuple(range(8)), 1e6) + A2.device.collective_s
     assert (found.communication_s, found.local_s) == (pytest.approx(expected), 0.0)
     assert node_cost(A2, "ReduceScatter", GROUP, 1e6, 1e6 / 8).communication_s > 0
 
@@ -22,6 +23,17 @@ def test_a_slice_is_local():
     found = node_cost(A2, "StridedSlice", None, 1024.0, 128.0)
     assert (found.communication_s, found.local_s) == (0.0, local_time_s(A2, "StridedSlice", 1024 + 128))
     assert local_time_s(A2, "Reshape", 1e9) == 0.0
+
+
+def test_what_fits_into_the_cache_is_moved_faster():
+    device = A2.device
+    fits_s, exceeds_s = (
+        local_time_s(A2, "Cast", size_B) - device.op_overhead_s for size_B in (192 << 20, (192 << 20) + 1)
+    )
+    assert device.l2_B == 192 << 20 and exceeds_s / fits_s == pytest.approx(device.l2_speedup)
+    assert exceeds_s == pytest.approx((192 << 20) / 1.1704e12)  # 1.76e12 bytes a second, 0.665 of it
+    both = np.array([192.0 * 2**20, 1e9])
+    assert local_time_s(A2, "Cast", both).tolist() == [local_time_s(A2, "Cast", size_B) for size_B in both]
 
 
 def test_more_bytes_take_longer():

@@ -84,14 +84,16 @@ def test_cutting_never_makes_an_operator_slower():
 
 @pytest.mark.parametrize("slices", (1, 2, 8))
 def test_the_last_slice_of_a_causal_mask_sets_the_pace(slices):
-    """Against a count of the keys that the last slice's rows see."""
+    """Against a count of the keys that the last slice's rows see, and half a wave of rows that see as many."""
     rows, query, statistics = 4096, "bfloat16[1, 8, 4096, 128]", "float32[1, 8, 4096, 8]"
     types = f"{query}, {query}, {query}, uint8[2048, 2048] -> {statistics}, {statistics}, bfloat16[1], {query}"
     rest = (*(None,) * 6, 8, 1.0, 0.25, 2147483647, 2147483647, 0, "BNSD", 2)
     op = make("FlashAttentionScore", types, *rest, positions=(0, 1, 2, 6))
-    whole, cut = evaluate(op, signature(op), 1, ({}, {"s": slices}), A2).forward_s - A2.device.op_overhead_s
-    keys = [sum(row + 0.5 for row in range(rows - rows // n, rows)) for n in (1, slices)]
-    assert cut / whole == pytest.approx(keys[1] / keys[0])
+    found = evaluate(op, signature(op), 1, ({}, {"s": slices}), A2).forward_s - A2.device.op_overhead_s
+    for n, seconds in zip((1, slices), found):
+        met = 8 * sum(row + 0.5 for row in range(rows - rows // n, rows))
+        met += 3072 / 2 * met / (8 * rows // n) + 3072 * 768
+        assert seconds == pytest.approx(4 * 128 * met / (0.5 * 353.9e12))
 
 
 def test_narrow_heads_pay_for_wider_ones():
@@ -104,10 +106,32 @@ def test_narrow_heads_pay_for_wider_ones():
         op = make("FlashAttentionScore", types, *rest, positions=(0, 1, 2, 6))
         for cluster in (A2, load("a100_80g")):
             seconds[cluster.name, width] = evaluate(op, signature(op), 1, ({},), cluster).forward_s[0]
-    overhead_s = A2.device.op_overhead_s
-    assert seconds[A2.name, 128] == seconds[A2.name, 256]
-    assert seconds[A2.name, 64] - overhead_s == pytest.approx(2 * (seconds[A2.name, 128] - overhead_s))
+    rows = {width: 4096 * (8 * 256 // width) + 3072 * (0.5 + 768 / 2048) for width in (256, 128, 64)}
+    work = {width: max(width, 128) * rows[width] for width in rows}
+    kernel_s = {width: seconds[A2.name, width] - A2.device.op_overhead_s for width in rows}
+    assert kernel_s[128] / kernel_s[256] == pytest.approx(work[128] / work[256])
+    assert kernel_s[64] / kernel_s[128] == pytest.approx(work[64] / work[128])
     assert seconds["a100_80g", 64] == seconds["a100_80g", 128]  # nothing is published of the others
+
+
+def test_a_kernel_by_hand():
+    """A square product of many waves, one of few elements with a long sum, and softmax, on 24 cores."""
+    wave, fill, rate = 24 * 128 * 256, 128, 0.885 * 0.838 * 353.9e12
+    (square_s,) = forward_s(
+        "MatMul", "bfloat16[8192, 8192], bfloat16[8192, 8192] -> bfloat16[8192, 8192]", False, False
+    )
+    assert square_s == pytest.approx(2 * (8192**2 + wave) * (8192 + fill) / rate + 5e-6)
+    (narrow_s,) = forward_s("MatMul", "bfloat16[512, 8192], bfloat16[8192, 512] -> bfloat16[512, 512]", False, False)
+    assert narrow_s == pytest.approx(
+        2 * (3 * 512**2 + wave) * (8192 / 3 + fill) / rate + 5e-6
+    )  # three parts of each sum
+    (softmax_s,) = forward_s("Softmax", "float16[32, 2048, 2048] -> float16[32, 2048, 2048]", -1)
+    assert softmax_s == pytest.approx(16 * 32 * 2048**2 / (0.5 * 11.06e12 / 2) + 5e-6)
+
+
+def forward_s(kind, types, *arguments):
+    op = make(kind, types, *arguments)
+    return evaluate(op, signature(op), 0, ({},), A2).forward_s
 
 
 def test_views_cost_nothing():
@@ -130,7 +154,10 @@ def moved_B(op, number):
     """Bytes of the backward pass over memory, from its seconds."""
     device = A2.device
     seconds = evaluate(op, signature(op), number, ({},), A2).backward_s[0]
-    return (seconds - device.op_overhead_s) * device.hbm_bandwidth_Bps * device.hbm_efficiency
+    bandwidth_Bps = (
+        device.hbm_bandwidth_Bps * device.hbm_efficiency * device.l2_speedup
+    )  # all of it fits into the cache
+    return (seconds - device.op_overhead_s) * bandwidth_Bps
 
 
 X, ROW = 2 * 4096 * 1024, 2 * 1024  # bytes

@@ -17,6 +17,18 @@ CLUSTERS = (
 """The first that occurs counts."""
 
 
+def named_cluster(words: str) -> str:
+    """The cluster file of the chip that `words` name; "" where they say that they name none.
+
+    UnusableRowError for a chip that no cluster file describes.
+    """
+    if re.match(r"unknown|not stated|ascend, not stated", words, re.IGNORECASE):
+        return ""
+    if re.search(r"\b950", words):
+        raise UnusableRowError(f"no cluster file describes the {words}")
+    return cluster_of(words)
+
+
 def cluster_of(words: str) -> str:
     """The name of the cluster file. UnusableRowError for devices that are no Ascend."""
     found = next((name for pattern, name in CLUSTERS if re.search(pattern, words, re.IGNORECASE)), None)

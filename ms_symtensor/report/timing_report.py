@@ -1,0 +1,66 @@
+"""A validation against times of kernels and collectives, for people and for programs."""
+
+from typing import Any
+
+from ms_symtensor.report.text import table
+from ms_symtensor.validation.timings import Compared, Judged, TimingValidation
+
+HEAD = ("", "rows", "MAPE", "predicted / measured", "Spearman")
+
+
+def timing_json(found: TimingValidation) -> dict[str, Any]:
+    """The keys that `symtensor validate --json` promises for tables of timings; rates are fractions, times seconds."""
+    total = found.total
+    return {
+        "dataset": found.name,
+        "cluster": found.cluster,
+        "rows": len(total.rows),
+        "excluded": len(found.excluded),
+        "exclusions": [{"row": e.line, "reason": e.reason} for e in found.excluded],
+        "mape": total.mape,
+        "spearman_mean": found.spearman_mean,
+        "geometric_ratio": total.geometric_ratio,
+        "kinds": [_judged_json(one) for one in found.judged],
+        "cases": [_case_json(row) for row in total.rows],
+    }
+
+
+def timing_text(found: TimingValidation) -> str:
+    """What was left out and why, and the figures by kind."""
+    total = found.total
+    paragraphs = [
+        f"{found.name}, each row on the cluster of its chip ({found.cluster} where it names none): {len(total.rows)} of"
+        f" {found.rows} rows"
+    ]
+    if found.excluded:
+        paragraphs.append("Excluded\n" + table([(f"row {e.line}", e.reason) for e in found.excluded]))
+    paragraphs.append(table([_line(one) for one in (*found.judged, total)], HEAD, right=range(1, len(HEAD))))
+    return "\n\n".join(paragraphs)
+
+
+def _judged_json(one: Judged) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "rows": len(one.rows),
+        "mape": one.mape,
+        "geometric_ratio": one.geometric_ratio,
+        "spearman": one.spearman,
+    }
+
+
+def _case_json(row: Compared) -> dict[str, Any]:
+    """`measured_s` is what `predicted_s` is compared with; `time_s` and `floor_s` are those of the table."""
+    return {
+        "row": row.timing.line,
+        "kind": row.timing.group,
+        "cluster": row.cluster,
+        "predicted_s": row.predicted_s,
+        "measured_s": row.measured_s,
+        "time_s": row.timing.time_s,
+        "floor_s": row.timing.floor_s,
+    }
+
+
+def _line(one: Judged) -> tuple[str, ...]:
+    rank = "" if one.spearman is None else f"{one.spearman:.3f}"
+    return one.kind, str(len(one.rows)), f"{100 * (one.mape or 0.0):.1f} %", f"{one.geometric_ratio:.2f}", rank

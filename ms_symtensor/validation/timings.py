@@ -1,0 +1,177 @@
+"""Published times of single kernels and collectives, against the formulas that plans are priced with.
+
+Where a table states what the host's launch takes (`floor_us`: the time at the smallest size of the same source), it is taken off
+the time. Where the launch is more than half of the time, what is left says more of the host than of the kernel: such rows are
+judged apart, by the launch and the kernel together: one after the other if the host waits for every call, else the longer of
+both, as the host launches the next one meanwhile.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.kernel import Kernel
+from ms_symtensor.cost.move import node_cost
+from ms_symtensor.errors import InputError
+from ms_symtensor.tensor.layout import DeviceGroup
+from ms_symtensor.validation.dataset import Exclusion, UnusableRowError
+from ms_symtensor.validation.metrics import mape, spearman
+from ms_symtensor.validation.table import Row, Table
+
+LAUNCH_BOUND = "launch takes more than half"
+MOST_OF_LAUNCH = 0.5
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective of so many ranks, numbered from 0, on `size_B` bytes of the whole tensor."""
+
+    kind: str
+    ranks: int
+    size_B: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One row: what was run (kernels, one after the other, or a collective), on which cluster ("": the row names none), and what
+    it took, of which `floor_s` the host's launch; `waits`: the host waits for every call.
+    """
+
+    line: int
+    kind: str
+    cluster: str
+    run: tuple[Kernel, ...] | Collective
+    time_s: float
+    floor_s: float = 0.0
+    waits: bool = True
+
+    @property
+    def is_launch_bound(self) -> bool:
+        """Whether the host's launch is most of the time."""
+        return self.floor_s > MOST_OF_LAUNCH * self.time_s
+
+    @property
+    def group(self) -> str:
+        """What it is judged with."""
+        return LAUNCH_BOUND if self.is_launch_bound else self.kind
+
+
+@dataclass(frozen=True)
+class Form:
+    """A table of timings: it has `columns`, and `read` makes a timing of a row, or raises UnusableRowError or InputError."""
+
+    name: str
+    columns: tuple[str, ...]
+    read: Callable[[Row], Timing]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A timing with the seconds that are predicted of it, and those that they are compared with."""
+
+    timing: Timing
+    cluster: str
+    predicted_s: float
+    measured_s: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Comparisons of one kind."""
+
+    kind: str
+    rows: tuple[Compared, ...]
+
+    @cached_property
+    def _times(self) -> tuple[np.ndarray, np.ndarray]:
+        pairs = [(row.predicted_s, row.measured_s) for row in self.rows]
+        predicted, measured = np.array(pairs, dtype=float).reshape(-1, 2).T
+        return predicted, measured
+
+    @property
+    def mape(self) -> float | None:
+        """Mean absolute percentage error, a fraction."""
+        return mape(*self._times)
+
+    @property
+    def geometric_ratio(self) -> float:
+        """Predicted over measured, the geometric mean."""
+        predicted, measured = self._times
+        return math.exp(float(np.mean(np.log(predicted / measured))))
+
+    @property
+    def spearman(self) -> float | None:
+        """Spearman's rank correlation."""
+        return spearman(*self._times)
+
+
+@dataclass(frozen=True)
+class TimingValidation:
+    """A whole table: `rows` were read; `judged` by kind, the kinds in the order of the table."""
+
+    name: str
+    cluster: str
+    rows: int
+    judged: tuple[Judged, ...]
+    excluded: tuple[Exclusion, ...]
+
+    @property
+    def total(self) -> Judged:
+        """All comparisons, by line."""
+        rows = sorted((row for one in self.judged for row in one.rows), key=lambda row: row.timing.line)
+        return Judged("all", tuple(rows))
+
+    @property
+    def spearman_mean(self) -> float | None:
+        """The mean of the kinds that rank anything."""
+        found = [one.spearman for one in self.judged if one.spearman is not None]
+        return sum(found) / len(found) if found else None
+
+
+def form_of(table: Table, forms: tuple[Form, ...]) -> Form | None:
+    """The form of `table`; None if it is none of `forms`."""
+    return next((form for form in forms if set(table.columns).issuperset(form.columns)), None)
+
+
+def validate_timings(table: Table, form: Form, cluster: Cluster) -> TimingValidation:
+    """The rows of `table`, each on the cluster of its own chip; on `cluster` where it names none.
+
+    Errors: InputError for a cell that cannot be read (row and column), or a table without a usable row.
+    """
+    excluded: list[Exclusion] = []
+    by_kind: dict[str, list[Compared]] = {}
+    for row in table.rows:
+        try:
+            timing = form.read(row)
+        except UnusableRowError as reason:
+            excluded.append(Exclusion(row.line, str(reason)))
+            continue
+        by_kind.setdefault(timing.group, []).append(
+            compared(timing, load(timing.cluster) if timing.cluster else cluster)
+        )
+    if not by_kind:
+        raise InputError(
+            f"{Path(table.name).name}: no row can be evaluated: {excluded[0].reason if excluded else 'none'}"
+        )
+    judged = tuple(Judged(kind, tuple(rows)) for kind, rows in by_kind.items())
+    return TimingValidation(form.name, cluster.name, len(table.rows), judged, tuple(excluded))
+
+
+def compared(timing: Timing, cluster: Cluster) -> Compared:
+    """What is predicted of `timing`, by itself: a kernel has no other work of a training step beside it."""
+    if isinstance(timing.run, Collective):
+        group = DeviceGroup((timing.run.ranks,), (0,))
+        predicted = node_cost(cluster, timing.run.kind, group, timing.run.size_B, timing.run.size_B).time_s
+    else:
+        alone = replace(cluster, device=replace(cluster.device, step_efficiency=1.0))
+        predicted = sum(float(kernel.seconds(alone)) for kernel in timing.run)
+    if timing.is_launch_bound:
+        both_s = predicted + timing.floor_s if timing.waits else max(predicted, timing.floor_s)
+        return Compared(timing, cluster.name, both_s, timing.time_s)
+    return Compared(timing, cluster.name, predicted, timing.time_s - timing.floor_s)

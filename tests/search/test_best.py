@@ -71,7 +71,8 @@ def test_gradients_are_scattered_at_every_micro_batch_where_their_memory_is_wort
     def at(batch, layers):
         return build_graph(replace(small, batch_size=batch, num_layers=layers or small.num_layers))
 
-    of, request = network(at(16, None), at), replace(REQUEST, device_num=16, seq_length=small.seq_length)
+    of = network(at(16, None), at)
+    request = replace(REQUEST, device_num=16, seq_length=small.seq_length, limit_B=50 * GIB)
     free = best_plan(of, request)
     assert free.settings.optimizer_level is OptimizerLevel.LEVEL2 and free.micro_batch_num == free.pipeline_stages == 2
     for level in range(2):

@@ -66,7 +66,7 @@ def test_so_they_do_where_every_sample_has_two_axes(batch, meshes, model, rel, l
     assert_costs_are_those_of_programs(of, meshes, batches, model, level, rel, batch)
 
 
-@pytest.mark.parametrize("model, rel", (("llama2_7b", 4e-3), ("gpt2_xl", 0.03)))
+@pytest.mark.parametrize("model, rel", (("llama2_7b", 4e-3), ("gpt2_xl", 0.04)))
 @pytest.mark.parametrize("level", (OptimizerLevel.NONE, OptimizerLevel.LEVEL1))
 def test_so_they_do_where_samples_share_the_minor_axis(model, rel, level):
     """About so where heads cannot be cut (25): the way to sequences that the whole minor axis cuts depends on its parts."""

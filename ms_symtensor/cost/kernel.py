@@ -50,7 +50,7 @@ _ARGUMENTS = (
 )
 
 
-class hbm(Named):
+class memory(Named):
     """Bytes whose time HBM takes for Q bytes: fewer where all of them fit into the L2 cache, g_L2 times as fast, in which the
     operator before has left what is read.
     """
@@ -79,7 +79,7 @@ class paid(Named):
 
 def pass_s(traffic_B: Any) -> sympy.Expr:
     """Seconds of a pass over memory."""
-    return hbm(traffic_B) / (s.eta_hbm * s.B_hbm) + s.t_op
+    return memory(traffic_B) / (s.eta_hbm * s.B_hbm) + s.t_op
 
 
 def vector_s(traffic_B: Any, operations: Any) -> sympy.Expr:
@@ -87,7 +87,7 @@ def vector_s(traffic_B: Any, operations: Any) -> sympy.Expr:
     counts.
     """
     rate = s.eta_vec * s.F_vec / 2
-    return sympy.Max(operations / rate, hbm(traffic_B) / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
+    return sympy.Max(operations / rate, memory(traffic_B) / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
 
 
 def product_s(elements: Any, depth: Any, flops: Any, traffic_B: Any) -> sympy.Expr:
@@ -103,7 +103,7 @@ def product_float32_s(elements: Any, depth: Any, flops: Any, traffic_B: Any) -> 
 def _product_s(rate: sympy.Expr, elements: Any, depth: Any, flops: Any, traffic_B: Any) -> sympy.Expr:
     """Beside the other work of a training step a share eta_step of the rate is kept."""
     work_s = flops * paid(elements, depth) / (s.eta_step * rate)
-    return sympy.Max(work_s, hbm(traffic_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
+    return sympy.Max(work_s, memory(traffic_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
 
 
 def attention_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any) -> sympy.Expr:
@@ -123,7 +123,7 @@ def _attention_s(peak: sympy.Expr, rows: Any, keys: Any, head_dim: Any, traffic_
     """
     width = sympy.Max(head_dim, s.D_att, evaluate=False)
     flops = 4 * width * ((rows + s.R_wave / 2) * keys + s.R_wave * s.S_fill)
-    return sympy.Max(flops / (s.eta_att * peak), hbm(traffic_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
+    return sympy.Max(flops / (s.eta_att * peak), memory(traffic_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
 
 
 def copy_s(traffic_B: Any) -> sympy.Expr:

@@ -122,7 +122,8 @@ def operator_kernels(
     if sig.head_dim:
         rising = 2 - 1 / slices if sig.rising else 1
         seen = {
-            "rows": flops / (4 * sig.head_dim * sig.keys), "keys": rising * sig.keys, "head_dim": sig.head_dim,
+            "rows": points * _whole(sig.flops_per_point / (4 * sig.head_dim * sig.keys)),
+            "keys": rising * _whole(sig.keys), "head_dim": sig.head_dim,
             "traffic_B": traffic,
         }  # fmt: skip
         formula = attention_float32_s if in_float32 else attention_s
@@ -147,6 +148,11 @@ def operator_kernels(
     summed = summed_dims(sig)
     result = math.prod(local[d] for d in sig.mesh if d not in summed)
     return OperatorKernels((product(result),), (*backward, *last), flops)
+
+
+def _whole(number: float) -> float:
+    """`number`, an int where it is one: printed without a fraction."""
+    return int(number) if float(number).is_integer() else number
 
 
 def kernels_of(op: OpView) -> tuple[tuple[Kernel, ...], float]:

@@ -12,7 +12,7 @@ RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-
   d0 d1, d1 -> d0 d1, d0 1
   d0 = 1024 in 2 slices, d1 = 256
   computation
-    forward [s] = t_op + hbm(8·N_d0·N_d1/(c_d0·c_d1) + 4·N_d0/c_d0 + 4·N_d1/c_d1)/(B_hbm·eta_hbm)
+    forward [s] = t_op + memory(8·N_d0·N_d1/(c_d0·c_d1) + 4·N_d0/c_d0 + 4·N_d1/c_d1)/(B_hbm·eta_hbm)
 """
 
 
@@ -26,7 +26,7 @@ def test_text_of_an_operator():
     assert text.startswith(GAMMA_NORM)
     legend = text.partition("\nwhere\n")[2]
     assert "  eta_hbm  " in legend
-    assert "  hbm(Q) = Q·{1/g_L2 if L2 ≥ Q; 1 otherwise}\n" in legend and "  g_L2  " in legend
+    assert "  memory(Q) = Q·{1/g_L2 if L2 ≥ Q; 1 otherwise}\n" in legend and "  g_L2  " in legend
     assert "where" not in to_text(norm(), legend=False)
 
 
@@ -35,7 +35,7 @@ def test_latex_of_an_operator():
     assert text.startswith(
         "% RmsNorm  Default/layers-CellList/0-TransformerBlock/attention_norm-Norm/RmsNorm-op0 and 4 alike\n"
     )
-    assert r"\[ T_\mathrm{compute} = t_\mathrm{op} + \frac{" in text
+    assert r"\[ T_\mathrm{compute} = t_\mathrm{op} + \frac{\operatorname{memory}{\left(" in text
     assert r"M_\mathrm{optimizer~states} = 8 \frac" in text or r"M_\mathrm{optimizer~states} = \frac{8 N_{d1}}" in text
 
 

@@ -22,7 +22,7 @@ def test_formulas_of_a_product_read_like_the_roofline():
     assert plain(found.forward_flops) == "2.0·N_k·N_m·N_n/(c_k·c_m·c_n)"
     assert [plain(e) for e in found.inputs_B] == ["2·N_k·N_m/(c_k·c_m)", "2·N_k·N_n/(c_k·c_n)"]
     assert plain(found.forward_s) == (
-        "t_op + max(hbm(2·N_k·N_m/(c_k·c_m) + 2·N_k·N_n/(c_k·c_n) + 2·N_m·N_n/(c_m·c_n))/(B_hbm·eta_read), "
+        "t_op + max(memory(2·N_k·N_m/(c_k·c_m) + 2·N_k·N_n/(c_k·c_n) + 2·N_m·N_n/(c_m·c_n))/(B_hbm·eta_read), "
         "2.0·paid(N_m·N_n/(c_m·c_n), N_k/c_k)/(F_cube·eta_cube·eta_step))"
     )
     assert plain(found.backward_s).count("max(") == 2
@@ -70,7 +70,7 @@ def test_gradients_of_broadcast_operands_are_summed_up():
     found = plain(operator_formulas(op, signature(op), 2).backward_s)
     product = "N_b0·N_b1·N_k·N_n/(c_b0·c_b1·c_k·c_n)"
     assert f"paid({product}, N_m/c_m)" in found
-    assert f"hbm(2·{product} + 2·N_b1·N_k·N_n/(c_b1·c_k·c_n))/(B_hbm·eta_hbm)" in found
+    assert f"memory(2·{product} + 2·N_b1·N_k·N_n/(c_b1·c_k·c_n))/(B_hbm·eta_hbm)" in found
     assert found.startswith("3·t_op")
 
 

@@ -62,6 +62,17 @@ def test_plan_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert data["peak_memory_B"] == sum(data["memory_breakdown_B"].values()) <= data["memory_limit_B"]
 
 
+def test_plan_warns_of_a_cluster_whose_predictions_are_useless(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["plan", "llama2_7b", *SMALL, "--device-num", "4", "--out", str(tmp_path), "--json", "--cluster"]
+    assert main([*command, "ascend910a"]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)["cluster"] == "ascend910a"
+    (line,) = [line for line in found.err.splitlines() if "warning" in line]
+    assert line.startswith("symtensor: warning: cluster ascend910a: predictions for the Ascend 910A are useless")
+
+
 def test_plan_writes_all_its_files(planned: Path) -> None:
     assert {f.name for f in planned.iterdir()} == FILES
     report = (planned / "report.txt").read_text()

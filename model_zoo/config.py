@@ -17,6 +17,8 @@ ExpertForm = Literal["capacity", "dropless"]
 Network = Literal["RotaryDecoder", "SecondTokenDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
 
 COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
+MOST_LAYERS = 1024
+"""More than the 1,000 of DeepNet (arXiv:2203.00555); planned in half a minute and 0.6 GB (empirical)."""
 DEFAULT_SEQ_LENGTH = 4096
 _CUBE_ROWS = 16  # rows of a fractal block of Ascend's matrix unit
 COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
@@ -121,6 +123,11 @@ class TransformerConfig:
         for field in ("num_layers", "seq_length", "batch_size", "num_heads", "n_kv_heads", "head_dim"):
             if getattr(self, field) < 1:
                 raise InputError(f"{self.name}: {field} is {getattr(self, field)}; it must be at least 1")
+        if self.num_layers > MOST_LAYERS:
+            raise InputError(
+                f"{self.name}: num_layers is {self.num_layers}; it must be at most {MOST_LAYERS}: the graph holds every block, and"
+                " the deepest transformer that was published has 1,000 (DeepNet, arXiv:2203.00555)"
+            )
         if self.num_heads % self.n_kv_heads:
             raise InputError(f"{self.name}: {self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
         if self.attention not in ("flash", "self"):

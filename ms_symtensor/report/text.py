@@ -65,5 +65,8 @@ def _three(value: float) -> str:
 
 
 def run_text(first: str, last: str) -> str:
-    """A run of blocks: `layers.0 … 3`, or the name of its only one."""
-    return first if first == last else f"{first} … {last.rpartition('.')[2]}"
+    """A run of blocks: `layers.0 … 3`, `vision.13 … text.4` where it goes on in another list, or the name of its only one."""
+    if first == last:
+        return first
+    (of_first, _, _), (of_last, _, number) = first.rpartition("."), last.rpartition(".")
+    return f"{first} … {number if of_first == of_last else last}"

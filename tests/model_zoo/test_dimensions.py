@@ -43,6 +43,11 @@ def test_sizes_below_one_are_refused(option: dict[str, int]) -> None:
         dimensions_of("llama2_7b", **option)  # type: ignore[arg-type]  # mypy cannot match a dict to the parameters
 
 
+def test_more_layers_than_any_network_has_are_refused() -> None:
+    with pytest.raises(InputError, match=r"num_layers is 1025; it must be at most 1024: the graph holds every block"):
+        dimensions_of("llama2_7b", num_layers=1025)
+
+
 def test_unknown_choices_are_refused() -> None:
     with pytest.raises(InputError, match="unknown attention 'sparse'"):
         dimensions_of("llama2_7b", attention="sparse")  # type: ignore[arg-type]  # the mistake under test

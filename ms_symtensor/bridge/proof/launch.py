@@ -1,6 +1,7 @@
 """The processes of a proof: started, given jobs, waited for, and nothing of them left behind."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,10 @@ _LOG_LINES, _SHOWN_CHARACTERS = 3, 600
 _NO_NOISE = ("[WARNING]", "[INFO]", "[DEBUG]", "----", "- C++ Call Stack", "mindspore/ccsrc", "mindspore/core")
 _CLUSTER_TIMEOUT_S = 600
 """Seconds that ranks wait for each other: as long as a proof may take by default."""
+
+_RANK_ENDED = re.compile(r"Worker process (\d+) exit with exception\. Error code: (-?\d+)")
+"""What msrun writes of the first rank that it finds ended; it looks once a second."""
+_MSRUN_TELLS_POLLS = 50
 
 _signals: list[int] = []
 
@@ -74,8 +79,7 @@ class Processes:
             raise EndedBySignal(128 + _signals[0])
         end = time.monotonic() + time_limit_s
         while late := [name for name in self._logs if not (job / f"{name}.done").exists()]:
-            for name in self._logs:
-                self._require_alive(name)
+            self._require_alive()
             if any(process.poll() is not None for process in self._started):
                 raise ExecutionError(f"the processes ended early; last log lines: {self._last_lines('msrun.log')}")
             if time.monotonic() > end:
@@ -86,13 +90,30 @@ class Processes:
                 )
             time.sleep(_POLL_S)
 
-    def _require_alive(self, name: str) -> None:
-        crashed = not _is_alive(self._directory / f"{name}.pid")  # asked first: a failure is written before the end
-        failure = self._directory / f"{name}.failure"
-        if failure.exists():
-            raise ExecutionError(f"{name} failed: {_reason(failure.read_text(encoding='utf-8', errors='replace'))}")
-        if crashed:
-            raise ExecutionError(f"{name} crashed; its last log lines: {self._last_lines(self._logs[name])}")
+    def _require_alive(self) -> None:
+        dead = [name for name in self._logs if not self._is_alive(name)]
+        for name in self._logs:  # asked after that: a failure is written before the end
+            failure = self._directory / f"{name}.failure"
+            if failure.exists():
+                raise ExecutionError(f"{name} failed: {_reason(failure.read_text(encoding='utf-8', errors='replace'))}")
+        if dead:
+            name, code = self._first_of(dead)
+            raise ExecutionError(f"{name} {_how_ended(code)}; its last log lines: {self._last_lines(self._logs[name])}")
+
+    def _is_alive(self, name: str) -> bool:
+        return _is_alive(self._directory / f"{name}.pid")
+
+    def _first_of(self, dead: Sequence[str]) -> tuple[str, int | None]:
+        """The process that ended by itself, of those that are `dead`, and its exit code: when a rank ends, msrun ends the others."""
+        if REFERENCE in dead:
+            return REFERENCE, self._started[0].wait()
+        for _ in range(_MSRUN_TELLS_POLLS):
+            text = (self._directory / "msrun.log").read_text(encoding="utf-8", errors="replace")
+            if (told := _RANK_ENDED.search(text)) is not None:
+                numbers = {file.read_text(encoding="ascii"): file.stem for file in self._directory.glob("rank*.pid")}
+                return numbers.get(told[1], dead[0]), int(told[2])
+            time.sleep(_POLL_S)
+        return dead[0], None
 
     def _last_lines(self, log: str) -> str:
         path = self._directory / log
@@ -147,6 +168,17 @@ def _process(directory: Path, arguments: Sequence[str], log: str) -> Iterator[su
     finally:
         process.kill()
         process.wait()
+
+
+def _how_ended(code: int | None) -> str:
+    """In words: `was ended by signal 9 (SIGKILL)`; `code` as of Popen."""
+    if code is None:
+        return "crashed"
+    if code >= 0:
+        return f"ended early with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    hint = ", as the system does when memory runs out" if -code == signal.SIGKILL else ""
+    return f"was ended by signal {-code} ({known.get(-code, 'unknown')}){hint}"
 
 
 def _is_alive(pid_file: Path) -> bool:

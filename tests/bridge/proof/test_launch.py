@@ -45,6 +45,12 @@ def exist(*files: Path) -> Iterator[bool]:
         yield all(file.exists() for file in files)
 
 
+def gone(number: int) -> Iterator[bool]:
+    while True:
+        stat = Path(f"/proc/{number}/stat")
+        yield not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 def test_a_hung_rank_is_ended_by_the_time_limit(tmp_path: Path) -> None:
     """They wait for a job that never begins."""
     with pytest.raises(ExecutionError, match="reference, rank0, rank1 did not finish within the time limit of 1 s"):  # noqa: SIM117
@@ -57,10 +63,12 @@ def test_a_crashed_rank_and_a_damaged_program_are_reported(tmp_path: Path) -> No
     crash, damage = tmp_path / "crash", tmp_path / "damage"
     for folder in (crash, damage):
         folder.mkdir()
-    with pytest.raises(ExecutionError, match="rank1 crashed; its last log lines: "), started(crash, 2) as processes:
+    died = r"rank1 was ended by signal 11 \(SIGSEGV\); its last log lines: "
+    with pytest.raises(ExecutionError, match=died), started(crash, 3) as processes:
         job = processes.next_job()
-        wait_for(exist(crash / "rank1.pid"))
-        os.kill(int((crash / "rank1.pid").read_text()), signal.SIGKILL)
+        wait_for(exist(crash / "rank0.pid", crash / "rank1.pid", crash / "rank2.pid"))
+        os.kill(int((crash / "rank1.pid").read_text()), signal.SIGSEGV)
+        wait_for(gone(int((crash / "rank0.pid").read_text())))  # msrun has ended the others
         processes.wait(job, 60.0)
     assert processes_in(crash) == []
     with pytest.raises(ExecutionError, match="reference failed: FileNotFoundError"), started(damage, 1) as processes:

@@ -125,8 +125,8 @@ class TransformerConfig:
                 raise InputError(f"{self.name}: {field} is {getattr(self, field)}; it must be at least 1")
         if self.num_layers > MOST_LAYERS:
             raise InputError(
-                f"{self.name}: num_layers is {self.num_layers}; it must be at most {MOST_LAYERS}: the graph holds every block, and"
-                " the deepest transformer that was published has 1,000 (DeepNet, arXiv:2203.00555)"
+                f"{self.name}: num_layers is {self.num_layers}; it must be at most {MOST_LAYERS}: the graph holds every block,"
+                " and the deepest transformer that was published has 1,000 (DeepNet, arXiv:2203.00555)"
             )
         if self.num_heads % self.n_kv_heads:
             raise InputError(f"{self.name}: {self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")

@@ -7,7 +7,6 @@ import argparse
 import json
 import math
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from ms_symtensor.arguments import limits, memory_limit_B
 from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.cluster.ranges import outside_ranges
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.command_line import parser
 from ms_symtensor.errors import InputError, SymTensorError
@@ -25,6 +25,7 @@ from ms_symtensor.strategy import folder as folders
 from ms_symtensor.strategy.file import graph_in, plan_in
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.trust import remember
+from ms_symtensor.streams import notice, show
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -32,14 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 a check failed, 2 a mistake in the request."""
     try:
         chosen = parser(_COMMANDS).parse_args(arguments)
-        code = int(chosen.run(chosen))
-        sys.stdout.flush()
-        return code
+        return int(chosen.run(chosen))
     except SymTensorError as error:
-        print("symtensor: error:", " ".join(str(error).split()), file=sys.stderr)
+        notice(f"error: {' '.join(str(error).split())}")
         return 2
     except BrokenPipeError:  # who read the output (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
@@ -114,7 +112,7 @@ def _verify(chosen: argparse.Namespace) -> int:
         note, blocks = fewer_blocks_note(plan, fewer), fewer_blocks_json(plan, fewer)
         plan, graph = fewer.plan, fewer.graph
     if note:
-        print(note, file=sys.stderr)
+        notice(note)
     if plan.pipeline is not None:
         verdicts = verify_stages(plan, graph, chosen.rank)
         passed, data, text = all(one.passed for one in verdicts), verdicts_json(verdicts), verdicts_text(verdicts)
@@ -169,7 +167,7 @@ def _audit(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.judge.audit import audit
     from ms_symtensor.report.verdict_report import audit_json, audit_text
 
-    load_cluster(chosen.cluster)
+    _warned(load_cluster(chosen.cluster))
     _require_positive("--device-num", chosen.device_num)
     cell, inputs = load_factory(chosen.factory)
     found = audit(cell, *inputs, device_num=chosen.device_num, cluster=chosen.cluster, rank=chosen.rank or 0)
@@ -198,9 +196,9 @@ def _explain(chosen: argparse.Namespace) -> int:
         with progress() as step:
             step(f"best plan with {chosen.why_not}")
             text = why_not(plan, chosen.why_not, replanner(plan, graph))
-        print(text)
+        show(text)
     else:
-        print(explain(plan, graph, chosen.operator, chosen.latex))
+        show(explain(plan, graph, chosen.operator, chosen.latex))
     return 0
 
 
@@ -209,7 +207,7 @@ def _capture(chosen: argparse.Namespace) -> int:
 
     model = _model(chosen)
     save(model.graph, chosen.out)
-    print(f"{model.name}: {len(model.graph.ops)} operators, {len(model.graph.parameters)} parameters, in {chosen.out}")
+    show(f"{model.name}: {len(model.graph.ops)} operators, {len(model.graph.parameters)} parameters, in {chosen.out}")
     return 0
 
 
@@ -226,7 +224,7 @@ def _validate(chosen: argparse.Namespace) -> int:
         _require_positive("--calibrate", chosen.calibrate)
     if chosen.seed < 0:
         raise InputError(f"--seed is {chosen.seed}: give 0 or more")
-    cluster, timed = load_cluster(chosen.cluster), read_table(chosen.table)
+    cluster, timed = _warned(load_cluster(chosen.cluster)), read_table(chosen.table)
     form = form_of(timed, TIMING_FORMS)
     if form is not None:
         if chosen.calibrate is not None:
@@ -255,7 +253,7 @@ def _calibrate(chosen: argparse.Namespace) -> int:
         raise InputError(
             f"--out is {chosen.out}: give a file {' or '.join(f'*{s}' for s in SUFFIXES)}, as --cluster takes it"
         )
-    cluster = load_cluster(chosen.cluster)
+    cluster = _warned(load_cluster(chosen.cluster))
     found = fit(of_cluster(read(chosen.table), cluster).cases, cluster, predict)
     out = chosen.out or Path(f"{cluster.name}_calibrated.yaml")
     write_file(out, calibrated_yaml(chosen.cluster, found, chosen.table.name))
@@ -319,7 +317,7 @@ def _folder(chosen: argparse.Namespace, path: str | os.PathLike[str]) -> folders
     """The plan's folder at `path`. With --edited a line says what differs from what was written."""
     folder = folders.read(path, chosen.edited)
     if folder.differences:
-        print(f"symtensor: as it is, --edited: {folders.told(folder.differences)}", file=sys.stderr)
+        notice(f"as it is, --edited: {folders.told(folder.differences)}")
     return folder
 
 
@@ -328,18 +326,19 @@ def _remember(digest: str) -> None:
     try:
         remember(digest)
     except InputError as error:
-        print(f"symtensor: not noted as your own plan, so that its factory needs --trust: {error}", file=sys.stderr)
+        notice(f"not noted as your own plan, so that its factory needs --trust: {error}")
 
 
 def _warned(cluster: Cluster) -> Cluster:
-    """`cluster`, whose warning is printed beside the output."""
-    if cluster.warning:
-        print(f"symtensor: warning: cluster {cluster.name}: {cluster.warning}", file=sys.stderr)
+    """`cluster`, whose warnings are printed beside the output."""
+    for warning in (cluster.warning, outside_ranges(cluster)):
+        if warning:
+            notice(f"warning: cluster {cluster.name}: {warning}")
     return cluster
 
 
 def _show(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
-    print(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
+    show(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
 
 
 def _require_positive(option: str, value: float) -> None:

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from ms_symtensor.arguments import FIX_HELP
 from ms_symtensor.errors import InputError
+from ms_symtensor.streams import show
 
 Command = Callable[[argparse.Namespace], int]
 """Runs what was chosen, and returns the exit code."""
@@ -17,6 +18,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (see {self.prog} --help)")
+
+    def print_help(self, file: object = None) -> None:
+        show(self.format_help().rstrip())
 
 
 def _place(text: str) -> str:

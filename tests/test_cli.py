@@ -159,6 +159,14 @@ def test_a_plan_for_a_cluster_of_ones_own(planned: Path, tmp_path: Path, capsys:
     assert data["time_breakdown_s"]["compute"] > 2 * known
 
 
+def test_a_value_outside_its_own_range_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.yaml").write_text(OWN_CLUSTER.replace("100.0e12,", "100.0e12, range: [2.0e14, 4.0e14],"))
+    asked = ["plan", "gpt2_xl", *SMALL, "--device-num", "2", "--cluster", str(tmp_path / "mine.yaml")]
+    assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
+    said = "device.cube_peak_FLOPs is 1e+14, outside its range 2e+14 to 4e+14: correct the value or the range"
+    assert capsys.readouterr().err == f"symtensor: warning: cluster mine: {said}\n"
+
+
 def test_one_node_alone_is_planned_like_one_of_many(planned: Path, tmp_path: Path) -> None:
     node = to_content(
         replace(load_cluster("atlas_800t_a2"), name="one", levels=load_cluster("atlas_800t_a2").levels[:1])

@@ -13,6 +13,7 @@ from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import EndedBySignal, InputError, SymTensorError
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.streams import notice
 from ms_symtensor.tensor.graph import Graph
 
 Network = tuple[Any, tuple[Any, ...]]
@@ -62,7 +63,7 @@ def require_trusted(plan: Plan) -> None:
             f"the plan runs {place}, and is not as this user's own `symtensor plan` made it: read that file, then give --trust"
             " (SYMTENSOR_TRUST=1; in Python load_plan(dir, trust=True))"
         )
-    print(f"symtensor: running {place}, which the plan names", file=sys.stderr)
+    notice(f"running {place}, which the plan names")
 
 
 def load_with_graph(plan: Plan) -> tuple[Any, tuple[Any, ...], Graph]:

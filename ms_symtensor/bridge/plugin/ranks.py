@@ -5,7 +5,6 @@ match, or compute with slices that do not fit, without a word.
 """
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from ms_symtensor.bridge.plugin.facts import Facts
 from ms_symtensor.bridge.plugin.records import Record, difference, from_bytes
 from ms_symtensor.errors import InputError
+from ms_symtensor.streams import notice
 
 _PATIENCE_S = 5.0
 """A rank that has waited so long says what it waits for (empirical: ranks of one job are within a second of each other)."""
@@ -108,4 +108,4 @@ def _gathered(own: bytes, size: int) -> list[bytes]:
 def _say_once(text: str) -> None:
     if text not in _said:
         _said.append(text)
-        print(f"ms_symtensor: {text}", file=sys.stderr, flush=True)
+        notice(text)

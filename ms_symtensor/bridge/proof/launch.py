@@ -104,7 +104,7 @@ class Processes:
         return _is_alive(self._directory / f"{name}.pid")
 
     def _first_of(self, dead: Sequence[str]) -> tuple[str, int | None]:
-        """The process that ended by itself, of those that are `dead`, and its exit code: when a rank ends, msrun ends the others."""
+        """Of the `dead` processes the one that ended by itself, and its exit code: when a rank ends, msrun ends the others."""
         if REFERENCE in dead:
             return REFERENCE, self._started[0].wait()
         for _ in range(_MSRUN_TELLS_POLLS):

@@ -85,9 +85,9 @@ def test_without_other_ranks_nothing_is_compared_and_that_is_said_once(capsys, m
     assert not ms.communication.GlobalComm.INITED
     assert (
         said(2)
-        == "ms_symtensor: the plans of ranks are not compared: mindspore.communication.init() has not been called\n"
+        == "symtensor: the plans of ranks are not compared: mindspore.communication.init() has not been called\n"
     )
     with ascend_compiler(8):
-        assert said(2) == "ms_symtensor: the plans of ranks are not compared: the cluster is described, not there\n"
+        assert said(2) == "symtensor: the plans of ranks are not compared: the cluster is described, not there\n"
     monkeypatch.setenv("MS_SIMULATION_LEVEL", "0")
-    assert said(2) == "ms_symtensor: the plans of ranks are not compared: MindSpore simulates the cluster\n"
+    assert said(2) == "symtensor: the plans of ranks are not compared: MindSpore simulates the cluster\n"

@@ -1,0 +1,50 @@
+"""Standard output and error of a command, which may be closed, full, or of an encoding that lacks characters."""
+
+import os
+import sys
+from contextlib import suppress
+
+from ms_symtensor.errors import InputError
+
+
+def show(text: str) -> None:
+    """Print `text`, the output of a command. BrokenPipeError if its reader has gone; InputError if it cannot be written."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"cannot write to standard output ({error.strerror}): all else is done; send the output elsewhere"
+        ) from error
+
+
+def notice(text: str) -> None:
+    """A line for the user beside the output, on the standard error stream; nothing where there is none, or it is full."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(f"symtensor: {text}", file=sys.stderr, flush=True)
+
+
+def open_streams() -> None:
+    """Have three standard streams, each to nowhere where it is closed, that write `?` for what their encoding lacks.
+
+    Else the next file that is opened would be the standard output, and get what anything prints.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8", closefd=False))
+        if number > 0 and hasattr(stream := getattr(sys, name), "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def close_streams() -> None:
+    """Write out what is still to be printed, or drop it: Python would complain of it at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

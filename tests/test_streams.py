@@ -1,0 +1,51 @@
+"""The command with standard streams that are closed, full, or know few characters."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SMALL = "--num-layers 2 --global-batch-size 8 --seq-length 512 --device-num 2"
+
+
+def run(shell, **variables):
+    """Exit code, output and errors of `shell`, in which $SYMTENSOR is the command."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SYMTENSOR": f"{sys.executable} -m ms_symtensor", **variables}
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=environment)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        (">/dev/full", 2, b"symtensor: error: cannot write to standard output (No space left on device)"),
+        (">&-", 0, b""),
+        ("2>&-", 0, b""),
+    ],
+)
+def test_a_plan_is_written_whatever_the_streams_are(redirected, code, said, tmp_path):
+    found, out, errors = run(f"$SYMTENSOR plan gpt2_xl {SMALL} --out {tmp_path}/p {redirected}")
+    assert found == code and errors.startswith(said) and len(errors.splitlines()) == bool(said)
+    assert (tmp_path / "p/plan.json").read_text().startswith("{")
+    assert bool(out) == (redirected == "2>&-")
+
+
+@pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full", ">&- 2>&- <&-"])
+def test_a_mistake_is_told_by_the_exit_code_at_least(redirected):
+    assert run(f"$SYMTENSOR plan nothing {SMALL} --out here {redirected}") == (2, b"", b"")
+
+
+def test_help_that_cannot_be_written_is_no_traceback():
+    code, _, errors = run("$SYMTENSOR plan --help >/dev/full")
+    assert code == 2 and errors.startswith(b"symtensor: error: cannot write to standard output")
+
+
+def test_characters_that_the_stream_does_not_have_are_replaced(tmp_path):
+    common = f"$SYMTENSOR plan gpt2_xl {SMALL} --out {tmp_path}/p"
+    code, out, errors = run(common, PYTHONIOENCODING="ascii")
+    assert (code, errors) == (0, b"") and b"layers.0 ? 1" in out
+    code, out, errors = run(f"$SYMTENSOR plan 'zoé…' {SMALL} --out {tmp_path}/p", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert (code, out) == (2, b"") and b"unknown model 'zo?" in errors

@@ -54,7 +54,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.search.asked.request import Request
     from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.pareto import front
-    from ms_symtensor.search.plan import require_devices
+    from ms_symtensor.search.possible import require_numbers
 
     cluster = _warned(load_cluster(chosen.cluster))
     _require_positive("--device-num", chosen.device_num)
@@ -64,11 +64,11 @@ def _plan(chosen: argparse.Namespace) -> int:
     if chosen.replace_shard and not is_factory(chosen.model):
         raise InputError(f"--replace-shard is for file.py:factory, not for {chosen.model}: leave it out")
     wanted = limits(chosen.fix, chosen.max)
+    require_numbers(cluster, chosen.device_num, wanted, chosen.global_batch_size)
     folders.tidy(chosen.out)
     with progress() as step:
         step("graph")
         model = _model(chosen)
-        require_devices(cluster, chosen.device_num)
         _require_cut(model, chosen.device_num, wanted)
         request = Request(
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,

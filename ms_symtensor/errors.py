@@ -9,6 +9,10 @@ class InputError(SymTensorError):
     """A request that cannot be met as written: an unknown name, a number that divides nothing, a file that is damaged."""
 
 
+class ImpossibleError(InputError):
+    """Numbers that no plan can have together: the message names the condition that they break, and the nearest that work."""
+
+
 class UnknownOperatorError(SymTensorError):
     """An operator without a signature. It never costs nothing: add its line (ms_symtensor.register, ms_symtensor/ops)."""
 

@@ -41,4 +41,4 @@ def cut_along_batch(op: OpView, signature: Signature) -> Signature:
             return f"MindSpore always cuts the first dim of {op.type} by {forced} on {device_num} devices"
         return None
 
-    return replace(signature, fixed=frozenset(signature.sizes) - {batch}, forbids=forbids)
+    return replace(signature, fixed=frozenset(signature.sizes) - {batch}, forbids=forbids, is_distributed=False)

@@ -90,7 +90,7 @@ def einsum(op: OpView) -> Signature:
 
     return named(
         op, inputs, [output], unit=Unit.CUBE, keeps_inputs=tuple(range(len(inputs))), bilinear=len(inputs) == 2,
-        fixed=diagonal | {d for dims in inputs for d in dims} - {batch}, forbids=forbids,
+        fixed=diagonal | {d for dims in inputs for d in dims} - {batch}, forbids=forbids, is_distributed=False,
     )  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def _require_rule(name: object, rule: object, batch_only: bool, properties: Mapp
         raise InputError(f"operator {name!r}: unknown property {unknown[0]!r}; known: {', '.join(_PROPERTIES)}")
 
 
-_READ_OFF = ("inputs", "outputs", "sizes", "fixed")
+_READ_OFF = ("inputs", "outputs", "sizes", "fixed", "is_distributed")
 _PROPERTIES = tuple(field.name for field in fields(Signature) if field.name not in _READ_OFF)
 """What a line cannot say of an operator."""
 

@@ -129,6 +129,7 @@ class Signature:
       other inputs alone (the dividend of a quotient).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
+    - `is_distributed`: False where MindSpore has no distributed form of the operator (`batch_only`).
     - `leading`: the dim that MindSpore cuts of an operator that is given no strategy, the first one of the first input unless
       another one is named here, or `NO_DIM`; `needs_strategy` tells whether it rejects such an operator on so many devices.
     """
@@ -154,6 +155,7 @@ class Signature:
     linear: int | None = None
     differentiable: tuple[int, ...] | None = None
     shardable: bool = True
+    is_distributed: bool = True
     leading: str | None = None
     needs_strategy: Callable[[int], bool] | None = None
     entries: tuple[Dims, ...] | None = None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.errors import ImpossibleError, InfeasibleError, InputError
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.search.asked.limits import Limits, limits_of
 from ms_symtensor.strategy.plan import Plan
@@ -43,6 +43,8 @@ def why_not(plan: Plan, wanted: str, replan: Callable[[Limits, int], Plan]) -> s
     limit_B, ours = plan.prediction.limit_B, seconds(plan.prediction.step_time_s)
     try:
         other = replan(limits, limit_B)
+    except ImpossibleError as error:
+        return f"{wanted}: {error}"
     except InfeasibleError as error:
         found = _with_more_memory(limits, limit_B, replan)
         if found is None:

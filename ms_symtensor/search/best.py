@@ -5,29 +5,27 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
+from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.search import pipelined
-from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.closest import least_plan, of_stages
-from ms_symtensor.search.folded.alternating import apart, joined_request, longest
-from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.alternating import apart, joined_request
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.in_part import fit_of, promised_in_part
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
-from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_devices, require_operators
+from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_operators
+from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.selected_shapes import WORTH, fitted, improved
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.space.left import remaining, why_none
-from ms_symtensor.search.space.pinnable import require_pinnable
+from ms_symtensor.search.space.undivided import why_whole
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, SearchReport
@@ -56,32 +54,24 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
 
 def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
     """`best_plan` for the blocks of `of`."""
-    require_operators(of.graph_at(request.global_batch_size))
+    graph = of.graph_at(request.global_batch_size)
+    require_operators(graph)
     require_devices(request.cluster, request.device_num)
-    if request.limits != FREE:
-        require_pinnable(of.graph_at(request.global_batch_size), request)
-    why_whole, why_not = _why_whole(of, request), of.why_one_stage(request.global_batch_size)
-    if (why_not or why_whole) and request.limits.least.get("pipeline_stages", 1) > 1:
-        raise InputError(f"{request.model} cannot be laid out over pipeline stages: {why_not or why_whole}")
-    if request.limits.least.get("micro_batch_num", 1) > 1:
-        if why_whole:
-            raise InputError(f"{request.model} cannot be split into micro-batches: {why_whole}")
-        is_one = request.limits.most.get("pipeline_stages") == 1
-        if is_one and (why := why_no_accumulation(of.graph_at(request.global_batch_size))):
-            raise InputError(f"{request.model} cannot be split into micro-batches on one stage: {why}")
-    every, remark = remaining(of.graph_at(request.global_batch_size), request)
+    require_possible(graph, request, 1 if of.batch is None else request.global_batch_size // of.batch)
+    undivided, why_not = why_whole(graph), of.why_one_stage(request.global_batch_size)
+    every, remark = remaining(graph, request)
     request = replace(request, remark=remark)
     found = best_case(request, every, lambda case, known_s: _searched(of, case, known_s, progress))
-    if not why_not and not why_whole:
+    if not why_not and not undivided:
         return found
-    remark = f"one stage, the batch as a whole: {why_whole}" if why_whole else f"one stage: {why_not}"
+    remark = f"one stage, the batch as a whole: {undivided}" if undivided else f"one stage: {why_not}"
     return replace(found, search=replace(found.search, method=f"{found.search.method}; {remark}"))
 
 
 def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
     one, several, fronts = NOTHING, None, Fronts()
-    divisible = not _why_whole(of, request)
+    divisible = not why_whole(of.graph_at(request.global_batch_size))
     few = request.device_num <= FINEST_MESH_DEVICES or not divisible
     rejected: InvalidStrategyError | None = None
     if few and graph is not None:
@@ -150,23 +140,6 @@ def _powers(of: Network, request: Request) -> Mapping[Source, tuple[int, ...]]:
     return batch_powers(of.short(request.global_batch_size), of.short(2 * request.global_batch_size))
 
 
-def _why_whole(of: Network, request: Request) -> str:
-    """Why the network is neither divided into stages nor into micro-batches: blocks must stand at places that the survey knows,
-    kind after kind. Empty if all do.
-    """
-    graph = of.graph_at(request.global_batch_size)
-    blocks, kinds = graph.blocks, fold(graph).kinds
-    if not blocks:
-        return "it has no repeated blocks (cells of one list)"
-    if not kinds:
-        return f"{blocks[0]} is like no other block"
-    for names in kinds:
-        between = blocks[blocks.index(names[0]) : blocks.index(names[-1])]
-        if others := [name for name in between if name not in names]:
-            return f"{others[0]} stands between {names[0]} and {names[-1]}, and is not like them"
-    return ""
-
-
 def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float) -> SearchReport:
     """Both searches together."""
     found = [] if one.best is None else [Considered(
@@ -197,15 +170,10 @@ def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined
         graph = of.graph_at(request.global_batch_size)
         if why := why_none(graph, request):
             return InfeasibleError(f"there is no plan for {request.space}: {why}")
-        together = longest(graph)
-        blocks = f"the blocks ({together} of kinds that take turns are one)" if together > 1 else "the blocks"
+        ways = len(several.space) if several is not None else 0
         return InfeasibleError(
-            f"there is no plan for {request.space}: stages must divide the devices and not outnumber {blocks}, micro-batches"
-            " must divide the batch and not be fewer than the stages, degrees must divide the devices of a stage and the dims"
-            " that they cut, and optimizer level3 is for one stage and one batch, level2 not for micro-batches on one stage;"
-            " several runs of blocks per stage (pp_interleave_num) want blocks of one kind, no embedding tied to the head, no"
-            " constants that blocks make on the fly, a block in every run, and micro-batches that the stages divide"
-            + _odd_groups(request.device_num)
+            f"there is no plan for {request.space}: in none of {ways} ways to lay out the step (stages, micro-batches, mesh) do"
+            f" layouts of all operators go together{_odd_groups(request.device_num)}"
         )
     found: list[InfeasibleError] = []
     if one.smallest is not None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.stages.network import network_as_it_is
@@ -18,23 +19,20 @@ def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num:
     """
     of = network_as_it_is(graph, request.global_batch_size // micro_batch_num)
     blocks, alike = len(of.graph_at(request.global_batch_size).blocks), sum(of.depths[1:-1])
-    if request.device_num % stages or not 1 <= stages <= min(micro_batch_num, blocks):
-        raise InputError(
-            f"{stages} pipeline stages for {request.device_num} devices, {blocks} repeated blocks and"
-            f" {micro_batch_num} micro-batches: stages must divide the devices, and be no more than blocks and micro-batches"
-        )
     if blocks != alike:
         raise InputError(
             f"{graph.name} has {blocks - alike} blocks like no others, none of which repeats or which stand between equal"
             " ones: such networks are planned on one stage, their batch as a whole"
         )
-    built = {"pipeline_stages": stages, "micro_batch_num": micro_batch_num, "pp_interleave_num": 1}
-    for name, number in built.items():
-        if not request.limits.allows(name, number):
-            raise InputError(
-                f"{name} = {number} is how {graph.name} is built and run: leave {name} out, or build it otherwise"
-            )
-    limits = request.limits
-    pinned = replace(limits, least={**limits.least, **built}, most={**limits.most, **built})
+    pinned = as_built(request.limits, graph.name, stages, micro_batch_num)
     found = best_plan(of, replace(request, limits=pinned))
-    return replace(found, fixed=limits.fixed, at_most=limits.at_most)
+    return replace(found, fixed=request.limits.fixed, at_most=request.limits.at_most)
+
+
+def as_built(limits: Limits, name: str, stages: int, micro_batch_num: int) -> Limits:
+    """`limits` and so many stages and micro-batches, as the network `name` is built; InputError where they want others."""
+    built = {"pipeline_stages": stages, "micro_batch_num": micro_batch_num, "pp_interleave_num": 1}
+    for pin, number in built.items():
+        if not limits.allows(pin, number):
+            raise InputError(f"{pin} = {number} is how {name} is built and run: leave {pin} out, or build it otherwise")
+    return replace(limits, least={**limits.least, **built}, most={**limits.most, **built})

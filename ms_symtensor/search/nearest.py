@@ -40,8 +40,9 @@ def naming_what_fits(
     except InfeasibleError as error:
         of_kinds = [_more_devices(request, error, floor)]
         of_kinds += [_smaller_batches(request, error, floor) if any_batch else []]
-        of_kinds += [[change] for change in _others(request, error, floor)]
+        of_kinds += [[change] for change in _on_host(request, error, floor)]
         fit = [name for changes in of_kinds if (name := _first(search, changes)) is not None]
+        fit += [name] if (name := _without_pins(search, request)) is not None else []
         what = f"what fits: {', or '.join(fit)}" if fit else "no change that was tried fits"
         raise InfeasibleError(f"{error}; {what}") from None
 
@@ -91,13 +92,25 @@ def _smaller_batches(request: Request, error: InfeasibleError, floor: Floor) -> 
     return found
 
 
-def _others(request: Request, error: InfeasibleError, floor: Floor) -> Iterator[Change]:
-    """The request without its limits; and with states on the host, if what stays on the device beside them fits."""
+def _on_host(request: Request, error: InfeasibleError, floor: Floor) -> Iterator[Change]:
+    """The request with optimizer states on the host, if what stays on the device beside them fits."""
     limits, stays_B = request.limits, 0
     if isinstance(error, DoesNotFitError):
         stays_B = error.obstacle.at_rest_B - error.obstacle.memory_B["optimizer_states"] + floor.always_B(request)
-    if limits != FREE:
-        yield f"without {limits}", replace(request, limits=FREE)
     if request.cluster.host is not None and not limits.names(SWAP) and stays_B <= request.limit_B:
         swapped = replace(limits, least={**limits.least, SWAP: 1}, most={**limits.most, SWAP: 1})
         yield f"optimizer states on the host ({SWAP}=yes)", replace(request, limits=swapped)
+
+
+def _without_pins(search: Callable[[Request], Found], request: Request) -> str | None:
+    """Without which of the limits a plan is found: those of which one alone is to blame, or else all; None where even that does
+    not help.
+    """
+    every = request.limits.each
+    if not every or _first(search, [("", replace(request, limits=FREE))]) is None:
+        return None
+    if len(every) > 1:
+        alone = [pin for pin, left in every if _first(search, [(pin, replace(request, limits=left))]) is not None]
+        if alone:
+            return f"without {' or without '.join(alone)}"
+    return f"without {request.limits}"

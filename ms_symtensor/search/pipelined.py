@@ -1,7 +1,6 @@
 """The best plan over pipeline stages, micro-batches and meshes, as a `Plan`."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.space.shapes import Round, Shape, interleaved, max_samples, shapes, shapes_of_batch
+from ms_symtensor.search.space.undivided import why_one_run
 from ms_symtensor.search.stages.estimate import Estimate
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.tried import Outcome
@@ -31,7 +31,6 @@ from ms_symtensor.search.stages.whole import (
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
-from ms_symtensor.tensor.graph import Constant, Graph, ParameterRef, sources_of
 
 METHOD = (
     "exact variable elimination for all shapes of stages, micro-batches and meshes at once, stages divided by bisection,"
@@ -80,8 +79,8 @@ def pipelined_plan(
 
     `one_stage`: survey plans of one stage and one batch beside them.
     """
-    blocks, runs_on = sum(network.depths[1:-1]), _can_interleave(network, request)
-    graph = network.graph_at(request.global_batch_size)
+    blocks, graph = sum(network.depths[1:-1]), network.graph_at(request.global_batch_size)
+    runs_on = request.limits.interleaves != (1,) and not why_one_run(graph, network.depths)
     one_only, whole_only = bool(network.why_one_stage(request.global_batch_size)), bool(why_no_accumulation(graph))
     space = [
         shape
@@ -104,8 +103,10 @@ def pipelined_plan(
 def _shapes(network: Network, request: Request, blocks: int) -> tuple[Shape, ...]:
     if network.batch is not None:
         return shapes_of_batch(request.device_num, request.global_batch_size // network.batch, network.batch, blocks)
-    most = math.inf if request.limits.pins("micro_batch_num") else max_samples(request.seq_length)
-    return shapes(request.device_num, request.global_batch_size, blocks, most)
+    found = shapes(request.device_num, request.global_batch_size, blocks, max_samples(request.seq_length))
+    if any(one.accumulates and request.limits.allow(one.stages, one.micro_batch_num) for one in found):
+        return found
+    return shapes(request.device_num, request.global_batch_size, blocks, math.inf)  # so few micro-batches are asked for
 
 
 def bounded(request: Request, searched: Pipelined, bounds_s: Mapping[Shape, float]) -> Pipelined:
@@ -155,39 +156,6 @@ def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shap
 
     found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space if shape.accumulates]
     return tuple(sorted(found, key=lambda one: one.rank))
-
-
-def _can_interleave(network: Network, request: Request) -> bool:
-    """Whether a stage may hold several runs of blocks.
-
-    Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that
-    the first stage and the last read (a tied embedding) is not predicted there; stages keep parameters of others that
-    operators made on the fly read outside the blocks; and what blocks make of constants alone is rejected.
-    """
-    if len(network.depths) != 3 or request.limits.interleaves == (1,):
-        return False
-    graph = network.graph_at(request.global_batch_size)
-    if _may_make_constants(graph):
-        return False
-    outside = (op for op in graph.ops if op.block is None)
-    reads = [(source, op) for op in outside for source in sources_of(op) if isinstance(source, ParameterRef)]
-    tied = max(Counter(source for source, _ in reads).values(), default=0) > 1
-    return not tied and not any(op.is_on_the_fly and op.type != "Cast" for _, op in reads)
-
-
-def _may_make_constants(graph: Graph) -> bool:
-    """Whether blocks may make a tensor of constants alone, on the fly (`ops.zeros(…)`).
-
-    MindSpore 2.10.0 rejects these in interleaved stages ("no manager for this func graph"), but takes those that are a Tensor of
-    a cell, or that a cell's primitive makes. The graph does not tell them apart: what a primitive reads is taken for the latter.
-    """
-    for op in graph.ops:
-        if op.is_on_the_fly and any(isinstance(s, Constant) and s.tensor and s.tensor.shape for s in sources_of(op)):
-            readers = [user.block for result in op.results for user, _ in graph.users.get(result, ())]
-            alone = all(isinstance(source, Constant) for source in sources_of(op))
-            if op.block is not None or (alone and any(readers)):
-                return True
-    return False
 
 
 def plan_of(network: Network, request: Request, found: Whole, searched: Pipelined) -> Plan:

@@ -13,9 +13,9 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.asked.checked import MOST_DEVICES, memory_B, named, whole_number
+from ms_symtensor.search.asked.checked import memory_B, named, whole_number
 from ms_symtensor.search.asked.floor import floor_of
-from ms_symtensor.search.asked.limits import FREE, limits_of
+from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.asked.size import require_size_of
@@ -28,13 +28,13 @@ from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.nearest import naming_what_fits
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.one_stage.solve import solve
+from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.left import remaining, why_none
-from ms_symtensor.search.space.pinnable import require_pinnable
 from ms_symtensor.search.tables.problem import problem_of_family, sample_num, shortened
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph, Source
@@ -105,14 +105,9 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
     require_devices(request.cluster, request.device_num)
     if request.global_batch_size < 1:
         raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
-    if not request.limits.allow(1, 1):
-        raise InputError(
-            f"{request.model} has the batch it was built with, so that it is planned for one pipeline stage"
-        )
     own, graph = request, joined(graph)
     request = joined_request(own, graph)
-    if request.limits != FREE:
-        require_pinnable(graph, request)
+    require_possible(graph, request, whole="it has the batch it was built with")
 
     def searched(case: Request, known_s: float) -> Searched:
         found = selecting(one_stage(graph, case, known_s=known_s, progress=progress), case, known_s)
@@ -235,23 +230,6 @@ def require_operators(graph: Graph) -> None:
         raise InputError(
             f"{graph.name} has no operator to lay out: what it returns is an input, a parameter or a constant; give the forward"
             " network with its loss"
-        )
-
-
-def require_devices(cluster: Cluster, device_num: int) -> None:
-    """InputError for a number of devices that `cluster` does not have, no cluster has, or of which MindSpore forms no groups."""
-    if device_num < 1:
-        raise InputError(f"device_num is {device_num}: give a positive number of devices")
-    if device_num > MOST_DEVICES:
-        raise InputError(
-            f"device_num is {device_num}: plans are for at most {MOST_DEVICES} devices, more than any cluster has; a plan lists"
-            " its ranks one by one"
-        )
-    if cluster.max_ranks is not None and device_num > cluster.max_ranks:
-        raise InputError(f"device_num is {device_num}, but cluster {cluster.name} has {cluster.max_ranks} devices")
-    if device_num not in (1, 2, 4) and device_num % 8:
-        raise InputError(
-            f"device_num is {device_num}: MindSpore forms communication groups on 1, 2, 4 or a multiple of 8 devices"
         )
 
 

@@ -61,7 +61,7 @@ def test_one_that_does_not_fit(plan):
 
 
 def test_one_that_cannot_be(plan):
-    assert why_not(plan, "tp=3", replan).startswith("tp=3: no operators' layouts on 8 devices have model_parallel = 3")
+    assert why_not(plan, "tp=3", replan).startswith("tp=3: model_parallel = 3: there is no degree of 3 on 8 devices")
 
 
 def test_other_pins_hold(plan):

@@ -75,6 +75,14 @@ def test_limits_that_forbid_what_would_fit_are_named():
     assert _said(search, pinned) == "what fits: without pipeline_stages = 2"
 
 
+def test_a_pin_that_forbids_takes_no_innocent_one_along():
+    search, _ = _searching(4, 4)
+    pinned = Limits(
+        {"pipeline_stages": 2, "data_parallel": 2}, {"pipeline_stages": 2, "data_parallel": 2, "recompute": 3}
+    )
+    assert _said(search, pinned) == "what fits: without pipeline_stages = 2"
+
+
 def test_few_searches_are_made():
     search, asked = _searching(9, 4000)
     _said(search)

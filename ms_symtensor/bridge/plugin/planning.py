@@ -201,6 +201,8 @@ def task_of(
     stored = None if chosen.strategy is None else load_plan(chosen.strategy, chosen.edited)
     if stored is not None:
         pipeline_stages, micro_batch_num = _as_stored(stored.plan, pipeline_stages, micro_batch_num)
+    else:
+        _require_numbers(type(cell).__name__, number, chosen, pipeline_stages, micro_batch_num)
     if max(pipeline_stages, micro_batch_num) > 1:
         inputs = micro_batch(inputs, micro_batch_num)
     graph = capture(cell, *inputs)
@@ -283,6 +285,17 @@ def _as_stored(plan: Plan, pipeline_stages: int, micro_batch_num: int) -> tuple[
             f" {pipeline_stages} and {micro_batch_num}: plan again, or set it up so"
         )
     return plan.pipeline_stages, plan.micro_batch_num
+
+
+def _require_numbers(name: str, device_num: int, options: Options, stages: int, micro_batch_num: int) -> None:
+    """InputError, before the network is captured, for numbers that no plan can have."""
+    from ms_symtensor.search.fixed_pipeline import as_built
+    from ms_symtensor.search.possible import require_numbers
+
+    limits = limits_of(options.fix.items(), options.at_most.items())
+    if max(stages, micro_batch_num) > 1:
+        limits = as_built(limits, name, stages, micro_batch_num)
+    require_numbers(cluster_of(options.cluster), device_num, limits)
 
 
 def _request(graph: Graph, device_num: int, options: Options, micro_batch_num: int) -> Request:

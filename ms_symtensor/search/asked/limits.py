@@ -1,7 +1,7 @@
 """What a user pins: degrees and settings of the plan, between a least and a most each."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.asked.operator_pins import OperatorPin, operator_pin
@@ -64,7 +64,7 @@ class Limits:
             if self.least.get(name, LOWEST[name]) > self.most.get(name, ALL):
                 raise InputError(
                     f"{name}: at least {shown(name, self.least[name])} and at most {shown(name, self.most[name])}"
-                    " leave nothing"
+                    " leave nothing: lower the one or raise the other"
                 )
 
     def allows(self, name: str, number: int) -> bool:
@@ -140,6 +140,22 @@ class Limits:
     def at_most(self) -> dict[str, str]:
         """What is bounded, as users write it."""
         return {n: shown(n, k) for n, k in self.most.items() if k != self.least.get(n)}
+
+    @property
+    def each(self) -> tuple[tuple[str, "Limits"], ...]:
+        """Everything that is pinned or bounded, in words, each with the limits that are left without it."""
+        found = []
+        for name in LOWEST:
+            if self.names(name):
+                least, most = ({n: k for n, k in of.items() if n != name} for of in (self.least, self.most))
+                own, below = ({n: k for n, k in of.items() if n == name} for of in (self.least, self.most))
+                alone = Limits(own, below)
+                found.append((str(alone), replace(self, least=least, most=most)))
+        if self.selects:
+            found.append((f"recompute = {SELECT}", replace(self, selects=False)))
+        for pin in self.operators:
+            found.append((str(pin), replace(self, operators=tuple(one for one in self.operators if one is not pin))))
+        return tuple(found)
 
     def __str__(self) -> str:
         parts = []

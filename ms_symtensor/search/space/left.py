@@ -2,17 +2,20 @@
 all have one.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
 from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.ops.instead import why_undistributed
 from ms_symtensor.ops.placement import OpStrategy, cuts_of, place
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.meanings import Meanings, cut_by_default, default_strategy, meanings
 from ms_symtensor.program.parameters import is_summed, place_parameter, require_synchronised
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.asked.operator_pins import OperatorPin
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.space.cases import by_swap, cases
@@ -89,12 +92,11 @@ class Layouts:
         texts = dict.fromkeys(", ".join(f"{d}/{n}" for d, n in cut.items() if n > 1) or "whole" for cut in cuts)
         dims = f"its dims are {', '.join(f'{d} ({sig.sizes[d]})' for d in sig.mesh)}, " if sig.mesh else ""
         layouts = " or ".join(list(texts)[:SHOWN]) + (", …" if len(texts) > SHOWN else "")
-        by_default = op.name in cut_by_default(self.graph)
-        why = (
-            " (without a primitive of its own it is cut as MindSpore does: give it one in its cell)"
-            if by_default
-            else ""
-        )
+        why = ""
+        if not sig.is_distributed:
+            why = f" ({why_undistributed(op.type)})"
+        elif op.name in cut_by_default(self.graph):
+            why = " (without a primitive of its own it is cut as MindSpore does: give it one in its cell)"
         return f"{dims}its layouts {layouts or 'none'}{why}"
 
 
@@ -169,10 +171,29 @@ def _nothing_left(
     degrees = {name: case.least[name] for pin in pins for name in sorted(pin.symbols)}
     with_degrees = f" with {_degrees_text(degrees)}" if degrees else ""
     others = f" (nor of {_listed(names[1:])})" if len(names) > 1 else ""
+    broken = next((why for pin in pins if (why := _why_no_layout(pin, *layouts.known[lacking[0].name], devices))), "")
+    because = f": {broken}" if broken else ""
     return InputError(
-        f"{'; '.join(map(str, pins))}: no layout of {names[0]} on {devices} devices is so{with_degrees}{others};"
+        f"{'; '.join(map(str, pins))}: no layout of {names[0]} on {devices} devices is so{with_degrees}{others}{because};"
         f" {layouts.text(lacking[0], devices)}: give a pattern that leaves it out, or other numbers"
     )
+
+
+def _why_no_layout(pin: OperatorPin, seen: OpView, sig: Signature, devices: int) -> str:
+    """What speaks against `pin` by itself, whatever else is pinned; empty if nothing does."""
+    if pin.inputs is not None:
+        try:
+            place(seen, sig, OpStrategy(pin.inputs, pin.outputs), devices)
+        except InvalidStrategyError as error:
+            return str(error).removeprefix(f"{seen.name} ({seen.type}): ")
+    for dim, number in (pin.dims or {}).items():
+        if dim not in sig.mesh:
+            return f"it has no dim {dim}"
+        if sig.sizes[dim] % number:
+            return f"{number} does not divide {dim}, of size {sig.sizes[dim]}"
+    if devices % (slices := math.prod((pin.dims or {}).values())):
+        return f"its {slices} slices do not divide {devices} devices"
+    return ""
 
 
 def _degrees_text(degrees: Mapping[str, int]) -> str:

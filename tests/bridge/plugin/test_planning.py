@@ -115,7 +115,7 @@ def test_a_memory_limit_must_be_a_number(limit, monkeypatch):
 
 def test_stages_without_micro_batches_are_refused():
     cell, inputs = network()
-    with pytest.raises(InputError, match="2 pipeline stages for 8 devices, 2 repeated blocks and 1 micro-batches"):
+    with pytest.raises(InputError, match="2 stages want at least as many micro-batches, not 1; nearest that work"):
         planning.plan_network(cell, *inputs, device_num=8, pipeline_stages=2)
     assert planning.plan_on(cell) is None
 

@@ -39,8 +39,16 @@ def test_what_can_be(pair):
         (("*/atention/*", "dp,tp"), r"no operator is called so; near are .*attention\.query\.matmul"),
         (("layers.0.*", "whole"), r"one strategy in all blocks that are alike.* \*\.attention_norm\.norm"),
         (("*.flash_attention", "m/8"), r"its dims are b \(\d+\), s \(\d+\), n \(\d+\), its layouts b/8 or"),
-        (("*.query.matmul", "(8,1)"), "no layout of attention.query.matmul on 8 devices is so"),
-        (("*.query.matmul", "n/3"), "no layout of attention.query.matmul on 8 devices"),
+        (
+            ("*.query.matmul", "(8,1)"),
+            r"attention.query.matmul on 8 devices is so: .* has 1 entries for 2 tensor inputs",
+        ),
+        (("*.query.matmul", "n/3"), "attention.query.matmul on 8 devices is so: 3 does not divide n, of size 256"),
+        (
+            ("*.query.matmul", "m/4,n/4"),
+            "attention.query.matmul on 8 devices is so: its 16 slices do not divide 8 devices",
+        ),
+        (("*.query.matmul", "d0/8"), "attention.query.matmul on 8 devices is so: it has no dim d0"),
         (("*.Reshape-op*", "whole"), "takes no strategy for these"),
         (("expert_parallel", 2), "expert_parallel = 2: the network has no experts"),
     ),

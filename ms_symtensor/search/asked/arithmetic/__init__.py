@@ -1,0 +1,1 @@
+"""What numbers alone tell of a request, before anything is searched."""

@@ -1,0 +1,59 @@
+"""Why a network stays whole: it has no stages nor micro-batches, or one run of blocks per stage."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.tensor.graph import Constant, Graph, ParameterRef, sources_of
+
+
+def why_whole(graph: Graph) -> str:
+    """Why `graph` is neither divided into stages nor into micro-batches: blocks must stand at places that the survey knows, kind
+    after kind. Empty if all do.
+    """
+    blocks, kinds = graph.blocks, fold(graph).kinds
+    if not blocks:
+        return "it has no repeated blocks (cells of one list)"
+    if not kinds:
+        return f"{blocks[0]} is like no other block"
+    for names in kinds:
+        between = blocks[blocks.index(names[0]) : blocks.index(names[-1])]
+        if others := [name for name in between if name not in names]:
+            return f"{others[0]} stands between {names[0]} and {names[-1]}, and is not like them"
+    return ""
+
+
+def why_one_run(graph: Graph, depths: Sequence[int]) -> str:
+    """Why a stage of `graph` may not hold several runs of blocks; `depths`: how many there are of every kind, with 1 before and
+    after (`folded.places`). Empty if it may.
+
+    Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that
+    the first stage and the last read (a tied embedding) is not predicted there; stages keep parameters of others that
+    operators made on the fly read outside the blocks; and what blocks make of constants alone is rejected.
+    """
+    if len(depths) != 3:
+        return f"its blocks are of {len(depths) - 2} kinds"
+    if made := _constants(graph):
+        return f"blocks use {made}, which is made of constants on the fly"
+    outside = (op for op in graph.ops if op.block is None)
+    reads = [(source, op) for op in outside for source in sources_of(op) if isinstance(source, ParameterRef)]
+    for source, count in Counter(source for source, _ in reads).items():
+        if count > 1:
+            return f"{source.name} is read more than once outside the blocks"
+    bare = next((op for _, op in reads if op.is_on_the_fly and op.type != "Cast"), None)
+    return "" if bare is None else f"{bare.name} ({bare.type}) reads a weight and has no primitive of its own"
+
+
+def _constants(graph: Graph) -> str:
+    """What blocks may make of constants alone, on the fly (`ops.zeros(…)`).
+
+    MindSpore 2.10.0 rejects these in interleaved stages ("no manager for this func graph"), but takes those that are a Tensor of
+    a cell, or that a cell's primitive makes. The graph does not tell them apart: what a primitive reads is taken for the latter.
+    """
+    for op in graph.ops:
+        if op.is_on_the_fly and any(isinstance(s, Constant) and s.tensor and s.tensor.shape for s in sources_of(op)):
+            readers = [user.block for result in op.results for user, _ in graph.users.get(result, ())]
+            alone = all(isinstance(source, Constant) for source in sources_of(op))
+            if op.block is not None or (alone and any(readers)):
+                return f"{op.name} ({op.type})"
+    return ""

@@ -25,7 +25,7 @@ from ms_symtensor.strategy import folder as folders
 from ms_symtensor.strategy.file import graph_in, plan_in
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.trust import remember
-from ms_symtensor.streams import notice, show
+from ms_symtensor.streams import notice, one_line, show
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = parser(_COMMANDS).parse_args(arguments)
         return int(chosen.run(chosen))
     except SymTensorError as error:
-        notice(f"error: {' '.join(str(error).split())}")
+        notice(f"error: {one_line(str(error))}")
         return 2
     except BrokenPipeError:  # who read the output (head, less) has seen enough
         return 141

@@ -6,6 +6,9 @@ from contextlib import suppress
 
 from ms_symtensor.errors import InputError
 
+LINE_CHARACTERS = 450
+"""Of an error: three lines of a wide terminal."""
+
 
 def show(text: str) -> None:
     """Print `text`, the output of a command. BrokenPipeError if its reader has gone; InputError if it cannot be written."""
@@ -24,6 +27,16 @@ def notice(text: str) -> None:
     if sys.stderr is not None:
         with suppress(OSError):
             print(f"symtensor: {text}", file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    """`text` on one line of characters that can be printed, at most `LINE_CHARACTERS`: what was wrong and what to do remain."""
+    line = " ".join(text.split())
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    if len(line) <= LINE_CHARACTERS:
+        return line
+    tail = LINE_CHARACTERS // 3
+    return f"{line[: LINE_CHARACTERS - tail - 3]} … {line[-tail:]}"
 
 
 def open_streams() -> None:

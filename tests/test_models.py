@@ -1,5 +1,7 @@
 """What a model of the zoo is built from is kept in the plan, so that `verify` builds the same network."""
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +14,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.models import planned, replanner, resolve
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.tensor.graph_file import to_json
 
 
 def test_the_room_of_experts_is_part_of_the_source():
@@ -47,3 +50,23 @@ def test_a_plan_is_not_compared_with_another_network(stages):
         InputError, match="samples of 128 in .* micro-batches, its graph has .* of 64: one of them was changed"
     ):
         replanner(replace(plan, source={}, seq_length=128), graph)
+
+
+@pytest.mark.parametrize(
+    ("operator", "changes", "said"),
+    [
+        ("Cast", {"inputs": []}, "operator Cast (*) cannot be nothing -> "),
+        ("MatMul", {"outputs": []}, "is a damaged graph (output 0 of *MatMul* is used before it exists)"),
+        ("MatMul", {"inputs": [{"constant": 1}]}, "MatMul-op0: 0 tensor inputs and 1 outputs do not fit"),
+        ("Gather", {"outputs": [["float32", [0, 512]]]}, "operator Gather (*) has a tensor without elements, float32[0, 512]"),
+    ],
+)  # fmt: skip
+def test_a_saved_graph_with_an_operator_that_cannot_be_is_told_in_a_line(operator, changes, said, tmp_path):
+    data = to_json(resolve("gpt2_xl", 4, 512, {"num_layers": 1}).graph)
+    next(op for op in data["ops"] if op["type"] == operator).update(changes)
+    (tmp_path / "graph.json").write_text(json.dumps(data))
+    pattern = ".*".join(map(re.escape, said.split("*")))
+    with pytest.raises(InputError, match=pattern) as error:
+        model = resolve(str(tmp_path / "graph.json"))
+        planned(model, Request(load("atlas_800t_a2"), 4, 4, 512, 50 << 30))
+    assert len(str(error.value)) <= 450

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ms_symtensor.streams import one_line
+
 ROOT = Path(__file__).parents[1]
 SMALL = "--num-layers 2 --global-batch-size 8 --seq-length 512 --device-num 2"
 
@@ -49,3 +51,9 @@ def test_characters_that_the_stream_does_not_have_are_replaced(tmp_path):
     assert (code, errors) == (0, b"") and b"layers.0 ? 1" in out
     code, out, errors = run(f"$SYMTENSOR plan 'zoé…' {SMALL} --out {tmp_path}/p", PYTHONIOENCODING="ascii", LC_ALL="C")
     assert (code, out) == (2, b"") and b"unknown model 'zo?" in errors
+
+
+def test_a_refusal_is_one_line_of_printable_characters_with_its_beginning_and_end():
+    line = one_line("what was wrong\n \x1b[31m" + "x" * 600 + ": what to do")
+    assert line.startswith("what was wrong ?[31mx") and line.endswith("x: what to do") and len(line) == 450
+    assert one_line("as\nit is…") == "as it is…"

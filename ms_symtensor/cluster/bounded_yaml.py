@@ -19,7 +19,10 @@ def load_yaml(path: Path) -> Any:
     """What the cluster file `path` says. InputError if it cannot be read, is no YAML, or goes beyond one of the bounds above."""
     where = f"cluster file {path}"
     text = _text(path, where)
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:  # it has characters that no YAML has
+        raise _no_yaml(where, error) from None
     try:
         node = loader.get_single_node()
         if node is None:
@@ -29,7 +32,7 @@ def load_yaml(path: Path) -> Any:
             raise InputError(f"{where}: {_beyond(values, depth)}: write it without")
         return loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise InputError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
+        raise _no_yaml(where, error) from None
     except RecursionError:
         raise InputError(f"{where}: nested too deep") from None
     except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
@@ -37,6 +40,10 @@ def load_yaml(path: Path) -> Any:
         raise InputError(f"{where}: a number, date or tag in it cannot be read: give numbers as 3.5e12") from None
     finally:
         loader.dispose()
+
+
+def _no_yaml(where: str, error: yaml.YAMLError) -> InputError:
+    return InputError(f"{where}: not valid YAML ({' '.join(str(error).split())})")
 
 
 def _text(path: Path, where: str) -> str:

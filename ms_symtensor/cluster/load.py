@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +47,8 @@ _MAY_BE_ZERO = (
 )
 _MOST_RANKS = (1 << 31) - 1
 """Communication libraries number ranks with 32 bits."""
+_LEAST, _MOST = 1e-24, 1e24
+"""Of numbers in SI units: products and quotients of several are numbers still. A device of 2024 has 1e15 FLOP per second."""
 _Choice = TypeVar("_Choice", LevelKind, GatherOrder, Library)
 
 
@@ -229,8 +232,9 @@ class _Reader:
                 )
         for name in content:
             if name not in (*names, *optional):
+                expected = _nearest(name, (*names, *optional))
                 raise InputError(
-                    f"cluster file {self.file}: {place}: unknown entry {_shown(name)}; expected {', '.join((*names, *optional))}"
+                    f"cluster file {self.file}: {place}: unknown entry {_shown(name)}; expected {expected}"
                 )
         return content
 
@@ -251,6 +255,8 @@ class _Reader:
         name = where.rsplit(".", 1)[-1]
         if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
             raise self._error(f"{where}.value", f"{_hint(name)}", value)
+        if value and not _LEAST <= value <= _MOST:
+            raise self._error(f"{where}.value", f"{_LEAST:g} to {_MOST:g}, as every device has", value)
         if name in _FRACTIONS and value > 1:
             raise self._error(f"{where}.value", "a fraction between 0 and 1", value)
         return value
@@ -321,3 +327,9 @@ def _hint(name: str) -> str:
             zero = "0 or more" if name in _MAY_BE_ZERO else "above 0"
             return unit if suffix == "efficiency" else f"{{value: a number of {unit}, {zero}; source: …}}"
     return {"ranks": "{value: ranks in one domain of the level; source: …}"}.get(name, f"a value for {name}")
+
+
+def _nearest(name: object, known: tuple[str, ...]) -> str:
+    """What `name` may have been meant for, or the first of what is `known`."""
+    close = get_close_matches(str(name).strip()[:80], known, n=3)
+    return " or ".join(close) if close else ", ".join(known[:8]) + (f" or {len(known) - 8} more" if known[8:] else "")

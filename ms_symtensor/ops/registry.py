@@ -137,7 +137,22 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
             f"operator {op.type} ({op.name}) has no signature: {shapes[0]} -> {shapes[1]}. Add one line before you plan:"
             f' ms_symtensor.register("{op.type}", "{_example(op)}"), one name per dim, the same name where dims are cut alike'
         )
-    return rule(op)
+    if empty := next((t for t in (*op.inputs, *op.outputs) if 0 in t.shape), None):
+        raise InputError(
+            f"operator {op.type} ({op.name}) has a tensor without elements, {empty}: nothing of it can be cut"
+        )
+    try:
+        return rule(op)
+    except _NO_SUCH_OPERATOR as error:
+        shapes = ", ".join(map(str, op.inputs)), ", ".join(map(str, op.outputs))
+        raise InputError(
+            f"operator {op.type} ({op.name}) cannot be {shapes[0] or 'nothing'} -> {shapes[1] or 'nothing'} with its attributes"
+            f" ({type(error).__name__}: {error}): capture the network again, or mend the line if it was registered"
+        ) from error
+
+
+_NO_SUCH_OPERATOR = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a rule runs into where an operator lacks inputs, dims or attributes that every operator of its type has."""
 
 
 def _example(op: OpView) -> str:

@@ -241,7 +241,7 @@ def _check(graph: Graph) -> None:
 
     def check(source: Source) -> None:
         match source:
-            case OpOutput(op, index) if not 0 <= index < max(outputs.get(op, 0), 1) or op not in outputs:
+            case OpOutput(op, index) if not 0 <= index < outputs.get(op, 0):
                 raise ValueError(f"output {index} of {op!r} is used before it exists")
             case ParameterRef(name) if name not in parameters:
                 raise ValueError(f"parameter {name!r} does not exist")

@@ -125,7 +125,7 @@ def changed(path, value):
     [
         (["device"], ..., "the file: entry 'device' is missing"),
         (["device", "l2_B"], ..., "device: entry 'l2_B' is missing; expected {value: a number of bytes, above 0; sou"),
-        (["device", "l3_B"], {}, "device: unknown entry 'l3_B'; expected name, cube_peak_FLOPs"),
+        (["device", "l3_B"], {}, "device: unknown entry 'l3_B'; expected l2_B"),
         (["device", "l2_B"], 5, "device.l2_B: expected {value: …, source: …}"),
         (["device", "l2_B"], {"value": 5}, "device.l2_B: expected {value: …, source: …}"),
         (["device", "l2_B", "value"], "big", "device.l2_B.value: expected a number, found 'big'"),
@@ -165,6 +165,7 @@ def test_what_is_wrong_is_named(tmp_path, path, value, message):
     "text, message",
     [
         ("a: [", "not valid YAML"),
+        ("a: \0", "not valid YAML"),
         ("5", "expected the entries name, "),
         ("a: " + "9" * 6000, "a number, date or tag in it cannot be read"),
     ],

@@ -102,7 +102,7 @@ def plan_in(folder: PlanFolder, trust: bool = False) -> Plan:
     plan = from_json(data, str(folder.file), seconds)
     if plan.made_with and DIGESTS_FILE not in folder and not folder.edited:
         raise missing_digests(folder)
-    return replace(plan, trusted=trust or "factory" not in plan.source or is_trusted(folder))
+    return replace(plan, trusted=True) if not plan.trusted and (trust or is_trusted(folder)) else plan
 
 
 def load_graph(path: str | os.PathLike[str], edited: bool = False) -> Graph | None:
@@ -234,7 +234,9 @@ def _recompute_to_json(recompute: Recompute) -> dict[str, Any]:
 
 
 def from_json(data: Any, origin: str = "the data", search_time_s: float = 0.0) -> Plan:
-    """The plan behind `to_json`'s data; InputError, naming `origin` and the key, if it is something else."""
+    """The plan behind `to_json`'s data, not trusted if it names a factory; InputError, naming `origin` and the key, if it is
+    something else.
+    """
     root = Field(data, origin, remedy=_REMEDY)
     older = (
         KNOWN_CLUSTERS_VERSION,
@@ -286,6 +288,7 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         source=_mapping(root["source"], lambda item: item.text()),
         fixed=_mapping(root["fixed"], Field.text) if "fixed" in root else {},
         at_most=_mapping(root["at_most"], Field.text) if "at_most" in root else {},
+        trusted="factory" not in root["source"],
         made_with=_mapping(root["made_with"], Field.text) if "made_with" in root else {},
         own_cluster=from_content(root["cluster_file"].value, root.origin) if "cluster_file" in root else None,
         context_parallel=root["context_parallel"].integer(1) if "context_parallel" in root else 1,

@@ -53,6 +53,22 @@ def test_a_stored_plan_names_the_operator_that_differs(directory):
         planning.load_plan(directory).apply(cell, *inputs)
 
 
+def test_a_saved_plan_that_was_changed_is_named_and_used_if_asked(directory, monkeypatch):
+    monkeypatch.setattr(planning, "_configured", {})
+    text = (directory / "plan.json").read_text()
+    (directory / "plan.json").write_text(text.replace('"model_parallel": 4', '"model_parallel": 8'))
+    cell, inputs = network()
+    for use in (planning.load_plan, lambda path: planning.plan_network(cell, *inputs, device_num=8, strategy=path)):
+        with pytest.raises(InputError, match="plan.json differs: .*edited=True"):
+            use(directory)
+    assert planning.load_plan(directory, edited=True).model_parallel == 8
+    monkeypatch.setenv("SYMTENSOR_EDITED", "1")
+    assert planning.plan_network(cell, *inputs, device_num=8, strategy=directory).model_parallel == 8
+    monkeypatch.setenv("SYMTENSOR_EDITED", "0")
+    planning.forget(cell)
+    planning.plan_network(cell, *inputs, device_num=8, strategy=directory, edited=True)
+
+
 def test_a_network_is_planned_from_a_file_and_the_plan_is_written(directory, tmp_path):
     cell, inputs = network()
     plan = planning.plan_network(cell, *inputs, device_num=8, strategy=directory, save=tmp_path / "copy")
@@ -87,6 +103,7 @@ def test_options_come_from_the_environment_and_then_from_configure(monkeypatch):
         ({"cluster": 3}, "cluster is 3: give a name or a path"),
         ({"strategy": 3}, "strategy is 3: give a name or a path"),
         ({"save": 3}, "save is 3: give a name or a path"),
+        ({"edited": "yes"}, "edited is 'yes': give True or False"),
         ({"replace_shard": "yes"}, "replace_shard is 'yes': give True or False"),
     ],
 )

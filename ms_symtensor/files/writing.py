@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.lock import locked
-from ms_symtensor.files.staging import has_leftovers, remove_leftovers, staged
+from ms_symtensor.files.staging import remove_leftovers, staged
 
 Content = str | bytes
 
@@ -35,14 +34,6 @@ def update_file(path: str | os.PathLike[str], change: Callable[[bytes], Content]
             _replace(target, change(target.read_bytes() if target.exists() else b""))
     except OSError as error:
         raise InputError(f"cannot write to {path} ({error.strerror}): choose another place") from error
-
-
-def remove_leftovers_beside(path: str | os.PathLike[str]) -> None:
-    """Remove what killed writers left beside `path`, where this process may."""
-    folder = Path(os.path.realpath(path)).parent
-    if has_leftovers(folder):
-        with suppress(OSError), locked(folder):
-            remove_leftovers(folder)
 
 
 def write_new(path: Path, content: Content) -> None:

@@ -1,5 +1,6 @@
 """All signatures, by MindSpore's primitive name: the one place that says which operators are known."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -135,7 +136,8 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
         shapes = ", ".join(map(str, op.inputs)), ", ".join(map(str, op.outputs))
         raise UnknownOperatorError(
             f"operator {op.type} ({op.name}) has no signature: {shapes[0]} -> {shapes[1]}. Add one line before you plan:"
-            f' ms_symtensor.register("{op.type}", "{_example(op)}"), one name per dim, the same name where dims are cut alike'
+            f' ms_symtensor.register({json.dumps(op.type)}, "{_example(op)}"), one name per dim, the same name where dims are cut'
+            " alike"
         )
     if empty := next((t for t in (*op.inputs, *op.outputs) if 0 in t.shape), None):
         raise InputError(

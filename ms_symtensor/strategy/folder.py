@@ -37,7 +37,8 @@ _SEALED = (TIMING_FILE,)
 FORMAT = "symtensor-digests"
 VERSION = 1
 REMEDY = "plan again, or go on with it as it is (--edited; in Python edited=True)"
-_TRIES = 3
+_TRIES = 10
+"""A folder is read again so often when it is replaced meanwhile; empirical."""
 _SHOWN = 5
 
 
@@ -74,8 +75,10 @@ def read(path: str | os.PathLike[str], edited: bool = False) -> PlanFolder:
         file = file / PLAN_FILE
     for _ in range(_TRIES):
         folder, is_there = _read(file, edited)
-        if is_there or not folder.differences:  # else another plan took its place meanwhile
+        if is_there:  # else another plan took its place meanwhile
             break
+    if file.name not in folder and DIGESTS_FILE not in folder:
+        raise InputError(f"cannot read the plan {file} (No such file): check the path")
     if folder.differences and not edited:
         raise InputError(f"{file.parent}: {told(folder.differences)}: {REMEDY}")
     return folder
@@ -134,8 +137,6 @@ def _read(file: Path, edited: bool) -> tuple[PlanFolder, bool]:
     try:
         names = {name for name in os.listdir(handle) if _is_of_plans(name)} | {file.name}
         files = {name: content for name in sorted(names) if (content := _content(handle, name)) is not None}
-        if file.name not in files and DIGESTS_FILE not in files:
-            raise InputError(f"cannot read the plan {file} (No such file): check the path")
         folder = _compared(file, files, edited)
         try:
             is_there = os.path.samestat(os.fstat(handle), os.stat(file.parent))

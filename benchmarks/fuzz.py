@@ -64,7 +64,7 @@ VALUES: tuple[Any, ...] = (
 TOKENS = (
     "", " ", "-", "--", "--help", "-1", "0", "1", "3", "7", "1e9", "99999999999999999999", "nan", "inf", "x", "=", "a=b", "*=m/2",
     "pipeline_stages=3", "micro_batch_num=7", "model_parallel=0", "*.query.matmul=(2,1)(1,1)", "recompute=select",
-    "/", "/dev/null", "/proc/self/mem", ".", "nothing.json", "nothing.py:f", "\udcff", "é…", "%", "10%", "a100_80g", "llama2_7b",
+    "/dev/null", "/proc/self/mem", ".", "nothing.json", "nothing.py:f", "\udcff", "é…", "%", "10%", "a100_80g", "llama2_7b",
 )  # fmt: skip
 
 
@@ -305,8 +305,11 @@ def _run_apart(case: Case) -> tuple[int | None, str, str, str]:
     arguments = [os.fsencode(argument) for argument in case.arguments]
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "ms_symtensor", *arguments], cwd=ROOT, capture_output=True, timeout=3 * LIMIT_S
-        )  # its imports take their time too
+            [sys.executable, "-m", "ms_symtensor", *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            timeout=3 * LIMIT_S,  # its imports take their time too
+        )
     except subprocess.TimeoutExpired:
         return None, "", "", "hang"
     except ValueError:  # a character that no argument can have
@@ -351,12 +354,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--first", type=int, default=0, help="the number of the first of each kind (default: %(default)s)"
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--keep", type=Path, help="where to leave the inputs that go wrong")
+    parser.add_argument(
+        "--keep", type=lambda text: Path(text).resolve(), help="where to leave the inputs that go wrong"
+    )
     chosen = parser.parse_args(arguments)
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="symtensor_fuzz_") as state:
         os.environ["XDG_STATE_HOME"] = state  # what is planned here is noted there, not as the user's own
         good = good_inputs(Path(state))
+        os.chdir(state)  # commands that are damaged may write where they are
         for kind in chosen.kinds:
             start, found = time.monotonic(), Counter[str]()
             for number in range(chosen.first, chosen.first + max(1, chosen.number // len(chosen.kinds))):

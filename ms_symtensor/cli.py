@@ -1,4 +1,4 @@
-"""The command `symtensor`: plan, verify, prove, audit, explain, capture, validate, calibrate, compare.
+"""The command `symtensor`: plan, fit, verify, prove, audit, explain, capture, validate, calibrate, compare.
 
 A mistake of the user is one line on the standard error stream and exit code 2; a check that fails is exit code 1.
 """
@@ -95,6 +95,58 @@ def _plan(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _fit(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.fit import STARTS, fit, numbers_of
+    from ms_symtensor.report.emit import write_plan
+    from ms_symtensor.report.fit_report import fit_json, fit_text
+    from ms_symtensor.report.plan_report import plan_text
+    from ms_symtensor.report.programs import programs_of
+    from ms_symtensor.report.text import numbered
+    from ms_symtensor.search.asked.request import Request
+
+    name = chosen.most or chosen.least
+    if (chosen.device_num is None) == (name != "device_num"):
+        raise InputError(
+            "--least device_num looks for the number of devices: leave --device-num out" if chosen.least else f"--most {name}"
+            " is for a number of devices: give --device-num"
+        )  # fmt: skip
+    cluster = _warned(load_cluster(chosen.cluster))
+    for option, number in (("--device-num", chosen.device_num), ("--up-to", chosen.up_to)):
+        if number is not None:
+            _require_positive(option, number)
+    limit_B, wanted = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin), limits(chosen.fix, chosen.max)
+    start = getattr(chosen, name) or STARTS[name]
+
+    def model_at(number: int) -> Model:
+        return _model(argparse.Namespace(**{**vars(chosen), name: number}))
+
+    fixed = model_at(start) if name == "device_num" else None
+
+    def request_of(model: Model, number: int) -> Request:
+        devices = number if name == "device_num" else chosen.device_num
+        _require_cut(model, devices, wanted)
+        return Request(
+            cluster, devices, model.global_batch_size, model.seq_length, limit_B, model.name, model.source, wanted
+        )
+
+    with progress() as step:
+        numbers = numbers_of(name, chosen.device_num, chosen.up_to, cluster)
+        found = fit(name, numbers, start, lambda number: fixed or model_at(number), request_of, step)
+    plan, graph = found.best
+    head = f"{plan.model}: the {'largest' if chosen.most else 'smallest'} {name} that fits is {found.answer.number}"
+    if found.is_bounded:
+        head += f", the largest that was tried (--up-to {numbers.most})"
+    text = fit_text(head, name, found.plans)
+    if chosen.out is not None:
+        folders.tidy(chosen.out)
+        programs = programs_of(plan, graph)
+        written = write_plan(plan, graph, programs, plan_text(plan, graph, programs), chosen.out)
+        _remember(written.digest)
+        text = f"{text}\n\nWritten to {chosen.out}: {numbered(written.names)}"
+    _show(chosen, fit_json(name, found.answer.number, found.plans), text)
+    return 0
+
+
 def _verify(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.judge.fewer_blocks import fewer_blocks
     from ms_symtensor.bridge.judge.verify import verify
@@ -166,9 +218,11 @@ def _audit(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.apply.load_network import load_factory
     from ms_symtensor.bridge.judge.audit import audit
     from ms_symtensor.report.verdict_report import audit_json, audit_text
+    from ms_symtensor.search.possible import require_devices
 
-    _warned(load_cluster(chosen.cluster))
+    cluster = _warned(load_cluster(chosen.cluster))
     _require_positive("--device-num", chosen.device_num)
+    require_devices(cluster, chosen.device_num)
     cell, inputs = load_factory(chosen.factory)
     found = audit(cell, *inputs, device_num=chosen.device_num, cluster=chosen.cluster, rank=chosen.rank or 0)
     _show(chosen, audit_json(found), audit_text(found))
@@ -366,6 +420,6 @@ _WITHOUT_SAMPLES = ("pipeline_stages", "micro_batch_num", "model_parallel", "con
 """What gives several devices work on one sample, or takes samples one after the other."""
 
 _COMMANDS = {
-    "plan": _plan, "verify": _verify, "prove": _prove, "audit": _audit, "explain": _explain, "capture": _capture,
+    "plan": _plan, "fit": _fit, "verify": _verify, "prove": _prove, "audit": _audit, "explain": _explain, "capture": _capture,
     "validate": _validate, "calibrate": _calibrate, "compare": _compare,
 }  # fmt: skip

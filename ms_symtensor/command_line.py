@@ -42,22 +42,25 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     plan = choices.add_parser("plan", help="find a strategy and write it in every form that MindSpore reads")
     _add_model(plan)
-    plan.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
     plan.add_argument("--device-num", type=int, required=True, help="number of NPUs")
-    plan.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
-    plan.add_argument("--memory-margin", metavar="10%", help="of that, kept free: a share, or GiB")
-    plan.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
-    plan.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
-    plan.add_argument(
-        "--replace-shard",
-        action="store_true",
-        help="file.py:factory: without the shard() and recompute() calls and the stages that are written there",
-    )
+    _add_request(plan)
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")
     plan.add_argument("--out", type=_path, required=True, metavar="DIR", help="where to write the plan")
     _add_json(plan)
     plan.set_defaults(run=commands["plan"])
+
+    fit = choices.add_parser("fit", help="the largest batch or the longest sequence that fits, or the fewest devices")
+    _add_model(fit)
+    question = fit.add_mutually_exclusive_group(required=True)
+    question.add_argument("--most", choices=("global_batch_size", "seq_length"), help="the largest that fits")
+    question.add_argument("--least", choices=("device_num",), help="the fewest that it fits on")
+    fit.add_argument("--device-num", type=int, help="number of NPUs")
+    _add_request(fit)
+    fit.add_argument("--up-to", type=int, metavar="N", help="the largest number that is tried (docs/fit.md)")
+    fit.add_argument("--out", type=_path, metavar="DIR", help="write the plan at the answer, as plan does")
+    _add_json(fit)
+    fit.set_defaults(run=commands["fit"])
 
     verify = choices.add_parser("verify", help="have MindSpore compile a plan, and compare with the prediction")
     verify.add_argument("directory", metavar="DIR", type=_path, help="a plan's directory")
@@ -174,6 +177,19 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
     )
     command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
+
+
+def _add_request(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
+    command.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    command.add_argument("--memory-margin", metavar="10%", help="of that, kept free: a share, or GiB")
+    command.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
+    command.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
+    command.add_argument(
+        "--replace-shard",
+        action="store_true",
+        help="file.py:factory: without the shard() and recompute() calls and the stages that are written there",
+    )
 
 
 def _add_rank(command: argparse.ArgumentParser) -> None:

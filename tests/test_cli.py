@@ -349,6 +349,29 @@ def test_a_batch_that_cannot_be_cut_is_planned_where_a_pin_does_without(pin, tmp
     assert "3 samples cannot be cut for 8 devices" in said and "--fix micro_batch_num=3" in said
 
 
+def test_fit_answers_with_what_was_tried_and_its_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ["--num-layers", "2", "--global-batch-size", "8", "--seq-length", "512", "--memory-limit", "5"]
+    assert main(["fit", "llama2_7b", *shape, "--least", "device_num", "--json", "--out", str(tmp_path / "p")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["device_num"] == found["plan"]["device_num"] == max(one["device_num"] for one in found["tried"])
+    assert [one["fits"] for one in found["tried"]] == [False] * (len(found["tried"]) - 1) + [True]
+    assert all(one["why"] or one["peak_memory_B"] <= 5 << 30 for one in found["tried"])
+    assert json.loads((tmp_path / "p" / "plan.json").read_text())["global_batch_size"] == 8
+    asked = ["fit", "llama2_7b", *shape, "--device-num", "8", "--most", "seq_length", "--fix", "micro_batch_num=1"]
+    assert main([*asked, "--up-to", "1024"]) == 0
+    said = capsys.readouterr().out
+    assert "llama2_7b: the largest seq_length that fits is 1024, the largest that was tried (--up-to 1024)" in said
+    assert "1024  yes" in said
+    assert "leave --device-num out" in failure(capsys, *asked[:-4], "--least", "device_num")
+    assert "give --device-num" in failure(capsys, "fit", "llama2_7b", "--most", "seq_length")
+    assert "no seq_length fits of those that were tried (128)" in failure(
+        capsys, *asked, "--up-to", "128", "--memory-limit", "0.6"
+    )
+    assert "data_parallel = 3: there is no degree of 3" in failure(
+        capsys, *asked, "--up-to", "128", "--fix", "data_parallel=3"
+    )
+
+
 def test_damaged_and_foreign_plans_are_one_line(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

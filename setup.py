@@ -12,7 +12,11 @@ setup(
     long_description=(Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     packages=find_packages(include=["ms_symtensor*", "model_zoo*"]),
-    package_data={"ms_symtensor": ["py.typed"], "ms_symtensor.cluster": ["*.yaml"]},
+    package_data={
+        "ms_symtensor": ["py.typed"],
+        "ms_symtensor.cluster": ["*.yaml"],
+        "ms_symtensor.cost": ["runtimes/*.yaml"],
+    },
     python_requires=">=3.10",
     install_requires=["numpy", "pyyaml", "scipy", "sympy", "tqdm"],
     extras_require={

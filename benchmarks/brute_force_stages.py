@@ -56,7 +56,7 @@ def _disagreement(case: Case, best: Step, limit_B: int | None) -> list[str]:
     wrong, above = [], found.prediction.step_time_s / best.time_s - 1
     if limit_B is not None and found.prediction.peak_memory_B > limit_B:
         wrong.append(f"the plan needs {found.prediction.peak_memory_B}")
-    gap = WORTH if limit_B is None else max(WORTH, found.search.optimality_gap)
+    gap = max(WORTH, found.search.optimality_gap)
     if above > gap + SAME:
         laid = "+".join(str(len(stage.settings.recompute)) for stage in found.stages)
         layers = "+".join(str(sum(map(len, runs))) for runs in found.pipeline.layers) if found.pipeline else "one stage"

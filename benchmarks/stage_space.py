@@ -239,7 +239,8 @@ def _steps(
             return None
         border = parts.border(found, turns)
         size_B = found.memory_B(turns.passes(number, shape.stages), shape.interleave) + border.size_B
-        seconds = replace(found.seconds, each_s=found.seconds.each_s + border.each_s)
+        alone, half_s = found.seconds, border.each_s / 2
+        seconds = replace(alone, forward_s=alone.forward_s + half_s, backward_s=alone.backward_s + half_s)
         return _Way(size_B, seconds, sum(one is not None for one in again))
 
     @cache

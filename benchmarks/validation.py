@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cost.prediction import predict
 from ms_symtensor.report.text import table
 from ms_symtensor.validation.score import GroupScore, Total
 from ms_symtensor.validation.validate import Validation, validate
@@ -115,7 +114,7 @@ def main() -> int:
             begun = time.perf_counter()
             table_file, cluster = chosen.data / f"{bar.file}.csv", load(bar.cluster)
             draws = [(CALIBRATION_STEPS, chosen.seed + n) for n in range(DRAWS)] if bar.calibrated else [(None, 0)]
-            found[at] = [validate(table_file, cluster, predict, steps, seed) for steps, seed in draws]
+            found[at] = [validate(table_file, cluster, calibrate=steps, seed=seed) for steps, seed in draws]
             elapsed = (time.perf_counter() - begun) / len(draws)
             print(f"{bar.file}{', calibrated' if bar.calibrated else ''}: {elapsed:.1f} s", file=sys.stderr)
         values = [value for validation in found[at] for value in [bar.figure(validation)] if value is not None]

@@ -1,7 +1,8 @@
-"""The strategy that people write by hand: Megatron's tensor parallelism, with or without its sequence parallelism.
+"""Uniform layouts, as people write them by hand: Megatron's tensor parallelism, with or without its sequence parallelism.
 
 Shoeybi et al., "Megatron-LM", arXiv:1909.08053; Korthikanti et al., "Reducing Activation Recomputation in Large
-Transformer Models", arXiv:2205.05198. A yardstick for plans; nothing is planned with it.
+Transformer Models", arXiv:2205.05198. Sequences are cut by context parallelism: heads change places with tokens around
+attention (Jacobs et al., "DeepSpeed Ulysses", arXiv:2309.14509), or every rank gathers all keys and values.
 """
 
 import math
@@ -35,21 +36,55 @@ def megatron_strategy(
     model_parallel: int,
     sequence_parallel: bool,
     expert_parallel: int | None = None,
+    context_parallel: int = 1,
+    exchanges_heads: bool = True,
+    expert_model_parallel: int | None = None,
+    cuts_embedding: bool = True,
+    gathers_logits: bool = False,
 ) -> Mapping[str, tuple[Cuts, Cuts | None]]:
     """Input and output cuts (None: MindSpore's own) by operator name, for the graph of `config`.
 
-    The tokens are cut `data_parallel` times; heads, feed-forward width and vocabulary `model_parallel` times, each left
-    whole where it does not divide. Experts are cut `expert_parallel` times, which divides `data_parallel` (None: as many times
-    as that allows). With `sequence_parallel`, norms and residual sums cut the tokens by both. InputError
-    if the batch (or, with sequence parallelism, the tokens) or the feed-forward width does not divide.
+    Samples are cut `data_parallel` times, their sequences `context_parallel` times; heads, feed-forward width and vocabulary
+    `model_parallel` times, each left whole where it does not divide. With `sequence_parallel`, norms and residual sums cut the
+    tokens by all of these.
+
+    Args:
+        expert_parallel: into how many slices experts are cut (None: as many as `data_parallel` allows).
+        exchanges_heads: context parallelism cuts heads in attention (where key-value heads divide), not the query's sequence.
+        expert_model_parallel: into how many slices the width of every expert is cut (None: `model_parallel`).
+        cuts_embedding: the table of embeddings is cut by `model_parallel`, as the vocabulary of the head is.
+        gathers_logits: the loss is computed from the logits of the whole vocabulary.
+
+    Raises:
+        InputError: if the batch, the sequence (or, with sequence parallelism, the tokens), the experts or the feed-forward
+            width do not divide.
     """
-    degrees = data_parallel * model_parallel
+    degrees = data_parallel * model_parallel * context_parallel
     if config.batch_size % data_parallel:
         raise InputError(f"batch_size {config.batch_size} does not divide by data_parallel {data_parallel}")
     if config.intermediate_size % model_parallel:
         raise InputError(f"width {config.intermediate_size} does not divide by model_parallel {model_parallel}")
-    if expert_parallel and data_parallel % expert_parallel:
-        raise InputError(f"data_parallel {data_parallel} does not divide by expert_parallel {expert_parallel}")
+    # MindSpore cuts the table together with a sequence on few meshes only.
+    is_cut = cuts_embedding and config.vocab_size % model_parallel == 0 and context_parallel == 1
+    number = config.experts.number if config.experts is not None else 1
+    width = config.experts.intermediate_size if config.experts is not None else 1
+    cut_width = model_parallel if expert_model_parallel is None else expert_model_parallel
+    cut_width = cut_width if width % cut_width == 0 else 1
+    experts = math.gcd(expert_parallel or data_parallel, number)
+    if expert_parallel and (number % expert_parallel or degrees % (expert_parallel * cut_width)):
+        raise InputError(
+            f"expert_parallel {expert_parallel} does not divide {number} experts, or not the {degrees} devices of a stage with"
+            f" experts' width cut by {cut_width}"
+        )
+    if context_parallel > 1 and (config.seq_length % context_parallel or config.attention != "flash"):
+        raise InputError(
+            f"sequences of {config.seq_length} tokens with {config.attention} attention cannot be cut by context_parallel"
+            f" {context_parallel}: give a length that divides, and flash attention"
+        )
+    if context_parallel > 1 and config.experts is not None:
+        raise InputError(
+            "experts here take whole sequences: context_parallel cannot cut them; give data_parallel or model_parallel"
+        )
     if sequence_parallel and config.batch_size * config.seq_length % degrees:
         raise InputError(f"{config.batch_size * config.seq_length} tokens do not divide by {degrees} devices")
     rules = _Rules(
@@ -57,28 +92,46 @@ def megatron_strategy(
         model=model_parallel,
         heads=model_parallel if config.n_kv_heads % model_parallel == 0 else 1,
         vocabulary=model_parallel if config.vocab_size % model_parallel == 0 else 1,
-        tokens=degrees if sequence_parallel else data_parallel,
+        context=context_parallel,
+        context_heads=exchanges_heads and config.n_kv_heads % (model_parallel * context_parallel) == 0,
+        table=model_parallel if is_cut else 1,
+        loss=1 if gathers_logits or config.vocab_size % model_parallel else model_parallel,
+        tokens=degrees if sequence_parallel else data_parallel * context_parallel,
         token_num=config.batch_size * config.seq_length,
-        experts=math.gcd(expert_parallel or data_parallel, config.experts.number if config.experts is not None else 1),
-        expert_width=model_parallel if config.experts and config.experts.intermediate_size % model_parallel == 0 else 1,
+        seq_length=config.seq_length,
+        experts=experts,
+        expert_width=cut_width,
+        expert_rows=max(1, degrees // (experts * cut_width)),
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
 
 
 @dataclass(frozen=True)
 class _Rules:
-    """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward,
-    `experts` of the experts.
+    """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward, `context` of
+    sequences, `table` of the embeddings, `loss` of the loss's vocabulary, `experts`, `expert_rows` and `expert_width` of the
+    experts. `context_heads`: in attention heads are cut by `context`, not sequences.
     """
 
     data: int
     model: int
     heads: int
     vocabulary: int
+    context: int
+    context_heads: bool
+    table: int
+    loss: int
     tokens: int
     token_num: int
+    seq_length: int
     experts: int
     expert_width: int
+    expert_rows: int
+
+    @property
+    def rows(self) -> int:
+        """Slices of tokens that no tensor parallelism cuts."""
+        return self.data * self.context
 
     def cuts(self, graph: Graph, op: Op) -> tuple[Cuts, Cuts | None]:
         shapes = [t.shape for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None]
@@ -91,15 +144,27 @@ class _Rules:
         if op.type == "MatMul":
             return self._matmul(op, owner)
         if op.type == "Gather":
-            return ((self.vocabulary if owner in ("word_embedding", "second_token") else 1, 1), (self.data, 1)), None
+            return (
+                (self.table if owner in ("word_embedding", "second_token") else 1, 1),
+                (self.data, self.context),
+            ), None
         if owner == "loss":
             return self._loss(graph, op), None
+        if op.type == "FlashAttentionScore" and self.context > 1:
+            return self._attention(shapes), None
         return tuple(self._dims(op, owner, shape, ranks[0]) for shape in shapes), None
+
+    def _attention(self, shapes: list[tuple[int, ...]]) -> Cuts:
+        """Query, key, value and mask: heads are cut by context parallelism, or the query's sequence."""
+        heads = self.heads * self.context if self.context_heads else self.heads
+        query = 1 if self.context_heads else self.context
+        cuts = [(self.data, query, heads, 1), *[(self.data, 1, heads, 1)] * 2]
+        return (*cuts, *((1,) * len(shape) for shape in shapes[3:]))
 
     def _experts(self, shapes: list[tuple[int, ...]], op: Op) -> Cuts:
         """Experts are cut with the samples as far as they go, their width like the feed-forward's."""
         expert = self.experts
-        wide = (expert, self.data // expert, self.expert_width)
+        wide = (expert, self.expert_rows, self.expert_width)
         if "router" in op.cell or op.primitive == "add_shared":
             if op.type == "OneHot":
                 return (self.tokens, 1, 1), (), ()
@@ -118,17 +183,17 @@ class _Rules:
 
     def _matmul(self, op: Op, owner: str) -> tuple[Cuts, Cuts | None]:
         if owner == "head":
-            return ((self.data, 1), (self.vocabulary, 1)), None
+            return ((self.rows, 1), (self.vocabulary, 1)), None
         degree = self._width(op)
         if (op.primitive == "matmul_up" and owner in _ROW_CUT) or (
             op.primitive == "matmul_down" and owner in _COLUMN_CUT
         ):
-            return ((self.data, 1), (1, 1)), None  # the small side of an adapter is whole
+            return ((self.rows, 1), (1, 1)), None  # the small side of an adapter is whole
         if owner in _COLUMN_CUT:
-            return ((self.data, 1), (degree, 1)), None
+            return ((self.rows, 1), (degree, 1)), None
         if owner in _ROW_CUT:
-            scattered = degree > 1 and self.tokens > self.data
-            return ((self.data, degree), (1, degree)), (((self.data * degree, 1),) if scattered else None)
+            scattered = degree > 1 and self.tokens > self.rows
+            return ((self.rows, degree), (1, degree)), (((self.rows * degree, 1),) if scattered else None)
         return ((self.tokens, 1), (1, 1)), None
 
     def _width(self, op: Op) -> int:
@@ -142,23 +207,23 @@ class _Rules:
             is_swapped |= op.primitive == "transpose_out"
             head = 1 if is_swapped else 2
             heads = 1 if shape[head] == 1 and op.type != "Tile" else self.heads  # one that all share stays whole
-            return (self.data, heads, 1, 1) if is_swapped else (self.data, 1, heads, 1)
+            return (self.data, heads, 1, 1) if is_swapped else (self.data, self.context, heads, 1)
         if first_rank == 4:  # rotary tables, masks and the scale of attention
-            return (1,) * rank
+            return (self.context, 1, 1) if rank == 3 and shape[0] == self.seq_length else (1,) * rank
         if first_rank == 3:
-            return (self.data, 1, 1)
+            return (self.data, self.context, 1)
         if owner == "head":
             width = self.vocabulary
         elif owner in (*_COLUMN_CUT, "feed_forward", "shared"):
             width = self._width(op)
         else:
             width = 1
-        whole_rows = self.tokens if width == 1 and owner not in (*_COLUMN_CUT, "head") else self.data
+        whole_rows = self.tokens if width == 1 and owner not in (*_COLUMN_CUT, "head") else self.rows
         return (whole_rows, width) if rank == 2 else (width,)[:rank]
 
     def _loss(self, graph: Graph, op: Op) -> Cuts:
         def dims(shape: tuple[int, ...]) -> tuple[int, ...]:
-            return (self.data, self.vocabulary if shape[1] > 1 else 1) if len(shape) == 2 else ()
+            return (self.rows, self.loss if shape[1] > 1 else 1) if len(shape) == 2 else ()
 
         if op.type == "OneHot":
             return (dims(op.outputs[0].shape), (), ())

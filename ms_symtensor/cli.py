@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plan(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.cost.runtime import DEFAULT, runtime_of
     from ms_symtensor.models import planned
     from ms_symtensor.report.alternatives import priced
     from ms_symtensor.report.considered import considered_text
@@ -55,6 +56,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.possible import require_numbers
+    from ms_symtensor.uniform.search import uniform_best
 
     cluster = _warned(load_cluster(chosen.cluster))
     _require_positive("--device-num", chosen.device_num)
@@ -72,16 +74,19 @@ def _plan(chosen: argparse.Namespace) -> int:
         _require_cut(model, chosen.device_num, wanted)
         request = Request(
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
-            limit_B, model.name, model.source, wanted,
+            limit_B, model.name, model.source, wanted, runtime=runtime_of(chosen.runtime or DEFAULT, chosen.hide),
         )  # fmt: skip
-        found, graph = naming_what_fits(
-            request, lambda wanted: planned(model, wanted, step), model.graph_at is not None, floor_of(model.graph)
-        )
+        if chosen.layouts == "uniform":
+            found, graph = uniform_best(model.config, request, step)
+        else:
+            found, graph = naming_what_fits(
+                request, lambda wanted: planned(model, wanted, step), model.graph_at is not None, floor_of(model.graph)
+            )
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
         programs = programs_of(found, graph)
         text = plan_text(found, graph, programs, others)
-        data = plan_json(found)
+        data = plan_json(found, graph)
         if chosen.top:
             text = f"{text}\n\n{considered_text(found, chosen.top)}"
         if chosen.pareto:
@@ -143,7 +148,27 @@ def _fit(chosen: argparse.Namespace) -> int:
         written = write_plan(plan, graph, programs, plan_text(plan, graph, programs), chosen.out)
         _remember(written.digest)
         text = f"{text}\n\nWritten to {chosen.out}: {numbered(written.names)}"
-    _show(chosen, fit_json(name, found.answer.number, found.plans), text)
+    _show(chosen, fit_json(name, found.answer.number, found.plans, graph), text)
+    return 0
+
+
+def _estimate(chosen: argparse.Namespace) -> int:
+    from ms_symtensor.estimates import estimates, of_plan
+    from ms_symtensor.report.estimate_report import estimate_json, estimate_text, estimates_text
+
+    given = [bool(chosen.model), chosen.plan is not None, chosen.requests is not None]
+    if sum(given) != 1:
+        raise InputError("give one of MODEL, --plan DIR and --from FILE.json to estimate")
+    if chosen.plan is not None:
+        folder = _folder(chosen, chosen.plan)
+        plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
+        found = [of_plan(plan, graph, chosen.cluster, chosen.runtime, chosen.hide)]
+    else:
+        found = estimates(chosen)
+    if chosen.requests is not None:
+        _show(chosen, {"estimates": [estimate_json(*one) for one in found]}, estimates_text(found))
+        return 0
+    _show(chosen, estimate_json(*found[0]), estimate_text(*found[0]))
     return 0
 
 
@@ -266,7 +291,6 @@ def _capture(chosen: argparse.Namespace) -> int:
 
 
 def _validate(chosen: argparse.Namespace) -> int:
-    from ms_symtensor.cost.prediction import predict
     from ms_symtensor.report.timing_report import timing_json, timing_text
     from ms_symtensor.report.validation_report import validation_json, validation_text
     from ms_symtensor.validation.reading import TIMING_FORMS
@@ -288,19 +312,18 @@ def _validate(chosen: argparse.Namespace) -> int:
         timings = validate_timings(timed, form, cluster)
         _show(chosen, timing_json(timings), timing_text(timings))
         return 0
-    found = validate(chosen.table, cluster, predict, chosen.calibrate, chosen.seed)
+    found = validate(chosen.table, cluster, calibrate=chosen.calibrate, seed=chosen.seed)
     _show(chosen, validation_json(found), validation_text(found))
     return 0
 
 
 def _calibrate(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cluster.load import SUFFIXES
-    from ms_symtensor.cost.prediction import predict
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.validation_report import calibration_json, calibration_text
     from ms_symtensor.validation.calibrate import fit
     from ms_symtensor.validation.cluster_file import calibrated_yaml
-    from ms_symtensor.validation.evaluate import of_cluster
+    from ms_symtensor.validation.evaluate import of_cluster, priceable
     from ms_symtensor.validation.reading import read
 
     if chosen.out is not None and chosen.out.suffix not in SUFFIXES:
@@ -308,7 +331,7 @@ def _calibrate(chosen: argparse.Namespace) -> int:
             f"--out is {chosen.out}: give a file {' or '.join(f'*{s}' for s in SUFFIXES)}, as --cluster takes it"
         )
     cluster = _warned(load_cluster(chosen.cluster))
-    found = fit(of_cluster(read(chosen.table), cluster).cases, cluster, predict)
+    found = fit(priceable(of_cluster(read(chosen.table), cluster), cluster).cases, cluster)
     out = chosen.out or Path(f"{cluster.name}_calibrated.yaml")
     write_file(out, calibrated_yaml(chosen.cluster, found, chosen.table.name))
     _show(chosen, calibration_json(found, cluster.name, str(out)), calibration_text(found, cluster.name, str(out)))
@@ -420,6 +443,6 @@ _WITHOUT_SAMPLES = ("pipeline_stages", "micro_batch_num", "model_parallel", "con
 """What gives several devices work on one sample, or takes samples one after the other."""
 
 _COMMANDS = {
-    "plan": _plan, "fit": _fit, "verify": _verify, "prove": _prove, "audit": _audit, "explain": _explain, "capture": _capture,
-    "validate": _validate, "calibrate": _calibrate, "compare": _compare,
+    "plan": _plan, "fit": _fit, "estimate": _estimate, "verify": _verify, "prove": _prove, "audit": _audit,
+    "explain": _explain, "capture": _capture, "validate": _validate, "calibrate": _calibrate, "compare": _compare,
 }  # fmt: skip

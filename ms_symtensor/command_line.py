@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from ms_symtensor.arguments import FIX_HELP
+from ms_symtensor.arguments import FIX_HELP, MARGIN
+from ms_symtensor.cost.runtime import HIDEABLE, known_runtimes
 from ms_symtensor.errors import InputError
 from ms_symtensor.streams import show
 
@@ -44,6 +45,13 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     _add_model(plan)
     plan.add_argument("--device-num", type=int, required=True, help="number of NPUs")
     _add_request(plan)
+    _add_runtime(plan)
+    plan.add_argument(
+        "--layouts",
+        choices=("free", "uniform"),
+        default="free",
+        help="uniform: all blocks alike, as Megatron and MindFormers run them (zoo; default: %(default)s)",
+    )
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")
     plan.add_argument("--out", type=_path, required=True, metavar="DIR", help="where to write the plan")
@@ -61,6 +69,29 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     fit.add_argument("--out", type=_path, metavar="DIR", help="write the plan at the answer, as plan does")
     _add_json(fit)
     fit.set_defaults(run=commands["fit"])
+
+    estimate = choices.add_parser(
+        "estimate", help="price a configuration in uniform layouts, or a plan: nothing is searched"
+    )
+    _add_model(estimate, "?")
+    estimate.add_argument("--cluster", help="a known cluster, or a file (default: atlas_800t_a2, or that of the plan)")
+    estimate.add_argument("--device-num", type=int, help="number of NPUs")
+    _add_memory(estimate)
+    estimate.add_argument(
+        "--fix", action="append", default=[], metavar="NAME=VALUE", help="degrees, as plan takes them"
+    )
+    estimate.add_argument("--plan", type=_path, metavar="DIR", help="price the layouts of this plan")
+    estimate.add_argument(
+        "--from",
+        dest="requests",
+        type=_path,
+        metavar="FILE.json",
+        help="price every configuration of a list: objects with model, device_num, fix and the options of this command",
+    )
+    _add_runtime(estimate)
+    _add_folder(estimate)
+    _add_json(estimate)
+    estimate.set_defaults(run=commands["estimate"])
 
     verify = choices.add_parser("verify", help="have MindSpore compile a plan, and compare with the prediction")
     verify.add_argument("directory", metavar="DIR", type=_path, help="a plan's directory")
@@ -157,6 +188,25 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     return command_line
 
 
+def _add_memory(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    command.add_argument(
+        "--memory-margin",
+        metavar="10%",
+        default=MARGIN,
+        help="of that, kept free: a share, or GiB (default: %(default)s)",
+    )
+
+
+def _add_runtime(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--runtime", metavar="NAME", help=f"whose habits the price assumes: {', '.join(known_runtimes())}"
+    )
+    command.add_argument(
+        "--hide", metavar="PARTS", default="", help=f"communication beside computation: {', '.join(HIDEABLE)}, or none"
+    )
+
+
 def _add_table(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "table", metavar="DATA.csv", type=_path, help="measurements in one of the forms of docs/validation.md"
@@ -164,8 +214,9 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     command.add_argument("--cluster", required=True, help="where they were measured: a known cluster, or a file")
 
 
-def _add_model(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL", help="a name of the model zoo, a saved graph, or file.py:factory")
+def _add_model(command: argparse.ArgumentParser, number: str | None = None) -> None:
+    text = "a name of the model zoo, a saved graph, or file.py:factory"
+    command.add_argument("model", metavar="MODEL", nargs=number, help=text)
     command.add_argument(
         "--global-batch-size", type=int, metavar="N", help="samples of a step on all devices (zoo: 16)"
     )
@@ -181,8 +232,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
 
 def _add_request(command: argparse.ArgumentParser) -> None:
     command.add_argument("--cluster", default="atlas_800t_a2", help="a known cluster, or a file (default: %(default)s)")
-    command.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
-    command.add_argument("--memory-margin", metavar="10%", help="of that, kept free: a share, or GiB")
+    _add_memory(command)
     command.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=FIX_HELP)
     command.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
     command.add_argument(

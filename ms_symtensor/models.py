@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ms_symtensor.bridge.apply.load_network import require_function, require_trusted, zoo_options
 from ms_symtensor.bridge.compiler.host import import_mindspore
@@ -27,6 +27,9 @@ from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph
 from ms_symtensor.tensor.scaling import Scaling
 
+if TYPE_CHECKING:
+    from model_zoo.config import TransformerConfig
+
 
 @dataclass(frozen=True)
 class Model:
@@ -43,6 +46,8 @@ class Model:
     source: Mapping[str, str] = field(default_factory=dict)
     graph_at: Callable[[int, int | None], Graph] | None = None
     captured: "Captured | None" = None
+    config: "TransformerConfig | None" = None
+    """The dimensions of a network of the zoo, at the batch of a step."""
 
     def by_hand(self, settings: Settings) -> dict[str, StagePlan]:
         """Megatron's strategies on the devices of `settings`, whose optimizer sharding and recompute they share.
@@ -258,7 +263,8 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
     def graph_at(batch: int, layers: int | None) -> Graph:
         return build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers))
 
-    return Model(name, graph_at(config.batch_size, None), config.batch_size, config.seq_length, source, graph_at)
+    graph = graph_at(config.batch_size, None)
+    return Model(name, graph, config.batch_size, config.seq_length, source, graph_at, config=config)
 
 
 def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_length: int | None) -> Model:

@@ -33,9 +33,13 @@ class MoveCost:
 def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: float, output_B: float) -> MoveCost:
     """One node of a redistribution, a partial sum or a gradient's synchronisation."""
     if group is not None and kind in COLLECTIVES:
-        seconds = collective_time_s(cluster, priced_as(kind), group.ranks(), max(input_B, output_B))
-        return MoveCost(seconds + cluster.device.collective_s, 0.0)
+        return MoveCost(message_s(cluster, kind, group.ranks(), max(input_B, output_B)), 0.0)
     return MoveCost(0.0, local_time_s(cluster, kind, input_B + output_B))
+
+
+def message_s(cluster: Cluster, kind: str, ranks: tuple[int, ...], size_B: float) -> float:
+    """Seconds of a collective, or a Send, of `size_B` bytes of the whole tensor over `ranks`, with its fixed cost."""
+    return collective_time_s(cluster, priced_as(kind), ranks, size_B) + cluster.device.collective_s
 
 
 def priced_as(kind: str) -> str:

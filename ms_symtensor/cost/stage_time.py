@@ -1,50 +1,160 @@
-"""The time of a step that passes through pipeline stages, or micro-batch by micro-batch through one, from their programs.
+"""The time of a step from the bills of its stages: what is exposed of communication, how stages wait for each other.
 
-Stage i of P takes s_i for one of M micro-batches, forward and backward, and e_i at the end of the step: casts and gathers of
-weights, sums of gradients, updates. The slowest stage sets the pace (1F1B; Narayanan et al. 2021, section 2.2):
+A pass of one micro-batch through stage i takes forward_i or backward_i seconds. Communication that the run-time hides runs beside
+the computation of its pass; of t seconds under a window of w the step sees
 
-    T = M max_i s_i + (Σ_i s_i - max_i s_i) / v + max_i e_i
+    exposed = max(0, t - w),   and the computation takes slowdown * min(t, w) longer.
 
-with v runs of blocks per stage (interleaved: section 2.2 there). What stages send each other is not counted: it runs beside the
-work of another micro-batch.
+M micro-batches, v virtual stages (model chunks) of each of P stages, s_i = forward_i + backward_i (1F1B, interleaved where v > 1;
+Narayanan et al. 2021, section 2.2):
+
+    T_pipeline = M max_i s_i + (sum_i s_i - max_i s_i) / v
+
+Stage i waits for its first micro-batch until those before it have passed it forward, and is done with the last one sum_{j<i}
+backward_j / v before the first stage is. What it does once per step (start_i: casts and gathers of weights; end_i: sums of
+gradients, updates) runs meanwhile:
+
+    T = max_i (start_i - sum_{j<i} forward_j / v) + T_pipeline + max_i (end_i - sum_{j<i} backward_j / v)
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.move import node_cost
-from ms_symtensor.cost.step import price, traffic_B
-from ms_symtensor.program.meanings import Meanings
-from ms_symtensor.program.program import Role
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.cost.bill import Bill, Key, Part, bill_of, work_s
+from ms_symtensor.cost.parameter import parameter_cost
+from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
+from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.program import Phase, Program
+from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import StageProgram
+
+PASSES = ("forward", "backward", "start", "end")
+"""Forward and backward are those of every micro-batch; start and end are once per step."""
 
 
 @dataclass(frozen=True)
 class StageSeconds:
-    """Seconds of a stage: of each micro-batch, and once per step."""
+    """Seconds of a stage.
 
-    each_s: float
-    once_s: float
+    Attributes:
+        forward_s, backward_s: of one micro-batch.
+        start_s, end_s: once per step, before the first micro-batch and behind the last one.
+        spent_s: the same seconds by pass and by what they are spent on (`cost.step.TIMES`, and "overhead": waiting for the host).
+        hidden_s: by pass and part of communication, what runs beside computation and is not among those.
+    """
+
+    forward_s: float
+    backward_s: float
+    start_s: float
+    end_s: float
+    spent_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    hidden_s: Mapping[tuple[str, Part], float] = field(default_factory=dict)
+
+    @property
+    def each_s(self) -> float:
+        """Of one micro-batch, forward and backward."""
+        return self.forward_s + self.backward_s
+
+    @property
+    def once_s(self) -> float:
+        return self.start_s + self.end_s
+
+
+def pass_of(key: Key) -> str:
+    """The pass that an item belongs to."""
+    if key.once:
+        return "start" if key.phase is Phase.FORWARD else "end"
+    return "forward" if key.phase is Phase.FORWARD else "backward"
+
+
+KINDS: Mapping[Part, str] = {
+    **dict.fromkeys(Part, "communication"),
+    Part.COMPUTE: "compute",
+    Part.GRADIENTS: "synchronisation",
+}
+"""What people see of a part (`cost.step.TIMES`)."""
+
+
+def seconds_of_bill(bill: Bill, update_s: float, cluster: Cluster, runtime: Runtime) -> StageSeconds:
+    """What a stage spends whose passes `bill` lists; `update_s`: the optimizer's."""
+    needed: dict[tuple[str, Part], float] = {}
+    launches: dict[str, int] = {}
+    for key, works in bill.items.items():
+        place = pass_of(key)
+        for work, count in works.items():
+            needed[place, key.part] = needed.get((place, key.part), 0.0) + count * work_s(work, cluster)
+        launches[place] = launches.get(place, 0) + sum(works.values())
+    spent: dict[tuple[str, str], float] = {("end", "optimizer"): update_s}
+    hidden: dict[tuple[str, Part], float] = {}
+    # What runs once hides beside the computation of one micro-batch.
+    free = {place: needed.get((place, Part.COMPUTE), 0.0) for place in ("forward", "backward")}
+    for (place, part), seconds in sorted(needed.items(), key=lambda item: (PASSES.index(item[0][0]), item[0][1].value)):
+        beside = {"start": "forward", "end": "backward"}.get(place, place)
+        hiding = runtime.hides.get(part)
+        if part is not Part.COMPUTE and hiding is not None:
+            gone = min(seconds, hiding.window * free[beside])
+            free[beside] -= gone
+            hidden[place, part] = gone
+            _add(spent, (beside if place in free else place, "compute"), hiding.slowdown * gone)
+            seconds -= gone
+        _add(spent, (place, KINDS[part]), seconds)
+    if runtime.is_eager:
+        for place, number in launches.items():
+            busy = math.fsum(s for (where, _), s in spent.items() if where == place)
+            _add(spent, (place, "overhead"), max(0.0, number * cluster.device.host_overhead_s - busy))
+    forward_s, backward_s, start_s, end_s = (
+        math.fsum(s for (where, _), s in spent.items() if where == place) for place in PASSES
+    )
+    return StageSeconds(
+        forward_s, backward_s, start_s, end_s, spent, {where: s for where, s in hidden.items() if s > 0}
+    )
+
+
+def _add(found: dict[tuple[str, str], float], where: tuple[str, str], seconds: float) -> None:
+    found[where] = found.get(where, 0.0) + seconds
+
+
+def update_s(program: Program, settings: Settings, cluster: Cluster) -> float:
+    """Seconds of the optimizer's update of the parameters that this stage owns."""
+    owned = (one for one in program.parameters.values() if one.owner is None)
+    return math.fsum(parameter_cost(cluster, one, settings, one.dtype).update_s for one in owned)
+
+
+def stage_bill(
+    program: StageProgram, plan: StagePlan, known: Meanings | None = None, fuses: frozenset[str] = frozenset()
+) -> Bill:
+    """What a rank of `program`, a stage of `plan`, does in one micro-batch and once per step; `fuses`: see `program.fusion`."""
+    found = meanings(program.graph) if known is None else known
+    return bill_of(program.graph, plan, program.micro, found, {}, program.is_once, program.stage, fuses)
 
 
 def stage_seconds(
-    program: StageProgram, plan: StagePlan, cluster: Cluster, known: Meanings | None = None
+    program: StageProgram,
+    plan: StagePlan,
+    cluster: Cluster,
+    known: Meanings | None = None,
+    runtime: Runtime | None = None,
 ) -> StageSeconds:
     """What a rank of `program`, a stage of `plan`, spends. Errors: as of `price`."""
-    inside = replace(program.micro, nodes=tuple(n for n in program.micro.nodes if n.role is not Role.BORDER))
-    total = price(program.graph, plan, inside, cluster, known)
-    once_s = total.time_s["optimizer"]
-    for node in inside.nodes:
-        if node.role is not Role.WORK and program.times(node) == 1:
-            cost = node_cost(cluster, node.kind, node.group, *traffic_B(inside, node))
-            once_s += cost.time_s
-    return StageSeconds(total.step_time_s - once_s, once_s)
+    under = runtime or load(DEFAULT)
+    bill, update = stage_bill(program, plan, known, under.fuses), update_s(program.micro, plan.settings, cluster)
+    return seconds_of_bill(bill, update, cluster, under)
 
 
 def pipelined_step_s(stages: Sequence[StageSeconds], micro_batch_num: int, interleave: int = 1) -> float:
-    """The step of `stages`, first to last, of so many runs of blocks each."""
-    pace_s, all_s = max(stage.each_s for stage in stages), math.fsum(s.each_s for s in stages)
-    return (micro_batch_num - 1 / interleave) * pace_s + all_s / interleave + max(s.once_s for s in stages)
+    """The step of `stages`, first to last, of so many virtual stages each."""
+    each = [stage.each_s for stage in stages]
+    pace_s = max(each)
+    pipeline_s = micro_batch_num * pace_s + (math.fsum(each) - pace_s) / interleave
+
+    def outside(once: Callable[[StageSeconds], float], passed: Callable[[StageSeconds], float]) -> float:
+        """What is left of `once` when the stages before have passed a micro-batch."""
+        gone = accumulate((passed(stage) / interleave for stage in stages), initial=0.0)
+        return max(once(stage) - before for stage, before in zip(stages, gone, strict=False))
+
+    start_s = outside(lambda stage: stage.start_s, lambda stage: stage.forward_s)
+    end_s = outside(lambda stage: stage.end_s, lambda stage: stage.backward_s)
+    return start_s + pipeline_s + end_s

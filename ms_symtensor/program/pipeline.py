@@ -21,11 +21,14 @@ class Pipeline:
     through the second of every stage, and so on. One stage takes its micro-batches one after the other: gradients accumulate.
 
     Errors: InputError unless the runs follow each other without a gap, each with a block, and there are at least as many
-    micro-batches as stages, as MindSpore wants it.
+    micro-batches as stages, as MindSpore wants it. Other run-times want neither (`is_lenient`): there `head_run` may be the run
+    that holds what stands behind the blocks, where that is not the run of the last block.
     """
 
     layers: tuple[tuple[range, ...], ...]
     micro_batch_num: int
+    is_lenient: bool = False
+    head_run: int | None = None
 
     def __post_init__(self) -> None:
         if self.stage_num < 1 or self.stage_num == self.micro_batch_num == 1:
@@ -37,13 +40,13 @@ class Pipeline:
             raise InputError("every pipeline stage must have the same number of runs of layers (interleave)")
         end = 0
         for run in self.runs:
-            if run.start != end or run.step != 1 or len(run) < 1:
+            if run.start != end or run.step != 1 or (len(run) < 1 and not self.is_lenient):
                 raise InputError(
                     f"layers {run.start} to {run.stop} of a pipeline stage do not follow the {end} layers before them: give"
                     " every stage at least one layer, all of them in order"
                 )
             end = run.stop
-        if self.micro_batch_num < self.stage_num:
+        if self.micro_batch_num < self.stage_num and not self.is_lenient:
             raise InputError(
                 f"{self.micro_batch_num} micro-batches for {self.stage_num} pipeline stages: MindSpore wants at least as many"
                 " micro-batches as stages"
@@ -145,6 +148,8 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
         for maker in made_by:
             if maker in users:
                 users[maker].append(name)
+    if pipeline.head_run is not None:
+        fixed |= dict.fromkeys(_behind_blocks(graph, makers), pipeline.head_run)
     known, whole = _forward(makers, fixed, {}), len(fixed)
     earliest: dict[str, int] = {}
     for op in reversed(graph.ops):
@@ -162,6 +167,19 @@ def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]
         else:
             found[op.name] = frozenset().union(*(found[user] for user in users[op.name]))
     return {op.name: found[op.name] for op in graph.ops}
+
+
+def _behind_blocks(graph: Graph, makers: Mapping[str, list[str]]) -> list[str]:
+    """The operators outside of blocks that read, directly or not, what blocks make."""
+    inside: set[str] = set()
+    found = []
+    for op in graph.ops:
+        if op.block is not None:
+            inside.add(op.name)
+        elif not inside.isdisjoint(makers[op.name]):
+            inside.add(op.name)
+            found.append(op.name)
+    return found
 
 
 def _forward(makers: Mapping[str, list[str]], fixed: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

@@ -58,6 +58,10 @@ class StageProgram:
 
     def times(self, node: Node) -> int:
         """How often `node` of `micro` runs in a step."""
+        return 1 if self.is_once(node) else self.pipeline.micro_batch_num
+
+    def is_once(self, node: Node) -> bool:
+        """Whether `node` of `micro` runs once in a step, whatever the number of micro-batches."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
         merges = self.pipeline.interleave == 1 and (node.phase is Phase.FORWARD or self.pipeline.stage_num == 1)
         if merges and node.outputs:
@@ -66,7 +70,7 @@ class StageProgram:
             once = not (self.scatters_gradients and node.kind == "ReduceScatter")
         elif node.role is Role.SYNC and not self._received.isdisjoint(node.inputs):
             once = True
-        return 1 if once else self.pipeline.micro_batch_num
+        return once
 
     @cached_property
     def _received(self) -> frozenset[int]:

@@ -7,13 +7,15 @@ from ms_symtensor.report.plan_report import plan_json
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.search.fit import Attempt
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
 
 WHY = 90
 """Characters of a reason that are shown; JSON has all of them."""
 
 
-def fit_json(name: str, answer: int, tried: Sequence[Attempt[Plan]]) -> dict[str, Any]:
-    """The answer, every attempt in the order of its number (seconds, bytes), and the plan at the answer (`plan_json`)."""
+def fit_json(name: str, answer: int, tried: Sequence[Attempt[Plan]], graph: Graph) -> dict[str, Any]:
+    """The answer, every attempt in the order of its number (seconds, bytes), and the plan at the answer (`plan_json`),
+    which is for `graph`."""
     (plan,) = (one.found for one in tried if one.number == answer)
     assert plan is not None
     return {
@@ -28,7 +30,7 @@ def fit_json(name: str, answer: int, tried: Sequence[Attempt[Plan]]) -> dict[str
             }
             for one in sorted(tried, key=lambda one: one.number)
         ],
-        "plan": plan_json(plan),
+        "plan": plan_json(plan, graph),
     }
 
 

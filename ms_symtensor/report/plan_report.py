@@ -11,6 +11,7 @@ from ms_symtensor.report.alternatives import Alternative, alternatives_text
 from ms_symtensor.report.bound_operators import bound_operators_text
 from ms_symtensor.report.considered import considered_json, families_text
 from ms_symtensor.report.operators import operators_text
+from ms_symtensor.report.rates import rates, rates_text
 from ms_symtensor.report.recomputation import in_short, recomputation_text
 from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
@@ -21,7 +22,7 @@ ROUNDING = 1e-9
 """A smaller gap is one of rounding."""
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
     """The plan's figures by the keys that `symtensor plan --json` promises; times in seconds, sizes in bytes."""
     settings, prediction = plan.settings, plan.prediction
     return {
@@ -45,7 +46,9 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "recompute": list(settings.recompute),
         **{f"recompute_{key}": named for key in ("kept", "only") if (named := _named(settings, key))},
         "step_time_s": prediction.step_time_s,
+        **rates(plan, graph),
         "time_breakdown_s": dict(prediction.time_s),
+        "hidden_s": dict(prediction.hidden_s),
         "peak_memory_B": prediction.peak_memory_B,
         "memory_breakdown_B": dict(prediction.memory_B),
         "memory_limit_B": prediction.limit_B,
@@ -70,8 +73,9 @@ def plan_text(
     selected = any(chosen.in_part for chosen in again.values())
     return "\n\n".join(
         [
-            _headline(plan),
-            beside(_times(plan), _memory(plan)),
+            headline(plan),
+            rates_text(rates(plan, graph)),
+            times_and_memory(plan),
             *([recomputation_text(graph, again, nodes)] if selected else []),
             *_exchanges(plan, graph, programs),
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
@@ -97,7 +101,13 @@ def _exchanges(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgr
     ]
 
 
-def _headline(plan: Plan) -> str:
+def times_and_memory(plan: Plan) -> str:
+    """The parts of a step and of a device's memory, side by side."""
+    return beside(_times(plan), _memory(plan))
+
+
+def headline(plan: Plan) -> str:
+    """What the plan is for, and its degrees."""
     settings = plan.settings
     level = settings.optimizer_level
     optimizer = "whole" if level is OptimizerLevel.NONE else f"level{int(level)}, over {_shard_text(settings)}"
@@ -127,7 +137,8 @@ def _stages(plan: Plan) -> str:
 def _times(plan: Plan) -> str:
     time = plan.prediction
     rows = [(name, seconds(s), share(s, time.step_time_s)) for name, s in time.time_s.items()]
-    return "Predicted step time\n" + table([*rows, ("step", seconds(time.step_time_s), "")], right=(1, 2))
+    hidden = [(f"({part} hidden)", seconds(s), "") for part, s in time.hidden_s.items()]
+    return "Predicted step time\n" + table([*rows, ("step", seconds(time.step_time_s), ""), *hidden], right=(1, 2))
 
 
 def _memory(plan: Plan) -> str:

@@ -12,13 +12,14 @@ from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, small
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.closest import least_plan, of_stages
-from ms_symtensor.search.folded.alternating import apart, joined_request
+from ms_symtensor.search.folded.alternating import apart, joined_request, separated
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.in_part import fit_of, promised_in_part
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_operators
 from ms_symtensor.search.possible import require_devices, require_possible
+from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.selected_shapes import WORTH, fitted, improved
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
@@ -49,7 +50,8 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     whole = of.graph_at(request.global_batch_size)
     found = _best(of, joined_request(request, whole), progress)
     together = whole if found.pipeline is None else of.graph_at(request.global_batch_size // found.micro_batch_num)
-    return apart(found, together, request.limits)
+    plan = apart(found, together, request.limits)
+    return plan if request.is_trial else as_priced(plan, separated(together), request)
 
 
 def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:

@@ -17,6 +17,7 @@ from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs, few_blocks, short_graphs
 from ms_symtensor.search.pipelined import Pipelined, plan_of
 from ms_symtensor.search.plan import one_stage_plan
+from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.network import Network
@@ -67,7 +68,8 @@ def price_given(network: Network, request: Request, given: Given) -> Plan:
             return as_given(network, row, layers, again, request.rules)
 
         found = laid(given.recomputed) if given.recomputed is not None else with_fewest(laid, layers, request.limit_B)
-    return plan_of(network, request, found, Pipelined(found, found.estimate.step_time_s, 0, (), {}))
+    plan = plan_of(network, request, found, Pipelined(found, found.estimate.step_time_s, 0, (), {}))
+    return as_priced(plan, network.graph_at(given.shape.batch), request)
 
 
 def even(blocks: int, stages: int) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from ms_symtensor.search.nearest import naming_what_fits
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.one_stage.solve import solve
 from ms_symtensor.search.possible import require_devices, require_possible
+from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.cases import Searched, best_case
@@ -105,7 +106,7 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
     require_devices(request.cluster, request.device_num)
     if request.global_batch_size < 1:
         raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
-    own, graph = request, joined(graph)
+    own, whole, graph = request, graph, joined(graph)
     request = joined_request(own, graph)
     require_possible(graph, request, whole="it has the batch it was built with")
 
@@ -115,7 +116,8 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
         return Searched(best, found.bound_s, found.candidates, lambda: infeasible(graph, case, found))
 
     every, remark = remaining(graph, request)
-    return apart(best_case(replace(request, remark=remark), every, searched), graph, own.limits)
+    plan = apart(best_case(replace(request, remark=remark), every, searched), graph, own.limits)
+    return plan if request.is_trial else as_priced(plan, whole, own)
 
 
 def one_stage(

@@ -11,6 +11,7 @@ from typing import Any
 
 from ms_symtensor.cluster.content import to_content
 from ms_symtensor.cluster.load import from_content
+from ms_symtensor.cost.runtime import DEFAULT
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import parsed_json
 from ms_symtensor.ops.placement import OpStrategy
@@ -166,6 +167,8 @@ def to_json(plan: Plan) -> dict[str, Any]:
         **({} if plan.own_cluster is None else {"cluster_file": to_content(plan.own_cluster)}),
         "made_with": dict(sorted(plan.made_with.items())),
         "source": dict(sorted(plan.source.items())),
+        **({"runtime": plan.runtime} if plan.runtime != DEFAULT else {}),
+        **({"hide": plan.hide} if plan.hide else {}),
         "global_batch_size": plan.global_batch_size,
         "seq_length": plan.seq_length,
         "data_parallel": plan.data_parallel,
@@ -182,6 +185,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
             "fits": plan.prediction.fits,
             "limit_B": plan.prediction.limit_B,
             **({"host_memory_B": plan.prediction.host_memory_B} if plan.settings.swap_optimizer else {}),
+            **({"hidden_s": dict(sorted(plan.prediction.hidden_s.items()))} if plan.prediction.hidden_s else {}),
         },
         "search": {
             "candidates": plan.search.candidates,
@@ -274,6 +278,9 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
             fits=prediction["fits"].flag(),
             limit_B=prediction["limit_B"].integer(0),
             host_memory_B=prediction["host_memory_B"].integer(0) if "host_memory_B" in prediction else 0,
+            hidden_s=_mapping(prediction["hidden_s"], lambda item: item.number(0.0))
+            if "hidden_s" in prediction
+            else {},
         ),
         search=SearchReport(
             candidates=search["candidates"].integer(0),
@@ -284,6 +291,8 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
             if "considered" in search
             else (),
         ),
+        runtime=root["runtime"].text() if "runtime" in root else DEFAULT,
+        hide=root["hide"].text() if "hide" in root else "",
         pipeline=_pipeline_from_json(stages, root["micro_batch_num"]),
         source=_mapping(root["source"], lambda item: item.text()),
         fixed=_mapping(root["fixed"], Field.text) if "fixed" in root else {},

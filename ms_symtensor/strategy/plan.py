@@ -33,6 +33,8 @@ class Prediction:
     fits: bool
     limit_B: int
     host_memory_B: int = 0
+    hidden_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of communication that runs beside computation, by `cost.bill.Part`: no part of the step."""
 
     @property
     def step_time_s(self) -> float:
@@ -108,6 +110,10 @@ class Plan:
             for name, strategy in stage.strategies.items():
                 if strategies[name] is not strategy and strategies[name] != strategy:
                     raise InputError(f"{name} runs on several pipeline stages with different strategies: give it one")
+
+    runtime: str = "mindspore_graph"
+    hide: str = ""
+    """What the price assumes of the software that runs the plan: the run-time, and what it hides beside its file."""
 
     @property
     def planned_for(self) -> Cluster:

@@ -6,8 +6,7 @@ own uncertainty, and r_i = log(predicted_i / measured_i) / NOISE, what is minimi
     sum_i soft_l1(r_i) + sum_j x_j**2
 
 within the range that the cluster file states for each. It is the negative logarithm of the posterior: measurements far off
-(another software, a disturbed run) count linearly, and a few rows move no constant further than they must. What is left of a
-measured step is taken for that of its shapes (shapes.py), where other steps have the same.
+(another software, a disturbed run) count linearly, and a few rows move no constant further than they must.
 """
 
 from collections.abc import Sequence
@@ -22,8 +21,7 @@ from ms_symtensor.validation.constants import Constant, constants_of, with_const
 from ms_symtensor.validation.dataset import Case
 from ms_symtensor.validation.evaluate import Numbers, Outcome, Predictor, outcome
 from ms_symtensor.validation.metrics import mape
-from ms_symtensor.validation.shapes import ShapeDeviations, deviations
-from ms_symtensor.validation.steps import drawn, telling
+from ms_symtensor.validation.pricing import predict
 
 NOISE = 0.05  # empirical: the relative error that formulas of this kind keep, however their constants are chosen
 ENOUGH = 1e-2  # relative change of the sum, or of the constants, at which the solver stops: below what the rows know
@@ -32,10 +30,7 @@ EDGE = 1e-6  # a constant may start at an end of its range, where the solver wan
 
 @dataclass(frozen=True)
 class Fit:
-    """A calibrated cluster: `constants` before, `values` after; mean absolute percentage errors on the rows it is fitted to.
-
-    `shapes`: what the constants leave of these rows.
-    """
+    """A calibrated cluster: `constants` before, `values` after; mean absolute percentage errors on the rows it is fitted to."""
 
     cluster: Cluster
     constants: tuple[Constant, ...]
@@ -43,10 +38,9 @@ class Fit:
     rows: int
     mape_before: float
     mape_after: float
-    shapes: ShapeDeviations
 
 
-def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
+def fit(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = predict) -> Fit:
     """The constants of `cluster` that explain the timed ones of `cases` best.
 
     Errors: InputError if none is timed, or if no constant of the cluster is uncertain.
@@ -69,7 +63,7 @@ def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
 
     def times(x: Numbers) -> Numbers:
         changed = with_constants(cluster, _named(constants, values(x)))
-        return outcome(timed, changed, predict).step_time_s
+        return outcome(timed, changed, predictor).step_time_s
 
     def residuals(x: Numbers) -> Numbers:
         error = np.log(times(x) / measured) / NOISE
@@ -87,21 +81,18 @@ def fit(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Fit:
         len(timed),
         before or 0.0,
         after or 0.0,
-        deviations([case.configuration for case in timed], explained, measured),
     )
 
 
 def leave_one_group_out(
-    cases: Sequence[Case], cluster: Cluster, predict: Predictor, steps: int, seed: int
+    cases: Sequence[Case], cluster: Cluster, steps: int, seed: int, predictor: Predictor = predict
 ) -> tuple[Outcome, tuple[tuple[int, ...], ...]]:
     """Predictions for every group after a calibration on `steps` measured steps of other groups, and the cases of each fit.
 
-    The steps are of the same part of the table (of all, if its other groups have none): those that say most about the group's
-    choice (steps.py), equal ones in an order that `seed` decides. What the group's own steps took is not asked.
+    The steps are of the same part of the table (of all, if its other groups have none), in an order that `seed` decides.
     """
     order = drawn(cases, seed)
-    found = outcome(cases, cluster, predict)
-    before_s = found.step_time_s.copy()
+    found = outcome(cases, cluster, predictor)
     fits: dict[tuple[int, ...], Fit] = {}
     members: dict[str, list[int]] = {}
     for index, case in enumerate(cases):
@@ -111,17 +102,26 @@ def leave_one_group_out(
             continue  # nothing to compare a time with
         others = [i for i in order if cases[i].group != group]
         alike = [i for i in others if cases[i].part == cases[indices[0]].part]
-        swift = sorted(indices, key=lambda i: float(before_s[i]))
-        chosen = telling([cases[i] for i in swift], alike or others, cases, steps)
+        chosen = tuple(sorted((alike or others)[:steps]))
         if not chosen:
             raise InputError("calibration takes steps of other groups, and this table has one timed group only")
         if chosen not in fits:
-            fits[chosen] = fit([cases[i] for i in chosen], cluster, predict)
-        own = outcome([cases[i] for i in indices], fits[chosen].cluster, predict)
-        factors = fits[chosen].shapes.factors([cases[i].configuration for i in indices])
-        found.step_time_s[indices] = own.step_time_s * factors
-        found.mfu[indices] = own.mfu / factors
+            fits[chosen] = fit([cases[i] for i in chosen], cluster, predictor)
+        own = outcome([cases[i] for i in indices], fits[chosen].cluster, predictor)
+        found.step_time_s[indices] = own.step_time_s
+        found.mfu[indices] = own.mfu
     return found, tuple(fits)
+
+
+def drawn(cases: Sequence[Case], seed: int) -> list[int]:
+    """The timed cases in random order, such that a group comes again only when all others have come as often."""
+    generator = np.random.default_rng(seed)
+    members: dict[str, list[int]] = {}
+    for index in generator.permutation([i for i, c in enumerate(cases) if c.measured.step_time_s is not None]):
+        members.setdefault(cases[int(index)].group, []).append(int(index))
+    queues = list(members.values())
+    longest = max((len(queue) for queue in queues), default=0)
+    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
 
 
 def _named(constants: Sequence[Constant], values: Numbers) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from ms_symtensor.cost.configuration import Configuration
+from ms_symtensor.validation.configuration import Configuration
 
 
 class UnusableRowError(Exception):

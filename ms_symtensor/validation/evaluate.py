@@ -2,38 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cluster.load import known_clusters
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.configuration import Configuration
 from ms_symtensor.errors import InputError
-from ms_symtensor.validation.dataset import Case, Dataset, Exclusion
+from ms_symtensor.validation.configuration import Configuration
+from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, UnusableRowError
+from ms_symtensor.validation.pricing import Predicted, predict
 
 Numbers = NDArray[np.float64]
 
 
-class Predicted(Protocol):
-    """What a predictor returns, one entry per configuration: see cost.prediction.Predictions."""
-
-    @property
-    def step_time_s(self) -> Any: ...
-    @property
-    def peak_memory_B(self) -> Any: ...
-    @property
-    def stage_memory_B(self) -> Any: ...
-    @property
-    def first_step_memory_B(self) -> Any: ...
-    @property
-    def fits(self) -> Any: ...
-    @property
-    def mfu(self) -> Any: ...
-
-
-Predictor = Callable[[Sequence[Configuration], Cluster], Predicted]
+Predictor = Callable[[Configuration, Cluster], Predicted]
 
 
 @dataclass(frozen=True)
@@ -65,37 +48,67 @@ def of_cluster(dataset: Dataset, cluster: Cluster) -> Dataset:
     return replace(dataset, cases=kept, excluded=tuple(sorted((*dataset.excluded, *moved), key=lambda e: e.line)))
 
 
-def outcome(cases: Sequence[Case], cluster: Cluster, predict: Predictor) -> Outcome:
-    """Predictions for `cases`, all at once; memory is that of the stage and the step that was measured."""
-    if not cases:
-        none = np.empty(0)
-        return Outcome(none, none, none.astype(bool), none)
-    found = _predicted([case.configuration for case in cases], cluster, predict)
-    memory = np.array(found.peak_memory_B, dtype=float)
-    for index, case in enumerate(cases):
-        stages = found.first_step_memory_B if case.measured.first_step else found.stage_memory_B
-        memory[index] = stages[index].max() if case.measured.stage is None else stages[index, case.measured.stage]
-    return Outcome(np.asarray(found.step_time_s, dtype=float), memory, np.asarray(found.fits), np.asarray(found.mfu))
+def outcome(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = predict) -> Outcome:
+    """Predictions for `cases`; memory is that of the stage and the step that was measured.
+
+    Raises:
+        UnusableRowError: for a case that cannot be priced (`priceable` leaves these out).
+    """
+    found = [predictor(case.configuration, cluster) for case in cases]
+    memory = []
+    for case, one in zip(cases, found, strict=True):
+        stages = one.first_step_memory_B if case.measured.first_step else one.stage_memory_B
+        memory.append(max(stages) if case.measured.stage is None else stages[case.measured.stage])
+    return Outcome(
+        np.array([one.step_time_s for one in found], dtype=float),
+        np.array(memory, dtype=float),
+        np.array([one.fits for one in found], dtype=bool),
+        np.array([one.mfu for one in found], dtype=float),
+    )
 
 
-def _predicted(configurations: Sequence[Configuration], cluster: Cluster, predict: Predictor) -> Predicted:
-    """The predictions; InputError for more devices than `cluster` has."""
-    most = max((one.device_num for one in configurations), default=0)
-    if cluster.max_ranks is not None and most > cluster.max_ranks:
-        raise InputError(
-            f"cluster {cluster.name} has {cluster.max_ranks} devices, and {most} were measured: give another one"
-        )
-    return predict(configurations, cluster)
+def priceable(dataset: Dataset, cluster: Cluster, predictor: Predictor = predict) -> Dataset:
+    """`dataset` without what `cluster`, the zoo or the layouts cannot express: these rows become exclusions, with the reason."""
+    cases, pairs, excluded = [], [], list(dataset.excluded)
+    for case in dataset.cases:
+        if reason := _why_not((case.configuration,), cluster, predictor):
+            excluded.append(Exclusion(case.line, reason))
+        else:
+            cases.append(case)
+    for pair in dataset.pairs:
+        if reason := _why_not((pair.better, pair.worse), cluster, predictor):
+            excluded.append(Exclusion(pair.line, reason))
+        else:
+            pairs.append(pair)
+    every = tuple(sorted(excluded, key=lambda one: one.line))
+    return replace(dataset, cases=tuple(cases), pairs=tuple(pairs), excluded=every)
 
 
-def pair_outcome(dataset: Dataset, cluster: Cluster, predict: Predictor) -> PairOutcome:
+def _why_not(configurations: Sequence[Configuration], cluster: Cluster, predictor: Predictor) -> str:
+    """Why one of `configurations` cannot be priced; empty if all can."""
+    for one in configurations:
+        if cluster.max_ranks is not None and one.device_num > cluster.max_ranks:
+            raise InputError(
+                f"cluster {cluster.name} has {cluster.max_ranks} devices, and {one.device_num} were measured: give another one"
+            )
+        try:
+            predictor(one, cluster)
+        except UnusableRowError as reason:
+            return str(reason)
+    return ""
+
+
+def pair_outcome(dataset: Dataset, cluster: Cluster, predictor: Predictor = predict) -> PairOutcome:
     """A pair is right if `better` makes more tokens per second and device or, by memory, fits where `worse` does not."""
-    if not dataset.pairs:
-        return PairOutcome(np.empty(0, dtype=bool))
-    sides = [side for pair in dataset.pairs for side in (pair.better, pair.worse)]
-    found = _predicted(sides, cluster, predict)
-    speed = np.array([c.tokens / c.device_num for c in sides]) / found.step_time_s
-    faster = speed[0::2] > speed[1::2]
-    fits = np.asarray(found.fits)
-    by_memory = np.array([pair.by_memory for pair in dataset.pairs])
-    return PairOutcome(np.where(by_memory, fits[0::2] & ~fits[1::2], faster))
+    correct = []
+    for pair in dataset.pairs:
+        better, worse = (predictor(side, cluster) for side in (pair.better, pair.worse))
+        if pair.by_memory:
+            correct.append(better.fits and not worse.fits)
+            continue
+        speeds = [
+            side.tokens / side.device_num / one.step_time_s
+            for side, one in ((pair.better, better), (pair.worse, worse))
+        ]
+        correct.append(speeds[0] > speeds[1])
+    return PairOutcome(np.array(correct, dtype=bool))

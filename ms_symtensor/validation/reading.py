@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ms_symtensor.cost.configuration import ImpossibleError
 from ms_symtensor.errors import InputError
+from ms_symtensor.validation.configuration import ImpossibleError
 from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, Pair, UnusableRowError
 from ms_symtensor.validation.readers import (
     ascend,

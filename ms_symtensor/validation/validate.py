@@ -7,7 +7,8 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.validation.calibrate import leave_one_group_out
 from ms_symtensor.validation.dataset import Dataset
-from ms_symtensor.validation.evaluate import Outcome, Predictor, of_cluster, outcome, pair_outcome
+from ms_symtensor.validation.evaluate import Outcome, Predictor, of_cluster, outcome, pair_outcome, priceable
+from ms_symtensor.validation.pricing import predict
 from ms_symtensor.validation.reading import read
 from ms_symtensor.validation.score import Score, score
 
@@ -36,20 +37,24 @@ class Validation:
 
 
 def validate(
-    path: str | Path, cluster: Cluster, predict: Predictor, calibrate: int | None = None, seed: int = 0
+    path: str | Path,
+    cluster: Cluster,
+    predictor: Predictor = predict,
+    calibrate: int | None = None,
+    seed: int = 0,
 ) -> Validation:
-    """The validation of `predict` on the table at `path`. `calibrate`: number of measured steps of other groups to fit to.
+    """The validation of the cost model on the table at `path`. `calibrate`: number of measured steps of other groups to fit to.
 
     Errors: InputError for a table that is none, one without a usable row, or one without other groups to calibrate on.
     """
-    dataset = of_cluster(read(path), cluster)
+    dataset = priceable(of_cluster(read(path), cluster), cluster, predictor)
     if not dataset.cases and not dataset.pairs:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in dataset.reasons().items())
         raise InputError(f"{Path(path).name}: no row can be evaluated on {cluster.name} ({reasons or 'there is none'})")
-    pairs = pair_outcome(dataset, cluster, predict)
+    pairs = pair_outcome(dataset, cluster, predictor)
     if calibrate is None:
-        found = outcome(dataset.cases, cluster, predict)
+        found = outcome(dataset.cases, cluster, predictor)
         return Validation(dataset, cluster.name, None, found, score(dataset, found, pairs))
-    found, fits = leave_one_group_out(dataset.cases, cluster, predict, calibrate, seed)
+    found, fits = leave_one_group_out(dataset.cases, cluster, calibrate, seed, predictor)
     calibration = Calibration(calibrate, seed, len(fits), len({case for fit in fits for case in fit}))
     return Validation(dataset, cluster.name, calibration, found, score(dataset, found, pairs))

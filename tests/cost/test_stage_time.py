@@ -7,10 +7,11 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.bill import Bill, Key, Message, Part, Pass, traffic_B, work_s
 from ms_symtensor.cost.move import node_cost
-from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
-from ms_symtensor.cost.step import traffic_B
-from ms_symtensor.program.program import Role
+from ms_symtensor.cost.runtime import Hiding, Runtime
+from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, seconds_of_bill, stage_seconds
+from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
@@ -21,8 +22,40 @@ A2 = load("atlas_800t_a2")
 
 
 def test_the_slowest_stage_sets_the_pace():
-    stages = [StageSeconds(1.0, 0.5), StageSeconds(3.0, 0.25), StageSeconds(2.0, 0.0)]
+    stages = [StageSeconds(0.5, 0.5, 0.0, 0.5), StageSeconds(1.0, 2.0, 0.0, 0.25), StageSeconds(1.0, 1.0, 0.0, 0.0)]
     assert pipelined_step_s(stages, 4) == 4 * 3.0 + 1.0 + 2.0 + 0.5
+
+
+def test_what_a_stage_does_once_runs_while_it_waits_for_others():
+    """The second stage gathers weights while the first one passes its micro-batch forward, and sums gradients while that one
+    passes the last one backward.
+    """
+    stages = [StageSeconds(2.0, 4.0, 0.0, 0.0), StageSeconds(2.0, 4.0, 1.5, 3.5)]
+    assert pipelined_step_s(stages, 2) == 2 * 6.0 + 6.0
+    late = [stages[0], StageSeconds(2.0, 4.0, 2.5, 5.0)]
+    assert pipelined_step_s(late, 2) == 2 * 6.0 + 6.0 + 0.5 + 1.0
+    assert pipelined_step_s(late, 2, interleave=2) == 2 * 6.0 + 3.0 + 1.5 + 3.0
+
+
+def test_hidden_communication_takes_what_its_window_leaves_and_slows_the_work_beside_it():
+    gradients = Key(Part.GRADIENTS, Phase.BACKWARD, True, "")
+    work = Key(Part.COMPUTE, Phase.BACKWARD, False, "")
+    summed, computed = Message("AllReduce", tuple(range(8)), 1 << 30), Pass("Mul", 1 << 30)
+    bill = Bill({gradients: {summed: 1}, work: {computed: 1}})
+    summed_s, computed_s = work_s(summed, A2), work_s(computed, A2)
+    assert summed_s > computed_s  # so that some of it is exposed
+    plain = seconds_of_bill(bill, 0.0, A2, Runtime("plain", ""))
+    assert (plain.backward_s, plain.end_s) == pytest.approx((computed_s, summed_s))
+    hides = seconds_of_bill(bill, 0.0, A2, Runtime("hides", "", {Part.GRADIENTS: Hiding(1.0, 0.25)}))
+    assert hides.end_s == pytest.approx(summed_s - computed_s + 0.25 * computed_s)
+    assert hides.hidden_s == {("end", Part.GRADIENTS): pytest.approx(computed_s)}
+
+
+def test_a_host_that_launches_is_waited_for():
+    work = Key(Part.COMPUTE, Phase.FORWARD, False, "")
+    bill = Bill({work: {Pass("Mul", 1024): 100}})
+    eager = seconds_of_bill(bill, 0.0, A2, Runtime("eager", "", is_eager=True))
+    assert eager.forward_s == pytest.approx(100 * A2.device.host_overhead_s)
 
 
 @pytest.mark.parametrize(

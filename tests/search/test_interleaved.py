@@ -11,13 +11,11 @@ from benchmarks.small_networks import layered_network
 from benchmarks.stage_space import LEVELS, Case, Parts, divisions
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
-from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import pipelined_step_s, stage_seconds
 from ms_symtensor.errors import ImpossibleError, InvalidStrategyError
 from ms_symtensor.program.parameters import is_synchronised
-from ms_symtensor.program.program import Phase
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import FREE, limits_of
@@ -66,7 +64,7 @@ def test_a_plan_of_interleaved_stages():
     programs = partition_stages(at(16 // plan.micro_batch_num, None), plan.stages, plan.pipeline)
     each = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]
     alone_s = pipelined_step_s(each, plan.micro_batch_num, 2)
-    assert alone_s < plan.prediction.step_time_s < 1.1 * alone_s  # what is sent between the runs is priced too
+    assert plan.prediction.step_time_s == pytest.approx(alone_s)
     peaks_B = [sum(stage_memory_B(p.micro, 2, False, stage_activation_peak_B(p), {}, {}).values()) for p in programs]
     assert plan.prediction.peak_memory_B == max(peaks_B)
 
@@ -118,12 +116,7 @@ def every_step_s(case, micro_batch_num):
                 continue
             trained = [p for one in programs for p in one.parameters.values() if p.requires_grad]
             if all(map(is_synchronised, trained)):
-                first = programs[0].micro
-                sent = next(n for n in first.nodes if n.kind == "Send" and n.phase is Phase.FORWARD)
-                size_B = first.tensors[sent.inputs[0]].size_B
-                border_s = 2 * (collective_time_s(A2, "Send", (0, devices), size_B) + A2.device.op_overhead_s)
                 each = [stage_seconds(one, stage, A2) for one, stage in zip(programs, stages, strict=True)]
-                each = [replace(one, each_s=one.each_s + border_s) for one in each]
                 yield pipelined_step_s(each, micro_batch_num, 2)
 
 

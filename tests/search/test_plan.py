@@ -97,7 +97,7 @@ def test_the_prediction_is_the_price_of_the_partitioned_program(model):
     graph = small_graph(model, num_layers=4)
     found = planned(graph)
     cost = price(graph, found.stage, partition(graph, found.stage), A2)
-    assert found.prediction.time_s == cost.time_s
+    assert found.prediction.time_s == pytest.approx(cost.time_s)
     assert found.prediction.memory_B == cost.memory_B
     assert found.prediction.fits
     assert set(found.stage.strategies) == {op.name for op in graph.ops if signature(view(graph, op)).shardable}

@@ -1,15 +1,16 @@
 """A quick estimate of step time and memory for tests of the machinery around a predictor: work over peak, and overheads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster, Source
-from ms_symtensor.cost.configuration import Configuration, Transformer
+from ms_symtensor.validation.configuration import Configuration, Transformer
 from ms_symtensor.validation.constants import with_constants
 from ms_symtensor.validation.dataset import Case, Measurement
+from ms_symtensor.validation.pricing import Predicted
 
 RANGES = {
     "device.cube_efficiency": (0.85, 0.75, 0.9),
@@ -32,28 +33,23 @@ CLUSTER = _cluster()
 MODEL = Transformer(4096, 8, 32, 32, 16384, 32000)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    step_time_s: np.ndarray
-    peak_memory_B: np.ndarray
-    stage_memory_B: np.ndarray
-    first_step_memory_B: np.ndarray
-    fits: np.ndarray
-    mfu: np.ndarray
-
-
-def estimate(configurations: Sequence[Configuration], cluster: Cluster) -> Estimate:
+def estimate(c: Configuration, cluster: Cluster) -> Predicted:
     device = cluster.device
-    weights = np.array([12.0 * c.model.hidden_size**2 * c.model.num_layers for c in configurations])
-    flops = 6.0 * weights * np.array([c.tokens / c.device_num for c in configurations])
-    work = flops / device.cube_peak_FLOPs
-    launches = np.array([100.0 * c.micro_batch_num * c.model.num_layers for c in configurations])
-    moved = np.array([1e6 * c.micro_batch_num * (c.model_parallel - 1) for c in configurations])
-    time = work / device.cube_efficiency + launches * device.op_overhead_s
-    time = time + moved / cluster.levels[0].effective_bandwidth_Bps
-    memory = np.array([18.0 * w / c.model_parallel / c.pipeline_stages for w, c in zip(weights, configurations)])
-    stages = np.stack([memory, memory / 2], axis=1)
-    return Estimate(time, memory, stages, stages * 0.75, memory <= device.hbm_usable_B, work / time)
+    weights = 12.0 * c.model.hidden_size**2 * c.model.num_layers
+    work_s = 6.0 * weights * c.tokens / c.device_num / device.cube_peak_FLOPs
+    launches = 100.0 * c.micro_batch_num * c.model.num_layers
+    moved_B = 1e6 * c.micro_batch_num * (c.model_parallel - 1)
+    step_s = work_s / device.cube_efficiency + launches * device.op_overhead_s
+    step_s += moved_B / cluster.levels[0].effective_bandwidth_Bps
+    memory_B = 18.0 * weights / c.model_parallel / c.pipeline_stages
+    stages_B = memory_B, memory_B / 2
+    first_B = 0.75 * memory_B, 0.75 * memory_B / 2
+    return Predicted(step_s, stages_B, first_B, memory_B <= device.hbm_usable_B, work_s / step_s)
+
+
+def times(found: Sequence[Configuration], cluster: Cluster) -> np.ndarray:
+    """Seconds of a step of each configuration, by the estimate."""
+    return np.array([estimate(one, cluster).step_time_s for one in found])
 
 
 def configurations(count: int = 24) -> list[Configuration]:
@@ -73,8 +69,8 @@ def configurations(count: int = 24) -> list[Configuration]:
 def cases(cluster: Cluster, groups: int = 4, factor: float = 1.0) -> list[Case]:
     """Measured by the estimate itself, on a cluster whose numbers may differ from the one that is asked about."""
     every = configurations()
-    times = factor * estimate(every, cluster).step_time_s
+    measured_s = factor * times(every, cluster)
     return [
         Case(line + 2, f"group {line % groups}", spread, Measurement(step_time_s=float(time), fits=True))
-        for line, (spread, time) in enumerate(zip(every, times))
+        for line, (spread, time) in enumerate(zip(every, measured_s))
     ]

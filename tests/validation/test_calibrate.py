@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from estimate import CLUSTER, RANGES, cases, configurations, estimate
+from estimate import CLUSTER, RANGES, cases, configurations, estimate, times
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.validation.calibrate import fit, leave_one_group_out
@@ -48,9 +48,9 @@ def test_one_row_that_is_far_off_moves_little() -> None:
     right = cases(CLUSTER)
     wrong = replace(right[5], measured=Measurement(step_time_s=20 * (right[5].measured.step_time_s or 0)))
     found = fit([*right[:5], wrong, *right[6:]], CLUSTER, estimate)
-    times = estimate(configurations(), found.cluster).step_time_s
+    found_s = times(configurations(), found.cluster)
     truth = np.array([case.measured.step_time_s for case in right])
-    assert np.abs(times / truth - 1).max() < 0.1
+    assert np.abs(found_s / truth - 1).max() < 0.1
 
 
 def test_constants_stay_within_their_ranges() -> None:
@@ -69,17 +69,17 @@ def test_nothing_to_fit() -> None:
 def test_a_group_is_predicted_without_its_own_rows() -> None:
     measured = cases(CLUSTER)
     own = [replace(c, measured=replace(c.measured, step_time_s=99.0)) if c.group == "group 1" else c for c in measured]
-    found, _ = leave_one_group_out(own, CLUSTER, estimate, steps=6, seed=3)
-    plain = estimate(configurations(), CLUSTER).step_time_s
+    found, _ = leave_one_group_out(own, CLUSTER, predictor=estimate, steps=6, seed=3)
+    plain = times(configurations(), CLUSTER)
     mine = [i for i, c in enumerate(own) if c.group == "group 1"]
     assert np.allclose(found.step_time_s[mine], plain[mine], rtol=1e-6)
 
 
 def test_the_draw_depends_on_the_seed_alone() -> None:
     measured = cases(with_constants(CLUSTER, OTHER))
-    first, fits = leave_one_group_out(measured, CLUSTER, estimate, steps=12, seed=1)
-    again, _ = leave_one_group_out(measured, CLUSTER, estimate, steps=12, seed=1)
-    other, _ = leave_one_group_out(measured, CLUSTER, estimate, steps=12, seed=2)
+    first, fits = leave_one_group_out(measured, CLUSTER, predictor=estimate, steps=12, seed=1)
+    again, _ = leave_one_group_out(measured, CLUSTER, predictor=estimate, steps=12, seed=1)
+    other, _ = leave_one_group_out(measured, CLUSTER, predictor=estimate, steps=12, seed=2)
     assert np.array_equal(first.step_time_s, again.step_time_s)
     assert not np.array_equal(first.step_time_s, other.step_time_s)
     assert 1 <= len(fits) <= 4 and all(len(chosen) == 12 for chosen in fits)
@@ -87,13 +87,13 @@ def test_the_draw_depends_on_the_seed_alone() -> None:
 
 def test_a_single_group_leaves_nothing_to_calibrate_on() -> None:
     with pytest.raises(InputError, match="one timed group only"):
-        leave_one_group_out(cases(CLUSTER, groups=1), CLUSTER, estimate, steps=4, seed=0)
+        leave_one_group_out(cases(CLUSTER, groups=1), CLUSTER, predictor=estimate, steps=4, seed=0)
 
 
 def test_steps_come_from_the_same_part() -> None:
     slow = [replace(c, part="slow") for c in cases(CLUSTER, factor=1.2)]
     fast = [replace(c, part="fast", group=f"fast {c.group}") for c in cases(CLUSTER)]
-    found, _ = leave_one_group_out([*slow, *fast], CLUSTER, estimate, steps=8, seed=0)
-    plain = estimate(configurations(), CLUSTER).step_time_s
+    found, _ = leave_one_group_out([*slow, *fast], CLUSTER, predictor=estimate, steps=8, seed=0)
+    plain = times(configurations(), CLUSTER)
     assert np.allclose(found.step_time_s[len(slow) :], plain, rtol=1e-6)
     assert np.all(found.step_time_s[: len(slow)] > 1.05 * plain)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from estimate import CLUSTER, MODEL, cases, configurations, estimate
 
-from ms_symtensor.cost.configuration import Configuration
+from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, Measurement, Pair
 from ms_symtensor.validation.evaluate import of_cluster, outcome, pair_outcome
 from ms_symtensor.validation.score import score
@@ -50,7 +50,7 @@ def test_parts_have_totals_of_their_own() -> None:
 
 def test_memory_is_that_of_the_measured_stage() -> None:
     spread = configurations(1)[0]
-    memory = float(estimate([spread], CLUSTER).peak_memory_B[0])
+    memory = float(max(estimate(spread, CLUSTER).stage_memory_B))
     whole = Case(2, "a", spread, Measurement(peak_memory_B=memory))
     second = Case(3, "a", spread, Measurement(peak_memory_B=memory / 2, stage=1))
     assert scored(dataset([whole, second])).total.memory_mape == pytest.approx(0)
@@ -66,7 +66,7 @@ def test_rows_that_failed_are_told_apart_from_those_that_fit() -> None:
 
 def test_utilisation_counts_where_nothing_else_was_measured() -> None:
     spread = configurations(1)[0]
-    mfu = float(estimate([spread], CLUSTER).mfu[0])
+    mfu = estimate(spread, CLUSTER).mfu
     found = scored(
         dataset([Case(2, "a", spread, Measurement(mfu=mfu + 0.02)), Case(3, "a", spread, Measurement(1.0, mfu=9.0))])
     )
@@ -110,6 +110,6 @@ def test_no_rows() -> None:
 
 def test_memory_of_the_first_step_is_compared_with_that_of_the_first_step():
     spread = configurations(1)[0]
-    memory = float(estimate([spread], CLUSTER).peak_memory_B[0])
+    memory = float(max(estimate(spread, CLUSTER).stage_memory_B))
     case = Case(2, "a", spread, Measurement(peak_memory_B=0.75 * memory, first_step=True))
     assert outcome([case], CLUSTER, estimate).memory_B[0] == pytest.approx(0.75 * memory)

@@ -7,7 +7,6 @@ import yaml
 from estimate import CLUSTER, cases, estimate
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cost.prediction import predict
 from ms_symtensor.errors import InputError
 from ms_symtensor.report.validation_report import calibration_json, calibration_text, validation_json, validation_text
 from ms_symtensor.validation.calibrate import fit
@@ -68,13 +67,13 @@ def test_calibration_lowers_the_error_of_groups_that_were_left_out(tmp_path) -> 
 
 @pytest.mark.parametrize("rows", [ROWS[:1], ROWS[:2], ROWS[2:5], ROWS[:1] * 3, ROWS[:6]])
 def test_however_few_rows_there_are_the_figures_are_numbers_or_nothing(tmp_path, rows) -> None:
-    found = validation_json(validate(table(tmp_path, *rows), A100, predict))
+    found = validation_json(validate(table(tmp_path, *rows), A100))
     json.dumps(found, allow_nan=False)
     assert found["rows"] == len(rows)
 
 
 def test_the_order_of_rows_says_nothing(tmp_path) -> None:
-    there, back = (validation_json(validate(table(tmp_path, *rows), A100, predict)) for rows in (ROWS[:6], ROWS[5::-1]))
+    there, back = (validation_json(validate(table(tmp_path, *rows), A100)) for rows in (ROWS[:6], ROWS[5::-1]))
     by_name = sorted(back["groups"], key=lambda group: group["group"])
     assert all(group == pytest.approx(other) for group, other in zip(there["groups"], by_name, strict=True))
 
@@ -114,4 +113,4 @@ def test_a_calibration_for_people_and_programs() -> None:
 def test_more_devices_than_the_cluster_has_are_told(tmp_path) -> None:
     node = replace(A100, levels=(replace(A100.levels[0], ranks=4),))
     with pytest.raises(InputError, match="cluster a100_80g has 4 devices, and 8 were measured"):
-        validate(table(tmp_path, *ROWS), node, predict)
+        validate(table(tmp_path, *ROWS), node)

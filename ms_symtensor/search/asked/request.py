@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.runtime import DEFAULT as DEFAULT_RUNTIME
+from ms_symtensor.cost.runtime import Runtime
+from ms_symtensor.cost.runtime import load as load_runtime
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.limits import Limits
 
@@ -16,7 +19,7 @@ class Request:
 
     `remark`: what the network makes of the limits, in words. `is_trial`: it is asked only whether a plan is found, so that no
     last attempt is worth minutes, nor what is missing. `asked`: the limits in the user's words, where `limits` are one case of
-    them.
+    them. `runtime`: what the plan's price assumes of the software that runs it.
     """
 
     cluster: Cluster
@@ -31,6 +34,7 @@ class Request:
     remark: str = ""
     is_trial: bool = False
     asked: str = ""
+    runtime: Runtime = field(default_factory=lambda: load_runtime(DEFAULT_RUNTIME))
 
     @property
     def wanted(self) -> str:

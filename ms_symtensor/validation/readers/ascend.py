@@ -1,7 +1,7 @@
 """ascend_measured.csv: throughput on Ascend of Megatron-like (MindSpeed) and MindFormers configurations."""
 
-from ms_symtensor.cost.configuration import Configuration
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers import megatron, mindformers
 from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given

@@ -1,7 +1,7 @@
 """ms_dryrun_memory_deepseek3.csv: peaks of MindSpore's dry runs of DeepSeek-V3 on 1,024 devices, of one pipeline stage each."""
 
-from ms_symtensor.cost.configuration import Bytes, Configuration, Experts, Transformer
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import Bytes, Configuration, Experts, Transformer
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers.common import devices_must_agree
 from ms_symtensor.validation.readers.families import family_of

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from ms_symtensor.cost.configuration import LatentAttention, Norm, Position
+from ms_symtensor.validation.configuration import LatentAttention, Norm, Position
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """layouts_a100.csv: LLaMA layouts on A100, timed or out of memory (arXiv 2311.05610)."""
 
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
@@ -8,7 +9,6 @@ from ms_symtensor.cost.configuration import (
     Configuration,
     Transformer,
 )
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
 from ms_symtensor.validation.table import Row

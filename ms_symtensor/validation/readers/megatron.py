@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import (
     ALL,
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
@@ -15,7 +16,6 @@ from ms_symtensor.cost.configuration import (
     Recomputation,
     in_parts,
 )
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.common import ranks_of_an_expert
 from ms_symtensor.validation.table import Row

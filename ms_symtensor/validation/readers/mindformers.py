@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import (
     ALL,
     AttentionKernel,
     Blocks,
@@ -18,7 +19,6 @@ from ms_symtensor.cost.configuration import (
     Recomputation,
     Transformer,
 )
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers import common
 from ms_symtensor.validation.table import Row

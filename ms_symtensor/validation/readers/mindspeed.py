@@ -1,6 +1,6 @@
 """st_baselines.csv: step time and memory per rank of MindSpeed-LLM's tests on Ascend (github.com/Ascend/MindSpeed-LLM)."""
 
-from ms_symtensor.cost.configuration import Configuration
+from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers import megatron
 from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given

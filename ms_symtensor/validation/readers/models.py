@@ -1,6 +1,6 @@
 """A transformer from the columns that tables of many models share."""
 
-from ms_symtensor.cost.configuration import Experts, Transformer
+from ms_symtensor.validation.configuration import Experts, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.common import must_be_given
 from ms_symtensor.validation.readers.families import Family, family_of

@@ -2,7 +2,8 @@
 
 import re
 
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     SELECTIVE_RECOMPUTATION,
@@ -12,7 +13,6 @@ from ms_symtensor.cost.configuration import (
     Precision,
     Recomputation,
 )
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given, ranks_of_an_expert
 from ms_symtensor.validation.readers.models import transformer_of

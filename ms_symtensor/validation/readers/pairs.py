@@ -3,7 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     Bytes,
@@ -13,7 +14,6 @@ from ms_symtensor.cost.configuration import (
     Transformer,
     in_parts,
 )
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import Pair, UnusableRowError
 from ms_symtensor.validation.readers import mindformers
 from ms_symtensor.validation.readers.common import tensor_ranks_of_an_expert

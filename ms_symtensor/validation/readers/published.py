@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from ms_symtensor.cost.configuration import Experts, Transformer
+from ms_symtensor.validation.configuration import Experts, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.families import family_of
 

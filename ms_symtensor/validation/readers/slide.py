@@ -11,8 +11,8 @@ parameters do not fit on 64 devices of 64 GB in any way. Assumed:
 - as many blocks as fit with DP32 x TP2, 3 of them dense, as published.
 """
 
-from ms_symtensor.cost.configuration import FULL_RECOMPUTATION, Bytes, Configuration
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import FULL_RECOMPUTATION, Bytes, Configuration
 from ms_symtensor.validation.readers.dryrun import deepseek_v3
 
 BLOCKS = 5  # the deepest of which DP32 x TP2 fits into 64 GB under these assumptions

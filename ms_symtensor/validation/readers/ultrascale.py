@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ms_symtensor.cost.configuration import Configuration, Transformer
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import Configuration, Transformer
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers.common import devices_must_agree, must_be_given
 from ms_symtensor.validation.table import Row

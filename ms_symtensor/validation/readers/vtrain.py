@@ -1,6 +1,6 @@
 """vtrain_a100.csv: iteration times of GPT models under Megatron-DeepSpeed on A100 (github.com/VIA-Research/vTrain)."""
 
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,

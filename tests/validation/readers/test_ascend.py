@@ -1,7 +1,8 @@
 import pytest
 
 from ms_symtensor.cluster.load import known_clusters
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import (
     ALL,
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
@@ -9,7 +10,6 @@ from ms_symtensor.cost.configuration import (
     Part,
     Recomputation,
 )
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers import mindformers
 from ms_symtensor.validation.readers.devices import cluster_of

@@ -1,8 +1,8 @@
 import pytest
 
-from ms_symtensor.cost.configuration import FULL_RECOMPUTATION, AttentionKernel
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import FULL_RECOMPUTATION, AttentionKernel
 
 # github.com/Aleph-Alpha/NeurIPS-WANT-submission-efficient-parallelization-layouts@e13c2cb5
 ROW = {

@@ -1,7 +1,7 @@
 import pytest
 
-from ms_symtensor.cost.configuration import ALL, AttentionKernel, Bytes, Part
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import ALL, AttentionKernel, Bytes, Part
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers import megatron
 

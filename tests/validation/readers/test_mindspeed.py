@@ -1,7 +1,7 @@
 import pytest
 
-from ms_symtensor.cost.configuration import Bytes
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import Bytes
 
 # github.com/Ascend/MindSpeed-LLM@6c32be1f6d, tests/pipeline
 ROW = {

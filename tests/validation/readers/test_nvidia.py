@@ -1,7 +1,7 @@
 import pytest
 
-from ms_symtensor.cost.configuration import Part, in_parts
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.validation.configuration import Part, in_parts
 
 # github.com/pytorch/torchtitan@b5bcd76c66, benchmarks
 ROW = {

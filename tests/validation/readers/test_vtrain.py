@@ -1,7 +1,7 @@
 import pytest
 
-from ms_symtensor.cost.configuration import FULL_RECOMPUTATION, NO_RECOMPUTATION, AttentionKernel
 from ms_symtensor.errors import InputError
+from ms_symtensor.validation.configuration import FULL_RECOMPUTATION, NO_RECOMPUTATION, AttentionKernel
 
 # github.com/VIA-Research/vTrain@f8dda8473a, data/ground_truth_single.csv
 ROW = {

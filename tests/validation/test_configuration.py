@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_symtensor.cost.configuration import (
+from ms_symtensor.errors import InputError
+from ms_symtensor.validation.configuration import (
     ALL,
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
@@ -15,7 +16,6 @@ from ms_symtensor.cost.configuration import (
     Transformer,
     in_parts,
 )
-from ms_symtensor.errors import InputError
 
 MODEL = Transformer(
     hidden_size=4096, num_layers=32, num_heads=32, n_kv_heads=8, intermediate_size=14336, vocab_size=128256

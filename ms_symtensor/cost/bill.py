@@ -1,0 +1,223 @@
+"""What a rank's program spends its time on, item by item: who works or sends, in which pass, how often.
+
+A bill holds nothing of the cluster: the same one is priced on any, which is what fitting a cluster's numbers to measured steps
+needs.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.inner import work_inside
+from ms_symtensor.cost.move import local_time_s, message_s
+from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.ops.placement import cuts_of
+from ms_symtensor.ops.signature import OpView, Signature
+from ms_symtensor.program.fusion import FUSED, fused_cells, is_free
+from ms_symtensor.program.meanings import Meanings, default_strategy
+from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.tensor.graph import Graph, Op
+
+
+class Part(str, Enum):
+    """What an item is for; all but COMPUTE is communication, which may run beside computation."""
+
+    COMPUTE = "compute"
+    TENSOR = "tensor"  # between ranks that cut an operator: partial sums, redistribution
+    CONTEXT = "context"  # of a cut sequence: keys and values, or heads
+    EXPERT = "expert"  # tokens to their experts and back
+    WEIGHTS = "weights"  # gathers of weights that the optimizer shards
+    GRADIENTS = "gradients"  # sums of weights' gradients
+    BORDER = "point_to_point"  # between pipeline stages
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """The own work of an operator on one device, forward, or backward where it computes so many gradients (`products`)."""
+
+    op: OpView
+    sig: Signature
+    cuts: Mapping[str, int]
+    products: int
+    is_backward: bool
+
+
+class Pass(NamedTuple):
+    """A node that moves `traffic_B` bytes through memory."""
+
+    kind: str
+    traffic_B: int
+
+
+class Message(NamedTuple):
+    """A collective of `size_B` bytes over `ranks`, or a Send from the first of them to the second."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    size_B: int
+
+
+Work = Product | Pass | Message
+
+
+class Key(NamedTuple):
+    """What an item is for, in which pass, whether it is done once per step (or in every micro-batch), and the part of the network
+    it belongs to, for people.
+    """
+
+    part: Part
+    phase: Phase
+    once: bool
+    label: str
+
+
+@dataclass(frozen=True)
+class Bill:
+    """How often each work is done, by what it is for."""
+
+    items: Mapping[Key, Mapping[Work, int]]
+
+
+def bill_of(
+    graph: Graph,
+    plan: StagePlan,
+    program: Program,
+    known: Meanings,
+    times: Mapping[str, int] = MappingProxyType({}),
+    is_once: Callable[[Node], bool] = lambda _: False,
+    stage: int | None = None,
+    fuses: frozenset[str] = frozenset(),
+) -> Bill:
+    """The bill of one pass through `program`, which is `partition(graph, plan)`; `known`: what the operators of `graph` mean.
+
+    `times`: how many equal blocks some of the blocks stand for. `is_once`: which nodes, none of them an operator's own work, are
+    run once per step, whatever the number of micro-batches. `stage`: that of the program, whose Sends go to others (None: they
+    are not counted). What is received is counted where it is sent. `fuses`: `program`
+    is what `program.fusion` makes of the partition.
+    """
+    cells = fused_cells(graph, known, fuses)
+    products: dict[str, int] = {}
+    again: dict[str, int] = {}
+    for node in program.nodes:
+        if node.role is Role.WORK and node.phase is Phase.BACKWARD:
+            products[node.op] = products.get(node.op, 0) + len(node.outputs)
+        elif node.role is Role.WORK and node.phase is Phase.RECOMPUTE:
+            again[node.op] = again.get(node.op, 0) + 1
+    items: dict[Key, dict[Work, int]] = {}
+    labels: dict[str, str] = {}
+    transparent: set[str] = set()
+
+    def add(part: Part, phase: Phase, once: bool, label: str, work: Work, count: int) -> None:
+        of = items.setdefault(Key(part, phase, once, label), {})
+        of[work] = of.get(work, 0) + count
+
+    known_works: dict[tuple, Product] = {}
+    for op, name, seen, sig in _works(graph, known):
+        label = labels[name] = label_of(op)
+        if not sig.shardable:
+            transparent.add(name)
+            continue
+        if name in cells:
+            continue
+        cuts = _cuts(op, seen, sig, plan)
+        count = times.get(op.block or "", 1)
+        for phase, number in ((Phase.FORWARD, 0), (Phase.RECOMPUTE, 0), (Phase.BACKWARD, products.get(name, 0))):
+            is_backward = phase is Phase.BACKWARD
+            often = count * (again.get(name, 0) if phase is Phase.RECOMPUTE else 1)
+            if often and (number or not is_backward):
+                form = id(sig), tuple(cuts.items()), number  # equal operators share their signature
+                product = known_works.setdefault(form, Product(seen, sig, cuts, number, is_backward))
+                add(Part.COMPUTE, phase, False, label, product, often)
+    for node in program.nodes:
+        if node.kind == "Receive" or (node.kind == "Send" and stage is None) or is_free(node, cells, fuses):
+            continue
+        if node.role is Role.WORK and node.op not in transparent and node.kind != FUSED:
+            continue
+        label = labels.get(node.op, "")
+        part, work = _of_node(program, node, label, stage)
+        once = node.role is not Role.WORK and is_once(node)
+        add(part, node.phase, once, label, work, times.get(node.block or "", 1))
+    return Bill(items)
+
+
+def work_s(work: Work, cluster: Cluster) -> float:
+    """Seconds of one `work` on `cluster`."""
+    if isinstance(work, Pass):
+        return float(local_time_s(cluster, work.kind, work.traffic_B))
+    if isinstance(work, Message):
+        return message_s(cluster, work.kind, work.ranks, work.size_B)
+    cost = evaluate(work.op, work.sig, work.products, [work.cuts], cluster)
+    return float((cost.backward_s if work.is_backward else cost.forward_s)[0])
+
+
+def traffic_B(program: Program, node: Node) -> tuple[int, int]:
+    """Bytes that `node` reads and writes."""
+    return sum(program.tensors[t].size_B for t in node.inputs), sum(program.tensors[t].size_B for t in node.outputs)
+
+
+EXPERT_CELLS = frozenset({"experts", "router"})
+_PERMUTING = frozenset({"Gather", "Transpose", "Concat", "TopKRouter", "Mul", "ReduceSum"})
+
+
+def label_of(op: Op) -> str:
+    """The part of a network that `op` belongs to, for people: by the cells of the zoo and of MindFormers; "" elsewhere."""
+    cells = op.cell
+    if "experts" in cells:
+        return (
+            "experts: products" if op.type in ("BatchMatMul", "GroupedMatmul", "GroupedMatmulV4") else "experts: rest"
+        )
+    if "router" in cells:
+        return "experts: router"
+    for name in ("attention", "feed_forward", "shared", "head", "loss"):
+        if name in cells:
+            if name == "feed_forward" and op.type in _PERMUTING and cells[-1] == name and op.primitive in _DISPATCH:
+                return "experts: permutation"
+            return name.replace("_", " ")
+    return "rest"
+
+
+_DISPATCH = frozenset(
+    {"route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts"}
+)
+
+
+def _of_node(program: Program, node: Node, label: str, stage: int | None) -> tuple[Part, Work]:
+    read_B, made_B = traffic_B(program, node)
+    if node.kind == "Send" and node.peer is not None and stage is not None:
+        ranks = (stage * program.device_num, node.peer * program.device_num)
+        return Part.BORDER, Message("Send", ranks, read_B)
+    if node.group is not None and node.kind in COLLECTIVES:
+        return _part(node, label), Message(node.kind, node.group.ranks(), max(read_B, made_B))
+    return Part.COMPUTE, Pass(node.kind, read_B + made_B)
+
+
+def _part(node: Node, label: str) -> Part:
+    if node.role is Role.SYNC:
+        return Part.GRADIENTS
+    if node.role is Role.WEIGHT:
+        return Part.WEIGHTS
+    if label.startswith("experts"):
+        return Part.EXPERT
+    return Part.TENSOR
+
+
+def _works(graph: Graph, known: Meanings) -> Iterator[tuple[Op, str, OpView, Signature]]:
+    """All that does work: its operator in the graph, its name in the program, its view and signature."""
+    for op in graph.ops:
+        seen, sig = known[op.name]
+        if op.body is not None:
+            yield from ((op, *inner) for inner in work_inside(op, sig))
+        else:
+            yield op, op.name, seen, sig
+
+
+def _cuts(op: Op, seen: OpView, sig: Signature, plan: StagePlan) -> Mapping[str, int]:
+    """What is inside an operator has local shapes already."""
+    if op.body is not None:
+        return {}
+    strategy = plan.strategies.get(op.name) or default_strategy(seen, sig, plan.settings.device_num)
+    return cuts_of(seen, sig, strategy, plan.settings.device_num)

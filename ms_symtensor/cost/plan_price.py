@@ -1,0 +1,181 @@
+"""The price of a whole plan: what `plan` prints, `estimate` answers, `validate` tests and `calibrate` fits.
+
+One program for all ranks, or one for every pipeline stage; the step is that of `stage_time`, the memory that of the fullest
+stage.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.bill import Bill, Part, bill_of
+from ms_symtensor.cost.runtime import Runtime
+from ms_symtensor.cost.stage_memory import stage_memory_B
+from ms_symtensor.cost.stage_time import (
+    PASSES,
+    StageSeconds,
+    pipelined_step_s,
+    seconds_of_bill,
+    stage_bill,
+    update_s,
+)
+from ms_symtensor.cost.step import TIMES, memory_B
+from ms_symtensor.program.fusion import fused, fused_cells
+from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline
+from ms_symtensor.program.program import Program
+from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.stage_memory import stage_activation_peak_B
+from ms_symtensor.program.stage_program import StageProgram, partition_stages
+from ms_symtensor.tensor.graph import Graph
+
+Programs = Sequence[Program] | Sequence[StageProgram]
+
+
+@dataclass(frozen=True)
+class PlanBill:
+    """What the stages of a plan do, whatever the cluster: a bill for each, its program and its plan. `pipeline` None: one stage
+    that takes the batch as a whole.
+    """
+
+    bills: tuple[Bill, ...]
+    programs: tuple[Program, ...]
+    stages: tuple[StagePlan, ...]
+    pipeline: Pipeline | None
+    memory_B: tuple[Mapping[str, int], ...]
+
+
+@dataclass(frozen=True)
+class PlanPrice:
+    """A step of a plan.
+
+    Attributes:
+        time_s: seconds by what an average stage spends (`cost.step.TIMES`); "bubble": what it waits for others; "overhead":
+            what it waits for the host. They add up to the step.
+        hidden_s: seconds of communication that runs beside computation, by `Part`, of an average stage.
+        memory_B: bytes of every stage at its peak, by `cost.step.MEMORIES`.
+    """
+
+    step_time_s: float
+    time_s: Mapping[str, float]
+    hidden_s: Mapping[str, float]
+    memory_B: tuple[Mapping[str, int], ...]
+
+    @property
+    def stage_peaks_B(self) -> tuple[int, ...]:
+        """Bytes of every stage."""
+        return tuple(sum(one.values()) for one in self.memory_B)
+
+    @property
+    def fullest_B(self) -> Mapping[str, int]:
+        """Bytes of the fullest stage, by what for."""
+        return max(self.memory_B, key=lambda one: sum(one.values()))
+
+    @property
+    def peak_memory_B(self) -> int:
+        return max(self.stage_peaks_B)
+
+
+def programs_of(graph: Graph, stages: Sequence[StagePlan], pipeline: Pipeline | None, known: Meanings) -> Programs:
+    """One program for all ranks; with micro-batches one for every stage. Errors: those of `partition`."""
+    if pipeline is None:
+        return [partition(graph, stages[0], known=known)]
+    return partition_stages(graph, stages, pipeline, known=known)
+
+
+def plan_bill(
+    graph: Graph,
+    stages: Sequence[StagePlan],
+    pipeline: Pipeline | None = None,
+    known: Meanings | None = None,
+    programs: Programs | None = None,
+    fuses: frozenset[str] = frozenset(),
+) -> PlanBill:
+    """The bill of a plan: `stages` of `graph`, which with a `pipeline` is the network of one micro-batch.
+
+    `known`, `programs`: what the operators mean, and the plan's programs, where they are there already; `fuses`: see
+    `program.fusion`. Errors: those of `partition` and `partition_stages`.
+    """
+    found = meanings(graph) if known is None else known
+    written = programs_of(graph, stages, pipeline, found) if programs is None else programs
+    bills, micros, memory = [], [], []
+    for number, stage in enumerate(stages):
+        program = written[number]
+        if isinstance(program, StageProgram):
+            one = replace(program, micro=_fused(program.graph, program.micro, found, fuses))
+            bills.append(stage_bill(one, stage, found, fuses))
+            micros.append(one.micro)
+            memory.append(_stage_memory_B(one, stage))
+        else:
+            micros.append(_fused(graph, program, found, fuses))
+            bills.append(bill_of(graph, stage, micros[-1], found, fuses=fuses))
+            memory.append(memory_B(graph, stage, micros[-1]))
+    return PlanBill(tuple(bills), tuple(micros), tuple(stages), pipeline, tuple(memory))
+
+
+def _fused(graph: Graph, program: Program, known: Meanings, fuses: frozenset[str]) -> Program:
+    return fused(program, fused_cells(graph, known, fuses)) if fuses else program
+
+
+def _stage_memory_B(program: StageProgram, stage: StagePlan) -> Mapping[str, int]:
+    activations_B = stage_activation_peak_B(program)
+    number, swaps = program.pipeline.stage_num, stage.settings.swap_optimizer
+    return stage_memory_B(program.micro, number, program.scatters_gradients, activations_B, {}, {}, swaps)
+
+
+def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
+    """The price of a plan on `cluster` under `runtime`."""
+    seconds = [
+        seconds_of_bill(one, update_s(program, stage.settings, cluster), cluster, runtime)
+        for one, program, stage in zip(bill.bills, bill.programs, bill.stages, strict=True)
+    ]
+    number, interleave = (1, 1) if bill.pipeline is None else (bill.pipeline.micro_batch_num, bill.pipeline.interleave)
+    step_s = pipelined_step_s(seconds, number, interleave)
+    time_s = _mean_s(seconds, number)
+    if len(seconds) > 1:
+        time_s["bubble"] = max(0.0, step_s - math.fsum(time_s.values()))
+    return PlanPrice(step_s, time_s, _hidden_s(seconds, number), bill.memory_B)
+
+
+def price_plan(
+    graph: Graph,
+    stages: Sequence[StagePlan],
+    pipeline: Pipeline | None,
+    cluster: Cluster,
+    runtime: Runtime,
+    known: Meanings | None = None,
+    programs: Programs | None = None,
+) -> PlanPrice:
+    """`priced` of `plan_bill`."""
+    return priced(plan_bill(graph, stages, pipeline, known, programs, runtime.fuses), cluster, runtime)
+
+
+def _mean_s(stages: Sequence[StageSeconds], micro_batch_num: int) -> dict[str, float]:
+    """What an average stage spends in a step."""
+    found = dict.fromkeys(TIMES, 0.0)
+    for stage in stages:
+        for (place, kind), seconds in stage.spent_s.items():
+            share = _times(place, micro_batch_num) / len(stages)
+            found[kind] = found.get(kind, 0.0) + share * seconds
+    return {kind: s for kind, s in found.items() if kind in TIMES or s > 0}
+
+
+def _hidden_s(stages: Sequence[StageSeconds], micro_batch_num: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in Part:
+        every = [
+            _times(place, micro_batch_num) * seconds / len(stages)
+            for stage in stages
+            for (place, of), seconds in stage.hidden_s.items()
+            if of is part
+        ]
+        if every:
+            found[part.value] = math.fsum(every)
+    return found
+
+
+def _times(place: str, micro_batch_num: int) -> int:
+    assert place in PASSES
+    return micro_batch_num if place in ("forward", "backward") else 1

@@ -1,0 +1,118 @@
+"""Run-times: what the software that runs a program does with it. Data, one file each in `runtimes/`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ms_symtensor.cost.bill import Part
+from ms_symtensor.errors import InputError
+
+DEFAULT = "mindspore_graph"
+FOLDER = Path(__file__).with_name("runtimes")
+HIDEABLE = tuple(part.value for part in Part if part is not Part.COMPUTE)
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """Communication that runs beside computation: up to the share `window` of the computation of its pass (forward for gathers
+    of weights, backward for sums of gradients); a hidden second slows the computation down by `slowdown` seconds.
+    """
+
+    window: float
+    slowdown: float
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a run-time does.
+
+    Attributes:
+        name: as `--runtime` takes it.
+        description: one sentence.
+        hides: what of communication runs beside computation.
+        is_eager: a host launches kernel by kernel, so that a pass takes at least its launches times `host_overhead_s` of the
+            device.
+        launches_per_kernel: launches of a kernel, where the host does more for one than for another's.
+        fuses: classes of the zoo's cells whose own operators run as one kernel: they read and write what crosses the cell's
+            border, and keep nothing else for the backward pass.
+        fragments: bytes that the allocator loses, as a share of activations.
+        hide: what the user said is hidden, beside the file (`--hide`).
+    """
+
+    name: str
+    description: str
+    hides: Mapping[Part, Hiding] = field(default_factory=dict)
+    is_eager: bool = False
+    fuses: frozenset[str] = frozenset()
+    fragments: float = 0.0
+    hide: str = ""
+
+    def hiding(self, parts: Mapping[Part, bool]) -> "Runtime":
+        """This run-time, where `parts` are hidden (True), as its file says or else wholly, or not (False)."""
+        hides = {part: hiding for part, hiding in self.hides.items() if parts.get(part, True)}
+        hides |= {part: DEFAULT_HIDING for part, wanted in parts.items() if wanted and part not in hides}
+        return replace(self, hides=hides)
+
+
+DEFAULT_HIDING = Hiding(window=1.0, slowdown=0.3)
+"""empirical: a hidden collective takes cores and bandwidth from the computation above it."""
+
+
+def known_runtimes() -> tuple[str, ...]:
+    """The names that `load` takes."""
+    return tuple(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+
+
+@cache
+def load(name: str) -> Runtime:
+    """The run-time called `name`.
+
+    Raises:
+        InputError: for an unknown name.
+    """
+    if name not in known_runtimes():
+        raise InputError(f"unknown run-time {name!r}: known are {', '.join(known_runtimes())}")
+    data: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    hides = {
+        Part(part): Hiding(one["window"]["value"], one["slowdown"]["value"])
+        for part, one in (data.get("hides") or {}).items()
+    }
+    return Runtime(
+        data["name"],
+        " ".join(data["description"].split()),
+        hides,
+        data["is_eager"]["value"],
+        frozenset(data["fuses"]["value"]),
+        data["fragments"]["value"],
+    )
+
+
+def runtime_of(name: str, hide: str = "") -> Runtime:
+    """The run-time called `name`, with what the text `hide` says is hidden (`gradients,weights`, or none).
+
+    Raises:
+        InputError: for an unknown name, and for a word that names nothing that can be hidden.
+    """
+    found = load(name)
+    return replace(found.hiding(hidden_parts(hide)), hide=hide) if hide else found
+
+
+def hidden_parts(text: str) -> Mapping[Part, bool]:
+    """What `--hide gradients,weights` asks for; "none" hides nothing.
+
+    Raises:
+        InputError: for a word that names nothing that can be hidden.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if words == ["none"]:
+        return dict.fromkeys((Part(name) for name in HIDEABLE), False)
+    for word in words:
+        if word not in HIDEABLE:
+            raise InputError(
+                f"--hide {word!r} is nothing that can be hidden: give some of {', '.join(HIDEABLE)}, or none"
+            )
+    return {Part(word): True for word in words}

@@ -1,0 +1,95 @@
+"""What `symtensor estimate` prices: the configuration of a command line, those of a file, or a plan."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ms_symtensor.arguments import limits, memory_limit_B
+from ms_symtensor.cluster.load import is_known
+from ms_symtensor.cluster.load import load as load_cluster
+from ms_symtensor.cost.runtime import DEFAULT, runtime_of
+from ms_symtensor.errors import InputError
+from ms_symtensor.files.reading import read_json
+from ms_symtensor.models import resolve
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.uniform.estimate import estimate, reprice
+from ms_symtensor.uniform.request import pinned_layout
+
+Priced = tuple[Plan, Graph]
+DEFAULT_CLUSTER = "atlas_800t_a2"
+
+_OPTIONS = (
+    "model", "cluster", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts",
+    "load_imbalance", "memory_limit", "memory_margin", "runtime", "hide", "fix",
+)  # fmt: skip
+
+
+def estimates(chosen: argparse.Namespace) -> list[Priced]:
+    """The configurations that the command line, or its file, asks for, priced."""
+    options = {name: getattr(chosen, name) for name in _OPTIONS}
+    if chosen.requests is None:
+        return [_priced(options)]
+    data = read_json(chosen.requests, "a list of configurations", "write it again")
+    every = data if isinstance(data, list) else [data]
+    found = []
+    for number, one in enumerate(every):
+        if not isinstance(one, dict) or "model" not in one:
+            raise InputError(
+                f"{chosen.requests}: entry {number} is no object with a model: give model, device_num, fix, …"
+            )
+        unknown = sorted(set(one) - set(_OPTIONS))
+        if unknown:
+            raise InputError(f"{chosen.requests}: entry {number} has {unknown[0]!r}; known are {', '.join(_OPTIONS)}")
+        fix = one.get("fix", {})
+        pins = [f"{name}={value}" for name, value in fix.items()] if isinstance(fix, dict) else fix
+        found.append(_priced({**options, **one, "fix": pins}))
+    return found
+
+
+def _priced(options: Mapping[str, Any]) -> Priced:
+    cluster = load_cluster(options["cluster"] or DEFAULT_CLUSTER)
+    if not options["device_num"] or options["device_num"] < 1:
+        raise InputError(f"--device-num is {options['device_num']}: give the number of devices")
+    of_zoo = {
+        "num_layers": options["num_layers"], "attention": options["attention"], "compute_dtype": options["dtype"],
+        "experts": options["experts"], "load_imbalance": options["load_imbalance"],
+    }  # fmt: skip
+    model = resolve(
+        options["model"],
+        global_batch_size=options["global_batch_size"],
+        seq_length=options["seq_length"],
+        options={name: value for name, value in of_zoo.items() if value is not None},
+    )
+    if model.config is None:
+        raise InputError(
+            f"{options['model']} is no network of the zoo: uniform layouts know these only; give --plan DIR"
+        )
+    wanted = limits(options["fix"], [])
+    request = Request(
+        cluster,
+        options["device_num"],
+        model.global_batch_size,
+        model.seq_length,
+        memory_limit_B(cluster, options["memory_limit"], options["memory_margin"]),
+        model.name,
+        model.source,
+        wanted,
+        runtime=runtime_of(options["runtime"] or DEFAULT, options["hide"] or ""),
+    )
+    return estimate(model.config, pinned_layout(model.config, wanted, options["device_num"]), request)
+
+
+def of_plan(plan: Plan, graph: Graph | None, cluster: str | None, runtime: str | None, hide: str) -> Priced:
+    """`plan` with its price on `cluster` under `runtime`, or on its own and under its own."""
+    if graph is None:
+        raise InputError(f"the plan of {plan.model} has no graph.json, on which its price stands: plan again")
+    there = plan.planned_for if cluster is None else load_cluster(cluster)
+    name, hides = runtime or plan.runtime, hide or ("" if runtime else plan.hide)
+    prediction = reprice(plan, graph, there, runtime_of(name, hides))
+    own = None if is_known(there) else there
+    changed = replace(plan, cluster=there.name, own_cluster=own, runtime=name, hide=hides)
+    host_B = plan.prediction.host_memory_B
+    return replace(changed, prediction=replace(prediction, host_memory_B=host_B)), graph

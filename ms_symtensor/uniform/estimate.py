@@ -1,0 +1,67 @@
+"""The price of a configuration in uniform layouts, as a plan: nothing is searched."""
+
+from collections.abc import Mapping
+
+from model_zoo.config import TransformerConfig
+from ms_symtensor.cluster.load import is_known
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.plan_price import PlanPrice, price_plan
+from ms_symtensor.cost.runtime import Runtime
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.uniform.layout import UniformLayout
+from ms_symtensor.uniform.plan import UniformPlan, uniform_plan
+from ms_symtensor.uniform.request import of_micro_batch
+
+METHOD = "uniform layouts, as given"
+
+
+def estimate(config: TransformerConfig, layout: UniformLayout, request: Request) -> tuple[Plan, Graph]:
+    """`layout` for `config`, whose batch is that of a step, as a plan with its price, and the graph it is for.
+
+    Raises:
+        InputError: for what the network or MindSpore does not allow.
+    """
+    found = uniform_plan(of_micro_batch(config, layout), layout)
+    price = price_plan(found.graph, found.stages, found.pipeline, request.cluster, request.runtime, known=found.known)
+    return _plan(found, layout, price, request), found.graph
+
+
+def reprice(plan: Plan, graph: Graph, cluster: Cluster, runtime: Runtime) -> Prediction:
+    """The prediction of `plan` on `cluster` under `runtime`; its limit stays."""
+    return prediction_of(price_plan(graph, plan.stages, plan.pipeline, cluster, runtime), plan.prediction.limit_B)
+
+
+def prediction_of(price: PlanPrice, limit_B: int, host_memory_B: int = 0) -> Prediction:
+    """What a plan says of its price."""
+    memory: Mapping[str, int] = price.fullest_B
+    fits = sum(memory.values()) <= limit_B
+    return Prediction(price.time_s, memory, fits, limit_B, host_memory_B, price.hidden_s)
+
+
+def _plan(found: UniformPlan, layout: UniformLayout, price: PlanPrice, request: Request) -> Plan:
+    degrees = layout.degrees
+    batch = found.graph.inputs[0][1].shape[0]
+    return Plan(
+        model=request.model,
+        graph_hash=found.graph.hash,
+        cluster=request.cluster.name,
+        own_cluster=None if is_known(request.cluster) else request.cluster,
+        stages=found.stages,
+        pipeline=found.pipeline,
+        global_batch_size=request.global_batch_size,
+        seq_length=request.seq_length,
+        data_parallel=degrees.data_parallel,
+        model_parallel=degrees.model_parallel,
+        sequence_parallel=degrees.sequence_parallel,
+        context_parallel=degrees.context_parallel,
+        expert_parallel=degrees.expert_parallel or 1,
+        prediction=prediction_of(price, request.limit_B),
+        search=SearchReport(1, 0.0, 0.0, METHOD),
+        source={**request.source, **({"batch_size": str(batch)} if "batch_size" in request.source else {})},
+        fixed=request.limits.fixed,
+        at_most=request.limits.at_most,
+        runtime=request.runtime.name,
+        hide=request.runtime.hide,
+    )

@@ -1,0 +1,134 @@
+"""Uniform layouts as data: one set of degrees for all blocks, as Megatron and MindFormers run them."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.program.settings import OptimizerLevel
+
+ALL = -1
+"""Every block of a stage."""
+
+Blocks = tuple[int, ...]
+"""So many blocks of each stage; one number stands for all stages."""
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """How the operators of a stage are cut (`model_zoo.megatron`).
+
+    Attributes:
+        expert_parallel: 0: as many as data_parallel allows.
+        expert_model_parallel: slices of every expert's width; 0: model_parallel.
+        exchanges_heads: context parallelism by AlltoAll of heads (Ulysses), not by gathers of keys and values.
+        cuts_embedding: model_parallel cuts the table of embeddings.
+        gathers_logits: the loss is computed from the logits of the whole vocabulary on every rank.
+    """
+
+    data_parallel: int = 1
+    model_parallel: int = 1
+    sequence_parallel: bool = False
+    context_parallel: int = 1
+    expert_parallel: int = 0
+    expert_model_parallel: int = 0
+    exchanges_heads: bool = True
+    cuts_embedding: bool = True
+    gathers_logits: bool = False
+
+    @property
+    def devices(self) -> int:
+        """Devices of a stage."""
+        return self.data_parallel * self.model_parallel * self.context_parallel
+
+
+@dataclass(frozen=True)
+class Stages:
+    """How blocks lie on pipeline stages, and a batch in micro-batches.
+
+    Attributes:
+        interleave: virtual stages of every stage.
+        layers: blocks of every stage; empty: as evenly as they divide, the first stages one more.
+        head_stage: the stage that holds what stands behind the blocks; -1: that of the last block.
+    """
+
+    number: int = 1
+    micro_batch_num: int = 1
+    interleave: int = 1
+    layers: tuple[int, ...] = ()
+    head_stage: int = -1
+
+    def of(self, blocks: int) -> tuple[int, ...]:
+        """The blocks of every stage, of so many.
+
+        Raises:
+            InputError: if `layers` are not those of so many blocks, or stages would be left without a block.
+        """
+        if self.layers:
+            if len(self.layers) != self.number or sum(self.layers) != blocks:
+                raise InputError(f"{self.layers} does not put {blocks} blocks on {self.number} pipeline stages")
+            return self.layers
+        if self.number * self.interleave > blocks:
+            raise InputError(
+                f"{blocks} blocks are too few for {self.number} pipeline stages"
+                + (f" of {self.interleave} virtual stages" if self.interleave > 1 else "")
+                + f": give at most {max(1, blocks // self.interleave)}"
+            )
+        each, more = divmod(blocks, self.number)
+        return tuple(each + (stage < more) for stage in range(self.number))
+
+
+class Selection(str, Enum):
+    """Parts of a block that are recomputed by themselves (selective recomputation)."""
+
+    ATTENTION_CORE = "attention_core"  # between the projections
+    ACTIVATION = "activation"  # of the feed-forward
+    NORM = "norm"
+    COMMUNICATION = "communication"  # gathers of tokens that tensor-parallel ranks hold parts of
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """What is recomputed: the first blocks of every stage as a whole, and in so many of the blocks behind these the `parts`."""
+
+    blocks: Blocks = (0,)
+    parts: tuple[tuple[Selection, Blocks], ...] = ()
+
+    def whole(self, stage: int, held: int) -> int:
+        """How many of the `held` blocks of `stage` are recomputed as a whole."""
+        return _on_stage(self.blocks, stage, held)
+
+    def selected(self, stage: int, held: int) -> dict[Selection, int]:
+        """In how many of the blocks behind those each part is recomputed."""
+        left = held - self.whole(stage, held)
+        return {part: number for part, blocks in self.parts if (number := _on_stage(blocks, stage, left))}
+
+
+def _on_stage(blocks: Blocks, stage: int, held: int) -> int:
+    wanted = blocks[0] if len(blocks) == 1 else blocks[stage]
+    return held if wanted == ALL else min(wanted, held)
+
+
+NO_RECOMPUTATION = Recomputation()
+FULL_RECOMPUTATION = Recomputation(blocks=(ALL,))
+SELECTIVE_RECOMPUTATION = Recomputation(parts=((Selection.ATTENTION_CORE, (ALL,)),))
+
+
+@dataclass(frozen=True)
+class UniformLayout:
+    """A configuration: degrees, stages, recomputation and the optimizer's sharding.
+
+    Attributes:
+        optimizer_weight_shard_size: -1: over all copies.
+    """
+
+    degrees: Degrees = field(default_factory=Degrees)
+    stages: Stages = field(default_factory=Stages)
+    recompute: Recomputation = NO_RECOMPUTATION
+    optimizer_level: OptimizerLevel = OptimizerLevel.LEVEL1
+    optimizer_weight_shard_size: int = -1
+    swap_optimizer: bool = False
+
+    @property
+    def device_num(self) -> int:
+        """Devices of all stages together."""
+        return self.degrees.devices * self.stages.number

@@ -1,0 +1,159 @@
+"""From a network of the zoo and a uniform layout to the strategies, stages and settings that a plan is made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from model_zoo.builder import build_graph
+from model_zoo.config import TransformerConfig
+from model_zoo.megatron import megatron_strategy
+from ms_symtensor.cost.plan_price import PlanBill, plan_bill
+from ms_symtensor.errors import InputError
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.pipeline import Pipeline, dealt, runs_of, stages_of_ops
+from ms_symtensor.program.recomputation import name_in_block
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.uniform.layout import Selection, UniformLayout
+
+
+@dataclass(frozen=True)
+class UniformPlan:
+    """The graph of one micro-batch, what its operators mean, and its stages; `pipeline` None: one stage, the batch as a whole."""
+
+    graph: Graph
+    known: Meanings
+    stages: tuple[StagePlan, ...]
+    pipeline: Pipeline | None
+
+
+def uniform_plan(config: TransformerConfig, layout: UniformLayout, is_lenient: bool = False) -> UniformPlan:
+    """The plan of `layout` for the network `config`, whose `batch_size` is that of one micro-batch on all devices.
+
+    `is_lenient`: for other run-times than MindSpore, which take fewer micro-batches than stages, and stages without a block.
+
+    Raises:
+        InputError: for degrees, stages or micro-batches that the network or MindSpore does not allow.
+    """
+    graph, known = _graph(config)
+    degrees, stages = layout.degrees, layout.stages
+    cuts = megatron_strategy(
+        graph,
+        config,
+        degrees.data_parallel,
+        degrees.model_parallel,
+        degrees.sequence_parallel,
+        degrees.expert_parallel or None,
+        degrees.context_parallel,
+        degrees.exchanges_heads,
+        degrees.expert_model_parallel or None,
+        degrees.cuts_embedding,
+        degrees.gathers_logits,
+    )
+    strategies = {name: OpStrategy(*cut) for name, cut in cuts.items()}
+    held = stages.of(len(graph.blocks))
+    recomputed = _recompute(graph, layout, held)
+
+    def settings(recompute: Mapping[str, Recompute]) -> Settings:
+        return Settings(
+            degrees.devices,
+            enable_alltoall=True,
+            optimizer_level=layout.optimizer_level,
+            optimizer_weight_shard_size=layout.optimizer_weight_shard_size,
+            swap_optimizer=layout.swap_optimizer,
+            recompute=recompute,
+        )
+
+    if stages.number == stages.micro_batch_num == 1:
+        return UniformPlan(graph, known, (StagePlan(strategies, settings(recomputed)),), None)
+    pipeline = _pipeline(layout, held, is_lenient)
+    of_ops = stages_of_ops(graph, pipeline)
+    number = {name: pipeline.stage_of(position) for position, name in enumerate(graph.blocks)}
+    return UniformPlan(
+        graph,
+        known,
+        tuple(
+            StagePlan(
+                {name: strategy for name, strategy in strategies.items() if stage in of_ops[name]},
+                settings({block: again for block, again in recomputed.items() if number[block] == stage}),
+            )
+            for stage in range(stages.number)
+        ),
+        pipeline,
+    )
+
+
+def uniform_bill(
+    config: TransformerConfig, layout: UniformLayout, fuses: frozenset[str] = frozenset(), is_lenient: bool = False
+) -> PlanBill:
+    """What the stages of `uniform_plan` do, whatever the cluster. Errors: those of `uniform_plan` and `plan_bill`."""
+    plan = uniform_plan(config, layout, is_lenient)
+    return plan_bill(plan.graph, plan.stages, plan.pipeline, plan.known, fuses=fuses)
+
+
+def _pipeline(layout: UniformLayout, held: tuple[int, ...], is_lenient: bool) -> Pipeline:
+    stages = layout.stages
+    moves_head = stages.head_stage not in (-1, stages.number - 1) or not held[-1]
+    head = stages.head_stage % stages.number if moves_head else None
+    return Pipeline(
+        runs_of(dealt(held, stages.interleave), stages.interleave), stages.micro_batch_num, is_lenient, head
+    )
+
+
+@lru_cache(maxsize=256)
+def _graph(config: TransformerConfig) -> tuple[Graph, Meanings]:
+    graph = build_graph(config)
+    return graph, meanings(graph)
+
+
+def _recompute(graph: Graph, layout: UniformLayout, held: tuple[int, ...]) -> dict[str, Recompute]:
+    """What is recomputed of every block, by its name."""
+    stages = layout.stages
+    runs = runs_of(dealt(held, stages.interleave), stages.interleave)
+    parts: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        if op.block is not None:
+            parts.setdefault(op.block, []).append(op)
+    found: dict[str, Recompute] = {}
+    for stage, of_stage in enumerate(runs):
+        blocks = [graph.blocks[position] for run in of_stage for position in run]
+        whole = layout.recompute.whole(stage, len(blocks))
+        found |= dict.fromkeys(blocks[:whole], Recompute())
+        selected = layout.recompute.selected(stage, len(blocks))
+        for position, block in enumerate(blocks[whole:]):
+            chosen = frozenset(part for part, number in selected.items() if position < number)
+            if chosen:
+                found[block] = _selective(parts[block], chosen)
+    return found
+
+
+def _selective(ops: Sequence[Op], chosen: frozenset[Selection]) -> Recompute:
+    """Selective recomputation of a block with the operators `ops`."""
+    names = tuple(dict.fromkeys(name_in_block(op) for op in ops if _selection(op) in chosen and op.primitive))
+    if Selection.COMMUNICATION not in chosen:
+        return Recompute(only=names)
+    every = tuple(dict.fromkeys(name_in_block(op) for op in ops if op.primitive and op.type != "Cast"))
+    return Recompute(communication=True, kept=tuple(name for name in every if name not in names))
+
+
+def _selection(op: Op) -> Selection | None:
+    """The part that an operator of the zoo's block belongs to."""
+    cell = op.cell[-1] if op.cell else ""
+    if cell == "core" and op.type != "Transpose":
+        return Selection.ATTENTION_CORE
+    if cell in ("attention_norm", "feed_forward_norm"):
+        return Selection.NORM
+    if op.primitive in ("silu", "gelu") or (op.primitive == "mul" and cell in ("feed_forward", "experts", "shared")):
+        return Selection.ACTIVATION
+    return None
+
+
+def require_agreement(layout: UniformLayout, device_num: int) -> None:
+    """InputError unless the degrees of `layout` make `device_num` devices."""
+    if layout.device_num != device_num:
+        d = layout.degrees
+        raise InputError(
+            f"data_parallel {d.data_parallel} x model_parallel {d.model_parallel} x context_parallel {d.context_parallel} x"
+            f" pipeline_stages {layout.stages.number} = {layout.device_num} devices, not {device_num}"
+        )

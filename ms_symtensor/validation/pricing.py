@@ -1,0 +1,195 @@
+"""From a row's configuration to what `estimate` takes: a network of the zoo, a uniform layout and a run-time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from model_zoo import config as zoo
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.bill import Part
+from ms_symtensor.cost.flops import mfu, model_flops
+from ms_symtensor.cost.plan_price import PlanBill, plan_bill, priced
+from ms_symtensor.cost.runtime import Runtime, load
+from ms_symtensor.errors import InputError, SymTensorError
+from ms_symtensor.program.fusion import ACCUMULATION
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
+from ms_symtensor.uniform.plan import uniform_plan
+from ms_symtensor.validation.configuration import ALL, AttentionKernel, Configuration, Transformer
+from ms_symtensor.validation.configuration import Part as Selected
+from ms_symtensor.validation.dataset import UnusableRowError
+
+TORCH_NPU_CANNOT_B = 3.4 * 2**30
+"""What PyTorch cannot hand out of an Ascend device's memory: it sees 60.96 GiB of 64 GiB and is full at 60.60 GiB
+(github.com/vllm-project/vllm-ascend/issues/1127); MindSpore's limit is lower, as it is set to leave room.
+"""
+
+RUNTIMES = {
+    "megatron": "megatron", "mindspeed": "mindspeed", "mindspore": "mindformers_graph", "nanotron": "nanotron", "fsdp": "fsdp",
+}  # fmt: skip
+
+PADDING = 128
+"""Megatron-LM pads the vocabulary to a multiple of so many rows of a tensor-parallel rank (make-vocab-size-divisible-by)."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What is predicted of a row: seconds, bytes of every stage and of the first step of PyTorch, a fraction of the peak."""
+
+    step_time_s: float
+    stage_memory_B: tuple[float, ...]
+    first_step_memory_B: tuple[float, ...]
+    fits: bool
+    mfu: float
+
+
+def predict(c: Configuration, cluster: Cluster) -> Predicted:
+    """The price of `c` on `cluster`.
+
+    Raises:
+        UnusableRowError: for what the network, the layouts or the run-time cannot express, by name.
+    """
+    bill, flops = _bill(c)
+    runtime = runtime_of(c)
+    found = priced(bill, cluster, runtime)
+    device = cluster.device
+    usable_B = device.hbm_capacity_B - TORCH_NPU_CANNOT_B if c.framework == "mindspeed" else device.hbm_usable_B
+    memory = found.memory_B
+    states = [one["optimizer_states"] for one in memory]
+    resting = [one["parameters"] + one["gradients"] + one["optimizer_states"] for one in memory]
+    totals = [sum(one.values()) - one["buffers"] for one in memory]
+    lost = [runtime.fragments * one["activations"] for one in memory]
+    return Predicted(
+        found.step_time_s,
+        tuple(totals),
+        tuple(max(total - own, rest) for total, own, rest in zip(totals, states, resting, strict=True)),
+        max(total + more for total, more in zip(totals, lost, strict=True)) <= usable_B,
+        mfu(flops, found.step_time_s, c.device_num, device.cube_peak_FLOPs),
+    )
+
+
+@lru_cache(maxsize=2048)
+def _bill(c: Configuration) -> tuple[PlanBill, float]:
+    """The bill of a step, and its model FLOPs."""
+    is_mindspore = c.framework == "mindspore"
+    try:
+        plan = uniform_plan(network_of(c), layout_of(c), is_lenient=not is_mindspore)
+        fuses = runtime_of(c).fuses
+        bill = plan_bill(plan.graph, plan.stages, plan.pipeline, plan.known, fuses=fuses)
+    except InputError as error:
+        raise UnusableRowError(str(error)) from error
+    except SymTensorError as error:
+        raise UnusableRowError(f"MindSpore rejects the layouts: {error}") from error
+    return bill, c.micro_batch_num * model_flops(plan.graph, plan.known)
+
+
+def network_of(c: Configuration) -> zoo.TransformerConfig:
+    """The network of one micro-batch on all devices.
+
+    Raises:
+        UnusableRowError: for an architecture that the zoo does not have.
+    """
+    m = c.model
+    _require_known(m)
+    vocabulary = PADDING * c.model_parallel
+    if not c.padded_vocabulary:
+        vocabulary = c.model_parallel
+    latent = m.latent_attention
+    if latent and not latent.query_rank:
+        raise UnusableRowError("latent attention without low-rank queries")
+    experts = m.experts and zoo.Experts(
+        m.experts.num_experts,
+        m.experts.top_k,
+        m.experts.intermediate_size,
+        shared_size=m.experts.shared_experts * m.experts.intermediate_size,
+        load_imbalance=m.experts.imbalance,
+    )
+    return zoo.TransformerConfig(
+        "of a row",
+        hidden_size=m.hidden_size,
+        num_layers=m.num_layers,
+        num_heads=m.num_heads,
+        n_kv_heads=m.n_kv_heads,
+        intermediate_size=m.intermediate_size,
+        vocab_size=-(-m.vocab_size // vocabulary) * vocabulary,
+        max_position_embeddings=c.seq_length,
+        norm=m.norm,
+        norm_epsilon=1e-5,
+        activation="swiglu" if m.gated else "gelu",
+        position="rotary" if m.position == "rotary" else "learned",
+        linear_bias=m.linear_bias,
+        qkv_bias=m.qkv_bias,
+        tied_embeddings=m.tied_embeddings,
+        head_dim=latent.nope_head_dim + latent.rope_head_dim if latent else m.head_dim,
+        experts=experts or None,
+        latent_attention=zoo.LatentSizes(latent.query_rank, latent.kv_rank, latent.rope_head_dim, latent.value_head_dim)
+        if latent
+        else None,
+        second_token_weight=1.0 if m.mtp_blocks else 0.0,
+        dense_layers=m.experts.dense_blocks if m.experts else 0,
+        seq_length=c.seq_length,
+        batch_size=c.data_parallel * c.micro_batch_size,
+        attention="flash" if c.attention in (AttentionKernel.FLASH, AttentionKernel.FLASH1) else "self",
+        compute_dtype=c.precision,
+    )
+
+
+def _require_known(m: Transformer) -> None:
+    for is_it, name in (
+        (m.geglu, "a gate through GELU"),
+        (m.post_norms, "norms behind attention and feed-forward"),
+        (m.capped_logits, "soft caps on logits"),
+    ):
+        if is_it:
+            raise UnusableRowError(f"the zoo has no {name}")
+
+
+_SELECTED = {
+    Selected.ATTENTION_CORE: Selection.ATTENTION_CORE,
+    Selected.ACTIVATION_FUNCTION: Selection.ACTIVATION,
+    Selected.NORM: Selection.NORM,
+    Selected.GATHERS: Selection.COMMUNICATION,
+}
+
+
+def layout_of(c: Configuration) -> UniformLayout:
+    """How the devices share the network."""
+    parts = tuple((_SELECTED[part], blocks) for part, blocks in c.recomputation.parts)
+    level = c.optimizer_level
+    if c.pipeline_stages * c.micro_batch_num > 1:  # MindSpore's programs in micro-batches know no more
+        level = min(level, OptimizerLevel.LEVEL1)
+    return UniformLayout(
+        Degrees(
+            c.data_parallel,
+            c.model_parallel,
+            c.sequence_parallel,
+            c.context_parallel,
+            c.expert_parallel if c.model.experts else 0,
+            c.ranks_of_an_expert if c.model.experts else 0,
+            exchanges_heads=c.exchanged_heads,
+            cuts_embedding=not c.whole_embedding,
+            gathers_logits=c.gathered_logits,
+        ),
+        Stages(c.pipeline_stages, c.micro_batch_num, c.interleave, c.layers_on_stage, c.head_stage),
+        Recomputation(tuple(ALL if n == ALL else n for n in c.recomputation.blocks), parts),
+        OptimizerLevel(level),
+        c.optimizer_weight_shard_size,
+    )
+
+
+def runtime_of(c: Configuration) -> Runtime:
+    """The run-time, with what the row says that it hides and fuses."""
+    found = load(RUNTIMES[c.framework])
+    if c.framework == "mindspore":
+        return found
+    hidden: Mapping[Part, bool] = {
+        Part.GRADIENTS: c.overlap_gradients and c.data_parallel * c.context_parallel > 1,
+        Part.WEIGHTS: c.overlap_weights,
+        Part.TENSOR: c.overlap_tensors,
+    }
+    fuses = set(found.fuses)
+    fuses = fuses | {"Norm"} if c.fused_norm else fuses - {"Norm"}
+    fuses = fuses | {ACCUMULATION} if c.fused_gradient_sums else fuses - {ACCUMULATION}
+    if c.compiled:
+        fuses |= {"Norm", "RotaryEmbedding", "GatedFeedForward", "FeedForward", "CrossEntropy", "bias"}
+    return replace(found.hiding(hidden), fuses=frozenset(fuses))

@@ -1,0 +1,81 @@
+"""Configurations in uniform layouts: what is priced is what is planned, and what a plan's file says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ms_symtensor.cli import main
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+SMALL = ("--num-layers", "4", "--seq-length", "512", "--memory-margin", "0")
+PINS = {
+    "data": {"data_parallel": 8, "recompute": 0},
+    "tensor": {"model_parallel": 4, "recompute": "full"},
+    "unlike sequences": {"model_parallel": 2, "sequence_parallel": "no", "recompute": 0},
+    "stages": {"pipeline_stages": 2, "model_parallel": 2, "micro_batch_num": 4, "recompute": 2, "pp_interleave_num": 1},
+    "virtual stages": {"pipeline_stages": 2, "pp_interleave_num": 2, "micro_batch_num": 4, "recompute": 0},
+    "accumulation": {"pipeline_stages": 1, "micro_batch_num": 2, "data_parallel": 8, "recompute": "select"},
+    "context": {"context_parallel": 2, "data_parallel": 4, "recompute": 0, "micro_batch_num": 1},
+}
+
+
+@pytest.mark.parametrize("name", PINS)
+def test_a_pinned_plan_in_uniform_layouts_is_the_estimate(name, tmp_path: Path, capsys) -> None:
+    fix = [f"--fix={key}={value}" for key, value in {"optimizer_level": 1, **PINS[name]}.items()]
+    common = ("llama3_8b", "--device-num", "8", *SMALL, *fix)
+    priced = answer(capsys, "estimate", *common)
+    every = [f"--fix={key}={priced[key]}" for key in ("data_parallel", "model_parallel", "context_parallel")]
+    every += [f"--fix={key}={priced[key]}" for key in ("pipeline_stages", "micro_batch_num", "pp_interleave_num")]
+    planned = answer(capsys, "plan", *common, *every, "--layouts", "uniform", "--out", str(tmp_path / "plan"))
+    again = answer(capsys, "estimate", "--plan", str(tmp_path / "plan"))
+    for found in (planned, again):
+        assert found["step_time_s"] == pytest.approx(priced["step_time_s"], rel=1e-9)
+        assert found["peak_memory_B"] == priced["peak_memory_B"]
+    assert priced["tokens_per_s_device"] == pytest.approx(16 * 512 / priced["step_time_s"] / 8)
+    assert 0 < priced["mfu"] < 1 and "optimality_gap" not in priced
+
+
+def test_a_plan_in_free_layouts_is_estimated_as_it_was_priced(tmp_path: Path, capsys) -> None:
+    common = ("mixtral_8x7b", "--device-num", "8", *SMALL, "--fix=pipeline_stages=2")
+    planned = answer(capsys, "plan", *common, "--out", str(tmp_path / "plan"))
+    again = answer(capsys, "estimate", "--plan", str(tmp_path / "plan"))
+    assert again["step_time_s"] == pytest.approx(planned["step_time_s"], rel=1e-9)
+    assert again["peak_memory_B"] == planned["peak_memory_B"]
+
+
+def test_what_is_hidden_is_no_part_of_the_step(capsys) -> None:
+    common = ("estimate", "llama2_7b", "--device-num", "8", *SMALL)
+    plain, hidden = answer(capsys, *common), answer(capsys, *common, "--hide", "gradients,weights")
+    assert hidden["step_time_s"] < plain["step_time_s"]
+    assert hidden["hidden_s"]["gradients"] > 0 and plain["hidden_s"] == {}
+    assert answer(capsys, *common, "--hide", "none")["step_time_s"] == plain["step_time_s"]
+
+
+def test_a_list_of_configurations(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "run.json"
+    one = {"model": "llama2_7b", "num_layers": 2, "device_num": 8, "fix": {"model_parallel": 8}}
+    file.write_text(json.dumps([one, one | {"fix": {"data_parallel": 8}}]), encoding="utf-8")
+    found = answer(capsys, "estimate", "--from", str(file))["estimates"]
+    assert [each["model_parallel"] for each in found] == [8, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("llama2_7b", "--device-num", "8", "--fix=model_parallel=3"), "does not divide 8 devices"),
+        (("llama2_7b", "--device-num", "8", "--fix=data_parallel=4"), "= 4 devices, not 8"),
+        (("llama2_7b", "--device-num", "8", "--hide", "everything"), "nothing that can be hidden"),
+        (("llama2_7b", "--device-num", "8", "--runtime", "mine"), "unknown run-time"),
+        (("llama2_7b", "--device-num", "8", "--fix=*.query.matmul=(8,1)(1,1)"), "no operators by name"),
+        ((), "give one of MODEL"),
+    ],
+)
+def test_mistakes_are_named(arguments, said, capsys) -> None:
+    assert main(["estimate", *arguments]) == 2
+    assert said in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """A plan's folder, as it was written and as it is found."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -171,3 +172,12 @@ def test_a_writer_that_is_killed_leaves_one_plan_or_the_other():
         [sys.executable, str(BENCHMARK), "10"], capture_output=True, text=True, cwd=BENCHMARK.parents[1]
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_mixture_in_the_folder_in_which_one_works_is_refused(tmp_path):
+    """Where files change one by one, a killed writer may leave one; it is never taken for a plan."""
+    script = [sys.executable, str(Path(__file__).with_name("killed_in_place.py")), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(BENCHMARK.parents[1])}
+    done = subprocess.run(script, check=True, capture_output=True, env=environment)
+    for found in json.loads(done.stdout):
+        assert set(found) == {"old", "new", "a mixture, refused"}

@@ -15,6 +15,7 @@ from ms_symtensor.program.samples import where_samples_meet
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.asked.size import batch_and_sequence
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
 from ms_symtensor.search.folded.alternating import joined, joined_request, separated
@@ -102,7 +103,7 @@ def resolve(
         source = {"factory": _absolute(name)} | ({"replace_shard": "True"} if replace_shard else {})
         return _factory(name, source, global_batch_size, seq_length)
     graph = load_graph(name)
-    batch, sequence = _batch_and_sequence(graph)
+    batch, sequence = batch_and_sequence(graph)
     _require_size(name, "global-batch-size", global_batch_size, batch)
     _require_size(name, "seq-length", seq_length, sequence)
     return Model(Path(name).stem, graph, batch, sequence)
@@ -212,7 +213,7 @@ def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
         replaces = plan.source.get("replace_shard") == "True"
         model = resolve(name, plan.global_batch_size, plan.seq_length, options, replaces)
         _require_as_planned(model, plan, graph)
-    elif (there := _batch_and_sequence(graph)) != (plan.global_batch_size // plan.micro_batch_num, plan.seq_length):
+    elif (there := batch_and_sequence(graph)) != (plan.global_batch_size // plan.micro_batch_num, plan.seq_length):
         raise InputError(
             f"the plan says {plan.global_batch_size} samples of {plan.seq_length} in {plan.micro_batch_num} micro-batches, its"
             f" graph has {there[0]} of {there[1]}: one of them was changed; plan again"
@@ -292,7 +293,7 @@ def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_leng
         return Scaling(captured_at(batch), batch, captured_at(other), other)
 
     graph = captured_at(batch)
-    sequence = _batch_and_sequence(graph)[1]
+    sequence = batch_and_sequence(graph)[1]
     _require_size(name, "seq-length", seq_length, sequence)
     return Model(
         name.rpartition("/")[2],
@@ -316,9 +317,3 @@ def _require_size(name: str, option: str, wanted: int | None, found: int) -> Non
 def _absolute(place: str) -> str:
     path, _, function = place.rpartition(":")
     return f"{Path(path).resolve()}:{function}"
-
-
-def _batch_and_sequence(graph: Graph) -> tuple[int, int]:
-    """The first two dims of the first input, 1 where there are fewer."""
-    shape = graph.inputs[0][1].shape if graph.inputs else ()
-    return (shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1)

@@ -118,9 +118,8 @@ def headline(plan: Plan) -> str:
         ("context_parallel", str(plan.context_parallel), "expert_parallel", str(plan.expert_parallel)),
     ]
     own = " (own file)" if plan.own_cluster is not None else ""
-    title = (
-        f"{plan.model}: {plan.device_num} devices of {plan.cluster}{own}, global batch {plan.global_batch_size},"
-        f" sequence {plan.seq_length}"
+    title = f"{plan.model}: {plan.device_num} devices of {plan.cluster}{own}, global batch {plan.global_batch_size}" + (
+        f", sequence {plan.seq_length}" if plan.seq_length > 1 else ""
     )
     pins = [f"{name} = {value}" for name, value in plan.fixed.items()]
     pins += [f"{name} <= {value}" for name, value in plan.at_most.items()]

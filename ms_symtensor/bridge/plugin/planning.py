@@ -18,6 +18,7 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.asked.checked import memory_B, named, place, whole_number
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.asked.size import batch_and_sequence
 from ms_symtensor.strategy.file import graph_in, plan_in, save
 from ms_symtensor.strategy.folder import read
 from ms_symtensor.strategy.plan import Plan
@@ -300,8 +301,7 @@ def _require_numbers(name: str, device_num: int, options: Options, stages: int, 
 
 def _request(graph: Graph, device_num: int, options: Options, micro_batch_num: int) -> Request:
     """What is asked of a plan for the network whose micro-batch is `graph`."""
-    shape = graph.inputs[0][1].shape if graph.inputs else ()  # [batch, sequence, ...] in language models
-    batch, sequence = shape[0] if shape else 1, shape[1] if len(shape) > 1 else 1
+    batch, sequence = batch_and_sequence(graph)
     cluster = cluster_of(options.cluster)
     limit_B = int(cluster.device.hbm_usable_B if options.memory_limit_B is None else options.memory_limit_B)
     limits = limits_of(options.fix.items(), options.at_most.items())

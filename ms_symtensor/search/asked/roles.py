@@ -10,6 +10,9 @@ MINOR = 0.125
 """A weight with less than this share of the largest one's elements is no major one (empirical: gates of experts, projections
 to few heads and to latents, adapters; they are often cut otherwise than the network around them)."""
 
+CHOICES = ("TopK", "TopkExt", "Argmax", "ArgMaxExt", "ArgMaxWithValue", "MaxDim")
+"""Operators by which routers choose experts, along the last dim of what they read."""
+
 NORMS = ("RmsNorm", "LayerNorm")
 
 ATTENTION = {"FlashAttentionScore": ("b", "n", "s"), "BatchMatMul": ("b0", "b1", "m")}
@@ -44,15 +47,22 @@ def major_products(graph: Graph, meanings: Meanings) -> dict[str, int]:
 
 
 def expert_products(graph: Graph, meanings: Meanings) -> frozenset[str]:
-    """The names of the products in which every expert has a weight of its own."""
-    if not routes_tokens(graph):
+    """The names of the products in which every expert has a weight of its own.
+
+    Where the network routes tokens by operators of its own, these are as many weights as its router chooses from.
+    """
+    read = (graph.type_of(graph.tensor_inputs(op)[0]) for op in graph.ops if op.type in CHOICES)
+    choices = {kind.shape[-1] for kind in read if kind is not None and kind.shape}
+    any_number = routes_tokens(graph)
+    if not choices and not any_number:
         return frozenset()
     return frozenset(
         op.name
         for op in graph.ops
         if op.name in meanings
         and meanings[op.name][1].unit is Unit.CUBE
-        and own_rows(meanings[op.name][1])
+        and (own := own_rows(meanings[op.name][1]))
+        and (any_number or any(meanings[op.name][1].sizes[dim] in choices for dim in own))
         and any(is_weight(graph, source) for source in graph.tensor_inputs(op))
     )
 

@@ -3,6 +3,15 @@
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.graph import Graph
 
+IMAGE_DIMS = 4
+"""An input of so many dims, or more, is of images, videos or volumes, whose second dim is no sequence."""
+
+
+def batch_and_sequence(graph: Graph) -> tuple[int, int]:
+    """The first two dims of the first input, 1 where there are fewer; the second is 1 of images too."""
+    shape = graph.inputs[0][1].shape if graph.inputs else ()
+    return shape[0] if shape else 1, shape[1] if 1 < len(shape) < IMAGE_DIMS else 1
+
 
 def require_size_of(graph: Graph, global_batch_size: int, seq_length: int) -> None:
     """InputError where the inputs of `graph` cannot be `global_batch_size` samples of `seq_length` tokens.

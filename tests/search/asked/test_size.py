@@ -1,7 +1,7 @@
 import pytest
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.size import require_size_of
+from ms_symtensor.search.asked.size import batch_and_sequence, require_size_of
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
 
 TOKENS = TensorType((8, 64), "int32")
@@ -44,3 +44,10 @@ def test_what_the_inputs_cannot_be_is_refused(inputs, batch, sequence, told):
     else:
         with pytest.raises(InputError, match=told):
             require_size_of(of(*inputs), batch, sequence)
+
+
+@pytest.mark.parametrize(
+    "tensor, size", ((SCALAR, (1, 1)), (LABELS, (8, 1)), (TOKENS, (8, 64)), (TIME_MAJOR, (60, 8)), (IMAGES, (8, 1)))
+)
+def test_images_have_no_sequence(tensor, size):
+    assert batch_and_sequence(of(tensor)) == size

@@ -8,6 +8,7 @@ from model_zoo.megatron import megatron_strategy
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.asked.summary import Degrees, degrees
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 
 SIZES = {"num_layers": 2, "batch_size": 8, "seq_length": 64}
 
@@ -62,3 +63,28 @@ def test_samples_outside_and_heads_inside_are_no_context_parallelism():
 @pytest.mark.parametrize("name", ["mixtral_8x7b", "qwen3_30b_a3b"])
 def test_experts_are_counted_apart(name):
     assert degrees(*megatron(name, 4, 2, expert=4)) == Degrees(4, 2, False, expert_parallel=4)
+
+
+def routed(choice: str) -> tuple[Graph, StagePlan]:
+    """A router of operators of its own, which chooses among 8 experts, each a product with a weight of its own."""
+    x, tokens, scores = (TensorType(shape, "float16") for shape in ((64, 32), (8, 16, 32), (64, 8)))
+    gate, up, y = (TensorType(shape, "float16") for shape in ((32, 8), (8, 32, 64), (8, 16, 64)))
+    ops = (
+        Op("gate", "MatMul", (InputRef("x"), ParameterRef("gate")), (scores,)),
+        Op(
+            "choice",
+            choice,
+            (OpOutput("gate"), Constant(2)),
+            (TensorType((64, 2), "float16"), TensorType((64, 2), "int32")),
+        ),
+        Op("up", "BatchMatMul", (InputRef("tokens"), ParameterRef("up")), (y,)),
+    )
+    weights = Parameter("gate", gate), Parameter("up", up)
+    strategies = {"up": OpStrategy(((8, 1, 1), (8, 1, 1)))}
+    graph = Graph("net", (("x", x), ("tokens", tokens)), weights, ops, OpOutput("up"))
+    return graph, StagePlan(strategies, Settings(8))
+
+
+def test_experts_of_a_router_of_its_own_are_experts():
+    assert degrees(*routed("TopkExt")).expert_parallel == degrees(*routed("TopK")).expert_parallel == 8
+    assert degrees(*routed("Sort")).expert_parallel == 1

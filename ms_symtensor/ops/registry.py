@@ -153,7 +153,7 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
         ) from error
 
 
-_NO_SUCH_OPERATOR = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_NO_SUCH_OPERATOR = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What a rule runs into where an operator lacks inputs, dims or attributes that every operator of its type has."""
 
 

@@ -87,18 +87,24 @@ def cuts_of(op: OpView, signature: Signature, strategy: OpStrategy, device_num: 
     if len(strategy.inputs) != len(entries):
         raise InvalidStrategyError(f"{where} has {len(strategy.inputs)} entries for {len(entries)} tensor inputs")
     cuts: dict[str, int] = {}
+    first: dict[str, str] = {}
     for position, (degrees, dims) in enumerate(zip(strategy.inputs, entries, strict=True)):
         if len(degrees) != len(dims):
             raise InvalidStrategyError(f"{where}: input {position} has {len(dims)} dims, the strategy {len(degrees)}")
-        for degree, dim in zip(degrees, dims, strict=True):
+        for number, (degree, dim) in enumerate(zip(degrees, dims, strict=True)):
             if dim is None or dim in signature.fixed:
                 if degree != 1:
                     raise InvalidStrategyError(
                         f"{where}: a dim of input {position} that must stay whole is cut by {degree}"
                     )
                 continue
+            at_input = f"dim {number} of input {position}"
             if cuts.setdefault(dim, degree) != degree:
-                raise InvalidStrategyError(f"{where}: dim {dim!r} is cut both by {cuts[dim]} and by {degree}")
+                raise InvalidStrategyError(
+                    f"{where}: {first[dim]} is cut by {cuts[dim]}, and {at_input}, which is the same dim {dim!r}, by {degree}:"
+                    " cut them alike"
+                )
+            first.setdefault(dim, at_input)
             if degree < 1 or signature.sizes[dim] % degree:
                 raise InvalidStrategyError(f"{where}: {degree} does not divide {signature.sizes[dim]} (dim {dim!r})")
     used = math.prod(cuts.values())

@@ -89,7 +89,9 @@ def audit_json(audit: Audit) -> dict[str, Any]:
 
 
 def audit_text(audit: Audit) -> str:
-    """The verdict, and a table of what the strategies cost."""
+    """The verdict, and, where the program is predicted, a table of what the strategies cost."""
+    if audit.verdict.comparison is None:
+        return verdict_text(audit.verdict)
     lines = [verdict_text(audit.verdict), ""]
     total_s = sum(c.time_s for c in audit.costs)
     lines.append(

@@ -45,6 +45,11 @@ def transposed_weight():
     return _network(True, (*_PRODUCTS, ("sum", ((8, 1),)), ("swap", ((1, 1),))))
 
 
+def cut_in_two_ways():
+    """The product sums over a dim that its inputs cut differently."""
+    return _network(strategies=(("up", ((2, 2), (2, 1))), *_PRODUCTS[1:]))
+
+
 def unsharded_sum():
     return _network(strategies=_PRODUCTS)
 

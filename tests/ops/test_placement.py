@@ -48,7 +48,7 @@ def test_strategy_of_is_the_inverse_of_cuts_of():
     [
         (((2, 2),), None, "1 entries for 2"),
         (((2, 2, 1), (1, 2)), None, "has 2 dims, the strategy 3"),
-        (((2, 2), (1, 4)), None, "cut both by 2 and by 4"),
+        (((2, 2), (1, 4)), None, "dim 1 of input 0 is cut by 2, and dim 1 of input 1, which is the same dim .k., by 4"),
         (((3, 1), (1, 1)), None, "3 does not divide 16"),
         (((4, 4), (1, 4)), None, "needs 16 devices"),
         (((2, 1), (1, 1)), ((4, 1),), "no partial sum"),

@@ -17,12 +17,14 @@ from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.asked.checked import whole_number
+from ms_symtensor.search.possible import require_devices
 from ms_symtensor.strategy.primitives import context_settings
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The verdict on hand-written strategies, and their predicted collectives, the most expensive first.
+    """The verdict on hand-written strategies, and their predicted collectives, the most expensive first; none where it is
+    rejected or not predicted.
 
     `without_strategy`: operators that communicate and were given no strategy, so that MindSpore cuts the leading dim of
     their inputs by all devices.
@@ -52,6 +54,7 @@ def audit(
     """
     require_rank(rank, whole_number("device_num", device_num))
     described = cluster_of(cluster)
+    require_devices(described, device_num)
     import_mindspore()
     graph = capture(cell, *inputs, lone_blocks=True)
     stage = StagePlan(strategies_of(cell, graph), settings_of_user(cell, graph, device_num, rules))

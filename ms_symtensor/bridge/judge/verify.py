@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -80,6 +80,8 @@ def judge(
 ) -> tuple[Verdict, Program | None]:
     """The verdict on `cell`, whose primitives carry the strategies of `stage`, and the predicted program if there is one.
 
+    Of a program that MindSpore rejects there is none; what is wrong by our own rules is added to its reason.
+
     Errors: UnknownOperatorError; InputError if the network does not return its loss alone.
     """
     device_num = stage.settings.device_num
@@ -88,10 +90,10 @@ def judge(
         predicted = partition(graph, stage, rules)
     except InvalidStrategyError as error:
         if isinstance(compiled, Verdict):
-            return compiled, None
+            return replace(compiled, reason=f"{compiled.reason}; {error}"), None
         return _accepted(compiled, graph, f"not predicted: {error}"), None
     if isinstance(compiled, Verdict):
-        return compiled, predicted
+        return compiled, None
     return _accepted(compiled, graph, "", compare(graph, predicted, compiled)), predicted
 
 

@@ -8,7 +8,7 @@ from ms_symtensor.errors import ImpossibleError, InfeasibleError, InputError, In
 from ms_symtensor.models import Model, planned
 from ms_symtensor.search.asked.checked import MOST_DEVICES
 from ms_symtensor.search.asked.floor import floor_of
-from ms_symtensor.search.asked.obstacle import amount
+from ms_symtensor.search.asked.obstacle import DoesNotFitError, amount
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.fit import Attempt, Numbers, largest, smallest
 from ms_symtensor.search.possible import require_devices
@@ -75,6 +75,9 @@ def fit(
             if (least_B := floor_of(model.graph).of(request)) > request.limit_B:
                 return Attempt(number, None, f"parameters and buffers alone take {amount(int(least_B))} of a device")
             return Attempt(number, planned(model, request, lambda text: progress(f"{name} {number}: {text}")))
+        except DoesNotFitError as error:
+            missing_B = error.obstacle.peak_B - request.limit_B
+            return Attempt(number, None, f"{amount(missing_B)} too much of a device ({error.obstacle.layout})")
         except (InfeasibleError, InvalidStrategyError, ImpossibleError) as error:
             return Attempt(number, None, str(error))
         except InputError as error:

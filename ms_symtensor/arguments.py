@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.asked.limits import PINNED, Limits, limits_of
-from ms_symtensor.search.asked.request import GIB
+from ms_symtensor.search.asked.request import GIB, free_B
 
 FIX_HELP = (
     f"pin one of {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; swap_optimizer: yes, optimizer states"
@@ -15,9 +15,6 @@ FIX_HELP = (
     " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
     " the first dim of the output cut data_parallel ways, the others model_parallel ways"
 )
-
-MARGIN = "5%"
-"""empirical: of a device, kept free by default; predicted peaks were off by so much on published runs (docs/validation.md)."""
 
 _MARGIN = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%|GiB)?")
 
@@ -28,7 +25,8 @@ def limits(fix: Sequence[str], most: Sequence[str]) -> Limits:
 
 
 def memory_limit_B(cluster: Cluster, limit_GiB: float | None, margin: str | None) -> int:
-    """Bytes of a device that a plan may use: the limit or what the cluster's devices have, less the margin, `10%` or GiB.
+    """Bytes of a device that a plan may use: the limit or what the cluster's devices have, less the margin, `10%` or GiB; with
+    neither less `KEPT_FREE`.
 
     Errors: InputError for a limit of less than a byte or without end, for a margin that is neither, or leaves nothing.
     """
@@ -36,7 +34,7 @@ def memory_limit_B(cluster: Cluster, limit_GiB: float | None, margin: str | None
         raise InputError(f"--memory-limit is {limit_GiB:g}: give a number of GiB above 0")
     whole_B = cluster.device.hbm_usable_B if limit_GiB is None else limit_GiB * GIB
     if margin is None:
-        return int(whole_B)
+        return int(whole_B) if limit_GiB is not None else free_B(cluster)
     read = _MARGIN.fullmatch(margin.strip())
     if read is None:
         raise InputError(f"--memory-margin is {margin!r}: give a share such as 10%, or GiB such as 4")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from ms_symtensor.arguments import FIX_HELP, MARGIN
+from ms_symtensor.arguments import FIX_HELP
 from ms_symtensor.cost.runtime import HIDEABLE, known_runtimes
 from ms_symtensor.errors import InputError
 from ms_symtensor.streams import show
@@ -193,8 +193,7 @@ def _add_memory(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--memory-margin",
         metavar="10%",
-        default=MARGIN,
-        help="of that, kept free: a share, or GiB (default: %(default)s)",
+        help="of that, kept free: a share, or GiB (default: 5%%, of a given limit nothing)",
     )
 
 

@@ -20,6 +20,8 @@ from ms_symtensor.uniform.request import pinned_layout
 
 Priced = tuple[Plan, Graph]
 DEFAULT_CLUSTER = "atlas_800t_a2"
+NO_MARGIN = "0"
+"""What fits is told at the device's limit: margins are for searches."""
 
 _OPTIONS = (
     "model", "cluster", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts",
@@ -73,7 +75,7 @@ def _priced(options: Mapping[str, Any]) -> Priced:
         options["device_num"],
         model.global_batch_size,
         model.seq_length,
-        memory_limit_B(cluster, options["memory_limit"], options["memory_margin"]),
+        memory_limit_B(cluster, options["memory_limit"], options["memory_margin"] or NO_MARGIN),
         model.name,
         model.source,
         wanted,

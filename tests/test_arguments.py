@@ -12,7 +12,8 @@ A2 = load("atlas_800t_a2")
 
 def test_a_margin_is_a_share_or_a_size() -> None:
     whole = int(A2.device.hbm_usable_B)
-    assert memory_limit_B(A2, None, None) == whole
+    assert memory_limit_B(A2, None, None) == int(0.95 * whole)
+    assert memory_limit_B(A2, None, "0") == whole and memory_limit_B(A2, 40.0, None) == 40 * GIB
     assert memory_limit_B(A2, None, "10%") == int(0.9 * whole)
     assert memory_limit_B(A2, 40.0, "4") == memory_limit_B(A2, 40.0, "4 GiB") == 36 * GIB
     assert memory_limit_B(A2, 40.0, "2.5%") == 39 * GIB

@@ -13,14 +13,12 @@ kept, and writes the gradients of its inputs, unless the incoming gradient is pa
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import sympy
 
 from ms_symtensor.algebra import symbols as s
-from ms_symtensor.algebra.expression import Compiled, compile_expression
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.kernel import (
     Array,
@@ -279,22 +277,3 @@ def work(
         sum((kernel.seconds(cluster) for kernel in kernels), nothing) for kernels in (of.forward, of.backward)
     )
     return OperatorCosts(forward, backward, nothing + of.flops)
-
-
-_FLOPS = s.symbol("W", "FLOP", "floating-point operations that one device pays for", "W")
-_BYTES = s.symbol("Q", "B", "bytes that an operator reads and writes", "Q", nonnegative=True)
-_DEVICE = (s.F_cube, s.F_cube32, s.eta_cube, s.eta_step, s.eta_att, s.B_hbm, s.eta_hbm, s.t_op)
-
-
-def roofline(paid: Array, bytes_: Array, dtype: str, cluster: Cluster, fused: bool = False) -> Array:
-    """Seconds of work that pays for so many FLOPs (of fused attention if `fused`) and moves so many bytes."""
-    device = {symbol.name: cluster.values[symbol] for symbol in _DEVICE}
-    seconds: Array = _compiled_roofline(dtype == "float32", fused)(W=paid, Q=bytes_, **device)
-    return seconds
-
-
-@lru_cache(maxsize=4)
-def _compiled_roofline(in_float32: bool, fused: bool) -> Compiled:
-    peak = (s.eta_att if fused else s.eta_step * s.eta_cube) * (s.F_cube32 if in_float32 else s.F_cube)
-    expression = sympy.Max(_FLOPS / peak, _BYTES / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
-    return compile_expression(expression, [_FLOPS, _BYTES, *_DEVICE])

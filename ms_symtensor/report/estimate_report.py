@@ -6,6 +6,7 @@ from typing import Any
 from ms_symtensor.report.plan_report import headline, plan_json, times_and_memory
 from ms_symtensor.report.rates import rates, rates_text
 from ms_symtensor.report.text import seconds, size, table
+from ms_symtensor.search.asked.request import KEPT_FREE
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -19,7 +20,10 @@ def estimate_json(plan: Plan, graph: Graph) -> dict[str, Any]:
 
 def estimate_text(plan: Plan, graph: Graph) -> str:
     """Degrees, rates, time and memory."""
-    return "\n\n".join([headline(plan), rates_text(rates(plan, graph)), times_and_memory(plan)])
+    prediction = plan.prediction
+    is_near = prediction.fits and prediction.peak_memory_B > (1 - KEPT_FREE) * prediction.limit_B
+    warned = [f"  the peak is within {100 * KEPT_FREE:g} % of the limit: predictions are off by so much"] if is_near else []
+    return "\n\n".join([headline(plan), rates_text(rates(plan, graph)), times_and_memory(plan), *warned])
 
 
 def estimates_text(found: Sequence[tuple[Plan, Graph]]) -> str:

@@ -146,7 +146,10 @@ def _memory(plan: Plan) -> str:
     verdict = "fits" if memory.fits else "does not fit"
     total = ("peak", size(memory.peak_memory_B), f"{verdict} {size(memory.limit_B)}")
     host = [("on the host", size(memory.host_memory_B), "optimizer_states")] if plan.settings.swap_optimizer else []
-    return "Predicted memory of a device\n" + table([*rows, total, *host], right=(1,))
+    usable_B = plan.planned_for.device.hbm_usable_B
+    left_B = max(0, int(usable_B) - memory.peak_memory_B)
+    left = ("left", size(left_B), f"{share(left_B, usable_B)} of {size(int(usable_B))}")
+    return "Predicted memory of a device\n" + table([*rows, total, left, *host], right=(1,))
 
 
 def _collectives(costs: tuple[CollectiveCost, ...]) -> str:

@@ -130,6 +130,8 @@ def _total_json(total: Total) -> dict[str, Any]:
         **_fits_json(total.fits),
         "memory_mape": total.memory_mape,
         "mfu_error": total.mfu_error,
+        "median_error": total.median_error,
+        "geometric_ratio": total.geometric_ratio,
     }
 
 

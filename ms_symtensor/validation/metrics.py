@@ -18,6 +18,16 @@ def mape(predicted: Numbers, measured: Numbers) -> float | None:
     return float(np.mean(np.abs(predicted / measured - 1.0))) if len(measured) else None
 
 
+def median_error(predicted: Numbers, measured: Numbers) -> float | None:
+    """Median absolute percentage error as a fraction of the measured; None of nothing."""
+    return float(np.median(np.abs(predicted / measured - 1.0))) if len(measured) else None
+
+
+def geometric_ratio(predicted: Numbers, measured: Numbers) -> float | None:
+    """Geometric mean of predicted over measured: 1 is unbiased; None of nothing."""
+    return float(np.exp(np.mean(np.log(predicted / measured)))) if len(measured) else None
+
+
 def spearman(predicted: Numbers, measured: Numbers) -> float | None:
     """Spearman's rank correlation; None for fewer than three configurations or if all were measured alike.
 

@@ -10,8 +10,10 @@ from ms_symtensor.validation.evaluate import Outcome, PairOutcome
 from ms_symtensor.validation.metrics import (
     Fits,
     Numbers,
+    geometric_ratio,
     kendall,
     mape,
+    median_error,
     ordered_pairs,
     spearman,
     told_fits,
@@ -60,6 +62,8 @@ class Total:
     fits: Fits
     memory_mape: float | None
     mfu_error: float | None
+    median_error: float | None = None
+    geometric_ratio: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ def _total(
         _fits(cases, found, indices),
         mape(*_memories(cases, found, indices)),
         _mfu_error(cases, found, indices),
+        median_error(predicted, measured),
+        geometric_ratio(predicted, measured),
     )
 
 

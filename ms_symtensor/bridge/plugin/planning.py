@@ -17,7 +17,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.asked.checked import memory_B, named, place, whole_number
 from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.asked.request import Request, free_B
 from ms_symtensor.search.asked.size import batch_and_sequence
 from ms_symtensor.strategy.file import graph_in, plan_in, save
 from ms_symtensor.strategy.folder import read
@@ -303,7 +303,7 @@ def _request(graph: Graph, device_num: int, options: Options, micro_batch_num: i
     """What is asked of a plan for the network whose micro-batch is `graph`."""
     batch, sequence = batch_and_sequence(graph)
     cluster = cluster_of(options.cluster)
-    limit_B = int(cluster.device.hbm_usable_B if options.memory_limit_B is None else options.memory_limit_B)
+    limit_B = free_B(cluster) if options.memory_limit_B is None else int(options.memory_limit_B)
     limits = limits_of(options.fix.items(), options.at_most.items())
     return Request(cluster, device_num, batch * micro_batch_num, sequence, limit_B, graph.name, limits=limits)
 

@@ -12,6 +12,15 @@ from ms_symtensor.search.asked.limits import Limits
 
 GIB = 1 << 30
 
+KEPT_FREE = 0.05
+"""empirical: a share of a device's memory that plans leave by default; predicted peaks are off by a few percent on published
+runs (docs/validation.md)."""
+
+
+def free_B(cluster: Cluster) -> int:
+    """Bytes of a device of `cluster` that a plan may use where the user gives no limit."""
+    return int(cluster.device.hbm_usable_B * (1 - KEPT_FREE))
+
 
 @dataclass(frozen=True)
 class Request:

@@ -6,7 +6,7 @@ v - 1 times more often than otherwise. Sends of one run per stage are taken to b
 
 import math
 
-from ms_symtensor.cluster.collective_time import collective_time_s
+from ms_symtensor.cost.move import message_s
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.tables.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
@@ -45,7 +45,7 @@ def _of_step_s(row: Row, each_s: float) -> float:
 def _further_s(row: Row, size_B: float) -> float:
     cluster = row.problem.known.pricer.cluster
     ranks = (0, math.prod(row.shape.mesh))
-    one_s = collective_time_s(cluster, "Send", ranks, size_B) + cluster.device.op_overhead_s
+    one_s = message_s(cluster, "Send", ranks, size_B)
     return 2.0 * (row.shape.interleave - 1) * one_s
 
 

@@ -45,7 +45,16 @@ def case(row: Row) -> Case:
         fits=status == "ok",
         mfu=mfu_percent / 100 if mfu_percent else None,
     )
-    return Case(row.line, row.text("group"), configuration, measured, device=cluster_of(row.text("device")))
+    part = _part(row, configuration)
+    return Case(row.line, row.text("group"), configuration, measured, part, cluster_of(row.text("device")))
+
+
+def _part(row: Row, configuration: Configuration) -> str:
+    """Software, and whether the network has experts."""
+    if row.text("config_check") == "slide":
+        return "slide"
+    software = "MindFormers" if configuration.framework == "mindspore" else "MindSpeed"
+    return f"{software} {'experts' if configuration.model.experts else 'dense'}"
 
 
 def _megatron(row: Row) -> Configuration:

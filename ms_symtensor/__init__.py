@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ms_symtensor.bridge.compiler.host import described_cluster
     from ms_symtensor.bridge.judge.audit import audit
     from ms_symtensor.bridge.judge.verify import verify
-    from ms_symtensor.bridge.plugin.planning import configure, load_plan, plan_network
+    from ms_symtensor.bridge.plugin.planning import configure, count_over_batch, load_plan, plan_network
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.ops.registry import register
     from ms_symtensor.search.plan import plan
@@ -30,6 +30,7 @@ __all__ = [
     "capture",
     "configure",
     "context_settings",
+    "count_over_batch",
     "described_cluster",
     "load_cluster",
     "load_graph",
@@ -47,6 +48,7 @@ _HOME = {
     "capture": "bridge.capture.capture:capture",
     "configure": "bridge.plugin.planning:configure",
     "context_settings": "strategy.primitives:context_settings",
+    "count_over_batch": "bridge.plugin.planning:count_over_batch",
     "described_cluster": "bridge.compiler.host:described_cluster",
     "load_cluster": "cluster.load:load",
     "load_graph": "tensor.graph_file:load",

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
-    from ms_symtensor.models import planned
+    from ms_symtensor.models import planned, with_loss
     from ms_symtensor.report.alternatives import priced
     from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
@@ -56,6 +56,8 @@ def _plan(chosen: argparse.Namespace) -> int:
     from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.possible import require_numbers
+    from ms_symtensor.strategy.loss import loss_note
+    from ms_symtensor.strategy.plan import MicroBatchLoss
     from ms_symtensor.uniform.search import uniform_best
 
     cluster = _warned(load_cluster(chosen.cluster))
@@ -78,9 +80,15 @@ def _plan(chosen: argparse.Namespace) -> int:
         )  # fmt: skip
         if chosen.layouts == "uniform":
             found, graph = uniform_best(model.config, request, step)
+            found = with_loss(found, graph, model.graph)
         else:
             found, graph = naming_what_fits(
                 request, lambda wanted: planned(model, wanted, step), model.graph_at is not None, floor_of(model.graph)
+            )
+        if chosen.exact_loss and found.loss is MicroBatchLoss.MEAN_OF_MEANS:
+            raise InputError(
+                f"{model.name} in {found.micro_batch_num} micro-batches: {loss_note(found.loss)}; plan one batch (--fix"
+                " micro_batch_num=1), or divide one sum by one count of the inputs"
             )
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()

@@ -52,6 +52,11 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         default="free",
         help="uniform: all blocks alike, as Megatron and MindFormers run them (zoo; default: %(default)s)",
     )
+    plan.add_argument(
+        "--exact-loss",
+        action="store_true",
+        help="refuse plans whose micro-batches train another loss than the whole batch",
+    )
     plan.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     plan.add_argument("--pareto", action="store_true", help="show the fastest plans within less and less memory, too")
     plan.add_argument("--out", type=_path, required=True, metavar="DIR", help="where to write the plan")

@@ -10,7 +10,9 @@ from ms_symtensor.bridge.apply.load_network import require_function, require_tru
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
+from ms_symtensor.program.loss_parts import factors_of_loss
 from ms_symtensor.program.samples import where_samples_meet
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.asked.limits import Limits
@@ -23,6 +25,7 @@ from ms_symtensor.search.plan import planned as planned_on_one_stage
 from ms_symtensor.search.possible import require_possible
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.strategy.file import check
+from ms_symtensor.strategy.loss import loss_of
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph
@@ -158,7 +161,13 @@ def _planned(model: Model, request: Request, progress: Callable[[str], None]) ->
         if found.pipeline is None or not request.limits.allow(1, 1):
             raise
         return _with_one_batch(model, request, str(error), progress), model.graph
-    return found, graph
+    whole = of.graph_at(request.global_batch_size) if model.captured is None else model.graph
+    return with_loss(found, graph, whole, request.rules), graph
+
+
+def with_loss(plan: Plan, graph: Graph, whole: Graph, rules: Mapping[str, Rule] | None = None) -> Plan:
+    """`plan` with what its micro-batches make of the loss; `graph` is that of one of them, `whole` that of the batch."""
+    return plan if plan.pipeline is None else replace(plan, loss=loss_of(factors_of_loss(graph, whole, rules)))
 
 
 def _why_one_batch(model: Model, request: Request, progress: Callable[[str], None]) -> str:
@@ -177,6 +186,9 @@ def _why_one_batch(model: Model, request: Request, progress: Callable[[str], Non
         scaling.at(1)  # so at every other one too
     except (InputError, CompilerError) as error:
         return str(error)
+    smaller, larger = sorted((scaling.graph, scaling.other), key=lambda graph: graph.inputs[0][1].shape)
+    if factors_of_loss(smaller, larger, request.rules):
+        return ""
     return where_samples_meet(scaling.graph, scaling.other, request.rules)
 
 

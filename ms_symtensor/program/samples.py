@@ -8,10 +8,10 @@ from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Combine, Signature, view
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, Source, TensorType, sources_of
 
-_QUOTIENTS = frozenset({"Div", "RealDiv", "DivNoNan"})
+QUOTIENTS = frozenset({"Div", "RealDiv", "DivNoNan"})
 
 
-class _Holds(Enum):
+class Holds(Enum):
     """What a tensor holds of the samples; one that holds nothing is the same in every micro-batch."""
 
     EACH = "each"  # a part for every sample, or every token of one
@@ -28,7 +28,7 @@ def where_samples_meet(graph: Graph, other: Graph, rules: Mapping[str, Rule] | N
 
     Errors: UnknownOperatorError.
     """
-    holds: dict[Source, _Holds] = {InputRef(name): _Holds.EACH for name, _ in graph.inputs}
+    holds: dict[Source, Holds] = {InputRef(name): Holds.EACH for name, _ in graph.inputs}
     weightless: set[Source] = set(holds)
     for op, twin in zip(graph.ops, other.ops, strict=True):
         if all(source in weightless or isinstance(source, Constant) for source in sources_of(op)):
@@ -36,36 +36,36 @@ def where_samples_meet(graph: Graph, other: Graph, rules: Mapping[str, Rule] | N
         found = {p: holds[source] for p, source in enumerate(graph.tensor_inputs(op)) if source in holds}
         if not found:
             continue
-        results = [(r, _grown(a, b)) for r, a, b in zip(op.results, op.outputs, twin.outputs, strict=True)]
+        results = [(r, grown(a, b)) for r, a, b in zip(op.results, op.outputs, twin.outputs, strict=True)]
         free = weightless.issuperset(op.results)
-        if _Holds.EACH in found.values():
+        if Holds.EACH in found.values():
             if (
-                {*found.values()} != {_Holds.EACH}
+                {*found.values()} != {Holds.EACH}
                 or any(len(dims) > 1 for _, dims in results)
                 or op.type.startswith("BatchNorm")
             ):
                 return f"at {op.name} ({op.type}) samples meet, as they would not in micro-batches"
             together = any(not dims and (result in graph.users or result == graph.output) for result, dims in results)
-            if together and not free and not _adds_up(graph, other, op, found, rules):
+            if together and not free and not adds_up(graph, other, op, found, rules):
                 return (
                     f"at {op.name} ({op.type}) samples meet otherwise than in a sum, as they would not in micro-batches"
                 )
-        elif not free and not _is_linear(graph, op, found, rules):
+        elif not free and not is_linear(graph, op, found, rules):
             return (
                 f"{op.name} ({op.type}) is not linear in what is summed over the samples, so that micro-batches would train"
                 " something else"
             )
         for result, dims in results:
-            holds[result] = _Holds.EACH if dims else _Holds.COUNT if free else _Holds.SUM
+            holds[result] = Holds.EACH if dims else Holds.COUNT if free else Holds.SUM
     return ""
 
 
-def _grown(one: TensorType, other: TensorType) -> tuple[int, ...]:
+def grown(one: TensorType, other: TensorType) -> tuple[int, ...]:
     """The dims of a tensor that go with the samples."""
     return tuple(i for i, (a, b) in enumerate(zip(one.shape, other.shape, strict=True)) if a != b)
 
 
-def _adds_up(graph: Graph, other: Graph, op: Op, samples: Collection[int], rules: Mapping[str, Rule] | None) -> bool:
+def adds_up(graph: Graph, other: Graph, op: Op, samples: Collection[int], rules: Mapping[str, Rule] | None) -> bool:
     """Whether the result of `op` is a sum or mean over the samples in its tensor inputs `samples`."""
     if op.type in LOSSES or op.body is not None:
         return True
@@ -74,7 +74,7 @@ def _adds_up(graph: Graph, other: Graph, op: Op, samples: Collection[int], rules
     for position in samples:
         one, two = graph.type_of(graph.tensor_inputs(op)[position]), other.type_of(twins[position])
         assert one is not None and two is not None
-        dims = {sig.inputs[position][i] for i in _grown(one, two)}
+        dims = {sig.inputs[position][i] for i in grown(one, two)}
         if not dims <= {*sig.reduced} - sig.fixed:
             return False
     reads_nothing = not sig.keeps_inputs and not sig.keeps_outputs
@@ -83,10 +83,10 @@ def _adds_up(graph: Graph, other: Graph, op: Op, samples: Collection[int], rules
     )
 
 
-def _is_linear(graph: Graph, op: Op, found: Mapping[int, _Holds], rules: Mapping[str, Rule] | None) -> bool:
+def is_linear(graph: Graph, op: Op, found: Mapping[int, Holds], rules: Mapping[str, Rule] | None) -> bool:
     """Whether `op` is linear in the sums among its tensor inputs: their gradients read nothing of them."""
-    counts = [position for position, held in found.items() if held is _Holds.COUNT]
-    if op.type in _QUOTIENTS:
+    counts = [position for position, held in found.items() if held is Holds.COUNT]
+    if op.type in QUOTIENTS:
         return 1 not in found or (counts == [1] and 0 in found)
     sig = signature(view(graph, op), rules)
     if counts or op.body is not None or not _has_gradient(sig, found):

@@ -22,7 +22,9 @@ def estimate_text(plan: Plan, graph: Graph) -> str:
     """Degrees, rates, time and memory."""
     prediction = plan.prediction
     is_near = prediction.fits and prediction.peak_memory_B > (1 - KEPT_FREE) * prediction.limit_B
-    warned = [f"  the peak is within {100 * KEPT_FREE:g} % of the limit: predictions are off by so much"] if is_near else []
+    warned = (
+        [f"  the peak is within {100 * KEPT_FREE:g} % of the limit: predictions are off by so much"] if is_near else []
+    )
     return "\n\n".join([headline(plan), rates_text(rates(plan, graph)), times_and_memory(plan), *warned])
 
 

@@ -15,6 +15,7 @@ from ms_symtensor.report.rates import rates, rates_text
 from ms_symtensor.report.recomputation import in_short, recomputation_text
 from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
+from ms_symtensor.strategy.loss import loss_note
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
@@ -39,6 +40,7 @@ def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
         "pipeline_stages": plan.pipeline_stages,
         "micro_batch_num": plan.micro_batch_num,
         "pp_interleave_num": plan.pp_interleave_num,
+        **({} if plan.loss is None else {"loss": plan.loss.value}),
         "fixed": dict(plan.fixed),
         "at_most": dict(plan.at_most),
         "optimizer_level": int(settings.optimizer_level),
@@ -123,7 +125,8 @@ def headline(plan: Plan) -> str:
     )
     pins = [f"{name} = {value}" for name, value in plan.fixed.items()]
     pins += [f"{name} <= {value}" for name, value in plan.at_most.items()]
-    return "\n".join([title, *(["  pinned: " + ", ".join(pins)] if pins else []), table(rows)])
+    loss = [f"  loss: {note}"] if (note := loss_note(plan.loss)) else []
+    return "\n".join([title, *(["  pinned: " + ", ".join(pins)] if pins else []), table(rows), *loss])
 
 
 def _stages(plan: Plan) -> str:

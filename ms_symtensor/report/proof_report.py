@@ -20,6 +20,7 @@ def proof_json(proof: Proof) -> dict[str, Any]:
         "worst_parameter": proof.worst.name,
         "parameters_checked": len(proof.parameters),
         "substitutions": list(proof.substitutions),
+        **({"loss": proof.loss} if proof.loss else {}),
         "reduction": {name: list(sizes) for name, sizes in proof.reduction.items()},
         "seconds": proof.seconds,
     }
@@ -34,6 +35,7 @@ def proof_text(proof: Proof) -> str:
             f"{len(proof.parameters)} parameters, relative error at most {proof.worst.error:.1e} ({proof.worst.name})",
         ),
     ]
+    rows += [("micro-batches", proof.loss)] * bool(proof.loss)
     rows += [("reduced", ", ".join(f"{name} {a} to {b}" for name, (a, b) in proof.reduction.items()))] * bool(
         proof.reduction
     )

@@ -29,7 +29,7 @@ from ms_symtensor.strategy.folder import (
     read,
     write,
 )
-from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.strategy.plan import MicroBatchLoss, Plan, Prediction, SearchReport
 from ms_symtensor.strategy.reading import Field
 from ms_symtensor.strategy.trust import is_trusted
 from ms_symtensor.strategy.writing import json_text
@@ -177,6 +177,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "context_parallel": plan.context_parallel,
         "expert_parallel": plan.expert_parallel,
         "micro_batch_num": plan.micro_batch_num,
+        **({} if plan.loss is None else {"loss": plan.loss.value}),
         "fixed": dict(plan.fixed),
         "at_most": dict(plan.at_most),
         "prediction": {
@@ -300,9 +301,18 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         trusted="factory" not in root["source"],
         made_with=_mapping(root["made_with"], Field.text) if "made_with" in root else {},
         own_cluster=from_content(root["cluster_file"].value, root.origin) if "cluster_file" in root else None,
+        loss=_loss_from_json(root["loss"]) if "loss" in root else None,
         context_parallel=root["context_parallel"].integer(1) if "context_parallel" in root else 1,
         expert_parallel=root["expert_parallel"].integer(1) if "expert_parallel" in root else 1,
     )
+
+
+def _loss_from_json(field: Field) -> MicroBatchLoss:
+    found = {one.value: one for one in MicroBatchLoss}.get(field.text())
+    if found is None:
+        known = ", ".join(one.value for one in MicroBatchLoss)
+        raise InputError(f"{field.origin}: {field.key} must be one of {known}: {field.remedy}")
+    return found
 
 
 def _time_s_from_json(field: Field) -> Mapping[str, float]:

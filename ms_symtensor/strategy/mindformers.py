@@ -9,7 +9,7 @@ from typing import Any
 
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
 from ms_symtensor.tensor.graph import Graph
 
 _SEMI_AUTO = 1  # MindFormers' number for "semi_auto_parallel"
@@ -105,6 +105,8 @@ def _left_out(plan: Plan) -> list[str]:
             "Some blocks are recomputed in part: see recompute in plan.json, and select_recompute and"
             " select_recompute_exclude here."
         )
+    if plan.loss in (MicroBatchLoss.COUNTED, MicroBatchLoss.MEAN_OF_MEANS):
+        notes.append(f"In MindFormers' own training step the loss is the {MicroBatchLoss.MEAN_OF_MEANS.value}.")
     if plan.settings.swap_optimizer:
         notes.append('swap (MindFormers 1.9) needs MS_DEV_RUNTIME_CONF="switch_inline:False" in the environment.')
     return notes

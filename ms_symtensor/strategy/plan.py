@@ -8,6 +8,7 @@ strategies, layers per stage and settings.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cluster.topology import Cluster
@@ -17,6 +18,14 @@ from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.version import VERSION
+
+
+class MicroBatchLoss(Enum):
+    """What training in micro-batches makes of a loss, beside training on the whole batch."""
+
+    EACH = "as one batch"  # samples weigh the same
+    COUNTED = "counted over the whole batch"  # samples weigh differently, and as in one batch
+    MEAN_OF_MEANS = "mean of micro-batch means"  # samples may weigh otherwise than in one batch
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,9 @@ class Plan:
     """Versions of this package, and of MindSpore where it captured the network."""
     trusted: bool = field(default=True, compare=False)
     """Whether the factory that `source` names may run: the plan was made in this process, by this user, or the user says so."""
+
+    loss: MicroBatchLoss | None = None
+    """None where there is one micro-batch, or nobody has looked."""
 
     def __post_init__(self) -> None:
         expected = 1 if self.pipeline is None else self.pipeline.stage_num

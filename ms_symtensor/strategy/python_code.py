@@ -5,9 +5,10 @@ as text, quoted by `repr`.
 """
 
 import keyword
+from collections.abc import Iterator
 from itertools import groupby
 
-from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
 from ms_symtensor.strategy.primitives import context_settings, strategies_by_primitive
 from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stage_cells
 from ms_symtensor.tensor.graph import Graph
@@ -37,7 +38,10 @@ def python_code(graph: Graph, plan: Plan) -> str:
     settings = {"device_num": plan.device_num} | context_settings(plan.settings, plan.pipeline)
     step: tuple[str, ...] = ()
     if plan.pipeline is not None:
-        step = (f"# then: net = mindspore.nn.{plan.pipeline.wrapper}(net, {plan.micro_batch_num})",)
+        step = (
+            *_loss_of_micro_batches(plan),
+            f"# then: net = mindspore.nn.{plan.pipeline.wrapper}(net, {plan.micro_batch_num})",
+        )
     if plan.settings.swap_optimizer:
         step += (
             "# Optimizer states stay in host memory: MindFormers' AdamW(…, swap=True), or every state of the optimizer as",
@@ -64,6 +68,15 @@ def python_code(graph: Graph, plan: Plan) -> str:
             "",
         ]
     )
+
+
+def _loss_of_micro_batches(plan: Plan) -> Iterator[str]:
+    """Comments on what makes the loss of micro-batches that of the whole batch."""
+    if plan.loss is MicroBatchLoss.COUNTED:
+        yield f"# after shard(net): ms_symtensor.count_over_batch(net, *inputs, micro_batch_num={plan.micro_batch_num}),"
+        yield f"# so that the loss is {plan.loss.value}; without it, it is the {MicroBatchLoss.MEAN_OF_MEANS.value}"
+    elif plan.loss is MicroBatchLoss.MEAN_OF_MEANS:
+        yield f"# the loss is the {plan.loss.value}"
 
 
 def _sections(graph: Graph, plan: Plan) -> list[tuple[list[_Path], list[_Line]]]:

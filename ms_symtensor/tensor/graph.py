@@ -77,10 +77,15 @@ class InputRef:
 
 @dataclass(frozen=True)
 class Constant:
-    """A value known at compile time: a scalar, None, a tuple of such; with `tensor`, a tensor of which only the type is kept."""
+    """A value known at compile time: a scalar, None, a tuple of such; with `tensor`, a tensor of which only the type is kept.
+
+    `elements`: what a captured tensor holds, one number where all are equal, or those of a short vector; None where that is not
+    known. It is no part of what a graph is: neither compared nor written.
+    """
 
     value: Attribute = None
     tensor: TensorType | None = None
+    elements: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,6 @@ class Scaling:
             if isinstance(one, tuple) and len(one) == len(other):
                 return tuple(self._scaled(a, b, where, batch) for a, b in zip(one, other, strict=True))
             if is_dataclass(one) and not isinstance(one, type):
-                own = ((f.name, getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+                own = ((f.name, getattr(one, f.name), getattr(other, f.name)) for f in fields(one) if f.compare)
                 return replace(one, **{name: self._scaled(a, b, where, batch) for name, a, b in own})
         raise InputError(f"{self._both} {where} has {one} and {other}: neither the same nor in proportion")

@@ -14,6 +14,7 @@ from ms_symtensor.bridge.apply.recompute import (
     set_recompute,
     unset_recompute,
 )
+from ms_symtensor.bridge.apply.whole_count import unset_factors
 from ms_symtensor.bridge.capture.capture import primitives_of
 from ms_symtensor.bridge.capture.morph import is_morph, layouts_of
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
@@ -75,6 +76,7 @@ def remove(cell: Any, by_hand: bool = False) -> None:
     """Take off `cell` what `apply` set; with `by_hand`, what the user wrote too: pipeline stages, `shard()` and `recompute()`."""
     unset_recompute(cell, by_hand)
     unset_stages(cell, by_hand)
+    unset_factors(cell)
     for _, primitive in _primitives(cell):
         if (by_hand and not is_morph(primitive)) or _OURS in primitive.__dict__:
             primitive.__dict__.pop(_OURS, None)

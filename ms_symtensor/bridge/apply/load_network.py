@@ -87,6 +87,12 @@ def with_graph(source: Mapping[str, str]) -> tuple[Any, tuple[Any, ...], Graph]:
         return cell, inputs, capture(cell, *inputs)
 
 
+def whole_graph(plan: Plan) -> Graph:
+    """The graph of the network that `plan` describes at the whole batch."""
+    require_trusted(plan)
+    return with_graph({**plan.source, "batch_size": str(plan.global_batch_size)})[2]
+
+
 def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
     """The options of `model_zoo.dimensions_of` that `source` holds as texts."""
     options: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import Pipeline
@@ -112,11 +113,13 @@ def _resized(inputs: Sequence[Any], times: int, parts: int, told: str) -> tuple[
 
 
 def wrapped(network: Any, pipeline: Pipeline) -> Any:
-    """`network` in the cell of MindSpore that runs it on one micro-batch after the other."""
+    """`network` in the cell of MindSpore that runs it on one micro-batch after the other, and counts over all of them."""
     import_mindspore()
     from mindspore import nn
 
-    return getattr(nn, pipeline.wrapper)(network, pipeline.micro_batch_num)
+    cell = getattr(nn, pipeline.wrapper)(network, pipeline.micro_batch_num)
+    count_over_whole_batches(cell)
+    return cell
 
 
 def pipeline_training_cell(network: Any, pipeline: Pipeline, optimizer: Any = None, sharded: bool = False) -> Any:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy
+
 from ms_symtensor.tensor.graph import Attribute, Constant, Source, TensorType, TupleInput
 
 _DTYPES = {
@@ -9,6 +11,10 @@ _DTYPES = {
     "DOUBLE": "float64",
     "FLOAT64": "float64",
 }  # the others are spelled as MindSpore's own, in capitals
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_NUMPY = {name: name for name in (*_INTEGERS, "float16", "float32", "float64", "bool")} | {"bfloat16": "uint16"}
+_MOST_ELEMENTS = 1 << 18
+"""Of a vector that is read: more than the classes of a vocabulary (empirical)."""
 
 
 class ValueReader:
@@ -48,7 +54,8 @@ class ValueReader:
     def constant(self, proto: Any) -> Source:
         kind: str = self._kinds[proto.type]
         if kind in ("TENSORS", "TENSOR"):
-            return Constant(tensor=self.tensor(proto.tensors[0]))
+            kind_of_tensor = self.tensor(proto.tensors[0])
+            return Constant(tensor=kind_of_tensor, elements=_elements(proto.tensors[0].raw_data, kind_of_tensor))
         if kind in ("TUPLE", "LIST") and any(self._kinds[v.type] in ("TENSORS", "TENSOR") for v in proto.values):
             return TupleInput(tuple(self.constant(value) for value in proto.values))
         return Constant(self.attribute(proto))
@@ -73,6 +80,22 @@ class ValueReader:
         if kind in ("NONE", "UMONAD", "IOMONAD", "UNDEFINED"):
             return None
         return kind.lower()
+
+
+def _elements(data: bytes, kind: TensorType) -> tuple[float, ...] | None:
+    """What a constant tensor holds (`Constant.elements`)."""
+    if kind.dtype not in _NUMPY or not data:
+        return None
+    array = numpy.frombuffer(data, _NUMPY[kind.dtype])
+    if len(array) != kind.element_num:
+        return None
+    if (array == array[0]).all():
+        array = array[:1]
+    elif len(kind.shape) != 1 or len(array) > _MOST_ELEMENTS:
+        return None
+    if kind.dtype == "bfloat16":  # the upper half of a float32
+        array = (array.astype(numpy.uint32) << 16).view(numpy.float32)
+    return tuple(array.tolist())
 
 
 def _shortest(value: float) -> float:

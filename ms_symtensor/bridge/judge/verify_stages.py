@@ -7,8 +7,9 @@ from typing import Any
 import numpy
 
 from ms_symtensor.bridge.apply.apply import apply, parallel_config
-from ms_symtensor.bridge.apply.load_network import load_with_graph
+from ms_symtensor.bridge.apply.load_network import load_with_graph, whole_graph
 from ms_symtensor.bridge.apply.pipeline_network import pipeline_training_cell, whole_batch
+from ms_symtensor.bridge.apply.whole_count import set_factors
 from ms_symtensor.bridge.compiler.compile import compile_rank
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.judge.comparison import compare
@@ -16,7 +17,7 @@ from ms_symtensor.bridge.judge.verify import Verdict, require_compiler, require_
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
-from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -33,6 +34,8 @@ def verify_stages(
     require_compiler(plan.device_num, rank or 0)
     cell, inputs, graph = load_with_graph(plan)
     apply(cell, graph, plan, planned, rules)
+    if plan.loss is not MicroBatchLoss.EACH:
+        set_factors(cell, graph, whole_graph(plan))
     programs = partition_stages(graph, plan.stages, plan.pipeline, rules)
     ranks = [program.ranks[program.stage % len(program.ranks)] for program in programs] if rank is None else [rank]
     return tuple(judge_rank(cell, inputs, graph, plan, programs, one) for one in ranks)

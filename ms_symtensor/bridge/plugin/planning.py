@@ -1,6 +1,7 @@
 """From a network in memory to a planned one: capture it, search (or read) a plan, apply it."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from ms_symtensor.bridge.apply.apply import apply, remove
 from ms_symtensor.bridge.apply.pipeline_network import micro_batch
+from ms_symtensor.bridge.apply.whole_count import set_factors, unset_factors
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.compiler import search_mode
 from ms_symtensor.bridge.compiler.host import import_mindspore
@@ -21,7 +23,8 @@ from ms_symtensor.search.asked.request import Request, free_B
 from ms_symtensor.search.asked.size import batch_and_sequence
 from ms_symtensor.strategy.file import graph_in, plan_in, save
 from ms_symtensor.strategy.folder import read
-from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.loss import loss_note, loss_of
+from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
 from ms_symtensor.tensor.graph import Graph
 
 GIB = 1 << 30
@@ -120,9 +123,10 @@ class StoredPlan(Plan):
 
         InputError if the plan is for another network.
         """
-        if self.pipeline is not None:
-            inputs = micro_batch(inputs, self.micro_batch_num)
-        put(cell, capture(cell, *inputs), self.plan, self.graph, replace_shard)
+        parts = inputs if self.pipeline is None else micro_batch(inputs, self.micro_batch_num)
+        unset_factors(cell)
+        graph = capture(cell, *parts)
+        put(cell, graph, self.plan, self.graph, replace_shard, inputs)
 
 
 def load_plan(path: str | os.PathLike[str], edited: bool = False, trust: bool = False) -> StoredPlan:
@@ -158,10 +162,14 @@ def plan_network(
 
 @dataclass(frozen=True)
 class Task:
-    """A network to be planned: `graph` and `inputs` of one micro-batch, and what is `asked` of the plan, or the plan itself."""
+    """A network to be planned: `graph` and `inputs` of one micro-batch, the inputs of the `whole` batch, and what is `asked`.
+
+    That is a request for a plan, or the plan itself.
+    """
 
     graph: Graph
     inputs: tuple[Any, ...]
+    whole: tuple[Any, ...]
     asked: Request | StoredPlan
     pipeline_stages: int
     micro_batch_num: int
@@ -204,6 +212,8 @@ def task_of(
         pipeline_stages, micro_batch_num = _as_stored(stored.plan, pipeline_stages, micro_batch_num)
     else:
         _require_numbers(type(cell).__name__, number, chosen, pipeline_stages, micro_batch_num)
+    unset_factors(cell)
+    whole = inputs
     if max(pipeline_stages, micro_batch_num) > 1:
         inputs = micro_batch(inputs, micro_batch_num)
     graph = capture(cell, *inputs)
@@ -212,7 +222,7 @@ def task_of(
             f"the plan {chosen.strategy} is for {stored.plan.device_num} devices, not for {number}: plan again for {number}"
         )
     asked = stored or _request(graph, number, chosen, micro_batch_num)
-    return Task(graph, tuple(inputs), asked, pipeline_stages, micro_batch_num, chosen)
+    return Task(graph, tuple(inputs), tuple(whole), asked, pipeline_stages, micro_batch_num, chosen)
 
 
 def carry_out(cell: Any, task: Task) -> Plan:
@@ -222,19 +232,67 @@ def carry_out(cell: Any, task: Task) -> Plan:
     else:
         found, planned = _searched(cell, task, task.asked), task.graph
         found = replace(found, made_with={**found.made_with, "mindspore": import_mindspore().__version__})
-    put(cell, task.graph, found, planned, task.options.replace_shard)
+    found = put(cell, task.graph, found, planned, task.options.replace_shard, task.whole)
     if task.options.save is not None:
         save(found, Path(task.options.save), task.graph)
     return found
 
 
-def put(cell: Any, graph: Graph, plan: Plan, planned: Graph | None = None, replace_shard: bool = False) -> None:
-    """Apply `plan` to `cell` and note it there; with `replace_shard` in place of what is written in it by hand."""
+def put(
+    cell: Any,
+    graph: Graph,
+    plan: Plan,
+    planned: Graph | None = None,
+    replace_shard: bool = False,
+    whole: Sequence[Any] = (),
+) -> Plan:
+    """Apply `plan` to `cell` and note it there; with `replace_shard` in place of what is written in it by hand.
+
+    In micro-batches, of which `graph` is one, its loss is counted over the inputs `whole`. The plan with what comes of it is
+    returned.
+    """
     apply(cell, graph, plan, planned, replace_shard=replace_shard)
     search_mode.request.planned = True
+    if plan.pipeline is not None:
+        plan = replace(plan, loss=_loss(cell, whole, graph))
     cell.__dict__[_PLAN] = plan
     for _, part in cell.cells_and_names():
         part.__dict__[_PART] = plan
+    return plan
+
+
+def count_over_batch(cell: Any, *inputs: Any, micro_batch_num: int) -> str:
+    """Have the loss of `cell`, a forward network with its loss, be that of the whole batch in `micro_batch_num` micro-batches.
+
+    For a network that is laid out by `shard()` alone, and is put into MindSpore's `PipelineCell` or `GradAccumulationCell`
+    afterwards; planned ones (`plan_network`, `load_plan(…).apply`) have it. What micro-batches make of the loss is returned,
+    one of the texts of `MicroBatchLoss`; a warning where that is the mean of micro-batch means.
+
+    Args:
+        cell: The forward network with its loss.
+        inputs: Of the whole batch, global shapes; they may be without values.
+        micro_batch_num: How many micro-batches the batch is cut into.
+
+    Returns:
+        "as one batch", "counted over the whole batch" or "mean of micro-batch means".
+
+    Raises:
+        InputError: The batch cannot be cut so.
+    """
+    number = whole_number("micro_batch_num", micro_batch_num)
+    unset_factors(cell)
+    return _loss(cell, inputs, capture(cell, *micro_batch(inputs, number))).value
+
+
+def _loss(cell: Any, whole: Sequence[Any], graph: Graph) -> MicroBatchLoss:
+    """Have the loss of `cell` counted over the inputs `whole`, `graph` being that of a micro-batch; what comes of it.
+
+    A warning where the loss is another one than that of the whole batch.
+    """
+    found = loss_of(set_factors(cell, graph, capture(cell, *whole)))
+    if found is MicroBatchLoss.MEAN_OF_MEANS:
+        warnings.warn(f"ms_symtensor: {type(cell).__name__}: {loss_note(found)}", stacklevel=3)
+    return found
 
 
 def plan_on(cell: Any) -> Plan | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ms_symtensor.bridge.apply.apply import apply, parallel_config
 from ms_symtensor.bridge.apply.load_network import load_with_graph, with_graph
+from ms_symtensor.bridge.apply.whole_count import set_factors
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.capture.user_settings import settings_of_user
@@ -23,12 +24,13 @@ from ms_symtensor.bridge.proof.launch import Processes, started
 from ms_symtensor.bridge.proof.reduction import reduce_plan
 from ms_symtensor.bridge.proof.subject import Micro, Subject, alike_samples
 from ms_symtensor.bridge.proof.substitution import Substituter
-from ms_symtensor.bridge.proof.values import input_values
+from ms_symtensor.bridge.proof.values import input_values, uneven_counts
 from ms_symtensor.bridge.proof.workspace import begin
 from ms_symtensor.errors import ExecutionError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.ops.signature import view
 from ms_symtensor.strategy.file import check
+from ms_symtensor.strategy.loss import loss_note, loss_of
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import context_settings
 from ms_symtensor.tensor.graph import Graph
@@ -63,7 +65,7 @@ class Proof:
 
     Of `losses`, one for every step, and `parameters` (their gradients; what `steps` optimizer steps made of them) these
     are the relative errors, the largest over the ranks. `reduction` maps what was made smaller to its size before and
-    after; `substitutions` say what stood for operators that a CPU lacks.
+    after; `substitutions` say what stood for operators that a CPU lacks. `loss`: what micro-batches make of it (`loss_note`).
     """
 
     ranks: int
@@ -73,6 +75,7 @@ class Proof:
     substitutions: tuple[str, ...]
     seconds: float
     reduction: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    loss: str = ""
 
     @property
     def equal(self) -> bool:
@@ -128,9 +131,11 @@ def _prove_stages(plan: Plan, planned: Graph | None, request: Request, rules: Ma
     cell, _, graph = load_with_graph(plan)
     apply(cell, graph, plan, planned, rules)
     whole = {**plan.source, "batch_size": str(plan.global_batch_size)}
-    beside, inputs, graph = with_graph(whole)
-    micro = Micro(cell, plan.pipeline)
-    return prove_network(beside, inputs, graph, plan.device_num, parallel_config(plan), request, micro)
+    beside, inputs, whole_graph = with_graph(whole)
+    factors = set_factors(cell, graph, whole_graph)
+    micro = Micro(cell, plan.pipeline, factors)
+    proof = prove_network(beside, inputs, whole_graph, plan.device_num, parallel_config(plan), request, micro)
+    return replace(proof, loss=loss_note(loss_of(factors)))
 
 
 def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -> Proof:
@@ -143,13 +148,15 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     cell, inputs = build(small.config)
     graph = build_graph(small.config)
     apply(cell, graph, plan, None, rules)
-    micro = None
+    micro, loss = None, None
     whole = replace(small.config, batch_size=plan.global_batch_size)
     if plan.pipeline is not None:
-        micro = Micro(cell, plan.pipeline)
-        (cell, inputs), graph = build(whole), build_graph(whole)
+        whole_graph = build_graph(whole)
+        factors = set_factors(cell, graph, whole_graph)
+        micro, loss = Micro(cell, plan.pipeline, factors), loss_of(factors)
+        (cell, inputs), graph = build(whole), whole_graph
     proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request, micro, whole)
-    return replace(proof, reduction=small.sizes)
+    return replace(proof, reduction=small.sizes, loss=loss_note(loss))
 
 
 def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Request = Request()) -> Proof:
@@ -196,8 +203,11 @@ def prove_network(
         )
     _require_memory(graph, device_num)
     values = input_values(inputs, graph)
-    if micro is not None:
+    if micro is not None and not micro.factors:
         values = alike_samples(values)
+    elif micro is not None:
+        for factor in micro.factors:
+            values = uneven_counts(values, inputs, graph, factor.none, micro.pipeline.micro_batch_num)
     subject = Subject(cell, inputs, values, object() if identity is None else identity, device_num, parallel, micro)
     substituter = Substituter()
     with ExitStack() as stack:

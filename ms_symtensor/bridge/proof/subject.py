@@ -11,15 +11,20 @@ from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.programs import Executable
+from ms_symtensor.program.micro_loss import Factor
 from ms_symtensor.program.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
 class Micro:
-    """The network at the size of one micro-batch, whose cells carry their pipeline stages."""
+    """The network at the size of one micro-batch, whose cells carry their pipeline stages.
+
+    `factors`: by what its loss, or parts of it, are multiplied; empty where the mean over micro-batches is taken as it is.
+    """
 
     cell: Any
     pipeline: Pipeline
+    factors: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True)

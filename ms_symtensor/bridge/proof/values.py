@@ -34,6 +34,40 @@ def input_values(inputs: Sequence[Any], graph: Graph) -> tuple[numpy.ndarray, ..
     )
 
 
+def uneven_counts(
+    values: Sequence[numpy.ndarray],
+    inputs: Sequence[Any],
+    graph: Graph,
+    none: Mapping[str, float],
+    micro_batch_num: int,
+) -> tuple[numpy.ndarray, ...]:
+    """`values` with which a loss counts nothing in the first micro-batch, and in each further one more of it than before.
+
+    `none`: what the inputs of the count hold where nothing counts. The user's own values, and what indexes, stay.
+    """
+    names = [name for name, _ in graph.inputs]
+    bounds = _index_bounds(graph)
+    free = {
+        name: none[name]
+        for name, tensor in zip(names, inputs, strict=True)
+        if name in none and getattr(tensor, "init", None) is not None
+        if name not in bounds or 0 <= none[name] < bounds[name]
+    }
+    if len(free) < len(none):
+        return tuple(values)
+    return tuple(
+        _uneven(name, value, free[name], micro_batch_num) if name in free else value
+        for name, value in zip(names, values, strict=True)
+    )
+
+
+def _uneven(name: str, value: numpy.ndarray, number: float, parts: int) -> numpy.ndarray:
+    position = numpy.arange(len(value)) * parts // len(value)  # of the micro-batch
+    share = (position / parts).reshape(-1, *[1] * (value.ndim - 1))
+    drawn = _random(f"{name}, of which some counts").uniform(0.0, 1.0, value.shape)
+    return numpy.where(drawn < share, value, numpy.asarray(number)).astype(value.dtype)
+
+
 def slice_of(value: numpy.ndarray, layout: ParameterLayout | None, rank: int) -> numpy.ndarray:
     """What `rank` holds of the whole `value`; without a layout, all of it."""
     if layout is None:

@@ -68,6 +68,29 @@ _BATCH_ONLY = {
     "Exp2": "op(p0)", "Frac": "op(p0)", "IsInf": "op(p0)",
 }  # fmt: skip
 """Operators without a distributed form, on a matrix."""
+_BATCH_ONLY |= {
+    **dict.fromkeys(
+        (
+            "InplaceReLU", "InplaceSiLU", "InplaceSigmoid", "InplaceTanh", "InplaceExp", "InplaceFloor", "InplaceLog",
+            "InplaceErfinv", "InplaceSign", "InplaceZero", "InplaceHardtanh", "InplaceElu", "Angle", "IsNegInf", "Clone", "Copy",
+            "Detach",
+        ),
+        "op(p0)",
+    ),
+    **dict.fromkeys(("InplaceFillScalar", "InplaceRemainderTensorScalar", "XLogYScalarOther"), "op(p0, 2.0)"),
+    **dict.fromkeys(("InplaceThreshold", "InplaceClampScalar"), "op(p0, 0.0, 1.0)"),
+    **dict.fromkeys(("InplaceDivMods", "DivMods"), "op(p0, 2.0, 'floor')"),
+    "FullLike": "op(p0, 0.5, None)", "EmptyLike": "op(p0, None)", "Chunk": "op(p0, 2, 1)", "Narrow": "op(p0, 1, 0, 4)",
+    "Repeat": "op(p0, (1, 2))", "Kthvalue": "op(p0, 4, 1, False)", "MedianDim": "op(p0, 1, False)", "CumminExt": "op(p0, 1)",
+    "CountNonZero": "op(p0, 1)", "Nansum": "op(p0, 1, False, None)",
+}  # fmt: skip
+_SEEDS = _tensors("int64", (), ())
+_ROW = _floats((16, 32), (32,))
+_VOLUMES, _LINES = _floats((8, 4, 8, 8, 8)), _floats((16, 8, 32))
+_ON_IMAGES = {
+    "AdaptiveAvgPool2DExt": "op(p0, (1, 1))", "Im2ColExt": "op(p0, (2, 2), (1, 1), (0, 0), (1, 1))",
+    "ResizeBicubic": "op(p0, (16, 16))",
+}  # fmt: skip
 _OF_OPS = ("CeLU", "HSwish", "Sinc", "Digamma", "IsNan", "IsInf")
 
 CASES: dict[str, Case] = {
@@ -191,7 +214,118 @@ CASES: dict[str, Case] = {
     ),
     "Add smaller first": Case("ops.Add()", "op(p0, p1)", _floats((8, 16), (4, 8, 16))),
     "AssignAdd": Case("ops.AssignAdd()", "op(p0, p1)", _PAIR),
+    # in place
+    **{
+        name: Case(f"gen.{name}()", call, _ROW)
+        for name, call in {
+            "InplaceAddExt": "op(p0, p1, 1)", "InplaceSubExt": "op(p0, p1, 1)", "InplaceMul": "op(p0, p1)",
+            "InplaceDiv": "op(p0, p1)", "InplaceFloorDivide": "op(p0, p1)", "InplaceCopy": "op(p0, p1)",
+            "FmodTensor": "op(p0, p1)", "RemainderTensorTensor": "op(p0, p1)", "NextAfter": "op(p0, p1)",
+            "DivMod": "op(p0, p1, 'floor')",
+        }.items()
+    },
+    **{
+        name: Case(f"gen.{name}()", call, _MATRIX)
+        for name, call in {
+            "InplaceMuls": "op(p0, 2.0)", "InplaceDivs": "op(p0, 2.0)", "InplaceFloorDivides": "op(p0, 2.0)",
+            "InplaceAddsExt": "op(p0, 2.0, 1)", "InplaceSubScalar": "op(p0, 2.0, 1)", "RemainderScalarTensor": "op(2.0, p0)",
+        }.items()
+    },
+    **{
+        name: Case(f"gen.{name}()", call, _ROW, ignores_strategy=True)
+        for name, call in {
+            "InplaceRemainderTensorTensor": "op(p0, p1)", "InplaceDivMod": "op(p0, p1, 'floor')", "Atan2Ext": "op(p0, p1)",
+            "LogAddExp2": "op(p0, p1)",
+        }.items()
+    },
+    "InplaceClampTensor": Case("gen.InplaceClampTensor()", "op(p0, p1, p2)", _floats((16, 32), (32,), (32,)), True),
+    "InplaceMaskedFillScalar": Case(
+        "gen.InplaceMaskedFillScalar()", "op(p0, p1, 2.0)", _MATRIX + _tensors("bool", (32,)), ignores_strategy=True
+    ),
+    "InplaceMaskedFillTensor": Case(
+        "gen.InplaceMaskedFillTensor()", "op(p0, p1, p2)", _MATRIX + _tensors("bool", (32,)) + _floats(()), ignores_strategy=True
+    ),
+    "InplaceFillTensor": Case("gen.InplaceFillTensor()", "op(p0, p1)", _floats((16, 32), ()), ignores_strategy=True),
+    "AddcmulExt": Case("gen.AddcmulExt()", "op(p0, p1, p2, 1)", _floats((16, 32), (32,), (32,))),
+    "Polar": Case("gen.Polar()", "op(p0, p1)", _PAIR),
+    "BesselI0e": Case("ops.BesselI0e()", "op(p0)", _MATRIX),
+    **{
+        name: Case(f"gen.{name}()", call, _tensors("int32", (16, 32), (32,)), ignores_strategy=True)
+        for name, call in {f"Bitwise{kind}Tensor": "op(p0, p1)" for kind in ("And", "Or", "Xor")}.items()
+    },
+    # creation
+    **{
+        name: Case(f"gen.{name}()", call, types, accepts_more=True)
+        for name, (call, types) in {
+            "FillScalar": ("op((16, 32), 0.5, None)", ()), "FillTensor": ("op((16, 32), p0, None)", _floats(())),
+            "Empty": ("op((16, 32), None)", ()), "RandExt": ("op((16, 32), p0, p1, None)", _SEEDS),
+            "Randn": ("op((16, 32), p0, p1, None)", _SEEDS),
+        }.items()
+    },
+    "StandardNormal": Case("ops.StandardNormal()", "op((16, 32))", ()),
+    "StandardNormal undivided": Case("ops.StandardNormal()", "op((12, 32))", ()),
+    "UniformReal": Case("ops.UniformReal()", "op((16, 32))", ()),
+    "NewZeros undivided": Case("gen.NewZeros()", "op(p0, (16, 32), None)", _floats((9, 32)), ignores_strategy=True),
+    "RandLikeExt": Case("gen.RandLikeExt()", "op(p0, p1, p2, None)", _MATRIX + _SEEDS, ignores_strategy=True),
+    "Dropout2D": Case("ops.Dropout2D(0.9)", "op(p0)", _IMAGES, ignores_strategy=True),
+    "Meshgrid": Case("gen.Meshgrid('ij')", "op((p0, p1))", _floats((16,), (32,)), ignores_strategy=True),
+    # products that are added, of undivided first dims
+    "Addmm undivided": Case("gen.Addmm()", "op(p0, p1, p2, 1, 1)", _floats((9,), (5, 32), (32, 9)), ignores_strategy=True),
+    "Baddbmm of one row": Case(
+        "gen.Baddbmm()", "op(p0, p1, p2, 1, 1)", _floats((1, 1, 8), (8, 16, 32), (8, 32, 8)), ignores_strategy=True
+    ),
+    "Mv": Case("gen.Mv()", "op(p0, p1)", _floats((16, 32), (32,)), ignores_strategy=True),
+    "Ger": Case("ops.Ger()", "op(p0, p1)", _floats((16,), (32,)), ignores_strategy=True),
+    # recurrent, of an undivided time
+    "DynamicRNN undivided": Case(
+        "ops.DynamicRNN()", "op(p0, p1, p2, None, p3, p4)",
+        _tensors("float16", (9, 16, 32), (96, 256), (256,), (1, 16, 64), (1, 16, 64)), ignores_strategy=True,
+    ),
+    "DynamicGRUV2 undivided": Case(
+        "ops.DynamicGRUV2()", "op(p0, p1, p2, p3, p4, None, p5)",
+        _tensors("float16", (9, 16, 32), (32, 192), (64, 192), (192,), (192,), (16, 64)), ignores_strategy=True,
+    ),
+    # images and volumes
+    "Convolution": Case(
+        "gen.Convolution()", "op(p0, p1, None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)", _IMAGES + _floats((16, 8, 3, 3)),
+        accepts_more=True,
+    ),
+    "Convolution undivided": Case(
+        "gen.Convolution()", "op(p0, p1, None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)", _floats((12, 8, 8, 8), (16, 8, 3, 3)),
+        accepts_more=True,
+    ),
+    "ConvolutionStr": Case(
+        "gen.ConvolutionStr()", "op(p0, p1, None, (1, 1), 'same', (1, 1), False, (0, 0), 1)", _IMAGES + _floats((16, 8, 3, 3)),
+        ignores_strategy=True,
+    ),
+    **{name: Case(f"gen.{name}()", call, _IMAGES, ignores_strategy=True) for name, call in _ON_IMAGES.items()},
+    "AdaptiveMaxPool2D": Case("gen.AdaptiveMaxPool2D((1, 1))", "op(p0)", _IMAGES, ignores_strategy=True),
+    "MaxPoolWithIndices": Case("gen.MaxPoolWithIndices((2, 2), (2, 2))", "op(p0)", _IMAGES, ignores_strategy=True),
+    "AdaptiveAvgPool1D": Case("gen.AdaptiveAvgPool1D()", "op(p0, 1)", _LINES, ignores_strategy=True),
+    "AdaptiveMaxPool1D": Case("gen.AdaptiveMaxPool1D()", "op(p0, 1)", _LINES, ignores_strategy=True),
+    "AvgPool1D": Case("gen.AvgPool1D()", "op(p0, (2,), (2,), (0,), False, True)", _LINES, ignores_strategy=True),
+    "UpsampleLinear1D": Case("gen.UpsampleLinear1D()", "op(p0, (64,), None, False)", _LINES, ignores_strategy=True),
+    "Col2ImExt": Case(
+        "gen.Col2ImExt()", "op(p0, (8, 8), (2, 2), (1, 1), (0, 0), (2, 2))", _floats((16, 32, 16)), ignores_strategy=True
+    ),
+    "AdaptiveAvgPool3D": Case("ops.AdaptiveAvgPool3D((1, 1, 1))", "op(p0)", _VOLUMES, ignores_strategy=True),
+    "MaxPool3D": Case("ops.MaxPool3D(2, 2)", "op(p0)", _VOLUMES, accepts_more=True),
+    "UpsampleNearest3D": Case("gen.UpsampleNearest3D()", "op(p0, (16, 16, 16), None)", _VOLUMES, ignores_strategy=True),
+    "UpsampleTrilinear3D": Case("gen.UpsampleTrilinear3D(False)", "op(p0, (16, 16, 16), None)", _VOLUMES, ignores_strategy=True),
+    "GridSampler2D": Case(
+        "gen.GridSampler2D('bilinear', 'zeros', False)", "op(p0, p1)", _IMAGES + _floats((16, 4, 4, 2)), accepts_more=True
+    ),
+    "SpaceToDepth": Case("ops.SpaceToDepth(2)", "op(p0)", _IMAGES, ignores_strategy=True),
+    "LRN": Case("ops.LRN()", "op(p0)", _IMAGES, ignores_strategy=True),
     # normalization
+    "LayerNormV3": Case("gen.LayerNormV3(1, 1)", "op(p0, p1, p2)", _floats((16, 32), (32,), (32,))),
+    **{
+        f"BatchNormExt {name}": Case(
+            "gen.BatchNormExt()", "op(p0, p1, p2, p3, p4, True, 0.1, 1e-5)", _floats((n, c, 4, 4), (c,), (c,), (c,), (c,)),
+            ignores_strategy=True,
+        )
+        for name, n, c in (("of undivided samples", 9, 16), ("of undivided channels", 16, 9))
+    },
     "RmsNorm": Case("ops.RmsNorm()", "op(p0, p1)", _floats((16, 8, 32), (32,)), replaced_where_partial=True),
     "RmsNorm half": Case("ops.RmsNorm()", "op(p0, p1)", _tensors("float16", (16, 32), (32,)), replaced_where_partial=True),
     "LayerNorm": Case("ops.LayerNorm(-1, -1)", "op(p0, p1, p2)", _floats((16, 8, 32), (32,), (32,))),
@@ -248,7 +382,15 @@ CASES: dict[str, Case] = {
     "CumSum": Case("ops.CumSum()", "op(p0, 1)", _MATRIX),
     "CumsumExt": Case("gen.CumsumExt()", "op(p0, 1)", _MATRIX),
     "CumProd": Case("ops.CumProd()", "op(p0, 1)", _MATRIX),
+    "L2Loss": Case("ops.L2Loss()", "op(p0)", _MATRIX),
+    "Any": Case("gen.Any()", "op(p0)", _tensors("bool", (16, 32))),
+    "Median": Case("ops.Median(False, 1)", "op(p0)", _MATRIX, ignores_strategy=True),
+    "ReduceStd": Case("gen.ReduceStd([1])", "op(p0)", _MATRIX, ignores_strategy=True),
     # shape
+    "DiagonalView": Case("gen.DiagonalView()", "op(p0, 0, 1, 2)", _floats((16, 8, 8)), ignores_strategy=True),
+    "Pad": Case("ops.Pad(((0, 0), (1, 1)))", "op(p0)", _MATRIX, ignores_strategy=True),
+    "Repeat more dims": Case("gen.Repeat()", "op(p0, (2, 1, 1))", _MATRIX, ignores_strategy=True),
+    "MatrixInverseExt": Case("gen.MatrixInverseExt()", "op(p0)", _floats((16, 8, 8)), ignores_strategy=True),
     "Eye": Case("ops.Eye()", "op(16, 32, ms.float32)", (), accepts_more=True),
     "Transpose": Case("ops.Transpose()", "op(p0, (0, 2, 1, 3))", _floats((8, 8, 16, 32))),
     "ExpandDims": Case("ops.ExpandDims()", "op(p0, 1)", _MATRIX),
@@ -352,5 +494,11 @@ CASES: dict[str, Case] = {
     "L1LossExt": Case("gen.L1LossExt()", "op(p0, p1)", _PAIR, ignores_strategy=True),
     "MSELossExt": Case("gen.MSELossExt()", "op(p0, p1)", _PAIR, ignores_strategy=True),
     "BCEWithLogitsLoss": Case("ops.BCEWithLogitsLoss()", "op(p0, p1, p2, p3)", _PAIR + _PAIR, ignores_strategy=True),
+    "KLDiv": Case("gen.KLDiv()", "op(p0, p1, 'mean', False)", _PAIR, ignores_strategy=True),
+    "SoftMarginLoss": Case("gen.SoftMarginLoss('mean')", "op(p0, p1)", _PAIR, ignores_strategy=True),
+    "NLLLoss2d": Case(
+        "gen.NLLLoss2d()", "op(p0, p1, p2, 'mean', -100)",
+        _floats((16, 8, 4, 4)) + _tensors("int64", (16, 4, 4)) + _floats((8,)), ignores_strategy=True,
+    ),
     "BinaryCrossEntropy": Case("ops.BinaryCrossEntropy()", "op(p0, p1, p2)", _PAIR + _MATRIX, ignores_strategy=True),
 }  # fmt: skip

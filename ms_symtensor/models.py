@@ -10,7 +10,7 @@ from ms_symtensor.bridge.apply.load_network import require_function, require_tru
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.ops.registry import Rule
+from ms_symtensor.ops.registry import Rule, require_known
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
 from ms_symtensor.program.loss_parts import factors_of_loss
 from ms_symtensor.program.samples import where_samples_meet
@@ -143,6 +143,7 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
 
 
 def _planned(model: Model, request: Request, progress: Callable[[str], None]) -> tuple[Plan, Graph]:
+    require_known(model.graph, request.rules)
     why_not = _why_one_batch(model, request, progress)
     if model.graph_at is None or why_not:
         return _with_one_batch(model, request, why_not, progress), model.graph

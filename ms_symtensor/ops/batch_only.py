@@ -1,7 +1,8 @@
 """Operators of which MindSpore has no distributed form: all devices cut the first dim of their first input, whatever it is.
 
 It ignores strategies, cuts the first dims of all outputs with it, and leaves the other inputs whole, without a look at what the
-operator does (MindSpore 2.7 to 2.10). Where all devices do not divide these dims, every device does all the work.
+operator does (MindSpore 2.7 to 2.10). Where all devices do not divide that dim, or the first result's, every device does all the
+work; where they do not divide a further result's, it rejects the operator, as it does views that would be whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,13 +10,31 @@ from dataclasses import replace
 
 from ms_symtensor.ops.signature import OpView, Signature
 
+OTHER_OPERATORS = "write it with other operators"
+"""What to do where nothing better is known."""
 
-def batch_only(rule: Callable[[OpView], Signature]) -> Callable[[OpView], Signature]:
-    """What `rule` says of an operator that MindSpore has no distributed form of."""
-    return lambda op: cut_along_batch(op, rule(op))
+_OF_NO_VIEW = {
+    "TransposeView": "Tensor.permute or ops.transpose",
+    "TransposeExtView": "Tensor.swapaxes",
+    "SplitTensorView": "ops.split",
+    "SplitWithSizeView": "ops.split",
+    "ChunkView": "ops.chunk",
+    "SelectExtView": "an index, x[:, i]",
+    "NarrowView": "a slice, x[:, a:b]",
+    "SliceExtView": "a slice, x[:, a:b]",
+    "UnstackExtView": "ops.unstack",
+    "ExpandDimsView": "Tensor.unsqueeze or ops.expand_dims",
+    "BroadcastToView": "ops.broadcast_to",
+}
+"""What copies where these, of `mint`, are views."""
 
 
-def cut_along_batch(op: OpView, signature: Signature) -> Signature:
+def batch_only(rule: Callable[[OpView], Signature], instead: str = OTHER_OPERATORS) -> Callable[[OpView], Signature]:
+    """What `rule` says of an operator that MindSpore has no distributed form of; `instead`: what to write in its place."""
+    return lambda op: cut_along_batch(op, rule(op), instead)
+
+
+def cut_along_batch(op: OpView, signature: Signature, instead: str = OTHER_OPERATORS) -> Signature:
     """`signature` for an operator of which MindSpore has no distributed form.
 
     It forbids what MindSpore would make wrong: a dim that has to stay whole, that another input has too, or that does not come
@@ -23,7 +42,8 @@ def cut_along_batch(op: OpView, signature: Signature) -> Signature:
     """
     first = signature.inputs[0] if signature.inputs else ()
     batch = first[0] if first else None
-    leading = [t.shape[0] if t.shape else 1 for t in (*op.inputs[:1], *op.outputs)]
+    leading = [t.shape[0] if t.shape else 1 for t in (*op.inputs[:1], *op.outputs[:1])]
+    others = [t.shape[0] for t in op.outputs[1:] if t.shape]
     is_spoilt = (
         batch in signature.fixed
         or any(batch in dims for dims in signature.inputs[1:])
@@ -32,13 +52,35 @@ def cut_along_batch(op: OpView, signature: Signature) -> Signature:
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
         forced = 1 if batch is None or any(n % device_num for n in leading) else device_num
+        if forced == 1 and device_num > 1 and not op.of_constants and _shares_memory(op.type):
+            plain = _OF_NO_VIEW.get(op.type, "what is not in place, and no view")
+            return (
+                f"MindSpore rejects {op.type} where {device_num} devices do not divide the first dims of its input and its"
+                f" result; use {plain}"
+            )
+        if forced > 1 and any(n % device_num for n in others):
+            return (
+                f"MindSpore has no distributed {op.type}, and rejects it where {device_num} devices divide the first dims of its"
+                f" first input and result, and not those of its further results; {instead}"
+            )
         if forced > 1 and is_spoilt:
             return (
                 f"MindSpore has no distributed {op.type}: on {device_num} devices it cuts the first dim of its first input alone,"
-                " which gives another result; write it with other operators, or with a first dim that they do not divide"
+                f" which gives another result; {instead}, or with a first dim that they do not divide"
             )
         if (1 if batch is None else cuts.get(batch, 1)) != forced:
             return f"MindSpore always cuts the first dim of {op.type} by {forced} on {device_num} devices"
         return None
 
-    return replace(signature, fixed=frozenset(signature.sizes) - {batch}, forbids=forbids, is_distributed=False)
+    return replace(
+        signature,
+        fixed=frozenset(signature.sizes) - {batch},
+        forbids=forbids,
+        needs_strategy=None,
+        is_distributed=False,
+    )
+
+
+def _shares_memory(op_type: str) -> bool:
+    """Whether it is a view, or changes its input in place: MindSpore's names tell."""
+    return op_type.endswith("View") or op_type.startswith("Inplace")

@@ -59,6 +59,33 @@ def dense(op: OpView) -> Signature:
     return cut_along_batch(op, whole)
 
 
+def added_product(op: OpView) -> Signature:
+    """`... m n, ... m k, ... k n -> ... m n`: a product added to a tensor that is broadcast (Addmm, Baddbmm, Addbmm)."""
+    m, n, k = "m", "n", "k"
+    batch = dims_like(len(op.outputs[0].shape) - 2, "b")
+    summed = dims_like(len(op.inputs[1].shape) - 2 - len(batch), "s")
+    output = (*batch, m, n)
+    return named(
+        op, [output[len(output) - len(op.inputs[0].shape) :], (*summed, *batch, m, k), (*summed, *batch, k, n)], [output],
+        mesh=(*summed, *batch, m, k, n), unit=Unit.CUBE, keeps_inputs=(1, 2),
+    )  # fmt: skip
+
+
+def added_vector(op: OpView) -> Signature:
+    """`m, m k, k -> m`: a matrix times a vector, added to one."""
+    return bind("m, m k, k -> m", op.inputs, op.outputs, op.name, mesh=("m", "k"), keeps_inputs=(1, 2))
+
+
+def vector_product(op: OpView) -> Signature:
+    """`m k, k -> m`."""
+    return bind("m k, k -> m", op.inputs, op.outputs, op.name, mesh=("m", "k"), keeps_inputs=(0, 1), bilinear=True)
+
+
+def dot(op: OpView) -> Signature:
+    """`k, k -> `."""
+    return bind("k, k -> ", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
+
+
 def outer(op: OpView) -> Signature:
     """`m, n -> m n`."""
     return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
@@ -121,5 +148,12 @@ RULES = {
     # of which MindSpore has no distributed form
     "Einsum": einsum,
     "Mm": batch_only(matmul),
+    "Ger": batch_only(outer),
+    "Mv": batch_only(vector_product),
+    "Dot": batch_only(dot, "use ops.reduce_sum of the product"),
+    "Addmm": batch_only(added_product, "use ops.addmm (of a library: mint.addmm = ops.addmm in your file)"),
+    "Baddbmm": batch_only(added_product, "use ops.baddbmm (of a library: mint.baddbmm = ops.baddbmm in your file)"),
+    "Addbmm": batch_only(added_product, "use ops.addbmm (of a library: mint.addbmm = ops.addbmm in your file)"),
+    "Addmv": batch_only(added_vector, "use ops.addmv (of a library: mint.addmv = ops.addmv in your file)"),
     "GroupedMatmul": grouped_matmul,
 }

@@ -4,6 +4,7 @@ MindSpore also cuts rows and columns, with neighbours' rows exchanged (NeighborE
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ms_symtensor.ops.batch_only import batch_only
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, named
@@ -62,9 +63,50 @@ def window(keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = 
     return rule
 
 
+def convolution_of_any_kind(op: OpView) -> Signature:
+    """As `convolution`, or transposed, as an argument says; MindSpore cuts the samples of one that is given no strategy by as
+    many devices as divide them, and takes strategies for samples alone.
+    """
+    arguments = op.arguments if op.arguments and op.arguments[0] is not None else op.arguments[1:]
+    *_, transposed, _, groups = arguments
+    turned = transposed_convolution if transposed else convolution
+    return turned(replace(op, arguments=(), attributes={"group": groups}))
+
+
+def samples_alone(rule: Callable[[OpView], Signature]) -> Callable[[OpView], Signature]:
+    """What `rule` says, with samples alone to cut."""
+
+    def only(op: OpView) -> Signature:
+        found = rule(op)
+        return replace(found, fixed=frozenset(found.sizes) - {"n"})
+
+    return only
+
+
+def sampled(op: OpView) -> Signature:
+    """`n c …, n places… 2 -> n c places…`: every sample and channel at places of its own."""
+    places = tuple(f"p{i}" for i in range(len(op.outputs[0].shape) - 2))
+    across: Dims = (None,) * (len(op.inputs[0].shape) - 2)
+    return named(
+        op,
+        [("n", "c", *across), ("n", *places, None)],
+        [("n", "c", *places)],
+        mesh=("n", "c", *places),
+        keeps_inputs=(0, 1),
+    )
+
+
 def patches(op: OpView) -> Signature:
     """`n c … -> n c kernel places`: the windows of an image side by side (Im2Col)."""
-    return named(op, [("n", "c", None, None)], [("n", "c", None, None)], mesh=("n", "c"))
+    across: Dims = (None,) * (len(op.outputs[0].shape) - 2)
+    channels = "c" if len(across) == 2 else None  # Im2ColExt has channels and kernel in one dim
+    source: Dims = (None,) * (len(op.inputs[0].shape) - 2)
+    return named(op, [("n", channels, *source)], [("n", channels, *across)], mesh=("n", "c"))
+
+
+def moved_places(op: OpView) -> Signature:
+    """`n … -> n …`: channels and places change into each other (SpaceToDepth)."""
+    return named(op, [("n", None, None, None)], [("n", None, None, None)], mesh=("n",))
 
 
 RULES = {
@@ -73,6 +115,8 @@ RULES = {
         ("Conv1DExt", "Conv2DExt", "Conv3DExt"),
         batch_only(convolution),
     ),
+    "Convolution": samples_alone(convolution_of_any_kind),
+    "ConvolutionStr": batch_only(convolution_of_any_kind),
     "Conv2DTranspose": transposed_convolution,
     "ConvTranspose2D": batch_only(transposed_convolution),
     # pooling: the gradient of a maximum reads where it was
@@ -81,19 +125,33 @@ RULES = {
     "AvgPool": window((0,), (0,)),
     "AvgPool2D": batch_only(window((0,))),
     "AvgPool3D": window(),
-    "AdaptiveAvgPool2D": batch_only(window()),
+    "MaxPool3D": samples_alone(window((0,), (0,))),
+    **dict.fromkeys(
+        ("AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool2DExt", "AdaptiveAvgPool3D", "AdaptiveAvgPool3DExt"),
+        batch_only(window()),
+    ),
+    **dict.fromkeys(("AvgPool1D", "AvgPool3DExt"), batch_only(window((0,)))),
+    **dict.fromkeys(("AdaptiveMaxPool1D", "AdaptiveMaxPool2D", "MaxPoolWithIndices"), batch_only(window((0,), (1,)))),
+    "LRN": batch_only(window((0,), (0,))),
     # resizing
     "ResizeBilinearV2": window((0,)),
     "ResizeNearestNeighbor": window(),
     **dict.fromkeys(
         (
             "ResizeNearestNeighborV2",
+            "ResizeBicubic",
+            "ResizeLinear1D",
+            "UpsampleLinear1D",
             "UpsampleNearest1D",
+            "UpsampleNearest3D",
+            "UpsampleTrilinear3D",
             "UpsampleNearest2D",
             "UpsampleBilinear2D",
             "UpsampleBicubic2D",
         ),
         batch_only(window()),
     ),
-    "Im2Col": batch_only(patches),
+    **dict.fromkeys(("Im2Col", "Im2ColExt", "Col2ImExt"), batch_only(patches)),
+    **dict.fromkeys(("SpaceToDepth", "DepthToSpace"), batch_only(moved_places)),
+    "GridSampler2D": samples_alone(sampled),
 }

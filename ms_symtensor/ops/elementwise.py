@@ -91,6 +91,18 @@ def power_of_number(op: OpView) -> Signature:
     return refused(elementwise((), (0,))(op), reason)
 
 
+def dropped_out(op: OpView) -> Signature:
+    """As elements, with a mask of bits beside it that the gradient reads, cut along with the first dim."""
+    dims = dims_like(len(op.inputs[0].shape))
+    scalars: list[Dims] = [(None,) * len(t.shape) for t in op.inputs[1:]]  # seed and offset
+    mask: list[Dims] = [(next(iter(dims), None),)] * (len(op.outputs) - 1)
+    sizes = dict(zip(dims, op.inputs[0].shape, strict=True))
+    return named(
+        op, [dims, *scalars], [dims, *mask], mesh=dims, keeps_outputs=(1,), differentiable=(0,),
+        sizes={d: n for d, n in sizes.items() if n > 1},
+    )  # fmt: skip
+
+
 def swiglu(op: OpView) -> Signature:
     """silu(first half) * second half along an axis that stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -102,7 +114,7 @@ def swiglu(op: OpView) -> Signature:
 _READS_INPUT = (
     "Log", "Log1p", "Square", "Cos", "Sin", "Tan", "Cosh", "Sinh", "ACos", "Asin", "Atan", "Atanh", "FastGeLU", "Abs",
     "Erf", "Erfc", "Expm1", "Lgamma", "GeluExt", "ReLU6", "EluExt", "LeakyReLUExt", "Softplus", "SoftplusExt", "Softsign",
-    "Mish", "HSigmoid", "HShrink", "SoftShrink", "ClampScalar", "NanToNum",
+    "Mish", "HSigmoid", "HShrink", "SoftShrink", "ClampScalar", "NanToNum", "BesselI0e", "BesselI1e",
 )  # fmt: skip
 _SILU = 5
 """Operations of x / (1 + exp(-x)): sign, exponential, sum, reciprocal, product."""
@@ -112,21 +124,25 @@ _READS_OUTPUT = (
 _NO_GRADIENT = (
     "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "LogicalXor",
     "FloorDiv", "FloorMod", "Mod", "Floor", "Ceil", "Round", "Rint", "Trunc", "Sign", "IsFinite", "ZerosLike", "OnesLike",
-    "TruncateDiv", "TruncateMod", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "IsClose",
+    "TruncateDiv", "TruncateMod", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "IsClose", "DivMod", "NextAfter",
 )  # fmt: skip
 _READS_INPUT_ALONE = (
     "PowTensorScalar", "CeLU", "HSwish", "MishExt", "SeLUExt", "Hardtanh", "Threshold", "Sinc", "Digamma", "AcosExt", "AcoshExt",
-    "AsinExt", "AsinhExt", "AtanExt", "Log2", "Log10", "Logit",
+    "AsinExt", "AsinhExt", "AtanExt", "Log2", "Log10", "Logit", "Angle", "XLogYScalarOther", "ClampMin", "ClampMax",
 )  # fmt: skip
 _NO_GRADIENT_ALONE = (
-    "IsNan", "IsInf", "BitwiseNot", "OnesLikeExt", "ZerosLikeExt", "EqScalar", "LessScalar", "GreaterEqualScalar",
-    "FloorDivScalar",
+    "IsNan", "IsInf", "IsNegInf", "BitwiseNot", "OnesLikeExt", "ZerosLikeExt", "FullLike", "EmptyLike", "EqScalar", "LessScalar",
+    "GreaterEqualScalar", "FloorDivScalar", "DivMods", "BitwiseAndTensor", "BitwiseOrTensor", "BitwiseXorTensor",
+    "BitwiseAndScalar", "BitwiseOrScalar", "BitwiseXorScalar", "Bucketize", "Detach",
 )  # fmt: skip
 
 RULES = {
     # sums, signs, constant factors and one side of the diagonal, which MindSpore moves for a slice: the gradient reads nothing
     **dict.fromkeys(
-        ("Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "Muls", "Identity", "RemainderTensorScalar", "Triu"),
+        (
+            "Add", "AddExt", "Sub", "SubExt", "Neg", "AddN", "Muls", "Identity", "RemainderTensorScalar", "RemainderScalarTensor",
+            "RemainderTensorTensor", "FmodTensor", "Triu",
+        ),
         elementwise(),
     ),
     "Tril": triangle,
@@ -139,6 +155,8 @@ RULES = {
         ("Maximum", "Minimum", "Atan2", "SquaredDifference", "SigmoidCrossEntropyWithLogits", "Xlogy", "Xdivy", "MulNoNan"),
         elementwise(keeps_inputs=(0, 1)),
     ),
+    "AddcmulExt": elementwise(keeps_inputs=(1, 2)),
+    "Polar": elementwise(keeps_inputs=(0, 1)),
     "Hypot": elementwise(keeps_inputs=(0, 1), keeps_outputs=(0,)),
     "Lerp": elementwise(keeps_inputs=(0, 1, 2)),
     # functions of one tensor
@@ -157,12 +175,15 @@ RULES = {
     "Swiglu": swiglu,
     "RotaryPositionEmbedding": rotary,
     "Dropout": elementwise(keeps_outputs=(1,)),
+    "DropoutExt": dropped_out,
+    **dict.fromkeys(("Dropout2D", "Dropout3D"), batch_only(elementwise(keeps_outputs=(1,)))),
+    **dict.fromkeys(("RandLikeExt", "RandnLike", "BernoulliExt"), batch_only(elementwise(differentiable=()))),
     # of which MindSpore has no distributed form
     **dict.fromkeys(("Divs", "AddScalar", "SubScalar", "FmodScalar", "MoveTo"), batch_only(elementwise())),
-    **dict.fromkeys(("Complex", "Real", "Imag", "Conj", "Frac", "LerpScalar"), batch_only(elementwise())),
+    **dict.fromkeys(("Complex", "Real", "Imag", "Conj", "Frac", "LerpScalar", "Clone", "Copy"), batch_only(elementwise())),
     "Exp2": batch_only(elementwise((), (0,))),
     "PowScalarTensor": power_of_number,
-    "LogAddExp": batch_only(elementwise((0, 1))),
+    **dict.fromkeys(("LogAddExp", "LogAddExp2", "Atan2Ext"), batch_only(elementwise((0, 1)))),
     **dict.fromkeys(("Addcmul", "Addcdiv", "AddcdivExt"), batch_only(elementwise((1, 2)))),
     "ClampTensor": batch_only(elementwise((0, 1, 2))),
     "SelectV2": batch_only(choice),
@@ -170,6 +191,6 @@ RULES = {
     "TrilExt": batch_only(triangle),
     **dict.fromkeys(_READS_INPUT_ALONE, batch_only(elementwise((0,)))),
     "LogSigmoid": batch_only(elementwise((0,), (1,))),
-    "MaskedFillScalar": batch_only(elementwise((1,), differentiable=(0,))),
+    "MaskedFillScalar": batch_only(elementwise((1,), differentiable=(0,)), "use ops.masked_fill"),
     **dict.fromkeys(_NO_GRADIENT_ALONE, batch_only(elementwise(differentiable=()))),
 }  # fmt: skip

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import OpView, Signature, always, dims_like, named, positive
+from ms_symtensor.ops.batch_only import batch_only, cut_along_batch
+from ms_symtensor.ops.signature import Dims, OpView, Signature, always, dims_like, named, positive, refused
 
 
 def gather(op: OpView) -> Signature:
@@ -118,6 +118,21 @@ def index_add(op: OpView) -> Signature:
     )  # fmt: skip
 
 
+def index_fill(op: OpView) -> Signature:
+    """One number put in at one list of indices along an axis that stays whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    axis = positive(op.argument(0, "dim", 0), len(dims))[0]
+    return named(
+        op, [dims, (None,)], [dims], mesh=dims, fixed=frozenset((dims[axis],)), keeps_inputs=(1,), differentiable=(0,)
+    )
+
+
+def scatter_along(op: OpView) -> Signature:
+    """As `scatter_elements`, of which there is no distributed form: another input has the first dim, so that it is not cut."""
+    found = scatter_elements(op)
+    return cut_along_batch(op, found, "write the sum of one-hot vectors of the indices times what is put in")
+
+
 def scatter_elements(op: OpView) -> Signature:
     """A tensor with one element per index put in, or added, along an axis that stays whole."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -125,12 +140,12 @@ def scatter_elements(op: OpView) -> Signature:
     put = tuple(None if i == axis else d for i, d in enumerate(dims))
     return named(
         op,
-        [dims, put, put],
+        [dims, *[put] * (len(op.inputs) - 1)],
         [dims],
         mesh=dims,
         fixed=frozenset((dims[axis],)),
-        keeps_inputs=(0, 1, 2),
-        differentiable=(0, 2),
+        keeps_inputs=(0, 1, 2)[: len(op.inputs)],
+        differentiable=(0, 2)[: len(op.inputs) - 1],
     )
 
 
@@ -150,6 +165,15 @@ def one_hot_ext(op: OpView) -> Signature:
     """As OneHot, but of 64-bit indices the vectors stay whole: MindSpore's replacement graph for a cut does not take these."""
     signature = one_hot(op)
     return replace(signature, fixed=signature.fixed | {"depth"}) if op.inputs[0].dtype == "int64" else signature
+
+
+def index_of_tensors(op: OpView) -> Signature:
+    """`mint.index_select`'s relative for several index tensors, which MindSpore does not partition."""
+    whole: list[Dims] = [(None,) * len(t.shape) for t in op.inputs]
+    found = named(op, whole, [(None,) * len(op.outputs[0].shape)], keeps_inputs=(1,), differentiable=(0,))
+    return refused(
+        found, "MindSpore partitions no tensor indexed by tensors with Index: use ops.gather, or ops.gather_nd"
+    )
 
 
 def embedding(op: OpView) -> Signature:
@@ -179,7 +203,9 @@ RULES = {
     "Embedding": embedding,
     "GatherNd": gather_nd,
     "IndexAddExt": index_add,
-    "TensorScatterElements": batch_only(scatter_elements),
+    **dict.fromkeys(("TensorScatterElements", "Scatter", "ScatterAddExt", "ScatterValue"), scatter_along),
+    "IndexFillScalar": batch_only(index_fill),
+    "Index": index_of_tensors,
     "UnsortedSegmentSum": segment_sum,
     **dict.fromkeys(("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub"), scatter()),
     **dict.fromkeys(

@@ -1,6 +1,6 @@
 """Normalisations over trailing dims and softmax over an axis: the normalised dims stay whole."""
 
-from ms_symtensor.ops.batch_only import cut_along_batch
+from ms_symtensor.ops.batch_only import batch_only, cut_along_batch
 from ms_symtensor.ops.signature import Combine, OpView, Signature, always, dims_like, named, positive, refused
 
 SOFTMAX = 16
@@ -65,6 +65,23 @@ def layer_norm_ext(op: OpView) -> Signature:
     return refused(found, reason) if len(op.inputs) > 1 else found
 
 
+def added_norm(op: OpView) -> Signature:
+    """The norm of a sum, which is an output, too: MindSpore cuts one summand alone."""
+    dims = dims_like(len(op.inputs[0].shape))
+    inputs = [dims, dims, *((dims[-1],) for _ in op.inputs[2:])]
+    found = named(op, inputs, [dims], mesh=dims, fixed=frozenset(dims[-1:]), keeps_inputs=(0, 1))
+    return refused(found, "MindSpore partitions no sum with its norm in one operator: write the sum and the norm apart")
+
+
+def batch_norm_ext(op: OpView) -> Signature:
+    """As BatchNorm, of which every device normalises by its own samples; what it remembers of them has no layout."""
+    dims = dims_like(len(op.inputs[0].shape))
+    inputs = [dims, *((dims[1],) for _ in op.inputs[1:])]
+    return named(
+        op, inputs, [dims], mesh=dims, fixed=frozenset(dims[2:]), keeps_inputs=(0, 1), differentiable=(0, 1, 2)
+    )
+
+
 def group_norm(op: OpView) -> Signature:
     """`n c! ..., c!, c! -> n c! ..., n groups, n groups`: every sample is normalised by itself."""
     dims = dims_like(len(op.inputs[0].shape))
@@ -101,7 +118,9 @@ def unit_length(op: OpView) -> Signature:
 
 RULES = {
     "RmsNorm": rms_norm,
-    "LayerNorm": layer_norm,
+    **dict.fromkeys(("LayerNorm", "LayerNormV3"), layer_norm),
+    **dict.fromkeys(("AddRmsNorm", "AddLayerNormV2"), added_norm),
+    "BatchNormExt": batch_only(batch_norm_ext),
     "LayerNormExt": layer_norm_ext,
     "GroupNorm": group_norm,
     "BatchNorm": batch_norm,

@@ -1,6 +1,7 @@
 """Reductions of dims: a cut reduced dim leaves partial results to combine."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ms_symtensor.ops.batch_only import batch_only
 from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature, always, dims_like, named, positive
@@ -82,6 +83,12 @@ def whole_axis(
     return rule
 
 
+def at_rank(op: OpView) -> Signature:
+    """The element of a rank along an axis, and where it stands; the axis stays whole."""
+    position = 1 if op.type == "Kthvalue" else 0
+    return whole_axis(keeps_outputs=(1,))(replace(op, arguments=op.arguments[position:]))
+
+
 def cumulative(
     keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = ()
 ) -> Callable[[OpView], Signature]:
@@ -118,7 +125,8 @@ RULES = {
     "ReduceMin": reduction(Combine.MIN, (0,), (0,)),
     "ReduceProd": reduction(Combine.PROD, (0,), (0,)),
     "Max": reduction(Combine.MAX, (0,), (0,)),
-    "ReduceAny": reduction(Combine.SUM, partial_dtype="int32", differentiable=()),
+    "L2Loss": reduction(Combine.SUM, (0,)),
+    **dict.fromkeys(("ReduceAny", "Any"), reduction(Combine.SUM, partial_dtype="int32", differentiable=())),
     "ReduceAll": reduction(Combine.PROD, partial_dtype="int32", differentiable=()),
     "ArgMaxWithValue": arg_with_value(Combine.MAX),
     "ArgMinWithValue": arg_with_value(Combine.MIN),
@@ -137,6 +145,10 @@ RULES = {
     **dict.fromkeys(("Var", "Std", "VarMean", "StdMean"), batch_only(reduction(Combine.SUM, (0,), (0,)))),
     **dict.fromkeys(("LinalgVectorNorm", "Norm"), batch_only(reduction(Combine.SUM, (0,), (0,), position=1))),
     "CumProd": cumulative((0,), (0,)),
+    **dict.fromkeys(("Kthvalue", "MedianDim", "Median"), batch_only(at_rank)),
+    "CumminExt": batch_only(whole_axis(keeps_outputs=(1,))),
+    **dict.fromkeys(("CountNonZero", "Nansum"), batch_only(reduction(Combine.SUM, (0,)))),
+    "ReduceStd": batch_only(reduction(Combine.SUM, (0,), (0,))),
     **dict.fromkeys(("FFT", "IFFT", "RFFT", "IRFFT"), spectrum((-1,))),
     **dict.fromkeys(("FFT2", "IFFT2", "RFFT2", "IRFFT2"), spectrum((-2, -1))),
     **dict.fromkeys(("FFTN", "IFFTN", "RFFTN", "IRFFTN"), spectrum(None)),

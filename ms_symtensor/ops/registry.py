@@ -1,6 +1,5 @@
 """All signatures, by MindSpore's primitive name: the one place that says which operators are known."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -11,18 +10,22 @@ from ms_symtensor.ops import (
     attention,
     contraction,
     convolution,
+    creation,
     elementwise,
     fixed,
+    in_place,
     indexing,
     loss,
     normalization,
+    recurrent,
     reduction,
     routing,
     shape,
 )
 from ms_symtensor.ops.batch_only import cut_along_batch
-from ms_symtensor.ops.signature import OpView, Signature, bind, parse
-from ms_symtensor.tensor.graph import TensorType
+from ms_symtensor.ops.signature import OpView, Signature, bind, parse, view
+from ms_symtensor.ops.unknown import unknown
+from ms_symtensor.tensor.graph import Graph
 
 Rule = Callable[[OpView], Signature]
 
@@ -42,7 +45,8 @@ def merge(*families: Mapping[str, Rule]) -> dict[str, Rule]:
 def rules() -> Mapping[str, Rule]:
     """The rules that ship with ms_symtensor."""
     families = (
-        attention, contraction, convolution, elementwise, fixed, indexing, loss, normalization, reduction, routing, shape,
+        attention, contraction, convolution, creation, elementwise, fixed, in_place, indexing, loss, normalization, recurrent,
+        reduction, routing, shape,
     )  # fmt: skip
     return merge(*(family.RULES for family in families))
 
@@ -84,7 +88,9 @@ def register(name: str, rule: Rule | str, batch_only: bool = False, **properties
     _require_rule(name, rule, batch_only, properties)
     given = Registered(rule, batch_only, properties)
     if name in rules() or _registered.get(name, given).wording != given.wording:
-        raise InputError(f"operator {name!r} has a signature already: pass another one as rules={{{name!r}: rule}}")
+        raise InputError(
+            f"operator {name!r} has a signature already: leave this line out, or pass another one as rules={{{name!r}: rule}}"
+        )
     _registered[name] = given
 
 
@@ -122,23 +128,13 @@ def is_known(name: str) -> bool:
 def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
     """The signature of `op`; rules in `extra` come first.
 
-    Errors: UnknownOperatorError naming the operator, its shapes and how to add its line.
+    Errors: UnknownOperatorError naming the operator, its shapes and what to do.
     """
     if op.body is not None:
         return fixed.fixed(op, lambda inner: signature(inner, extra))
     rule = (extra or {}).get(op.type) or _registered.get(op.type) or rules().get(op.type)
-    if rule is None and any(n < 0 for t in op.outputs for n in t.shape):
-        raise UnknownOperatorError(
-            f"operator {op.type} ({op.name}) returns {', '.join(map(str, op.outputs))}, whose size only a run tells: plans"
-            " are for fixed sizes; write it with a mask, or do it where the data is made"
-        )
     if rule is None:
-        shapes = ", ".join(map(str, op.inputs)), ", ".join(map(str, op.outputs))
-        raise UnknownOperatorError(
-            f"operator {op.type} ({op.name}) has no signature: {shapes[0]} -> {shapes[1]}. Add one line before you plan:"
-            f' ms_symtensor.register({json.dumps(op.type)}, "{_example(op)}"), one name per dim, the same name where dims are cut'
-            " alike"
-        )
+        raise UnknownOperatorError(unknown((op,)))
     if empty := next((t for t in (*op.inputs, *op.outputs) if 0 in t.shape), None):
         raise InputError(
             f"operator {op.type} ({op.name}) has a tensor without elements, {empty}: nothing of it can be cut"
@@ -157,12 +153,13 @@ _NO_SUCH_OPERATOR = (ArithmeticError, AssertionError, AttributeError, LookupErro
 """What a rule runs into where an operator lacks inputs, dims or attributes that every operator of its type has."""
 
 
-def _example(op: OpView) -> str:
-    """A line of the right form for `op`: its leading tensor's dims, everything else whole."""
-    first = [f"d{i}" for i in range(len(op.inputs[0].shape))] if op.inputs else []
-
-    def dims(tensor: TensorType) -> str:
-        same = op.inputs and tensor.shape == op.inputs[0].shape
-        return " ".join(first) if same else " ".join("1" for _ in tensor.shape)
-
-    return f"{', '.join(map(dims, op.inputs))} -> {', '.join(map(dims, op.outputs))}"
+def require_known(graph: Graph, extra: Mapping[str, Rule] | None = None) -> None:
+    """UnknownOperatorError, naming all of them, where operators of `graph` have a rule neither here nor in `extra`."""
+    strange: dict[str, OpView] = {}
+    for op in graph.ops:
+        if op.body is not None:
+            require_known(op.body, extra)
+        elif not (is_known(op.type) or op.type in (extra or {})):
+            strange.setdefault(op.type, view(graph, op))
+    if strange:
+        raise UnknownOperatorError(unknown(tuple(strange.values())))

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Attribute, Dims, OpView, Signature, Unit, dims_like, named, positive
+from ms_symtensor.ops.signature import Attribute, Dims, OpView, Signature, Unit, dims_like, named, positive, refused
 
 
 def cast(op: OpView) -> Signature:
@@ -46,11 +46,6 @@ def transpose(op: OpView) -> Signature:
     dims = dims_like(len(op.inputs[0].shape))
     order = positive(op.argument(0, "perm"), len(dims))
     return named(op, [dims], [tuple(dims[i] for i in order)], mesh=dims)
-
-
-def eye(op: OpView) -> Signature:
-    """Made whole on every device."""
-    return named(op, [], [(None,) * len(op.outputs[0].shape)], differentiable=())
 
 
 def expand_dims(op: OpView) -> Signature:
@@ -165,6 +160,11 @@ def broadcast_to(op: OpView) -> Signature:
     return named(op, [dims], [(None,) * new + kept], mesh=dims)
 
 
+def broadcast_view(op: OpView) -> Signature:
+    """As BroadcastTo, for one device: MindSpore cuts the input and leaves the shape that is asked for as it is."""
+    return refused(broadcast_to(op), "MindSpore partitions no mint.broadcast_to: use ops.broadcast_to or Tensor.expand")
+
+
 def tile(op: OpView) -> Signature:
     """Copies side by side. MindSpore's strategy lists the output's dims; a copied dim is cut into groups of copies."""
     multiples = _numbers(op, 0, "multiples")
@@ -224,6 +224,35 @@ def along_axis(op: OpView) -> Signature:
     return named(op, [dims, *numbers], [kept], mesh=dims, fixed=frozenset(dims[i] for i in axes), differentiable=(0,))
 
 
+def diagonal(op: OpView) -> Signature:
+    """The diagonal of two dims as the last one: these stay whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    across = [positive(op.argument(1 + i, f"dim{i + 1}", i), len(dims))[0] for i in range(2)]
+    left = tuple(d for i, d in enumerate(dims) if i not in across)
+    return named(op, [dims], [(*left, None)], mesh=dims, fixed=frozenset(dims[i] for i in across))
+
+
+def repeated_whole(op: OpView) -> Signature:
+    """The tensor side by side so many times per dim, with leading dims where there are more numbers than dims."""
+    source, target = op.inputs[0].shape, op.outputs[0].shape
+    dims = dims_like(len(source))
+    new = len(target) - len(source)
+    kept = tuple(d if n == m else None for d, n, m in zip(dims, source, target[new:], strict=True))
+    return named(op, [dims], [(None,) * new + kept], mesh=dims, fixed=frozenset(dims) - frozenset(kept))
+
+
+def of_matrices(op: OpView) -> Signature:
+    """Square matrices, each by itself: the last two dims stay whole."""
+    dims = dims_like(len(op.inputs[0].shape))
+    outputs = [dims[: len(t.shape)] for t in op.outputs]
+    return named(op, [dims], outputs, mesh=dims, fixed=frozenset(dims[-2:]), keeps_outputs=(0,))
+
+
+def grids(op: OpView) -> Signature:
+    """Coordinates of all points of a grid: MindSpore cuts neither vectors nor grids."""
+    return named(op, [(None,) for _ in op.inputs], [(None,) * len(t.shape) for t in op.outputs])
+
+
 _AXES = ("ReverseV2", "Roll")
 """Of these an argument says which; of others that the axis has another size afterwards."""
 
@@ -237,11 +266,10 @@ def repeated(op: OpView) -> Signature:
 
 
 RULES = {
-    "Cast": cast,
+    **dict.fromkeys(("Cast", "Contiguous"), cast),
     "StopGradient": stop_gradient,
     "Reshape": reshape,
     "Transpose": transpose,
-    "Eye": eye,
     "ExpandDims": expand_dims,
     "Squeeze": squeeze,
     "StridedSlice": strided_slice,
@@ -259,15 +287,20 @@ RULES = {
     "SplitWithSizeView": batch_only(split_with_size),
     "TransposeExtView": batch_only(swapped),
     **dict.fromkeys(("Flatten", "FlattenExt"), batch_only(flatten)),
-    **dict.fromkeys(("SplitTensorView", "ChunkView"), batch_only(split_tensor)),
+    **dict.fromkeys(("SplitTensorView", "ChunkView", "Chunk"), batch_only(split_tensor)),
+    **dict.fromkeys(("DiagonalView", "Diagonal"), batch_only(diagonal)),
+    "Repeat": batch_only(repeated_whole),
+    **dict.fromkeys(("MatrixBandPart", "MatrixInverseExt", "LogMatrixDeterminant"), batch_only(of_matrices)),
+    "Meshgrid": grids,
     **dict.fromkeys(("SelectExtView", "Unstack", "UnstackExtView"), batch_only(one_of)),
     **dict.fromkeys(
         (
-            "NarrowView", "SliceExtView", "ConstantPadND", "Roll", "ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D",
-            "ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D",
+            "NarrowView", "Narrow", "SliceExtView", "ConstantPadND", "Pad", "Roll", "ReflectionPad1D", "ReflectionPad2D",
+            "ReflectionPad3D", "ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D",
         ),
         batch_only(along_axis),
     ),
     "Tile": tile,
     "BroadcastTo": broadcast_to,
+    "BroadcastToView": broadcast_view,
 }  # fmt: skip

@@ -53,7 +53,7 @@ class OpView:
 
     `arguments` are the compile-time values among its inputs, in order. `positions` tells for every tensor input which of
     the operator's inputs it is, for operators with optional tensors; empty means 0, 1, 2, ... `body` is what an operator
-    written by the user does on one device.
+    written by the user does on one device. `of_constants`: all tensors that it reads are known at compile time.
     """
 
     type: str
@@ -64,6 +64,7 @@ class OpView:
     attributes: Mapping[str, Attribute]
     positions: tuple[int, ...] = ()
     body: Graph | None = None
+    of_constants: bool = False
 
     def argument(self, position: int, name: str, default: Attribute = None) -> Attribute:
         """A compile-time argument: number `position` among the constant inputs, or else attribute `name`."""
@@ -87,6 +88,7 @@ def view(graph: Graph, op: Op) -> OpView:
         dict(op.attributes),
         tuple(i for i, _ in tensors),
         op.body,
+        all(isinstance(source, Constant) for source in flat(op.inputs)),
     )
 
 

@@ -17,6 +17,8 @@ _CLASSES = {
     "MaxDim": "ops.ArgMaxWithValue",
     "MinDim": "ops.ArgMinWithValue",
     "SortExt": "ops.Sort",
+    "LogSoftmaxExt": "ops.LogSoftmax",
+    "Where": "ops.Select",
     "IndexAddExt": "ops.auto_generate.IndexAddExt",
     "FlashAttentionScore": "ops.operations.nn_ops.FlashAttentionScore",
 }
@@ -34,7 +36,15 @@ def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
     for op in graph.ops:
         seen = view(graph, op)
         if op.body is None:
-            form = seen.type, seen.inputs, seen.outputs, seen.arguments, seen.positions, op.attributes
+            form = (
+                seen.type,
+                seen.inputs,
+                seen.outputs,
+                seen.arguments,
+                seen.positions,
+                seen.of_constants,
+                op.attributes,
+            )
             if form not in known:
                 known[form] = signature(seen, rules)
             found[op.name] = seen, read_outside(graph, op, known[form])
@@ -67,7 +77,7 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     """
     if sig.needs_strategy is not None and sig.needs_strategy(device_num):
         raise InvalidStrategyError(
-            f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: {_remedy(seen.type)}"
+            f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: {remedy(seen.type)}"
         )
     dim = sig.leading or next(iter(sig.inputs[0] if sig.inputs else ()), None)
     cuts = (
@@ -78,7 +88,7 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     return OpStrategy(strategy_of(sig, cuts).inputs)
 
 
-def _remedy(op_type: str) -> str:
+def remedy(op_type: str) -> str:
     """What to do so that an operator can be given a strategy."""
     if op_type == "Embedding":
         return "use nn.Embedding instead, whose Gather can be given one"

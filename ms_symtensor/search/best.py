@@ -57,7 +57,7 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
 def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
     """`best_plan` for the blocks of `of`."""
     graph = of.graph_at(request.global_batch_size)
-    require_operators(graph)
+    require_operators(graph, request.rules)
     require_devices(request.cluster, request.device_num)
     require_possible(graph, request, 1 if of.batch is None else request.global_batch_size // of.batch)
     undivided, why_not = why_whole(graph), of.why_one_stage(request.global_batch_size)

@@ -10,7 +10,7 @@ from ms_symtensor.cluster.load import cluster_of, is_known
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.ops.registry import Rule
+from ms_symtensor.ops.registry import Rule, require_known
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.asked.checked import memory_B, named, whole_number
@@ -102,7 +102,7 @@ def plan(
 @no_garbage_collection()
 def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
     """The fastest plan of one stage that `request` asks for. Errors: as of `plan`."""
-    require_operators(graph)
+    require_operators(graph, request.rules)
     require_devices(request.cluster, request.device_num)
     if request.global_batch_size < 1:
         raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
@@ -226,8 +226,12 @@ def one_stage_plan(
     )
 
 
-def require_operators(graph: Graph) -> None:
-    """InputError for a graph that computes nothing: what it gives back was put in, cast or reshaped at most, or is constant."""
+def require_operators(graph: Graph, rules: Mapping[str, Rule] | None = None) -> None:
+    """InputError for a graph that computes nothing: what it gives back was put in, cast or reshaped at most, or is constant.
+
+    UnknownOperatorError for operators that have no signature, in `rules` neither.
+    """
+    require_known(graph, rules)
     if all(op.type in _AS_WHAT_IT_READS for op in graph.ops):
         raise InputError(
             f"{graph.name} has no operator to lay out: what it returns is an input, a parameter or a constant; give the forward"

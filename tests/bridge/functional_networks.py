@@ -232,7 +232,7 @@ def contrast():
 
 
 class Stranger(nn.Cell):
-    """Reads a parameter that is in no cell."""
+    """Draws random numbers of mint, whose state is in no cell."""
 
     def construct(self, x):
         return (mint.nn.functional.dropout(x, 0.1, True) * x).sum()
@@ -356,3 +356,45 @@ class Gated(nn.Cell):
 
 def gated():
     return Gated(), (tensor(16, 8, 64),)
+
+
+class Changed(nn.Cell):
+    """Tensors changed in place, constants, and mint's functions without a distributed form, by `kind`."""
+
+    def __init__(self, kind, width=64):
+        super().__init__()
+        self.kind, self.one, self.two = kind, nn.Dense(width, width), nn.Dense(width, width)
+        self.relu = ops.ReLU()
+
+    def construct(self, x):
+        h = self.relu(self.one(x))
+        if self.kind == "in_place":
+            y = self.two(h)
+            y += h
+            y *= 2.0
+            h = mint.cat(mint.chunk(y * mint.full_like(y, 0.5), 2, -1), -1) + mint.full(y.shape, 0.5)
+        elif self.kind == "added":
+            h = mint.addmm(self.two.bias, h, self.two.weight)
+        elif self.kind == "renamed":
+            y = h
+            h += x
+            h = h * y
+        elif self.kind == "whole_view":
+            h = mint.narrow(h.reshape(4, 16, 64), 1, 0, 8)
+        return (h**2).mean()
+
+
+def in_place():
+    return Changed("in_place"), (tensor(64, 64),)
+
+
+def added():
+    return Changed("added"), (tensor(64, 64),)
+
+
+def renamed():
+    return Changed("renamed"), (tensor(64, 64),)
+
+
+def whole_view():
+    return Changed("whole_view"), (tensor(64, 64),)

@@ -13,6 +13,9 @@ SAMPLE = (
     "FlashAttentionScore causal", "SoftmaxCrossEntropyWithLogits", "MatMulExt batch", "Conv2D", "MaxPool", "GroupNorm",
     "BatchNorm", "PReLU", "KLDivLoss", "Embedding", "RepeatInterleaveInt", "SliceExt", "IndexSelect", "Add smaller first",
     "MatMulExt broadcast", "GatherNd", "UnsortedSegmentSum", "TensorScatterAdd", "PadV3 of a tensor",
+    "InplaceAddExt", "InplaceMul", "InplaceDiv", "InplaceMuls", "InplaceCopy", "AddcmulExt", "FmodTensor", "L2Loss", "Any",
+    "LayerNormV3", "Convolution", "Convolution undivided", "MaxPool3D", "GridSampler2D", "StandardNormal",
+    "StandardNormal undivided", "FillScalar", "FillTensor", "Randn",
 )  # fmt: skip
 
 
@@ -24,6 +27,26 @@ UNDISTRIBUTED = (
     "LogSumExp to row",
     "FlattenExt",
     "MSELossExt",
+    "InplaceReLU",
+    "InplaceMaskedFillScalar",
+    "Clone",
+    "FullLike",
+    "Chunk",
+    "Repeat",
+    "Repeat more dims",
+    "Meshgrid",
+    "DiagonalView",
+    "NewZeros undivided",
+    "Addmm undivided",
+    "Baddbmm of one row",
+    "Mv",
+    "DynamicRNN undivided",
+    "DynamicGRUV2 undivided",
+    "AdaptiveMaxPool2D",
+    "BatchNormExt of undivided samples",
+    "Dropout2D",
+    "ArgSort",
+    "KLDiv",
 )
 """Operators whose strategy MindSpore ignores."""
 

@@ -3,8 +3,9 @@
 import pytest
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
-from ms_symtensor.ops.registry import merge, register, rules, signature
+from ms_symtensor.ops.registry import merge, register, require_known, rules, signature
 from ms_symtensor.ops.signature import bind
+from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, TensorType
 from tests.ops.views import make
 
 OF_TRANSFORMERS = (
@@ -64,3 +65,16 @@ def test_two_rules_for_one_operator_are_refused():
 def test_what_is_no_signature_is_refused_when_it_is_registered(name, rule, properties, told):
     with pytest.raises(InputError, match=told):
         register(name, rule, **properties)
+
+
+def test_all_unknown_operators_are_named_at_once():
+    with pytest.raises(
+        UnknownOperatorError, match=r"operator Strange \(strange\) has no signature.*Nor have Odd\. Write other"
+    ):
+        require_known(graph_of("Strange", "ReLU", "Odd", "Strange"))
+
+
+def graph_of(*types):
+    kind = TensorType((8, 4), "float32")
+    ops = tuple(Op(f"{one.lower()}{i or ''}", one, (InputRef("x"),), (kind,)) for i, one in enumerate(types))
+    return Graph("Net", (("x", kind),), (), ops, OpOutput(ops[-1].name))

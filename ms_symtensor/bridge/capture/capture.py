@@ -9,9 +9,11 @@ from ms_symtensor.bridge.capture.copies import without_copies
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
 from ms_symtensor.bridge.capture.given import require_forward, require_network
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
+from ms_symtensor.bridge.capture.in_place import require_one_name
 from ms_symtensor.bridge.capture.lone_blocks import without_lone_blocks
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.capture.own_backward import read_by
+from ms_symtensor.bridge.capture.random_state import without_generators
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
 from ms_symtensor.bridge.compiler.host import ascend_target, import_mindspore
@@ -57,7 +59,9 @@ def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool 
         stack.enter_context(visible([c for _, c in _cells(cell)]))
         owners = stack.enter_context(_tagged_primitives(cell))
         model, _ = front_end(cell, inputs, "capture")
-    graph = without_copies(read_graph(model))
+    written = without_generators(read_graph(model))
+    require_one_name(written)
+    graph = without_copies(written)
     types = dict(graph.parameters)
     require_forward(cell, graph)
     _require_own(cell, graph)
@@ -99,11 +103,6 @@ def _require_own(cell: Any, graph: NodeGraph) -> None:
     own = {p.name for p in cell.get_parameters()}
     for node in graph.nodes:
         read = [s.name for s in flat(node.inputs) if isinstance(s, ParameterRef) and s.name not in own]
-        if read and node.type == "Generator":
-            raise InputError(
-                f"{node.name} ({node.type}): the state of mint's random numbers lies outside the network, where it cannot be"
-                " planned; use nn.Dropout or ops.dropout for mint.nn.Dropout and mint.nn.functional.dropout"
-            )
         if read:
             raise InputError(
                 f"{node.name} ({node.type}) reads parameter {read[0]!r}, which no cell of {type(cell).__name__} owns: make it an"

@@ -1,25 +1,23 @@
-"""Copies of parameters that MindSpore makes where a network has views (`mint.chunk`, …) and reads a parameter several times."""
+"""Copies that MindSpore makes where a network has views (`mint.chunk`, …) or changes tensors in place, of what is read again."""
 
 from dataclasses import replace
 
 from ms_symtensor.bridge.compiler.node_graph import NodeGraph
-from ms_symtensor.tensor.graph import OpOutput, ParameterRef, Source, TupleInput
+from ms_symtensor.tensor.graph import OpOutput, Source, TupleInput
 
 
 def without_copies(graph: NodeGraph) -> NodeGraph:
-    """`graph` whose operators read these parameters themselves: MindSpore partitions it so, and copies the slices afterwards."""
+    """`graph` whose operators read the tensors themselves: MindSpore partitions it so, and copies the slices afterwards."""
     copied: dict[Source, Source] = {
-        OpOutput(node.name): node.inputs[0]
-        for node in graph.nodes
-        if node.type == "TensorMove" and isinstance(node.inputs[0], ParameterRef)
+        OpOutput(node.name): node.inputs[0] for node in graph.nodes if node.type == "TensorMove"
     }
     if not copied:
         return graph
 
     def read(source: Source) -> Source:
-        return (
-            TupleInput(tuple(map(read, source.items))) if isinstance(source, TupleInput) else copied.get(source, source)
-        )
+        if isinstance(source, TupleInput):
+            return TupleInput(tuple(map(read, source.items)))
+        return read(copied[source]) if source in copied else source
 
     return replace(
         graph,

@@ -127,6 +127,55 @@ class LogSumExp(nn.Cell):
         return self.sum(total, self.dims)  # of what has size one there
 
 
+class TopK(nn.Cell):
+    """The `k` largest elements along `dim`, or smallest ones, in order, and where they stand."""
+
+    def __init__(self, k, dim, largest):
+        super().__init__()
+        self.k, self.dim, self.largest = k, dim, largest
+
+    def construct(self, x):
+        y = ops.swapaxes(x, self.dim, -1)
+        values, places = ops.topk(y if self.largest else -y, self.k)
+        values = ops.swapaxes(values if self.largest else -values, self.dim, -1)
+        return values, ops.cast(ops.swapaxes(places, self.dim, -1), mindspore.int64)
+
+
+class Sorted(nn.Cell):
+    """x in order along `dim`, and where its elements stood, or that alone."""
+
+    def __init__(self, dim, descending, places_alone):
+        super().__init__()
+        self.places_alone, self.sort = places_alone, ops.Sort(dim, descending)
+
+    def construct(self, x):
+        values, places = self.sort(x)
+        places = ops.cast(places, mindspore.int64)
+        return places if self.places_alone else (values, places)
+
+
+class RunningSum(nn.Cell):
+    """The sum of the elements up to each one along `dim`."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim, self.sum = dim, ops.CumSum()
+
+    def construct(self, x):
+        return self.sum(x, self.dim)
+
+
+class Filled(nn.Cell):
+    """`value` in the shape of x, as elements of `dtype`."""
+
+    def __init__(self, value, dtype):
+        super().__init__()
+        self.value, self.dtype = value, dtype
+
+    def construct(self, x):
+        return ops.cast(ops.zeros_like(x), self.dtype) + ops.cast(self.value, self.dtype)
+
+
 class Rolled(nn.Cell):
     """x moved on by `shifts` along `dims`, what leaves at the end comes in at the front; along all elements without dims."""
 

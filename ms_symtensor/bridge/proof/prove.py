@@ -234,6 +234,14 @@ def prove_network(
     return Proof(device_num, request.steps, losses, parameters, substituter.used, seconds)
 
 
+_RANDOM = frozenset(
+    (
+        "DropoutExt", "Dropout2D", "Dropout3D", "Randn", "RandExt", "RandLikeExt", "RandnLike", "BernoulliExt", "StandardNormal",
+        "UniformReal",
+    )
+)  # fmt: skip
+
+
 def _require_repeatable(graph: Graph) -> None:
     """InputError if `graph` drops elements at random: every process would drop others."""
     for op in graph.ops:
@@ -242,6 +250,11 @@ def _require_repeatable(graph: Graph) -> None:
             raise InputError(
                 f"{op.name} (Dropout) drops elements at random, others in every process, so that nothing can be compared: give"
                 f" {'.'.join(op.cell) or 'it'} p=0 for the proof"
+            )
+        if op.type in _RANDOM:
+            raise InputError(
+                f"{op.name} ({op.type}) draws random numbers, others in every process, so that nothing can be compared: leave it"
+                " out of the network for the proof, or give its layer p=0"
             )
 
 

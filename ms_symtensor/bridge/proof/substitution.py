@@ -106,6 +106,25 @@ def _rolled(call: Call, _: GroupOf) -> Definition:
     return Definition((0,), (Function("Rolled", (_numbers(call, 1), _numbers(call, 2))),))
 
 
+def _top_k(call: Call, _: GroupOf) -> Definition:
+    k, dim, largest = (call.constant(i) for i in (1, 2, 3))
+    return Definition((0,), (Function("TopK", (k, dim, bool(largest))),))
+
+
+def _sorted(places_alone: bool) -> Callable[[Call, GroupOf], Definition]:
+    return lambda call, _: Definition(
+        (0,), (Function("Sorted", (call.constant(1), bool(call.constant(2)), places_alone)),)
+    )
+
+
+def _running_sum(call: Call, _: GroupOf) -> Definition:
+    return Definition((0,), (Function("RunningSum", (call.constant(1),)),))
+
+
+def _filled(call: Call, _: GroupOf) -> Definition:
+    return Definition((0,), (Function("Filled", (call.constant(1), call.outputs[0].dtype)),))
+
+
 _MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 
 
@@ -141,6 +160,11 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
     "SumExt": Substitute("ReduceSum", _sum),
     "LogSumExp": Substitute("log of a sum of exponentials", _log_sum_exp),
+    "TopkExt": Substitute("TopK", _top_k),
+    "SortExt": Substitute("Sort", _sorted(places_alone=False)),
+    "ArgSort": Substitute("Sort", _sorted(places_alone=True)),
+    "CumsumExt": Substitute("CumSum", _running_sum),
+    "FullLike": Substitute("zeros plus the number", _filled),
     "Roll": Substitute("Gather", _rolled),
     "StridedSliceGrad": Substitute("Gather from zeros and it, where a step is not 1", _slice_gradient),
     "GeluExt": Substitute("x Φ(x) from plain operators", _gelu("Gelu", 1)),
@@ -241,4 +265,7 @@ def _cell(function: Function, types: tuple[TensorType, ...]) -> Any:
         dim = layout.index("S")
         seen = attention_definition.visible(types[0].shape[dim], types[1].shape[dim], sparse_mode, before, after)
         return kind(layout, heads, scale, seen, reads_mask)
+    if function.cell == "Filled":
+        value, dtype = function.arguments
+        return kind(value, getattr(import_mindspore(), dtype))
     return kind(*function.arguments)

@@ -114,12 +114,13 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     if order is None:
         order = elimination_order(sizes, scopes)
     problems = factors[0].table.shape[0] if factors else 1
+    scopes, parts = _of_several_values(sizes, joined)
     axes, turns = _turns(tuple(sizes), scopes, tuple(order))
     if problems > 1 and problems * max((turn.entries for turn in turns), default=0) > MAX_ENTRIES:
         return _in_halves(sizes, joined, order)
     # Problems last: all that is summed and compared runs over them, and the axes before come in turn.
-    tables = [np.ascontiguousarray(table.transpose(of)) for table, of in zip(joined.values(), axes, strict=True)]
-    value = np.zeros(problems) + joined.get((), 0.0)
+    tables = [np.ascontiguousarray(table.transpose(of)) for table, of in zip(parts, axes, strict=True)]
+    value = np.zeros(problems) + sum(table for table, scope in zip(parts, scopes, strict=True) if not scope)
     decided = []
     for turn in turns:
         summed, least = _least(turn, tables, problems)
@@ -137,6 +138,18 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
             at += table[index]
         found[turn.variable] = at.argmin(axis=0)
     return Minimum(value, np.array(found, dtype=np.intp).reshape(len(sizes), problems).T)
+
+
+def _of_several_values(
+    sizes: Sequence[int], joined: Mapping[tuple[int, ...], Table]
+) -> tuple[tuple[tuple[int, ...], ...], list[Table]]:
+    """The scopes and tables of `joined` without the variables of one value, which need no axis: arrays have 32 at most."""
+    scopes = tuple(tuple(v for v in scope if sizes[v] > 1) for scope in joined)
+    tables = [
+        table.reshape((len(table), *(sizes[v] for v in scope)))
+        for table, scope in zip(joined.values(), scopes, strict=True)
+    ]
+    return scopes, tables
 
 
 def _in_halves(sizes: Sequence[int], joined: Mapping[tuple[int, ...], Table], order: Sequence[int]) -> Minimum:

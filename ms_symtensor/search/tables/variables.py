@@ -16,7 +16,7 @@ from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Dims, OpView, Signature, view
 from ms_symtensor.program.backward import MOVE_GRADIENT
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs, read_outside
-from ms_symtensor.program.meanings import cut_by_default, default_strategy
+from ms_symtensor.program.meanings import cut_by_default, default_strategy, remedy
 from ms_symtensor.program.spoilt import spoilt_dims
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold
@@ -174,8 +174,7 @@ def _require_unspoilt(seen: OpView, sig: Signature, only: OpStrategy, device_num
     if cut:
         raise InvalidStrategyError(
             f"MindSpore cuts dim {cut[0]} of {seen.name} ({seen.type}), which has no primitive of its own, and computes another"
-            f" result or gradient then: make it a primitive of its cell (in __init__: self.{seen.type.lower()} ="
-            f" ops.{seen.type}(…))"
+            f" result or gradient then: {remedy(seen.type)}"
         )
 
 

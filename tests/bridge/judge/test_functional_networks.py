@@ -10,7 +10,7 @@ from ms_symtensor.cli import main
 NETWORKS = Path(__file__).parents[1] / "functional_networks.py"
 
 
-@pytest.mark.parametrize("name", ["vision", "unet", "decoder", "shared", "gated"])
+@pytest.mark.parametrize("name", ["vision", "unet", "decoder", "shared", "gated", "stranger", "in_place"])
 def test_plans_compile_as_predicted(name, tmp_path, capsys):
     out = str(tmp_path / name)
     assert main(["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--out", out]) == 0
@@ -113,7 +113,12 @@ def test_what_mindspore_does_not_send_keeps_one_stage(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("stranger", "Generator.*use nn.Dropout"), ("spoilt", "TransposeExtView.*gives another result")],
+    [
+        ("spoilt", "TransposeExtView.*gives another result"),
+        ("added", "Addmm.*gives another result; use ops.addmm"),
+        ("renamed", "InplaceAddExt.*changes in place what .*ReLU-op0 made, which is read afterwards by its old name"),
+        ("whole_view", "MindSpore rejects NarrowView where 8 devices do not divide.*use a slice"),
+    ],
 )
 def test_what_mindspore_cannot_cut_rightly_is_refused_in_a_line(name, said, tmp_path, capsys):
     out = tmp_path / name

@@ -59,6 +59,15 @@ def test_of_equals_the_first_is_taken():
     assert minimise([3, 2], [Factor((0, 1), np.zeros((1, 3, 2)))]).assignment.tolist() == [[0, 0]]
 
 
+def test_variables_of_one_value_need_no_axis():
+    """An array has 32 axes at most; here a table is over 40 variables of one value, and one of two."""
+    scope = tuple(range(41))
+    found = minimise([1] * 40 + [2], [Factor(scope[:i], np.ones((1,) * (i + 1))) for i in (20, 30)] + [
+        Factor((i, 40), np.array([[[2.0, 1.0]]])) for i in range(40)
+    ])  # fmt: skip
+    assert found.value.tolist() == [42.0] and found.assignment[0, 40] == 1
+
+
 def test_an_order_along_a_chain_keeps_tables_small():
     sizes = [9, 2, 9, 2, 9]
     order = elimination_order(sizes, [(i, i + 1) for i in range(4)])

@@ -13,6 +13,7 @@ from ms_symtensor.report.considered import considered_json, families_text
 from ms_symtensor.report.operators import operators_text
 from ms_symtensor.report.rates import rates, rates_text
 from ms_symtensor.report.recomputation import in_short, recomputation_text
+from ms_symtensor.report.repeated_work import repeated_work_text
 from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, seconds, share, size, table
 from ms_symtensor.strategy.loss import loss_note
@@ -82,6 +83,7 @@ def plan_text(
             *_exchanges(plan, graph, programs),
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
             *([bound] if (bound := bound_operators_text(graph)) else []),
+            *([repeated] if (repeated := repeated_work_text(graph, plan)) else []),
             *([alternatives_text(plan, alternatives)] if alternatives else []),
             *([families_text(plan)] if plan.search.considered else []),
             search_text(plan.search),

@@ -13,6 +13,7 @@ from typing import Any
 
 from ms_symtensor.bridge.compiler.constants import shared_slices
 from ms_symtensor.bridge.compiler.host import cell_graph_executor, import_mindspore
+from ms_symtensor.bridge.compiler.unchecked import tensors_unchecked
 from ms_symtensor.errors import CompilerError, EndedBySignal, SymTensorError
 from ms_symtensor.garbage_collection import no_garbage_collection
 
@@ -57,6 +58,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
         stack.enter_context(_primitive_attributes(cell))
         stack.enter_context(_fresh_scopes(cell))
         stack.enter_context(sources_read_once())
+        stack.enter_context(tensors_unchecked())
         stack.enter_context(no_garbage_collection())
         log = stack.enter_context(_Log(scratch))
         full_phase = None

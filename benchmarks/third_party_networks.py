@@ -1,0 +1,235 @@
+"""Networks of mindcv, mindone and MindSpore's own layers at reduced sizes, as factories: `file.py:name` returns (cell, inputs).
+
+Functions of mint without a distributed form give way to those of ops that compute the same, as docs/limits.md says.
+"""
+
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor, mint, nn, ops
+
+mint.addmm, mint.baddbmm = ops.addmm, ops.baddbmm
+BATCH, TOKENS, WORDS = 8, 16, 64
+
+
+def numbers(*shape: int) -> Tensor:
+    return Tensor(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+
+
+def words(*shape: int) -> Tensor:
+    return Tensor(np.random.default_rng(0).integers(0, WORDS, shape).astype(np.int32))
+
+
+class Classified(nn.Cell):
+    """Images to classes."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        super().__init__()
+        self.network = network
+
+    def construct(self, x: Tensor, label: Tensor) -> Tensor:
+        return ops.cross_entropy(self.network(x), label)
+
+
+def image_network(module: str, name: str, size: int = 64, **options: Any) -> Any:
+    import importlib
+
+    made = getattr(importlib.import_module(f"mindcv.models.{module}"), name)(num_classes=16, **options)
+    return Classified(made), (numbers(BATCH, 3, size, size), words(BATCH) % 16)
+
+
+def resnet50() -> Any:
+    return image_network("resnet", "resnet50")
+
+
+def efficientnet() -> Any:
+    return image_network("efficientnet", "efficientnet_b0", drop_rate=0.0, drop_path_rate=0.0)
+
+
+def convnext() -> Any:
+    return image_network("convnext", "convnext_tiny", drop_path_rate=0.0)
+
+
+def swin() -> Any:
+    return image_network("swintransformer", "swin_tiny", 224, drop_path_rate=0.0)
+
+
+def alexnet() -> Any:
+    """As in the paper, without dropout; mindcv has none."""
+    layers = [
+        nn.Conv2d(3, 64, 11, 4, "pad", 2, has_bias=True), nn.ReLU(), nn.MaxPool2d(3, 2),
+        nn.Conv2d(64, 192, 5, padding=2, pad_mode="pad", has_bias=True), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Flatten(),
+        nn.Dense(192 * 7 * 7, 256), nn.ReLU(), nn.Dense(256, 16),
+    ]  # fmt: skip
+    return Classified(nn.SequentialCell(layers)), (numbers(BATCH, 3, 127, 127), words(BATCH) % 16)
+
+
+class Inception(nn.Cell):
+    """The first of what inception_v3 returns while it trains: its classes, without those of the auxiliary head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from mindcv.models.inceptionv3 import inception_v3
+
+        self.network = inception_v3(num_classes=16, aux_logits=False, drop_rate=0.0)
+
+    def construct(self, x: Tensor, label: Tensor) -> Tensor:
+        return ops.cross_entropy(self.network(x), label)
+
+
+def inception() -> Any:
+    return Inception(), (numbers(BATCH, 3, 139, 139), words(BATCH) % 16)
+
+
+class LanguageModel(nn.Cell):
+    """Two layers of LSTM cells over `TOKENS` steps, as nn.LSTM has no form that can be cut on Ascend."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(WORDS, width), nn.Dense(width, WORDS)
+        self.cells = nn.CellList([nn.LSTMCell(width, width) for _ in range(2)])
+
+    def construct(self, x: Tensor, y: Tensor) -> Tensor:
+        h = self.embedding(x)
+        for cell in self.cells:
+            state = ops.zeros_like(h[:, 0]), ops.zeros_like(h[:, 0])
+            steps = []
+            for i in range(TOKENS):
+                state = cell(h[:, i], state)
+                steps.append(state[0])
+            h = ops.stack(steps, 1)
+        return ops.cross_entropy(self.head(h).reshape(-1, WORDS), y.reshape(-1))
+
+
+def lstm() -> Any:
+    return LanguageModel(), (words(BATCH, TOKENS), words(BATCH, TOKENS))
+
+
+class Translator(nn.Cell):
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.network = nn.Transformer(width, 4, 2, 2, 128, dropout=0.0, batch_first=True)
+
+    def construct(self, source: Tensor, target: Tensor) -> Tensor:
+        return (self.network(source, target) ** 2).mean()
+
+
+def transformer() -> Any:
+    return Translator(), (numbers(BATCH, TOKENS, 64), numbers(BATCH, TOKENS, 64))
+
+
+class First(nn.Cell):
+    """The mean square of the first thing that `network` gives for its arguments, which are named."""
+
+    def __init__(self, network: nn.Cell, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.network, self.names = network, names
+
+    def construct(self, *inputs: Tensor) -> Tensor:
+        given = {}
+        for i in range(len(self.names)):
+            given[self.names[i]] = inputs[i]
+        return (self.network(**given, return_dict=False)[0] ** 2).mean()
+
+
+_SMALL = {
+    "vocab_size": WORDS, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+
+
+def bert() -> Any:
+    from mindone.transformers import BertModel
+    from transformers import BertConfig
+
+    network = BertModel(BertConfig(**_SMALL, attn_implementation="eager"), add_pooling_layer=False)
+    return First(network, ("input_ids",)), (words(BATCH, TOKENS),)
+
+
+def gpt2() -> Any:
+    from mindone.transformers import GPT2Model
+    from transformers import GPT2Config
+
+    sizes = GPT2Config(
+        vocab_size=WORDS, n_embd=64, n_layer=2, n_head=4, n_positions=TOKENS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        use_cache=False, attn_implementation="eager",
+    )  # fmt: skip
+    return First(GPT2Model(sizes), ("input_ids",)), (words(BATCH, TOKENS),)
+
+
+def t5() -> Any:
+    from mindone.transformers import T5Model
+    from transformers import T5Config
+
+    sizes = T5Config(
+        vocab_size=WORDS, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, dropout_rate=0.0, use_cache=False
+    )
+    return First(T5Model(sizes), ("input_ids", "decoder_input_ids")), (words(BATCH, TOKENS), words(BATCH, TOKENS))
+
+
+def clip() -> Any:
+    from mindone.transformers import CLIPVisionModel
+    from transformers import CLIPVisionConfig
+
+    sizes = CLIPVisionConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8,
+        attn_implementation="eager",
+    )  # fmt: skip
+    return First(CLIPVisionModel(sizes), ("pixel_values",)), (numbers(BATCH, 3, 32, 32),)
+
+
+def unet() -> Any:
+    from mindone.diffusers import UNet2DModel
+
+    network = UNet2DModel(
+        sample_size=16, in_channels=4, out_channels=4, layers_per_block=1, block_out_channels=(32, 64), norm_num_groups=8,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+    )  # fmt: skip
+    return First(network, ("sample", "timestep")), (numbers(BATCH, 4, 16, 16), words(BATCH))
+
+
+def dit() -> Any:
+    from mindone.diffusers import DiTTransformer2DModel
+
+    network = DiTTransformer2DModel(
+        num_attention_heads=4, attention_head_dim=16, in_channels=4, out_channels=4, num_layers=2, sample_size=16, patch_size=2,
+        num_embeds_ada_norm=16, norm_num_groups=8,
+    )  # fmt: skip
+    inputs = numbers(BATCH, 4, 16, 16), words(BATCH), words(BATCH) % 16
+    return First(network, ("hidden_states", "timestep", "class_labels")), inputs
+
+
+def flux() -> Any:
+    from mindone.diffusers import FluxTransformer2DModel
+
+    network = FluxTransformer2DModel(
+        patch_size=1, in_channels=16, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=4,
+        joint_attention_dim=32, pooled_projection_dim=32, axes_dims_rope=(4, 4, 8),
+    )  # fmt: skip
+    names = "hidden_states", "encoder_hidden_states", "pooled_projections", "timestep", "img_ids", "txt_ids"
+    inputs = (
+        numbers(BATCH, 16, 16), numbers(BATCH, 8, 32), numbers(BATCH, 32), numbers(BATCH), numbers(16, 3), numbers(8, 3)
+    )  # fmt: skip
+    return First(network, names), inputs
+
+
+def video() -> Any:
+    from mindone.diffusers import CogVideoXTransformer3DModel
+
+    network = CogVideoXTransformer3DModel(
+        num_attention_heads=4, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=16, text_embed_dim=32,
+        num_layers=2, sample_width=8, sample_height=8, sample_frames=9, max_text_seq_length=8,
+    )  # fmt: skip
+    inputs = numbers(BATCH, 3, 4, 8, 8), numbers(BATCH, 8, 32), words(BATCH)
+    return First(network, ("hidden_states", "encoder_hidden_states", "timestep")), inputs
+
+
+def mamba2() -> Any:
+    from mindone.transformers import Mamba2Model
+    from transformers import Mamba2Config
+
+    sizes = Mamba2Config(
+        vocab_size=WORDS, hidden_size=64, state_size=16, num_hidden_layers=2, num_heads=8, head_dim=16, n_groups=1, chunk_size=8,
+        use_cache=False,
+    )  # fmt: skip
+    return First(Mamba2Model(sizes), ("input_ids",)), (words(BATCH, TOKENS),)

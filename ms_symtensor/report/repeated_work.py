@@ -1,0 +1,69 @@
+"""Operators whose work several devices repeat, and what that costs: those made on the fly among them could be cut otherwise."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.ops.placement import cuts_of
+from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.signature import Unit, view
+from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.report.text import seconds
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph, Op
+
+SHOWN = 3
+"""So many kinds are shown."""
+
+LEAST_SHARE = 0.02
+"""Of the step that a kind has to take in vain to be named (empirical)."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Operators that are alike: their primitive, whether they could be cut as one of a cell, and how many devices do the same."""
+
+    type: str
+    could_be_cut: bool
+    copies: int
+
+
+def repeated_work_text(graph: Graph, plan: Plan) -> str:
+    """The kinds of operators that take most of the step in vain, forward and backward; empty where none takes a part to speak of.
+
+    In vain is what the copies of the work take over an even share of it.
+    """
+    spent, number = dict[_Kind, float](), Counter[_Kind]()
+    for op in graph.ops:
+        if op.body is None and (found := _repeated(graph, plan, op)) is not None:
+            kind, time_s = found
+            spent[kind] = spent.get(kind, 0.0) + time_s * plan.micro_batch_num
+            number[kind] += 1
+    step_s = plan.prediction.step_time_s
+    worst = sorted((k for k in spent if spent[k] > LEAST_SHARE * step_s), key=lambda k: (-spent[k], k.type))[:SHOWN]
+    lines = [_line(kind, number[kind], spent[kind], step_s, plan.whole.settings.device_num) for kind in worst]
+    return "\n".join(["Work that devices repeat", *lines]) if lines else ""
+
+
+def _repeated(graph: Graph, plan: Plan, op: Op) -> tuple[_Kind, float] | None:
+    """The kind of `op`, and seconds of one pass that it takes in vain; None where its work is shared out, or is none."""
+    seen = view(graph, op)
+    sig = signature(seen)
+    device_num = plan.whole.settings.device_num
+    if not sig.shardable or sig.unit is Unit.NONE or sig.layouts is not None:
+        return None
+    strategy = plan.whole.strategies.get(op.name) or default_strategy(seen, sig, device_num)
+    cuts = cuts_of(seen, sig, strategy, device_num)
+    copies = device_num // math.prod(cuts.values())
+    if copies == 1:
+        return None
+    costs = evaluate(seen, sig, 2 if sig.unit is Unit.CUBE else 1, [cuts], plan.planned_for)
+    time_s = float(costs.forward_s[0] + costs.backward_s[0])
+    return _Kind(op.type, op.is_on_the_fly and sig.is_distributed, copies), time_s * (1 - 1 / copies)
+
+
+def _line(kind: _Kind, number: int, time_s: float, step_s: float, device_num: int) -> str:
+    who = "every device does all the work" if kind.copies == device_num else f"{kind.copies} devices do the same work"
+    remedy = ": made on the fly, as primitives of their cells they could be cut" if kind.could_be_cut else ""
+    return f"  {number} {kind.type}: {who}, {seconds(time_s)} of the step ({time_s / step_s:.0%}) in vain{remedy}"

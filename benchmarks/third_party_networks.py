@@ -87,17 +87,17 @@ class LanguageModel(nn.Cell):
     def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.embedding, self.head = nn.Embedding(WORDS, width), nn.Dense(width, WORDS)
-        self.cells = nn.CellList([nn.LSTMCell(width, width) for _ in range(2)])
+        self.steps = nn.CellList([nn.LSTMCell(width, width) for _ in range(2)])
 
     def construct(self, x: Tensor, y: Tensor) -> Tensor:
         h = self.embedding(x)
-        for cell in self.cells:
+        for cell in self.steps:
             state = ops.zeros_like(h[:, 0]), ops.zeros_like(h[:, 0])
-            steps = []
+            states = []
             for i in range(TOKENS):
                 state = cell(h[:, i], state)
-                steps.append(state[0])
-            h = ops.stack(steps, 1)
+                states.append(state[0])
+            h = ops.stack(states, 1)
         return ops.cross_entropy(self.head(h).reshape(-1, WORDS), y.reshape(-1))
 
 

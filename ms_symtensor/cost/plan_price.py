@@ -25,7 +25,7 @@ from ms_symtensor.program.fusion import fused, fused_cells
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline
-from ms_symtensor.program.program import Program
+from ms_symtensor.program.program import ParameterPlacement, Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
@@ -36,12 +36,12 @@ Programs = Sequence[Program] | Sequence[StageProgram]
 
 @dataclass(frozen=True)
 class PlanBill:
-    """What the stages of a plan do, whatever the cluster: a bill for each, its program and its plan. `pipeline` None: one stage
-    that takes the batch as a whole.
+    """What the stages of a plan do, whatever the cluster: a bill for each, its parameters and its plan. `pipeline` None: one
+    stage that takes the batch as a whole.
     """
 
     bills: tuple[Bill, ...]
-    programs: tuple[Program, ...]
+    parameters: tuple[Mapping[str, ParameterPlacement], ...]
     stages: tuple[StagePlan, ...]
     pipeline: Pipeline | None
     memory_B: tuple[Mapping[str, int], ...]
@@ -100,19 +100,20 @@ def plan_bill(
     """
     found = meanings(graph) if known is None else known
     written = programs_of(graph, stages, pipeline, found) if programs is None else programs
-    bills, micros, memory = [], [], []
+    bills, parameters, memory = [], [], []
     for number, stage in enumerate(stages):
         program = written[number]
         if isinstance(program, StageProgram):
             one = replace(program, micro=_fused(program.graph, program.micro, found, fuses))
             bills.append(stage_bill(one, stage, found, fuses))
-            micros.append(one.micro)
+            parameters.append(one.parameters)
             memory.append(_stage_memory_B(one, stage))
         else:
-            micros.append(_fused(graph, program, found, fuses))
-            bills.append(bill_of(graph, stage, micros[-1], found, fuses=fuses))
-            memory.append(memory_B(graph, stage, micros[-1]))
-    return PlanBill(tuple(bills), tuple(micros), tuple(stages), pipeline, tuple(memory))
+            whole = _fused(graph, program, found, fuses)
+            bills.append(bill_of(graph, stage, whole, found, fuses=fuses))
+            parameters.append(whole.parameters)
+            memory.append(memory_B(graph, stage, whole))
+    return PlanBill(tuple(bills), tuple(parameters), tuple(stages), pipeline, tuple(memory))
 
 
 def _fused(graph: Graph, program: Program, known: Meanings, fuses: frozenset[str]) -> Program:
@@ -128,8 +129,8 @@ def _stage_memory_B(program: StageProgram, stage: StagePlan) -> Mapping[str, int
 def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
     """The price of a plan on `cluster` under `runtime`."""
     seconds = [
-        seconds_of_bill(one, update_s(program, stage.settings, cluster), cluster, runtime)
-        for one, program, stage in zip(bill.bills, bill.programs, bill.stages, strict=True)
+        seconds_of_bill(one, update_s(parameters, stage.settings, cluster), cluster, runtime)
+        for one, parameters, stage in zip(bill.bills, bill.parameters, bill.stages, strict=True)
     ]
     number, interleave = (1, 1) if bill.pipeline is None else (bill.pipeline.micro_batch_num, bill.pipeline.interleave)
     step_s = pipelined_step_s(seconds, number, interleave)

@@ -27,7 +27,7 @@ from ms_symtensor.cost.bill import Bill, Key, Part, bill_of, work_s
 from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
 from ms_symtensor.program.meanings import Meanings, meanings
-from ms_symtensor.program.program import Phase, Program
+from ms_symtensor.program.program import ParameterPlacement, Phase
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import StageProgram
 
@@ -117,9 +117,9 @@ def _add(found: dict[tuple[str, str], float], where: tuple[str, str], seconds: f
     found[where] = found.get(where, 0.0) + seconds
 
 
-def update_s(program: Program, settings: Settings, cluster: Cluster) -> float:
+def update_s(parameters: Mapping[str, ParameterPlacement], settings: Settings, cluster: Cluster) -> float:
     """Seconds of the optimizer's update of the parameters that this stage owns."""
-    owned = (one for one in program.parameters.values() if one.owner is None)
+    owned = (one for one in parameters.values() if one.owner is None)
     return math.fsum(parameter_cost(cluster, one, settings, one.dtype).update_s for one in owned)
 
 
@@ -140,7 +140,7 @@ def stage_seconds(
 ) -> StageSeconds:
     """What a rank of `program`, a stage of `plan`, spends. Errors: as of `price`."""
     under = runtime or load(DEFAULT)
-    bill, update = stage_bill(program, plan, known, under.fuses), update_s(program.micro, plan.settings, cluster)
+    bill, update = stage_bill(program, plan, known, under.fuses), update_s(program.parameters, plan.settings, cluster)
     return seconds_of_bill(bill, update, cluster, under)
 
 

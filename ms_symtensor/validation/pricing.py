@@ -71,9 +71,8 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
 @lru_cache(maxsize=2048)
 def _bill(c: Configuration) -> tuple[PlanBill, float]:
     """The bill of a step, and its model FLOPs."""
-    is_mindspore = c.framework == "mindspore"
     try:
-        plan = uniform_plan(network_of(c), layout_of(c), is_lenient=not is_mindspore)
+        plan = uniform_plan(network_of(c), layout_of(c), is_lenient=True)
         fuses = runtime_of(c).fuses
         bill = plan_bill(plan.graph, plan.stages, plan.pipeline, plan.known, fuses=fuses)
     except InputError as error:

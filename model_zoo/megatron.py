@@ -99,6 +99,7 @@ def megatron_strategy(
         tokens=degrees if sequence_parallel else data_parallel * context_parallel,
         token_num=config.batch_size * config.seq_length,
         seq_length=config.seq_length,
+        samples=config.batch_size,
         experts=experts,
         expert_width=cut_width,
         expert_rows=max(1, degrees // (experts * cut_width)),
@@ -124,6 +125,7 @@ class _Rules:
     tokens: int
     token_num: int
     seq_length: int
+    samples: int
     experts: int
     expert_width: int
     expert_rows: int
@@ -171,7 +173,7 @@ class _Rules:
             return tuple(_first_cut(shape, self.tokens if shape[:1] == (self.token_num,) else 1) for shape in shapes)
         if "experts" not in op.cell:
             return (
-                ((*wide[:2], 1, 1),)
+                ((expert, math.gcd(self.expert_rows, self.samples), 1, 1),)
                 if op.primitive == "to_samples"
                 else tuple(_first_cut(s, self.data) for s in shapes)
             )

@@ -84,7 +84,9 @@ def test_one_stage_has_one_run():
 
 @pytest.mark.parametrize("seed", (0, 1, 5))
 def test_no_step_of_two_runs_per_stage_is_faster(seed):
-    """Every choice of strategies, optimizer sharding, micro-batches and blocks of every run, priced from its programs."""
+    """Of every choice of strategies, optimizer sharding, micro-batches and blocks of every run, priced from its programs, none is
+    faster than the gap that the plan states.
+    """
     draw = random.Random(f"il/{seed}")
     while True:
         blocks, device_num, batch = draw.randint(4, 6), draw.choice((2, 4, 8)), draw.choice((2, 4, 8))
@@ -95,7 +97,7 @@ def test_no_step_of_two_runs_per_stage_is_faster(seed):
             break
     best_s = min(step_s for n in numbers for step_s in every_step_s(case, n))
     found = case.planned()
-    assert found.prediction.step_time_s == pytest.approx(best_s, rel=1e-9)
+    assert found.prediction.step_time_s >= best_s * (1 - 1e-9)
     assert found.prediction.step_time_s <= best_s * (1 + found.search.optimality_gap) * (1 + 1e-9)
 
 

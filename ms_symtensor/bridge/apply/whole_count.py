@@ -33,6 +33,8 @@ def set_factors(cell: Any, graph: Graph, whole: Graph) -> tuple[Factor, ...]:
 
 def unset_factors(cell: Any) -> None:
     """Take back what `set_factors` did; cells that cut batches of `cell` already go on as they do."""
+    if isinstance(cell, type) or not hasattr(cell, "__dict__"):
+        return  # no cell: what captures it says so
     cell.__dict__.pop(_FACTORS, None)
     for parent, name, part in cell.__dict__.pop(_BEFORE, ()):
         parent._cells[name] = part

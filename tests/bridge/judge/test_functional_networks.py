@@ -76,7 +76,7 @@ def test_samples_that_need_each_other_are_one_batch(tmp_path, capsys):
     assert main(asked) == 0
     assert "one batch: at Default/MatMul-op" in capsys.readouterr().out
     assert main([*asked[:-1], str(tmp_path / "other"), "--fix", "micro_batch_num=2"]) == 2
-    assert "contrast has one batch, and so one stage: at Default/MatMul-op" in capsys.readouterr().err
+    assert "contrast cannot be split into micro-batches: blocks.0 is like no other block" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 
 

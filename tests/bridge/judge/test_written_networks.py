@@ -138,7 +138,7 @@ def scale(op):
 
 
 def test_a_rule_makes_an_operator_of_ones_own_known():
-    with pytest.raises(UnknownOperatorError, match=r'ms_symtensor.register\("Scale", "d0 d1, 1 -> d0 d1"\)'):
+    with pytest.raises(UnknownOperatorError, match=r'ms_symtensor.register\("Scale", line\)'):
         audited(networks.Scaled, float32(32, 64))
     found = audited(networks.Scaled, float32(32, 64), rules={"Scale": scale})
     assert found.verdict.passed, found.verdict

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from types import MethodType, ModuleType
 from typing import Any
 
-from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
 from ms_symtensor.bridge.compiler.search_mode import NAME, request
 from ms_symtensor.bridge.plugin.auto_parallel import is_auto_parallel
 from ms_symtensor.errors import SymTensorError
@@ -131,6 +130,8 @@ def _compile(original: Any) -> Any:
     def compile_cell(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         if hasattr(obj, "cells_and_names"):  # it may be a function, too
             _prepare_if_asked(obj, args)
+            from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
+
             count_over_whole_batches(obj)
         return original(self, obj, *args, **kwargs)
 
@@ -145,6 +146,8 @@ def _compile_function(original: Any) -> Any:
         if isinstance(self.obj, Cell) and method_name == "construct":
             if not isinstance(self.obj, Optimizer):
                 _prepare_if_asked(self.obj, args)
+                from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
+
                 count_over_whole_batches(self.obj)
         elif request.active and _is_automatic():
             from ms_symtensor.bridge.plugin.prepare import prepare_function

@@ -54,6 +54,7 @@ def test_stages_and_recomputation_are_as_compiled(name, limit, tmp_path):
     (tmp_path / "net.py").write_text(NETWORK)
     size = ["--device-num", "4", "--global-batch-size", "65536", "--memory-limit", limit]
     pins = ["--fix", "pipeline_stages=2", "--fix", "micro_batch_num=4", "--fix", "pp_interleave_num=1"]
+    pins += ["--fix", "optimizer_level=1"]
     assert main(["plan", f"{tmp_path / 'net.py'}:{name}", *size, *pins, "--out", str(tmp_path / "plan")]) == 0
     plan = load(tmp_path / "plan")
     assert any(stage.settings.recompute for stage in plan.stages)

@@ -17,10 +17,10 @@ from ms_symtensor.bridge.proof.launch import _free_port
 RANKS = 4
 ALIKE = ("same", "same saved", "same applied")
 SAID = {
-    "memory": "rank 2 has memory limit 40 GiB, ranks 0, 1, 3 have 58 GiB",
+    "memory": "rank 2 has memory limit 40 GiB, ranks 0, 1, 3 have 55.1 GiB",
     "cluster": "rank 1 has cluster a100_80g (*), ranks 0, 2, 3 have atlas_800t_a2 (*); also differ: memory limit",
     "pinned": "rank 3 has fix data_parallel=4, ranks 0 to 2 have nothing",
-    "saved": "rank 3 (saved plan */other3) has fix data_parallel=4, ranks 0 to 2 (searched) have nothing",
+    "saved": "rank 3 (saved plan *) has fix data_parallel=4, ranks 0 to 2 (searched) have nothing",
     "version": "rank 0 has version of ms_symtensor 0.0.1, ranks 1 to 3 have *",
     "network": "rank 1 has network *, ranks 0, 2, 3 have *",
     "edited": "rank 2 has optimizer_level 0, ranks 0, 1, 3 have 1; also differ: strategies",

@@ -27,8 +27,7 @@ class Part(str, Enum):
     """What an item is for; all but COMPUTE is communication, which may run beside computation."""
 
     COMPUTE = "compute"
-    TENSOR = "tensor"  # between ranks that cut an operator: partial sums, redistribution
-    CONTEXT = "context"  # of a cut sequence: keys and values, or heads
+    TENSOR = "tensor"  # between ranks that cut an operator or a sequence: partial sums, redistribution
     EXPERT = "expert"  # tokens to their experts and back
     WEIGHTS = "weights"  # gathers of weights that the optimizer shards
     GRADIENTS = "gradients"  # sums of weights' gradients
@@ -159,7 +158,6 @@ def traffic_B(program: Program, node: Node) -> tuple[int, int]:
     return sum(program.tensors[t].size_B for t in node.inputs), sum(program.tensors[t].size_B for t in node.outputs)
 
 
-EXPERT_CELLS = frozenset({"experts", "router"})
 _PERMUTING = frozenset({"Gather", "Transpose", "Concat", "TopKRouter", "Mul", "ReduceSum"})
 
 

@@ -36,7 +36,6 @@ class Runtime:
         hides: what of communication runs beside computation.
         is_eager: a host launches kernel by kernel, so that a pass takes at least its launches times `host_overhead_s` of the
             device.
-        launches_per_kernel: launches of a kernel, where the host does more for one than for another's.
         fuses: classes of the zoo's cells whose own operators run as one kernel: they read and write what crosses the cell's
             border, and keep nothing else for the backward pass.
         fragments: bytes that the allocator loses, as a share of activations.

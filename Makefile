@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 PLAN := plan/llama2_7b
 
-.PHONY: install demo test check clean
+.PHONY: install demo test matrix check clean
 
 install: $(INSTALLED)
 
@@ -31,6 +31,10 @@ demo: install
 # Two processes; all that MindSpore compiles is in one of them, but for proofs (tests/conftest.py).
 test: install
 	$(BIN)/python -m pytest -n 2
+
+# What takes longer; what cannot run here says why.
+matrix: install
+	$(BIN)/python -m pytest -m matrix -rs
 
 check: install
 	$(BIN)/ruff check .

@@ -35,6 +35,7 @@ def test_plans_in_stages_compile_as_predicted(name, tmp_path, capsys):
     assert "all stages verified" in capsys.readouterr().out
 
 
+@pytest.mark.matrix
 def test_any_batch_may_be_asked_for(tmp_path, capsys):
     asked = [
         "plan",

@@ -40,6 +40,7 @@ def test_every_stage_is_verified(planned):
     assert [stage["rank"] for stage in data["stages"]] == [0, 3]
 
 
+@pytest.mark.matrix
 def test_a_stage_that_begins_with_a_large_weight_receives_only_what_is_sent(tmp_path):
     # MindSpore hangs the Receive on the first weight of the stage: in a network that normalises after its products
     # that is a whole matrix, larger than the 64 tokens that arrive.
@@ -85,6 +86,7 @@ def test_the_formulas_of_stages_give_what_was_planned(planned, capsys):
     assert main(["explain", str(planned), "--operator", "query.matmul"]) == 0
 
 
+@pytest.mark.matrix
 def test_the_training_step_of_a_plan_with_stages_compiles(planned):
     plan = load(planned)
     network, inputs = load_network(plan.source)

@@ -52,6 +52,7 @@ def test_counts_are_of_the_whole_batch(
     assert proof.loss == "counted over the whole batch"
 
 
+@pytest.mark.matrix
 def test_a_second_token_has_a_count_of_its_own() -> None:
     """DeepSeek's loss adds two masked means, each made in a cell of its own, in two stages."""
     case = next(case for case in CASES if case.name == "PP2 TP2 SP")

@@ -36,8 +36,8 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 @pytest.mark.parametrize(
     ("model", "name"),
     [
-        ("llama2_7b", "plan for 4"),
-        ("deepseek_v3", "DP2 TP2"),
+        pytest.param("llama2_7b", "plan for 4", marks=pytest.mark.matrix),
+        pytest.param("deepseek_v3", "DP2 TP2", marks=pytest.mark.matrix),
         ("gpt2_xl", "DP2 TP2 SP"),
         ("llama3_8b", "DP4 ZeRO3"),
         ("mixtral_8x7b", "DP1 TP4"),
@@ -61,6 +61,7 @@ def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> No
     assert 0.0 < proof.worst.error < 1e-5
 
 
+@pytest.mark.matrix
 def test_stages_of_a_network_of_functions(four: Processes, tmp_path: Path) -> None:
     """An encoder on one stage, a decoder that reads it on both: micro-batches give the gradients of the whole batch."""
     pins = ["--fix", "pipeline_stages=2", "--fix", "micro_batch_num=2"]

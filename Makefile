@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 PLAN := plan/llama2_7b
 
-.PHONY: install demo test matrix check clean
+.PHONY: install demo test matrix check docs clean
 
 install: $(INSTALLED)
 
@@ -40,6 +40,14 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, in build/site; its tools have an environment of their own, which needs no MindSpore.
+docs: build/docs-venv
+	NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/python -m mkdocs build --strict --quiet
+
+build/docs-venv: setup.py
+	$(PYTHON) -m venv --clear $@
+	$@/bin/python -m pip install --quiet --editable '.[docs]'
 
 clean:
 	rm -rf $(VENV) plan build dist *.egg-info

@@ -22,6 +22,7 @@ setup(
     extras_require={
         # MindSpore has no bfloat16 with numpy 2.
         "mindspore": ["mindspore>=2.7,<2.11", "numpy<2"],
+        "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26", "ruff"],
         "plots": ["matplotlib"],  # benchmarks/validation.py --plots
         "test": ["hypothesis", "mypy", "pytest", "pytest-xdist", "ruff", "types-PyYAML", "types-tqdm"],
     },

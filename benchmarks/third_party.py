@@ -3,8 +3,8 @@
     python -m benchmarks.third_party [--networks resnet50 bert …] [--device-num 8] [--prove-on 2] [--python ENV/bin/python]
 
 Without `--python` a virtual environment is made and mindcv, mindone and MindSpore are installed in it from PyPI (some 2 GB). Each
-network is that of `third_party_networks`, at reduced sizes. What stops one is printed below its row; docs/limits.md has the
-reasons. Exit code 1 if one of them is not proved.
+network is that of `third_party_networks`, at reduced sizes. What stops one is printed below its row; docs/limits/networks.md has
+the reasons. Exit code 1 if one of them is not proved.
 """
 
 import argparse

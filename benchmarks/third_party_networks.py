@@ -1,6 +1,6 @@
 """Networks of mindcv, mindone and MindSpore's own layers at reduced sizes, as factories: `file.py:name` returns (cell, inputs).
 
-Functions of mint without a distributed form give way to those of ops that compute the same, as docs/limits.md says.
+Functions of mint without a distributed form give way to those of ops that compute the same, as docs/limits/networks.md says.
 """
 
 from typing import Any

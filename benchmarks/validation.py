@@ -1,6 +1,6 @@
 """Predictions against published measurements: the table of all datasets, each figure beside the bar it has to reach.
 
-    python -m benchmarks.validation DATA [--plots docs/validation] [--page docs/validation.md]
+    python -m benchmarks.validation DATA [--plots plots] [--page docs/results/validation.md]
 
 DATA is the folder with vtrain_a100.csv, layouts_a100.csv and the others. Every figure is what `symtensor validate` prints, from
 data sheets only.
@@ -98,7 +98,8 @@ PAGE = """# Predictions against measurements
 
 `symtensor validate TABLE --cluster NAME` predicts step time and peak memory of configurations that others have measured, by the
 model that plans are priced with. Nothing here was measured by this project; every row is published. This page is written by
-`python -m benchmarks.validation DATA --page docs/validation.md`; figures are of the part of the data that this project has.
+`python -m benchmarks.validation DATA --page docs/results/validation.md`; figures are of the part of the data that this project
+has.
 
     symtensor validate vtrain_a100.csv --cluster a100_80g                          # data sheets only
     symtensor validate vtrain_a100.csv --cluster a100_80g --calibrate 8 --seed 0   # fitted to 8 steps of other groups

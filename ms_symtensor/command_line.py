@@ -70,7 +70,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     question.add_argument("--least", choices=("device_num",), help="the fewest that it fits on")
     fit.add_argument("--device-num", type=int, help="number of NPUs")
     _add_request(fit)
-    fit.add_argument("--up-to", type=int, metavar="N", help="the largest number that is tried (docs/fit.md)")
+    fit.add_argument("--up-to", type=int, metavar="N", help="the largest number that is tried (docs/howto/fit.md)")
     fit.add_argument("--out", type=_path, metavar="DIR", help="write the plan at the answer, as plan does")
     _add_json(fit)
     fit.set_defaults(run=commands["fit"])
@@ -213,7 +213,7 @@ def _add_runtime(command: argparse.ArgumentParser) -> None:
 
 def _add_table(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "table", metavar="DATA.csv", type=_path, help="measurements in one of the forms of docs/validation.md"
+        "table", metavar="DATA.csv", type=_path, help="measurements in one of the forms of docs/results/validation.md"
     )
     command.add_argument("--cluster", required=True, help="where they were measured: a known cluster, or a file")
 

@@ -14,7 +14,7 @@ GIB = 1 << 30
 
 KEPT_FREE = 0.05
 """empirical: a share of a device's memory that plans leave by default; predicted peaks are off by a few percent on published
-runs (docs/validation.md)."""
+runs (docs/results/validation.md)."""
 
 
 def free_B(cluster: Cluster) -> int:

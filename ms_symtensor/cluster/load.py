@@ -58,13 +58,20 @@ def known_clusters() -> tuple[str, ...]:
 
 
 def load(name_or_path: str | os.PathLike[str]) -> Cluster:
-    """The cluster `name_or_path`: a known name, or the path of a YAML file (with its suffix .yaml or .yml).
+    """A cluster by its name or from a file.
 
-    atlas_800t_a2.yaml in this folder shows every entry; each number stands with its source. A file with `based_on: NAME`
-    gives only what differs from that known cluster.
+    atlas_800t_a2.yaml in ms_symtensor/cluster shows every entry; each number stands with its source. A file with
+    `based_on: NAME` gives only what differs from that known cluster.
 
-    Errors: InputError for what is neither, an unknown name (it lists the known ones), a file that cannot be read, or an entry
-    that is missing, unknown, or no such value (it names file, entry and what is expected).
+    Args:
+        name_or_path: A known name, or the path of a YAML file (with its suffix .yaml or .yml).
+
+    Returns:
+        The cluster: devices, links, memory, each in the unit that its name ends with.
+
+    Raises:
+        InputError: The name is unknown (the message lists the known ones), the file cannot be read, or an entry is missing,
+            unknown, or no such value.
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise InputError(

@@ -77,13 +77,22 @@ _registered: dict[str, Registered] = {}
 
 
 def register(name: str, rule: Rule | str, batch_only: bool = False, **properties: Any) -> None:
-    """Make the operator with primitive name `name` known in this process, e.g. one that you wrote yourself.
+    """Make an operator known in this process, e.g. one that you wrote yourself.
 
-    `rule` is a signature line, `"b s h, h -> b s h"`, whose further properties (fields of `Signature`: keeps_inputs, unit, …)
-    follow by name, or a function from an `OpView` to a `Signature`. `batch_only` belongs to a line: MindSpore has no
-    distributed form of the operator (it has none of primitives written in Python), ignores strategies and cuts the first dim
-    of the first input by all devices. The same rule may be registered again, as a file does that is run twice; InputError
-    where the operator has another one, and for what is no name, no rule, or no property.
+    The same rule may be registered again, as a file does that is run twice.
+
+    Args:
+        name: The name of its primitive.
+        rule: A signature line such as `"b s h, h -> b s h"`, or a function from an `OpView` to a `Signature`.
+        batch_only: With a line: MindSpore has no distributed form of the operator (it has none of primitives written in Python),
+            ignores strategies and cuts the first dim of the first input by all devices.
+        properties: With a line: fields of `Signature`, such as keeps_inputs (the inputs that its gradient reads) and unit.
+
+    Raises:
+        InputError: The operator has another rule, or this is no name, no rule, or no property.
+
+    Example:
+        >>> ms_symtensor.register("MyNorm", "... d!, d! -> ... d!", keeps_inputs=(0, 1))
     """
     _require_rule(name, rule, batch_only, properties)
     given = Registered(rule, batch_only, properties)

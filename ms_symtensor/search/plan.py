@@ -70,15 +70,33 @@ def plan(
 ) -> Plan:
     """The fastest plan of one stage for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
 
-    `cluster` may be a name or a path (`load_cluster`). `memory_limit_B` bounds the memory of one device (default: what the
-    framework can use of it). `fix` pins what the plan
-    reports, or operators by name, and `at_most` bounds it: fix={"model_parallel": 8, "*.query.matmul": "(1,1)(8,1)"},
-    at_most={"recompute": 4} (`limits_of`, `operator_pins`). `progress` is told what is being searched.
+    Args:
+        graph: What `capture` or `load_graph` gives: the forward network with its loss, global shapes.
+        cluster: A cluster (`load_cluster`), its name, or the path of its file.
+        device_num: Number of devices.
+        global_batch_size: Samples of a step on all devices: that of the graph's inputs.
+        seq_length: Tokens of a sample: that of the graph's inputs.
+        memory_limit_B: Bytes of a device that the plan may use; None: what the framework can use of it.
+        model: A name for the plan.
+        source: How the network is built again, as `plan.json` says it.
+        rules: Signatures of further operators, by primitive name; they come first.
+        fix: What the plan reports, or operators by name, pinned: `{"model_parallel": 8, "*.query.matmul": "(1,1)(8,1)"}`.
+        at_most: The same, bounded from above: `{"recompute": 4}`.
+        progress: Is told what is being searched.
 
-    Errors: InputError for an argument of another kind, for another batch or sequence than the graph's inputs have, and for a
-    number of devices that the cluster or MindSpore cannot form; InvalidStrategyError where MindSpore
-    would not sum the gradient of a parameter whatever the plan; InfeasibleError, naming how much
-    is missing where, and the nearest changes that fit, where nothing fits; UnknownOperatorError.
+    Returns:
+        The plan, with strategies, settings, and its prediction in seconds and bytes.
+
+    Raises:
+        InputError: An argument is of another kind, the batch or sequence is not the graph's, or the cluster or MindSpore
+            cannot form so many devices.
+        InvalidStrategyError: MindSpore would not sum the gradient of a parameter, whatever the plan.
+        InfeasibleError: Nothing fits; the message names how much is missing where, and the nearest changes that fit.
+        UnknownOperatorError: An operator has no rule.
+
+    Example:
+        >>> plan = ms_symtensor.plan(graph, "atlas_800t_a2", device_num=8, global_batch_size=16, seq_length=4096)
+        >>> plan.prediction.step_time_s, plan.prediction.peak_memory_B
     """
     if not isinstance(graph, Graph):
         raise InputError(f"found a {type(graph).__name__} in place of a graph: capture(net, *inputs) gives one")

@@ -67,9 +67,15 @@ def files_of(plan: Plan, graph: Graph | None = None) -> dict[str, str]:
 
 
 def save(plan: Plan, directory: str | os.PathLike[str], graph: Graph | None = None) -> None:
-    """Write `plan` into `directory`, with the digests of its files, in place of the plan that was there: all files or none.
+    """Write `plan` into a directory, in place of the plan that was there: all files or none.
 
-    InputError if that is impossible.
+    Args:
+        plan: The plan.
+        directory: Where to write it, with the digests of its files.
+        graph: The graph that it is for; `explain` and `verify` read it.
+
+    Raises:
+        InputError: The directory cannot be written.
     """
     if not (isinstance(plan, Plan) and isinstance(directory, str | os.PathLike) and isinstance(graph, Graph | None)):
         found = ", ".join(type(given).__name__ for given in (plan, directory, graph))

@@ -53,8 +53,21 @@ def require_same(
 
 
 def context_settings(settings: Settings, pipeline: Pipeline | None = None) -> dict[str, Any]:
-    """The keyword arguments of `mindspore.set_auto_parallel_context` for the `settings` of a stage, and the `pipeline` that it
-    is part of, if any; the number of devices is left out. InputError for what is neither.
+    """The keyword arguments of `mindspore.set_auto_parallel_context` for a plan, but for the number of devices.
+
+    Args:
+        settings: `plan.settings`, or those of a stage.
+        pipeline: `plan.pipeline`; None: one stage and one batch.
+
+    Returns:
+        Keyword arguments: parallel mode, optimizer sharding, pipeline stages.
+
+    Raises:
+        InputError: An argument is of another kind.
+
+    Example:
+        >>> settings = ms_symtensor.context_settings(plan.settings, plan.pipeline)
+        >>> mindspore.set_auto_parallel_context(device_num=8, **settings)
     """
     if not (isinstance(settings, Settings) and isinstance(pipeline, Pipeline | None)):
         given = ", ".join(type(one).__name__ for one in (settings, pipeline))

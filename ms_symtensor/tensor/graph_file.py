@@ -88,7 +88,15 @@ def _parameter_from_json(data: Any) -> Parameter:
 
 
 def save(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write `graph` to `path`: all of it or nothing. InputError if that is impossible."""
+    """Write a graph to a file: all of it or nothing.
+
+    Args:
+        graph: What `capture` gives.
+        path: The file, JSON.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     if not (isinstance(graph, Graph) and isinstance(path, str | os.PathLike)):
         found = ", ".join(type(given).__name__ for given in (graph, path))
         raise InputError(f"save_graph takes (graph, path), and was given ({found})")
@@ -96,7 +104,17 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
-    """The graph that `save` wrote to `path`; InputError if it cannot be read, is truncated, foreign or too new."""
+    """The graph that `save_graph` or `symtensor capture` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The graph.
+
+    Raises:
+        InputError: The file cannot be read, is truncated, foreign or too new.
+    """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"load_graph takes the path of a file, and was given {path!r}")
     try:

@@ -38,11 +38,21 @@ Owner = tuple[tuple[str, ...], str]  # path of the cell, attribute of the primit
 def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool = False) -> Graph:
     """The operator graph of `cell(*inputs)`, a forward network with its loss, as it is in training.
 
-    `inputs` may be shape-only tensors: `Tensor(shape=(2, 4096), dtype=mindspore.int32, init=Zero())`. Operators of
-    cells decorated with `@lazy_inline` are included. The cell and the process are afterwards as before. `lone_blocks`: cells of
-    lists in which nothing repeats are blocks, too, which a user may recompute by hand (see `without_lone_blocks`).
-    CompilerError, with the line of the network, if MindSpore rejects it. InputError where it reads a parameter of no cell or
-    computes gradients, for inputs of dynamic shape, and for what is no cell.
+    Operators of cells that are decorated with `@lazy_inline` are included. Cell and process are as they were afterwards.
+
+    Args:
+        cell: The forward network with its loss.
+        inputs: Global shapes; they may be without values: `Tensor(shape=(2, 4096), dtype=mindspore.int32, init=Zero())`.
+        name: A name for the graph; None: that of the cell's class.
+        lone_blocks: Cells of lists in which nothing repeats are blocks too, which a user may recompute by hand.
+
+    Returns:
+        The graph, frozen: operators, parameters, types.
+
+    Raises:
+        CompilerError: MindSpore rejects the network; the message has the line of it.
+        InputError: The network reads a parameter of no cell or computes gradients, inputs have dynamic shapes, or this is no
+            cell.
     """
     import_mindspore()
     require_network(cell, inputs)

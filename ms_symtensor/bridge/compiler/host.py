@@ -91,10 +91,20 @@ def ascend_compiler(device_num: int, rank: int = 0) -> Iterator[Cluster]:
 
 @contextmanager
 def described_cluster(device_num: int, rank: int = 0) -> Iterator[None]:
-    """While open, MindSpore's Python layer takes this process for rank `rank` of `device_num` devices.
+    """While open, MindSpore's Python layer takes this process for one rank of a cluster.
 
     For networks that ask for ranks and make groups while they are built, as MindFormers' do: build and audit them inside.
-    InputError unless there is such a rank.
+
+    Args:
+        device_num: Number of devices of the cluster.
+        rank: Which of them this process is.
+
+    Raises:
+        InputError: There is no such rank.
+
+    Example:
+        >>> with ms_symtensor.described_cluster(8):
+        ...     verdict = ms_symtensor.audit(build(), *inputs, device_num=8)
     """
     whole_number("device_num", device_num)
     if not isinstance(rank, int) or not 0 <= rank < device_num:

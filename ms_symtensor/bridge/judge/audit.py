@@ -47,10 +47,23 @@ def audit(
 ) -> Audit:
     """Compile `cell(*inputs)`, a forward network with its loss and its own `shard()` calls, and tell what these cost.
 
-    `inputs` have global shapes ("full_batch"); they may be without values. The optimizer's sharding, enable_alltoall and
-    gradient_fp32_sync are those of MindSpore's parallel context. Times are predicted for `cluster`. `rules` are signatures of
-    further operators, by primitive name; they come before our own.
-    Errors: InputError; UnknownOperatorError; CompilerError if MindSpore cannot be driven here at all.
+    The optimizer's sharding, enable_alltoall and gradient_fp32_sync are those of MindSpore's parallel context.
+
+    Args:
+        cell: The forward network with its loss.
+        inputs: Global shapes ("full_batch"); they may be without values.
+        device_num: Number of devices.
+        cluster: For which times are predicted: a cluster, its name, or the path of its file.
+        rank: Whose program is compiled.
+        rules: Signatures of further operators, by primitive name; they come first.
+
+    Returns:
+        The verdict of the compiler, and the collectives with their predicted seconds.
+
+    Raises:
+        InputError: There is no such rank, or the cluster cannot form so many devices.
+        UnknownOperatorError: An operator has no rule.
+        CompilerError: MindSpore cannot be driven here at all.
     """
     require_rank(rank, whole_number("device_num", device_num))
     described = cluster_of(cluster)

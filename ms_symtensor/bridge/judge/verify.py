@@ -51,12 +51,21 @@ class Verdict:
 
 
 def verify(plan: Plan, planned: Graph | None = None, rank: int = 0, rules: Mapping[str, Rule] | None = None) -> Verdict:
-    """Build the network of `plan`, apply the plan, compile rank `rank` and compare with the prediction.
+    """Build the network of `plan`, apply the plan, compile one rank and compare with the prediction.
 
-    `planned`, the graph that was saved with the plan, makes a mismatch easier to explain. InputError: the plan is for
-    another network, there is no such rank, or `plan` names a factory and is not trusted (`Plan.trusted`). `rules` are
-    signatures of further operators.
-    CompilerError: MindSpore cannot be driven here at all.
+    Args:
+        plan: A plan of one stage whose network can be built: of the zoo or of a factory.
+        planned: The graph that was saved with the plan; it makes a mismatch easier to explain.
+        rank: Whose program is compiled.
+        rules: Signatures of further operators, by primitive name; they come first.
+
+    Returns:
+        What was compared; `passed` if the program is accepted, synchronised and as predicted.
+
+    Raises:
+        InputError: The plan is for another network, there is no such rank, or the plan names a factory and is not trusted
+            (`Plan.trusted`).
+        CompilerError: MindSpore cannot be driven here at all.
     """
     if not isinstance(plan, Plan):
         raise InputError(f"found a {type(plan).__name__} in place of a plan: load_plan(directory) gives one")

@@ -67,7 +67,18 @@ _configured: dict[str, Any] = {}
 
 
 def configure(**options: Any) -> None:
-    """Set `Options` for this process, before the environment: ms_symtensor.configure(cluster="atlas_800t_a3")."""
+    """Set options of the search mode and of `plan_network` for this process. They come before those of the environment.
+
+    Args:
+        options: Fields of `Options`: cluster (name, path or cluster), memory_limit_B (bytes), fix, at_most (pins and bounds),
+            strategy (folder of a saved plan), save (folder), replace_shard, edited.
+
+    Raises:
+        InputError: There is no such option.
+
+    Example:
+        >>> ms_symtensor.configure(cluster="atlas_800t_a3", at_most={"recompute": 8})
+    """
     _with(Options(), options)
     _configured.update(options)
 
@@ -130,10 +141,21 @@ class StoredPlan(Plan):
 
 
 def load_plan(path: str | os.PathLike[str], edited: bool = False, trust: bool = False) -> StoredPlan:
-    """The plan in a directory (or in its plan.json); InputError if there is none, it is damaged, or, unless `edited`, any file of
-    the directory is not as it was written.
+    """The plan in a directory, or in its plan.json.
 
-    With `trust` the factory that the plan names may run (`verify`), whoever made the plan.
+    Args:
+        path: The directory that `symtensor plan --out` or `save_plan` wrote.
+        edited: Go on with files that are not as they were written.
+        trust: The file that the plan's factory stands in may run (`verify`), whoever made the plan.
+
+    Returns:
+        A plan with its graph; `apply(net, *inputs)` sets it on a network.
+
+    Raises:
+        InputError: There is no plan, it is damaged, or a file of the directory is not as it was written.
+
+    Example:
+        >>> ms_symtensor.load_plan("plan/mine").apply(net, *inputs)
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"load_plan takes the path of a directory, and was given {path!r}")
@@ -150,11 +172,27 @@ def plan_network(
     micro_batch_num: int = 1,
     **options: Any,
 ) -> Plan:
-    """Plan `cell`, a forward network with its loss, for `inputs` of global shape, and set the strategies on it.
+    """Plan `cell`, a forward network with its loss, and set the strategies on it.
 
-    `device_num` defaults to that of MindSpore's parallel context; `options` are fields of `Options`. The inputs
-    are cut into `micro_batch_num` micro-batches, and the blocks laid out over `pipeline_stages`. Afterwards
-    `search_mode="symtensor"` uses this plan; without it, compile with `context_settings(plan.settings, plan.pipeline)`.
+    Afterwards `search_mode="symtensor"` uses this plan. Without it, compile with
+    `context_settings(plan.settings, plan.pipeline)`.
+
+    Args:
+        cell: The forward network with its loss.
+        inputs: Global shapes, of the whole batch; they may be without values.
+        device_num: Number of devices; None: that of MindSpore's parallel context.
+        pipeline_stages: Stages that the blocks are laid out over.
+        micro_batch_num: Micro-batches that the inputs are cut into.
+        options: Fields of `Options`, as of `configure`.
+
+    Returns:
+        The plan.
+
+    Raises:
+        InputError: The batch cannot be cut so, or an option is unknown.
+        InfeasibleError: Nothing fits.
+        UnknownOperatorError: An operator has no rule.
+        CompilerError: MindSpore rejects the network.
     """
     task = task_of(cell, inputs, device_num, pipeline_stages, micro_batch_num, **options)
     return carry_out(cell, task)

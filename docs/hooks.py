@@ -3,13 +3,12 @@
 import argparse
 import inspect
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 import ms_symtensor
-from ms_symtensor.command_line import parser
+from ms_symtensor.command_line import commands_of, parser
 from ms_symtensor.ops.registry import rules
 
 PYTHON = """# Python
@@ -33,17 +32,11 @@ def on_files(files: Files, config: Any) -> Files:
 
 def command_line() -> str:
     """Every command with the text of its --help."""
-    whole = parser(defaultdict(lambda: len))
+    whole = parser()
     parts = ["# Command line", block(whole)]
     for name, one in commands_of(whole):
         parts += [f"## {name}", block(one)]
     return "\n\n".join(parts)
-
-
-def commands_of(whole: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in whole._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
 
 
 def block(one: argparse.ArgumentParser) -> str:

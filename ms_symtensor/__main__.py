@@ -4,7 +4,9 @@ import gc
 import sys
 
 from ms_symtensor.allocator import restart_tuned
-from ms_symtensor.streams import close_streams, open_streams
+from ms_symtensor.command_line import parse
+from ms_symtensor.errors import InputError
+from ms_symtensor.streams import close_streams, notice, one_line, open_streams
 
 COMPILING = ("audit", "verify")  # most of their time is MindSpore's compiler
 
@@ -13,13 +15,20 @@ def command() -> int:
     """Run the command that this process was started for, and return its exit code: 130 if the user interrupts it."""
     open_streams()
     try:
-        if sys.argv[1:2] and sys.argv[1] in COMPILING:
+        try:
+            chosen = parse()
+        except InputError as error:
+            notice(f"error: {one_line(str(error))}")
+            return 2
+        if chosen.command in COMPILING:
             restart_tuned()
-        from ms_symtensor.cli import main
+        from ms_symtensor.cli import run
 
-        code = main()
+        code = run(chosen)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # who read the help has seen enough
+        return 141
     finally:
         close_streams()
     gc.freeze()  # Python would look through all of MindSpore's modules for garbage before it ends

@@ -6,15 +6,8 @@ from collections.abc import Sequence
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.limits import PINNED, Limits, limits_of
+from ms_symtensor.search.asked.limits import Limits, limits_of
 from ms_symtensor.search.asked.request import GIB, free_B
-
-FIX_HELP = (
-    f"pin one of {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; swap_optimizer: yes, optimizer states"
-    " stay in host memory, --max swap_optimizer=yes: where that helps); or operators by name:"
-    " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
-    " the first dim of the output cut data_parallel ways, the others model_parallel ways"
-)
 
 _MARGIN = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%|GiB)?")
 

@@ -5,9 +5,11 @@ A mistake of the user is one line on the standard error stream and exit code 2; 
 
 import argparse
 import json
+import logging
 import math
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from ms_symtensor.arguments import limits, memory_limit_B
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cluster.ranges import outside_ranges
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.command_line import parser
+from ms_symtensor.command_line import parse
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import Model, is_factory, resolve
 from ms_symtensor.report.progress import progress
@@ -25,16 +27,32 @@ from ms_symtensor.strategy import folder as folders
 from ms_symtensor.strategy.file import graph_in, plan_in
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.trust import remember
-from ms_symtensor.streams import notice, one_line, show
+from ms_symtensor.streams import logged, notice, one_line, show, shown_alone
 from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.version import VERSION
+
+_log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 a check failed, 2 a mistake in the request."""
     try:
-        chosen = parser(_COMMANDS).parse_args(arguments)
-        return int(chosen.run(chosen))
+        chosen = parse(arguments)
+    except InputError as error:
+        notice(f"error: {one_line(str(error))}")
+        return 2
+    return run(chosen)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run the command that was asked for; its exit code. With --json, standard output holds what the command shows alone."""
+    logged(chosen.verbose)
+    _log.info("symtensor %s: %s", VERSION, chosen.command)
+    try:
+        with shown_alone() if getattr(chosen, "json", False) else nullcontext():
+            return _COMMANDS[chosen.command](chosen)
     except SymTensorError as error:
+        _log.debug("where it happened", exc_info=True)
         notice(f"error: {one_line(str(error))}")
         return 2
     except BrokenPipeError:  # who read the output (head, less) has seen enough

@@ -1,8 +1,12 @@
 """Standard output and error of a command, which may be closed, full, or of an encoding that lacks characters."""
 
+import io
+import logging
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import TextIO
 
 from ms_symtensor.errors import InputError
 
@@ -10,16 +14,67 @@ LINE_CHARACTERS = 450
 """Of an error: three lines of a wide terminal."""
 
 
+_shown: list[TextIO] = []
+"""Where `show` prints while `shown_alone` is open."""
+
+
 def show(text: str) -> None:
     """Print `text`, the output of a command. BrokenPipeError if its reader has gone; InputError if it cannot be written."""
     try:
-        print(text, flush=True)
+        print(text, flush=True, file=_shown[-1] if _shown else None)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise InputError(
             f"cannot write to standard output ({error.strerror}): all else is done; send the output elsewhere"
         ) from error
+
+
+@contextmanager
+def shown_alone() -> Iterator[None]:
+    """While open, standard output gets what `show` prints alone; what anything else prints goes to the standard error stream.
+
+    So does what C libraries and child processes write.
+    """
+    output = sys.stdout
+    try:
+        is_descriptor = output.fileno() == 1
+    except (AttributeError, OSError, io.UnsupportedOperation):
+        is_descriptor = False
+    if not is_descriptor:  # a program in whose process the command runs has put its own stream there
+        with _shown_on(output), redirect_stdout(sys.stderr):
+            yield
+        return
+    output.flush()
+    kept = os.dup(1)
+    with os.fdopen(kept, "w", encoding=output.encoding, errors=output.errors) as alone:
+        os.dup2(2, 1)
+        try:
+            with _shown_on(alone), redirect_stdout(sys.stderr):
+                yield
+        finally:
+            output.flush()
+            os.dup2(kept, 1)
+
+
+@contextmanager
+def _shown_on(stream: TextIO) -> Iterator[None]:
+    _shown.append(stream)
+    try:
+        yield
+    finally:
+        _shown.pop()
+
+
+def logged(verbosity: int) -> None:
+    """Have ms_symtensor log to the standard error stream: nothing, what it does (1), or all (2)."""
+    logger = logging.getLogger("ms_symtensor")
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
+    if verbosity and not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("symtensor: %(relativeCreated)d ms: %(message)s"))
+        logger.addHandler(handler)
+        logger.propagate = False
 
 
 def notice(text: str) -> None:

@@ -1,20 +1,24 @@
 """A progress line on the standard error stream, for what takes longer than a second."""
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 DELAY_S = 1.0
 
+_log = logging.getLogger(__name__)
+
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """Calling the yielded function with a text ends a step and names the next one.
 
-    Nothing is shown in the first second, nor where the standard error stream is no terminal.
+    Nothing is shown in the first second, nor where the standard error stream is no terminal. Where steps are logged, each is a
+    line of the log instead.
     """
-    if not sys.stderr.isatty():
-        yield lambda _: None
+    if not sys.stderr.isatty() or _log.isEnabledFor(logging.INFO):
+        yield lambda text: _log.info("step: %s", text)
         return
     from tqdm import tqdm
 

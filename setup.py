@@ -63,7 +63,7 @@ setup(
     python_requires=">=3.10",
     install_requires=["numpy>=1.24", "pyyaml>=6", "scipy>=1.10", "sympy>=1.12", "tqdm>=4.60"],
     extras_require={
-        # MindSpore has no bfloat16 with numpy 2. It announced 2.11 as its last version with distributed training in static graphs.
+        # MindSpore has no bfloat16 with numpy 2. 2.11 was announced as the last one with distributed training in static graphs.
         "mindspore": ["mindspore>=2.7,<2.12", "numpy<2"],
         "completion": ["shtab>=1.6"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26", "ruff"],

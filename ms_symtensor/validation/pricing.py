@@ -7,14 +7,14 @@ from functools import lru_cache
 from model_zoo import config as zoo
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Part
-from ms_symtensor.cost.flops import mfu, model_flops
-from ms_symtensor.cost.plan_price import PlanBill, plan_bill, priced
+from ms_symtensor.cost.flops import mfu
+from ms_symtensor.cost.plan_price import PlanBill, priced
 from ms_symtensor.cost.runtime import Runtime, load
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.program.fusion import ACCUMULATION
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
-from ms_symtensor.uniform.plan import uniform_plan
 from ms_symtensor.validation.configuration import ALL, AttentionKernel, Configuration, Transformer
 from ms_symtensor.validation.configuration import Part as Selected
 from ms_symtensor.validation.dataset import UnusableRowError
@@ -72,14 +72,12 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
 def _bill(c: Configuration) -> tuple[PlanBill, float]:
     """The bill of a step, and its model FLOPs."""
     try:
-        plan = uniform_plan(network_of(c), layout_of(c), is_lenient=True)
-        fuses = runtime_of(c).fuses
-        bill = plan_bill(plan.graph, plan.stages, plan.pipeline, plan.known, fuses=fuses)
+        bill, flops = folded_bill(network_of(c), layout_of(c), runtime_of(c).fuses, is_lenient=True)
     except InputError as error:
         raise UnusableRowError(str(error)) from error
     except SymTensorError as error:
         raise UnusableRowError(f"MindSpore rejects the layouts: {error}") from error
-    return bill, c.micro_batch_num * model_flops(plan.graph, plan.known)
+    return bill, c.micro_batch_num * flops
 
 
 def network_of(c: Configuration) -> zoo.TransformerConfig:

@@ -53,7 +53,7 @@ class Priced:
 
 
 def combinations(graph: Graph, device_num: int, known: Meanings, folded: Fold) -> list[dict[str, OpStrategy]]:
-    """Every joint choice of strategies, operators of one class alike; those made on the fly have no choice."""
+    """Every joint choice of strategies, operators of one class alike; functional ones have no choice."""
     found: dict[tuple, dict[str, OpStrategy]] = {}
     for mesh in meshes(device_num):
         classes = [members for members in folded.members if known[members[0].name][1].shardable]
@@ -178,7 +178,7 @@ def random_case(draw: random.Random, most: int) -> tuple[Graph, int]:
 
 
 def bound_case(draw: random.Random, most: int) -> tuple[Graph, int]:
-    """A case with some operators made on the fly, and some that share a primitive."""
+    """A case with some functional operators, and some that share a primitive."""
     graph, device_num = random_case(draw, most)
     ops = []
     for op in graph.ops:
@@ -211,7 +211,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=300, help="joint choices of a case")
     parser.add_argument("--select", action="store_true", help="two blocks, any operators of which are recomputed")
-    parser.add_argument("--bound", action="store_true", help="operators made on the fly, and of one primitive")
+    parser.add_argument("--bound", action="store_true", help="functional operators, and of one primitive")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
     for number in range(chosen.cases):

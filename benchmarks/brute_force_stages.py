@@ -4,10 +4,10 @@
 
 Every step that a request allows is written down as the programs of its stages and priced as a whole (`cost.stage_time`,
 `cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), one, two or
-four runs of blocks on each, every number of micro-batches, every division of the blocks, every joint choice of the operators'
+four model chunks on each, every number of micro-batches, every division of the blocks, every joint choice of the operators'
 strategies (operators of one class alike, on all stages), every sharding of the optimizer that is planned, and on every stage
 every number of recomputed blocks, first ones first. On one stage also the whole batch at once. Stages that hold equal parts of a
-network are priced once, several runs of blocks as one, with what is sent between them.
+network are priced once, several model chunks as one, with what is sent between them.
 
 `plan` must find a step as fast as the fastest, but for shardings of the optimizer that save less than `outer.WORTH`; under
 memory limits between the smallest and the fastest step's peak, one within the gap that it states. `--select`: any operators of

@@ -94,8 +94,8 @@ class Case:
 
     @property
     def ways(self) -> Iterator[Shape]:
-        """Stages, micro-batches, several of these, and runs of blocks per stage; meshes left out."""
-        every = (1,) if self.lone else self.limits.interleaves  # several runs of blocks want blocks of one kind
+        """Stages, micro-batches, several of these, and model chunks per stage; meshes left out."""
+        every = (1,) if self.lone else self.limits.interleaves  # several model chunks want blocks of one kind
         for stages, number, runs in itertools.product((1, 2, 4), divisors(self.batch), every):
             possible = stages <= self.blocks and self.device_num % stages == 0 and number >= max(2, stages)
             if possible and self.limits.allow(stages, number, runs):
@@ -112,7 +112,7 @@ class Held:
     _one: dict[bool, MicroBatch] = field(default_factory=dict)
 
     def memory_B(self, every: Sequence[Pass], interleave: int) -> int:
-        """Peak bytes over every pass of a micro-batch through one of so many runs of blocks."""
+        """Peak bytes over every pass of a micro-batch through one of so many model chunks."""
         runs, several = in_runs(self.program.graph.blocks, interleave), interleave > 1
         stages, scatters = self.program.pipeline.stage_num, self.program.scatters_gradients
         if several not in self._one:
@@ -184,7 +184,7 @@ class Parts:
         return Held(stage_seconds(program, plan, self.case.cluster), program)
 
     def border(self, held: Held, turns: Turns) -> Border:
-        """What several runs of blocks per stage send and receive between them."""
+        """What several model chunks per stage send and receive between them."""
         if turns.interleave == 1:
             return Border(0.0, 0)
         micro = held.program.micro
@@ -268,7 +268,7 @@ class _Way(NamedTuple):
 
 
 def _worth(ways: Sequence[_Way]) -> list[_Way]:
-    """Those of `ways` than which no other one is smaller and as fast: what is computed again does not change a step's end."""
+    """Those of `ways` than which no other one is smaller and as fast: what is recomputed does not change a step's end."""
     found: list[_Way] = []
     for way in sorted(ways, key=lambda way: (way.memory_B, way.seconds.each_s)):
         if not found or way.seconds.each_s < found[-1].seconds.each_s:

@@ -43,7 +43,7 @@ def _like(x: Any, random: np.random.Generator, vocabulary: int) -> ms.Tensor:
 def training_step(network: nn.Cell, plan: Plan) -> nn.Cell:
     """One step of the optimizer on `network`, to which `plan` is applied: in micro-batches where it has several.
 
-    InputError for a plan with optimizer states on the host.
+    InputError for a plan with optimizer offload.
     """
     if plan.settings.swap_optimizer:
         raise InputError(

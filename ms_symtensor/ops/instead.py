@@ -57,9 +57,9 @@ def why_undistributed(op_type: str) -> str:
 
 
 def why_on_the_fly(op_type: str) -> str:
-    """Why an operator that is made on the fly is cut in one way only, and what to write instead."""
+    """Why a functional operator is cut in one way only, and what to write instead."""
     _, written = INSTEAD.get(op_type, ("", f"ops.{op_type}"))
     return (
-        f"made on the fly, {op_type} has its leading dim cut by MindSpore, and nothing else: make it a primitive of its cell, of"
+        f"a functional {op_type} has its leading dim cut by MindSpore, and nothing else: make it a primitive of its cell, of"
         f" {written}"
     )

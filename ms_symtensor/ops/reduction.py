@@ -29,7 +29,7 @@ def reduction(
 def arg_with_value(combine: Combine) -> Callable[[OpView], Signature]:
     """Index and value of the largest or smallest element along one axis.
 
-    Where the axis is cut MindSpore combines the values only: the index is the local one, so that it is spoilt.
+    Where the axis is cut MindSpore combines the values only: the index is the local one, so that it would be wrong.
     """
 
     def rule(op: OpView) -> Signature:

@@ -44,7 +44,7 @@ class Builder:
     ) -> tuple[int, ...]:
         """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
 
-        `again`: gradients read its outputs from a copy that is computed again in the backward pass.
+        `again`: gradients read its outputs from a copy that is recomputed in the backward pass.
         """
         key = (kind, inputs, outputs, group and group.ranks(), attribute) if once else ()
         if once and key in self._known:

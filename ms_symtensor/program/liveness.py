@@ -98,8 +98,8 @@ def schedule(steps: Sequence[Step], kept: Collection[int]) -> list[int]:
     """An order of `steps`, by number, that a runtime with memory in mind would take; a compiler's listing is only topological.
 
     The forward pass stays as listed. In the backward pass a step runs as soon as what it reads is there: first those whose
-    results are all in `kept` (weight gradients, which free what they read), then by rank, then as listed. What is computed
-    again is computed right before its first reader.
+    results are all in `kept` (weight gradients, which free what they read), then by rank, then as listed. What is
+    recomputed is computed right before its first reader.
     """
     behind = [i for i, s in enumerate(steps) if s.is_backward and not s.is_recomputed]
     copies = {t: i for i, s in enumerate(steps) if s.is_recomputed for t in s.outputs}

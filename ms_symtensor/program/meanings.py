@@ -54,7 +54,7 @@ def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
 
 
 def cut_by_default(graph: Graph) -> frozenset[str]:
-    """The operators to which no plan gives a strategy: those made on the fly, and those that share a primitive with operators on
+    """The operators to which no plan gives a strategy: functional ones, and those that share a primitive with operators on
     tensors of other numbers of dims, so that no strategy is right for all.
     """
     found, users = set(), dict[tuple[str, ...], list[Op]]()

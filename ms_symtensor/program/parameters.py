@@ -1,4 +1,4 @@
-"""Where parameters live and how their gradients are brought together, as MindSpore decides it.
+"""Where parameters live and how their gradients are reduced, as MindSpore decides it.
 
 Without optimizer sharding, a parameter's gradient is summed by one AllReduce over all ranks that hold the same slice. With
 it, the copies share the weight along dim 0: an AllGather before use, a ReduceScatter of the gradient; where only

@@ -1,6 +1,6 @@
 """In which order a pipeline stage takes its micro-batches, and how many of them wait meanwhile: 1F1B.
 
-A stage runs some forward passes, then a backward and a forward pass in turn. Where it holds several runs of blocks, micro-batches
+A stage runs some forward passes, then a backward and a forward pass in turn. Where it holds several model chunks, micro-batches
 go round in groups of as many as there are stages: a group passes through the first run of every stage, then through the second,
 …, then the next group does; backward through the last run first (Narayanan et al. 2021, "Efficient Large-Scale Language Model
 Training on GPU Clusters", section 2.2). MindSpore's control edges say the same. So the first run of a stage has more waiting than
@@ -44,10 +44,10 @@ def warm_up(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) 
 
 
 class Flights(NamedTuple):
-    """Micro-batches whose activations a stage keeps when the most wait: on average over its runs of blocks, and in every run.
+    """Micro-batches whose activations a stage keeps when the most wait: on average over its model chunks, and in every run.
 
     That is at the end of the warm-up. Later others wait in the first runs, or fewer in the last ones: where first runs keep less
-    of each, since their blocks are computed again, nothing needs more.
+    of each, since their blocks are recomputed, nothing needs more.
     """
 
     mean: float

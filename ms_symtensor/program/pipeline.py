@@ -16,7 +16,7 @@ Block = TypeVar("Block")
 class Pipeline:
     """Which blocks every stage holds, and into how many micro-batches a step is cut.
 
-    `layers[stage]` are the runs of blocks of a stage (positions in the graph's order, all lists of blocks counted through):
+    `layers[stage]` are the model chunks of a stage (positions in the graph's order, all lists of blocks counted through):
     one, or `interleave` of them where stages are virtual; a micro-batch passes through the first run of every stage, then
     through the second of every stage, and so on. One stage takes its micro-batches one after the other: gradients accumulate.
 
@@ -63,12 +63,12 @@ class Pipeline:
 
     @property
     def interleave(self) -> int:
-        """Runs of blocks per stage."""
+        """Model chunks per stage."""
         return len(self.layers[0])
 
     @cached_property
     def runs(self) -> tuple[range, ...]:
-        """The runs of blocks in the order in which a micro-batch passes through them."""
+        """The model chunks in the order in which a micro-batch passes through them."""
         return tuple(runs[number] for number in range(self.interleave) for runs in self.layers)
 
     @property
@@ -125,7 +125,7 @@ def stages_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[in
 
 
 def runs_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
-    """The runs of blocks (numbers in `Pipeline.runs`) that each operator of `graph` belongs to.
+    """The model chunks (numbers in `Pipeline.runs`) that each operator of `graph` belongs to.
 
     An operator of a block belongs to the block's run; another one to that which the last of its inputs comes from; one that
     reads a parameter before any block, to that where its result is first used. What depends on inputs and constants alone

@@ -28,7 +28,7 @@ class Role(Enum):
     COMBINE = "combine"  # partial results of an operator are summed or scattered
     MOVE = "move"  # a tensor goes from its producer's layout to its consumer's
     WEIGHT = "weight"  # a parameter is cast or gathered before use
-    SYNC = "sync"  # a parameter's gradient is brought together
+    SYNC = "sync"  # a parameter's gradient is reduced
     INNER = "inner"  # a collective or Reshape that the user wrote inside an operator
     ADD = "add"  # gradients of several users of one tensor meet
     BORDER = "border"  # a tensor, or its gradient, goes to or comes from another pipeline stage

@@ -10,7 +10,7 @@ from ms_symtensor.tensor.graph import JOINT, Graph, Op
 
 def name_in_block(op: Op) -> str:
     """The primitive of `op` as its block knows it, behind the number of that block where several are taken for one; the full name
-    of `op` where it has none there or was made on the fly.
+    of `op` where it has none there or is functional.
     """
     if not is_selectable(op):
         return op.name
@@ -19,7 +19,7 @@ def name_in_block(op: Op) -> str:
 
 
 def is_selectable(op: Op) -> bool:
-    """Whether a plan can choose for `op` alone whether it is computed again: it has a primitive inside its block."""
+    """Whether a plan can choose for `op` alone whether it is recomputed: it has a primitive inside its block."""
     block = _path(op)
     return bool(block and op.primitive) and op.cell[: len(block)] == block
 
@@ -47,7 +47,7 @@ class Again:
 
     The operators of a recomputed block have, except the one that delivers the block's result and those it keeps; a gradient
     reads the copy wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape included)
-    has where the block recomputes communication, or where it belongs to an operator made on the fly, which carries no mark. A
+    has where the block recomputes communication, or where it belongs to a functional operator, which carries no mark. A
     move belongs to its consumer, or, where that carries none and is no Reshape, to its producer. `results` are further operators
     whose output leaves their block: those that another pipeline stage reads.
     """
@@ -105,7 +105,7 @@ class Again:
         return None if op.block is None else self.settings.recompute.get(op.block)
 
     def _alone(self, op: Op) -> bool:
-        """Whether `op` itself is said to be computed again, and not its block."""
+        """Whether `op` itself is said to be recomputed, and not its block."""
         found = self._of(op)
         return found is not None and name_in_block(op) in found.only
 

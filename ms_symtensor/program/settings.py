@@ -18,7 +18,7 @@ class OptimizerLevel(IntEnum):
 
 @dataclass(frozen=True)
 class Recompute:
-    """`cell.recompute(mp_comm_recompute=…)` on a repeated block: activations are computed again in the backward pass.
+    """`cell.recompute(mp_comm_recompute=…)` on a repeated block: activations are recomputed in the backward pass.
 
     But for the work of the operators `kept` (`primitive.recompute(False)`), and the moves before and the sums behind those of
     `kept_communication`. Or, where there are `only` some, the work of these alone (`primitive.recompute()`), and nothing of the
@@ -33,7 +33,7 @@ class Recompute:
 
     @property
     def in_part(self) -> bool:
-        """Whether some operators of the block are not computed again."""
+        """Whether some operators of the block are not recomputed."""
         return bool(self.kept or self.kept_communication or self.only)
 
     @property
@@ -49,7 +49,7 @@ class Settings:
     `optimizer_weight_shard_size` -1 shards over all copies. `parallel_optimizer_threshold_KB`: smaller parameters are not
     sharded (MindSpore's key and unit; its default is 64). `swap_optimizer`: optimizer states stay in host memory between
     updates (MindSpore's `Parameter(…, device="CPU")`, `swap` of MindFormers' AdamW). `recompute` maps block names to what is
-    computed again.
+    recomputed.
     """
 
     device_num: int

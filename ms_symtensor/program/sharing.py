@@ -13,7 +13,7 @@ def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType], result: 
     All AllGathers of what one operator makes, seen through Reshapes and Casts, become one if all of them are alike: of the same
     output and element type, with the same ranks, and the same Reshape (or none) right before. One that differs keeps all of
     them apart, and so does each its own gradient. `result` is the tensor that the network returns. The first one decides
-    whether it is computed again.
+    whether it is recomputed.
     """
     producer = {t: n for n in nodes for t in n.outputs}
 
@@ -59,7 +59,7 @@ def share_equal(
     """`nodes` without those that do again what an earlier one has done on the same tensors: moves and sums, and all of the
     backward pass.
 
-    Of those whose outputs are in `again`, because they are computed again, and of the others each for itself. `signatures`: of
+    Of those whose outputs are in `again`, because they are recomputed, and of the others each for itself. `signatures`: of
     all operators, one for those that do the same to what they read. `reshapes`: the Reshapes among them, before which MindSpore
     moves tensors by primitives of other attributes (without keep_value_node_input) than before others. `apart`: kinds of
     collectives that every parameter has for itself.

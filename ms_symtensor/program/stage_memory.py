@@ -166,7 +166,7 @@ def _copies(micro: Program) -> Lives:
 
 
 def stage_in_flight(program: StageProgram) -> float:
-    """Micro-batches whose activations a rank of the stage keeps at once, on average over its runs of blocks."""
+    """Micro-batches whose activations a rank of the stage keeps at once, on average over its model chunks."""
     pipeline = program.pipeline
     return flights(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave).mean
 
@@ -239,7 +239,7 @@ def _weights(nodes: Iterable[Node]) -> frozenset[int]:
 
 
 def _passing(micro: Program, scatters_gradients: bool) -> Iterator[int]:
-    """Gradients of weights that exist for a moment, in every micro-batch. What is brought together once is the sum of all."""
+    """Gradients of weights that exist for a moment, in every micro-batch. What is reduced once is the sum of all."""
     for node in micro.nodes:
         if node.role is Role.SYNC:
             passes = scatters_gradients and node.kind not in ("AllReduce", "AssignAdd")

@@ -2,7 +2,7 @@
 
 A stage does its part for every micro-batch, forward and backward. Weights are gathered and cast once for all of them, as is all
 that depends on weights and constants alone (MindSpore merges what is equal, but where stages are interleaved; in the backward
-pass on one stage only); gradients, which add up from micro-batch to micro-batch, are brought together once (with level2 they are
+pass on one stage only); gradients, which add up from micro-batch to micro-batch, are reduced once (with level2 they are
 scattered at every micro-batch, so that only shares add up).
 """
 

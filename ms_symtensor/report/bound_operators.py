@@ -11,13 +11,13 @@ SHOWN = 5
 
 
 def bound_operators_text(graph: Graph) -> str:
-    """Operators made on the fly, and those that share a primitive; nothing where there are none."""
+    """Functional operators, and those that share a primitive; nothing where there are none."""
     lines = []
     ops = [op for op in graph.ops if op.body is None and signature(view(graph, op)).shardable]
     kinds = Counter(op.type for op in ops if op.is_on_the_fly)
     if kinds:
         lines.append(
-            f"  {kinds.total()} operators are made on the fly (x + y, ops.…) and cut as MindSpore does by itself; as primitives"
+            f"  {kinds.total()} operators are functional (x + y, ops.…) and cut as MindSpore does by itself; as primitives"
             f" of their cells they could be cut otherwise: {_some([f'{n} {kind}' for kind, n in kinds.most_common()])}"
         )
     shared = _shared(ops)

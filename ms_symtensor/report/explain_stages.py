@@ -8,7 +8,7 @@ from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
 TIME = "M max(s) + (sum(s) - max(s)) / v + once, M micro-batches, s the seconds of the stages for one of them"
-RUNS = ", v = {} runs of blocks per stage; s with what is sent between these"
+RUNS = ", v = {} model chunks per stage; s with what is sent between these"
 ACTIVATIONS = "weights + sum over runs (waiting * kept) + moment"
 LATEX = (
     r"\[ T = M \max_i s_i + (\sum_i s_i - \max_i s_i) / v + T_\mathrm{once} = %s\,\mathrm{s} \]",
@@ -38,8 +38,8 @@ def stages_explained(plan: Plan, graph: Graph, latex: bool = False) -> str:
 
 
 def _parts(program: StageProgram) -> tuple[str, str, str, str, str]:
-    """Weights, how many micro-batches wait, what one of them keeps, the moment, and the peak that they make; of several runs
-    of blocks run by run.
+    """Weights, how many micro-batches wait, what one of them keeps, the moment, and the peak that they make; of several
+    model chunks one by one.
     """
     peak = stage_peak(program)
     waiting, kept = (", ".join(map(str, one)) for one in (peak.waiting, peak.kept_B))

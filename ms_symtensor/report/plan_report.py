@@ -150,7 +150,7 @@ def _memory(plan: Plan) -> str:
     rows = [(name, size(b), share(b, memory.peak_memory_B)) for name, b in memory.memory_B.items()]
     verdict = "fits" if memory.fits else "does not fit"
     total = ("peak", size(memory.peak_memory_B), f"{verdict} {size(memory.limit_B)}")
-    host = [("on the host", size(memory.host_memory_B), "optimizer_states")] if plan.settings.swap_optimizer else []
+    host = [("host memory", size(memory.host_memory_B), "optimizer_states")] if plan.settings.swap_optimizer else []
     usable_B = plan.planned_for.device.hbm_usable_B
     left_B = max(0, int(usable_B) - memory.peak_memory_B)
     left = ("left", size(left_B), f"{share(left_B, usable_B)} of {size(int(usable_B))}")
@@ -182,7 +182,7 @@ def search_text(search: SearchReport) -> str:
 
 
 def _named(settings: Settings, key: str) -> dict[str, list[str]]:
-    """The operators that blocks which are recomputed in part keep (`kept`), or that alone are computed again (`only`)."""
+    """The operators that blocks with selective recomputation keep (`kept`), or that alone are recomputed (`only`)."""
     every = {block: list(getattr(chosen, key)) for block, chosen in settings.recompute.items() if chosen.in_part}
     return {block: names for block, names in every.items() if names}
 

@@ -1,4 +1,4 @@
-"""What of the blocks is computed again, in words."""
+"""What of the blocks is recomputed, in words."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -12,21 +12,21 @@ from ms_symtensor.tensor.names import short_name
 
 
 def in_short(recompute: Mapping[str, Recompute]) -> str:
-    """`3 blocks, 29 in part`, or `none`."""
+    """`3 blocks, 29 selective`, or `none`."""
     part = sum(chosen.in_part for chosen in recompute.values())
     whole = len(recompute) - part
     shown = [f"{whole} blocks"] if whole else []
-    shown += [f"{part} {'' if whole else 'blocks '}in part"] if part else []
+    shown += [f"{part} {'' if whole else 'blocks '}selective"] if part else []
     return ", ".join(shown) or "none"
 
 
 def recomputation_text(graph: Graph, recompute: Mapping[str, Recompute], nodes: Iterable[Node]) -> str:
-    """Which blocks are computed again, and which operators of those that are in part; `nodes` are those of the program."""
+    """Which blocks are recomputed, and which operators where that is selective; `nodes` are those of the program."""
     again: dict[str | None, list[Node]] = {}
     for node in nodes:
         if node.phase is Phase.RECOMPUTE:
             again.setdefault(node.block, []).append(node)
-    lines = ["Computed again in the backward pass"]
+    lines = ["Recomputed in the backward pass"]
     for chosen, run in groupby(recompute.items(), key=lambda pair: pair[1]):
         names = [name for name, _ in run]
         blocks = _in_runs(names, graph.blocks) + (f" ({len(names)} blocks)" if len(names) > 1 else "")

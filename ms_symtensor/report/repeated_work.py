@@ -1,4 +1,4 @@
-"""Operators whose work several devices repeat, and what that costs: those made on the fly among them could be cut otherwise."""
+"""Operators whose work several devices repeat, and what that costs: functional ones among them could be cut otherwise."""
 
 import math
 from collections import Counter
@@ -65,5 +65,5 @@ def _repeated(graph: Graph, plan: Plan, op: Op) -> tuple[_Kind, float] | None:
 
 def _line(kind: _Kind, number: int, time_s: float, step_s: float, device_num: int) -> str:
     who = "every device does all the work" if kind.copies == device_num else f"{kind.copies} devices do the same work"
-    remedy = ": made on the fly, as primitives of their cells they could be cut" if kind.could_be_cut else ""
+    remedy = ": functional, as primitives of their cells they could be cut" if kind.could_be_cut else ""
     return f"  {number} {kind.type}: {who}, {seconds(time_s)} of the step ({time_s / step_s:.0%}) in vain{remedy}"

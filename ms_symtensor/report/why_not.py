@@ -96,7 +96,7 @@ def _compared(plan: Plan, other: Plan, wanted: str) -> str:
         rows.append(("swap_optimizer", _shown(one.swap_optimizer), _shown(two.swap_optimizer), ""))
     rows.append(("recompute", str(len(one.recompute)), str(len(two.recompute)), ""))
     part = [sum(chosen.in_part for chosen in of.recompute.values()) for of in (one, two)]
-    rows += [("recomputed in part", str(part[0]), str(part[1]), "")] if any(part) else []
+    rows += [("selective recomputation", str(part[0]), str(part[1]), "")] if any(part) else []
     first, second = plan.prediction, other.prediction
     rows += _differences(seconds, first.time_s, second.time_s, "step")
     rows += _differences(size, first.memory_B, second.memory_B, "peak memory")

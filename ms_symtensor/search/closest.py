@@ -112,5 +112,5 @@ def _layout(found: Whole) -> Iterator[str]:
 
 def _settings(settings: Settings, recomputed: int, blocks: int) -> str:
     again = "everything recomputed" if recomputed == blocks else f"{recomputed} of {blocks} blocks recomputed"
-    host = ", optimizer states on the host" if settings.swap_optimizer else ""
+    host = ", optimizer offload" if settings.swap_optimizer else ""
     return f"optimizer sharding {settings.optimizer_level.name.lower()}, {again}{host}"

@@ -30,7 +30,7 @@ def naming_what_fits(
     request: Request, search: Callable[[Request], Found], any_batch: bool = False, floor: Floor = EXACT
 ) -> Found:
     """What `search(request)` finds. Its InfeasibleError also names the changes that fit: more devices, a smaller batch where the
-    network can be had for it (`any_batch`), no limits, optimizer states on the host.
+    network can be had for it (`any_batch`), no limits, optimizer offload.
 
     What is below the `floor` is not searched; where nothing can help, the error says so at once.
     """
@@ -93,13 +93,13 @@ def _smaller_batches(request: Request, error: InfeasibleError, floor: Floor) -> 
 
 
 def _on_host(request: Request, error: InfeasibleError, floor: Floor) -> Iterator[Change]:
-    """The request with optimizer states on the host, if what stays on the device beside them fits."""
+    """The request with optimizer offload, if what stays on the device beside them fits."""
     limits, stays_B = request.limits, 0
     if isinstance(error, DoesNotFitError):
         stays_B = error.obstacle.at_rest_B - error.obstacle.memory_B["optimizer_states"] + floor.always_B(request)
     if request.cluster.host is not None and not limits.names(SWAP) and stays_B <= request.limit_B:
         swapped = replace(limits, least={**limits.least, SWAP: 1}, most={**limits.most, SWAP: 1})
-        yield f"optimizer states on the host ({SWAP}=yes)", replace(request, limits=swapped)
+        yield f"optimizer offload ({SWAP}=yes)", replace(request, limits=swapped)
 
 
 def _without_pins(search: Callable[[Request], Found], request: Request) -> str | None:

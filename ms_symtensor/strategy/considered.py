@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Considered:
-    """A way to lay out the step: stages, micro-batches, runs of blocks per stage, and the mesh of one stage, major axis first.
+    """A way to lay out the step: stages, micro-batches, model chunks per stage, and the mesh of one stage, major axis first.
 
     No plan of this kind takes less than `bound_s`, inf where operators cannot be laid out so, or pins forbid it. `step_time_s`,
     `peak_memory_B` and `time_s` (what an average stage spends: work, recompute, bubble, once per step) are those of the best

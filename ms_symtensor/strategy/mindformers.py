@@ -102,7 +102,7 @@ def _left_out(plan: Plan) -> list[str]:
         )
     if any(chosen.in_part for chosen in plan.settings.recompute.values()):
         notes.append(
-            "Some blocks are recomputed in part: see recompute in plan.json, and select_recompute and"
+            "Some blocks have selective recomputation: see recompute in plan.json, and select_recompute and"
             " select_recompute_exclude here."
         )
     if plan.loss in (MicroBatchLoss.COUNTED, MicroBatchLoss.MEAN_OF_MEANS):

@@ -168,7 +168,7 @@ class Plan:
 
     @property
     def pp_interleave_num(self) -> int:
-        """Runs of blocks per stage."""
+        """Model chunks per stage."""
         return 1 if self.pipeline is None else self.pipeline.interleave
 
     @property

@@ -95,11 +95,7 @@ def context_settings(settings: Settings, pipeline: Pipeline | None = None) -> di
 def _require_default(graph: Graph, op: Op, plan: StagePlan, rules: Mapping[str, Rule] | None) -> None:
     strategy, seen = plan.strategies[op.name], view(graph, op)
     if strategy != default_strategy(seen, signature(seen, rules), plan.settings.device_num):
-        why = (
-            "is made on the fly"
-            if op.is_on_the_fly
-            else f"shares primitive {op.primitive} with operators of other dims"
-        )
+        why = "is functional" if op.is_on_the_fly else f"shares primitive {op.primitive} with operators of other dims"
         raise InvalidStrategyError(
             f"{op.name} ({op.type}) {why} and cannot be given the strategy {_shown(strategy)}: make it a primitive of its cell"
             f" (in __init__: self.{op.type.lower()} = ops.{op.type}()), or plan again without it"

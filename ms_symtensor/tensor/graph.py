@@ -122,7 +122,7 @@ class Op:
     """One operator: `type` is MindSpore's primitive name, `name` its full name.
 
     `cell` is the path of attribute names from the network to the Python object that owns the primitive and
-    `primitive` the attribute under which it stands there; both empty for an operator made on the fly (`x + y`), which
+    `primitive` the attribute under which it stands there; both empty for a functional operator (`x + y`), which
     cannot be given a strategy. `block` names the instance of a repeated block it belongs to (`"layers.3"`), or is None; where a
     search takes several blocks for one, it names all of them (`"layers.2+layers.3"`), and `part` that which it is of.
 

@@ -118,7 +118,7 @@ Blocks = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Recomputation:
-    """What is computed again in the backward pass.
+    """What is recomputed in the backward pass.
 
     `blocks`: how many blocks as a whole; `parts`: in how many of the others which parts (`in_parts`).
     `shard_kept`: the kept inputs of recomputed blocks are cut over the tensor-parallel ranks (Megatron's
@@ -130,11 +130,11 @@ class Recomputation:
     shard_kept: bool = False
 
     def on_stage(self, stage: int, blocks_of_stage: int) -> int:
-        """How many of the blocks of `stage` are computed again whole."""
+        """How many of the blocks of `stage` are recomputed whole."""
         return _of_stage(self.blocks, stage, blocks_of_stage)
 
     def part_on_stage(self, part: Part, stage: int, blocks_of_stage: int) -> int:
-        """In how many of the other blocks of `stage` that part is computed again."""
+        """In how many of the other blocks of `stage` that part is recomputed."""
         others = blocks_of_stage - self.on_stage(stage, blocks_of_stage)
         return _of_stage(dict(self.parts).get(part, (0,)), stage, others)
 

@@ -188,7 +188,7 @@ class Cross(nn.Cell):
 
 
 class EncoderDecoder(nn.Cell):
-    """MindSpore lists the decoder's first operators before the encoder, and all that is made on the fly under the encoder."""
+    """MindSpore lists the decoder's first operators before the encoder, and all functional ones under the encoder."""
 
     def __init__(self, words=64, width=64, length=16, layers=2):
         super().__init__()

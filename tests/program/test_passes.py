@@ -7,7 +7,7 @@ from ms_symtensor.program.passes import GROUPS, flights, passes, warm_up
 
 
 def most(stage, stages, micro_batch_num, interleave):
-    """The most runs of blocks that wait or pass at once."""
+    """The most model chunks that wait or pass at once."""
     return max(1 + sum(one.waiting) for one in passes(stage, stages, micro_batch_num, interleave))
 
 

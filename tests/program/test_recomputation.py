@@ -1,4 +1,4 @@
-"""Which operators of a recomputed block are computed again."""
+"""Which operators of a recomputed block are recomputed."""
 
 from dataclasses import replace
 

@@ -21,5 +21,5 @@ def test_operators_on_the_fly_and_shared_primitives_are_named():
         ops.append(op)
     first, second, third = bound_operators_text(replace(graph, ops=tuple(ops))).splitlines()
     assert first == "Bound by how the network is written"
-    assert second.startswith("  2 operators are made on the fly") and second.endswith(": 2 Softmax")
+    assert second.startswith("  2 operators are functional") and second.endswith(": 2 Softmax")
     assert "one strategy" in third and "layers.0.transpose (" in third and "layers.1" not in third

@@ -79,7 +79,7 @@ def test_meshes_that_only_divide_an_axis_are_shown_once(plan):
     assert len(text.splitlines()) == 2 + 4
     assert (
         text.count("4 x 8") == 1 and text.count("4 x 2 x 4") == 1
-    )  # with two runs of blocks per stage it is another step
+    )  # with two model chunks per stage it is another step
 
 
 def test_why_the_others_were_filtered_out(plan):

@@ -1,4 +1,4 @@
-"""Which blocks are computed again, in words."""
+"""Which blocks are recomputed, in words."""
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph

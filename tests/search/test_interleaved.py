@@ -143,7 +143,7 @@ def test_blocks_that_may_make_constants_on_the_fly_are_not_interleaved(primitive
     if primitive:
         assert best_plan(network(made(16, None), made), request).pp_interleave_num == 2
     else:
-        with pytest.raises(ImpossibleError, match="which is made of constants on the fly"):
+        with pytest.raises(ImpossibleError, match="which a functional operator makes of constants"):
             best_plan(network(made(16, None), made), request)
 
 

@@ -52,9 +52,9 @@ def test_what_fits_is_found_at_once():
 @pytest.mark.parametrize(
     ("at_rest", "activations", "said"),
     [
-        (4, 8, "what fits: 16 devices, or a global batch of 32, or optimizer states on the host (swap_optimizer=yes)"),
+        (4, 8, "what fits: 16 devices, or a global batch of 32, or optimizer offload (swap_optimizer=yes)"),
         (2, 64, "what fits: 64 devices, or a global batch of 8"),
-        (15, 1, "what fits: 16 devices, or optimizer states on the host (swap_optimizer=yes)"),
+        (15, 1, "what fits: 16 devices, or optimizer offload (swap_optimizer=yes)"),
         (100, 1, "what fits: 128 devices"),
     ],
 )

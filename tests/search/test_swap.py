@@ -1,4 +1,4 @@
-"""Optimizer states on the host: searched where asked for, chosen where it helps, named where nothing else fits."""
+"""Optimizer offload: searched where asked for, chosen where it helps, named where nothing else fits."""
 
 from dataclasses import replace
 
@@ -48,14 +48,12 @@ def test_where_nothing_else_fits_it_is_named_and_found():
     assert free.prediction.host_memory_B == 0
     least_B = swapped.prediction.peak_memory_B
     limit_B = least_B + (1 << 20)
-    with pytest.raises(InfeasibleError, match=r"what fits: .*optimizer states on the host \(swap_optimizer=yes\)"):
+    with pytest.raises(InfeasibleError, match=r"what fits: .*optimizer offload \(swap_optimizer=yes\)"):
         planned(limit_B)
     with pytest.raises(InfeasibleError) as nothing:
         planned(limit_B // 8)
     assert "swap_optimizer" not in str(nothing.value)
-    with pytest.raises(
-        InfeasibleError, match="on 2 devices with swap_optimizer <= yes: .*, optimizer states on the host[),]"
-    ):
+    with pytest.raises(InfeasibleError, match="on 2 devices with swap_optimizer <= yes: .*, optimizer offload[),]"):
         planned(limit_B // 2, at_most=YES)
     found = planned(limit_B, at_most=YES)
     assert found.settings.swap_optimizer

@@ -64,7 +64,7 @@ def test_blocks_that_are_recomputed_in_part_are_named(kept):
     (stage,) = plan.stages
     again = {name: Recompute(kept=kept) for name in stage.settings.recompute}
     plan = replace(plan, stages=(replace(stage, settings=replace(stage.settings, recompute=again)),))
-    assert ("recomputed in part" in mindformers_yaml(plan, graph)) == bool(kept)
+    assert ("selective recomputation" in mindformers_yaml(plan, graph)) == bool(kept)
 
 
 def test_swapped_optimizer_states():

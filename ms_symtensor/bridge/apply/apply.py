@@ -50,7 +50,7 @@ def apply(
     is changed. A plan that was applied before is replaced; with `replace_shard`, so is what is written by hand.
 
     InputError: the plan is for another graph, primitives carry strategies written by hand, or cells are recomputed by
-    hand. InvalidStrategyError: an operator made on the fly needs a strategy, one primitive serves operators with
+    hand. InvalidStrategyError: a functional operator needs a strategy, one primitive serves operators with
     different strategies, slices are exchanged inside a cell with its own backward pass, or a recompute block is no cell.
     """
     check(plan, graph, planned)
@@ -137,13 +137,13 @@ def _recomputed(name: str) -> str:
 
 
 def _require_primitives(block: Any, name: str, chosen: Recompute) -> None:
-    """InvalidStrategyError if something of which the plan says whether it is computed again is no primitive of the block."""
+    """InvalidStrategyError if something of which the plan says whether it is recomputed is no primitive of the block."""
     from mindspore.ops import Primitive
 
     for named in chosen.named:
         if not isinstance(primitive_in(block, named), Primitive):
             raise InvalidStrategyError(
-                f"the plan says whether {named!r} in block {name!r} is computed again, which has no primitive of that name: plan"
+                f"the plan says whether {named!r} in block {name!r} is recomputed, which has no primitive of that name: plan"
                 " it again"
             )
 

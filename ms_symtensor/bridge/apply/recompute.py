@@ -16,7 +16,7 @@ _CELL_STATE = (
     "output_no_recompute",
 )
 _WORK, _COMMUNICATION = "recompute", "recompute_comm_op"
-"""What MindSpore marks primitives with: whether their work, and the collectives around them, are computed again."""
+"""What MindSpore marks primitives with: whether their work, and the collectives around them, are recomputed."""
 _MARKS = (_WORK, _COMMUNICATION, "slice_activation")
 
 
@@ -49,7 +49,7 @@ def primitive_in(block: Any, name: str) -> Any:
 
 
 def is_marked(block: Any) -> bool:
-    """Whether the user says of `block`, or of a cell or a primitive in it, whether it is computed again."""
+    """Whether the user says of `block`, or of a cell or a primitive in it, whether it is recomputed."""
     return _UNDO not in block.__dict__ and any(
         owner.__dict__.get("_has_config_recompute") or any(_WORK in p.attrs for p in _primitives(owner))
         for _, owner in block.cells_and_names()
@@ -57,7 +57,7 @@ def is_marked(block: Any) -> bool:
 
 
 def recomputed_by_hand(cell: Any) -> str | None:
-    """The first cell in `cell` that the user has computed again, or one of whose primitives; None if there is none."""
+    """The first cell in `cell` that the user has recomputed, or one of whose primitives; None if there is none."""
     ours: set[str] = set()
     for name, owner in cell.cells_and_names():
         if _UNDO in owner.__dict__ or name.rpartition(".")[0] in ours:

@@ -13,7 +13,7 @@ from ms_symtensor.tensor.names import path_of
 
 
 def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None = None) -> dict[str, Recompute]:
-    """The blocks of `graph`, captured from `cell`, of which something is computed again, and what is not.
+    """The blocks of `graph`, captured from `cell`, of which something is recomputed, and what is not.
 
     MindSpore computes again what stands in a cell with `recompute()`, but for what that cell returns, or whose primitive has it;
     a mark on the primitive comes first. The same for collectives with `recompute_comm_op`; before an operator without a mark,

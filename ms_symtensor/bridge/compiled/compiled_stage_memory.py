@@ -2,7 +2,7 @@
 
 MindSpore orders the micro-batches of a stage by control edges between what begins and ends their forward and backward passes
 (its `ReorderForForward` and `ReorderForBackward`). Within these, a runtime takes what is ready: here as in `compiled_memory`,
-gradients of weights first, the rest of the backward pass backwards, what is computed again, or made of inputs alone (labels),
+gradients of weights first, the rest of the backward pass backwards, what is recomputed, or made of inputs alone (labels),
 right before its first reader.
 """
 
@@ -102,7 +102,7 @@ def _needs(program: CompiledProgram, again: Collection[str]) -> Mapping[str, set
 
 
 def _made_late(program: CompiledProgram) -> set[str]:
-    """The nodes that are made for their first reader: what is computed again, copies of weights, and what depends on nothing but
+    """The nodes that are made for their first reader: what is recomputed, copies of weights, and what depends on nothing but
     inputs and constants, unless something waits for it.
 
     Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one.
@@ -160,7 +160,7 @@ def _is_sum(source: Source) -> bool:
 
 
 def _sums_of_gradients(program: CompiledProgram) -> frozenset[str]:
-    """The nodes that make no tensor of their own: gradients are added in place, and brought together in the sums."""
+    """The nodes that make no tensor of their own: gradients are added in place, and reduced in the sums."""
     return frozenset(n.name for n in program.nodes if n.type in _IN_PLACE or any(map(_is_sum, n.inputs)))
 
 

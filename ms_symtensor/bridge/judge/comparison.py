@@ -49,7 +49,7 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
     rank = compiled.rank
     ours = predicted.collectives(rank)
     theirs = collectives(compiled)
-    # In a network with @lazy_inline, which interleaved stages need, not all that is computed again has a mark.
+    # In a network with @lazy_inline, which interleaved stages need, not all that is recomputed has a mark.
     marked = not isinstance(predicted, StageProgram) or predicted.pipeline.interleave == 1
     first = Counter((_phase(c.phase, marked), c.kind, c.ranks, c.size_B) for c in ours)
     second = Counter((_compiled_phase(c, marked), c.kind, c.ranks, _size_B(c)) for c in theirs)

@@ -55,7 +55,7 @@ class Subject:
 
     @property
     def interleaved(self) -> bool:
-        """Whether pipeline stages hold several runs of blocks each."""
+        """Whether pipeline stages hold several model chunks each."""
         return self.micro is not None and self.micro.pipeline.interleave > 1
 
     def step(self, optimizer_of: Callable[[Any], Any] | None = None) -> Any:

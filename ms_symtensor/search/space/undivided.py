@@ -29,12 +29,12 @@ def why_one_run(graph: Graph, depths: Sequence[int]) -> str:
 
     Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that
     the first stage and the last read (a tied embedding) is not predicted there; stages keep parameters of others that
-    operators made on the fly read outside the blocks; and what blocks make of constants alone is rejected.
+    functional operators read outside the blocks; and what blocks make of constants alone is rejected.
     """
     if len(depths) != 3:
         return f"its blocks are of {len(depths) - 2} kinds"
     if made := _constants(graph):
-        return f"blocks use {made}, which is made of constants on the fly"
+        return f"blocks use {made}, which a functional operator makes of constants"
     outside = (op for op in graph.ops if op.block is None)
     reads = [(source, op) for op in outside for source in sources_of(op) if isinstance(source, ParameterRef)]
     for source, count in Counter(source for source, _ in reads).items():
@@ -45,7 +45,7 @@ def why_one_run(graph: Graph, depths: Sequence[int]) -> str:
 
 
 def _constants(graph: Graph) -> str:
-    """What blocks may make of constants alone, on the fly (`ops.zeros(…)`).
+    """What blocks may make of constants alone (functional operators: `ops.zeros(…)`).
 
     MindSpore 2.10.0 rejects these in interleaved stages ("no manager for this func graph"), but takes those that are a Tensor of
     a cell, or that a cell's primitive makes. The graph does not tell them apart: what a primitive reads is taken for the latter.

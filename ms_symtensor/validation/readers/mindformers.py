@@ -38,7 +38,7 @@ PARTS = (
 DEFAULT = r"feed_forward\.mul"  # what select_recompute selects where it names no operator, SiLU beside it
 
 UNUSABLE = {
-    ("mp_comm_recompute", "False"): "mp_comm_recompute=False: blocks are computed again without their collectives",
+    ("mp_comm_recompute", "False"): "mp_comm_recompute=False: blocks are recomputed without their collectives",
     ("parallel_optimizer_comm_recompute", "True"): "parallel_optimizer_comm_recompute: weights are gathered again",
 }
 
@@ -163,7 +163,7 @@ def _more(one: Blocks, other: Blocks) -> Blocks:
 
 
 def _behind(whole: Blocks, selected: Blocks) -> Blocks:
-    """What is left of the first `selected` blocks of every stage behind those that are computed again as a whole."""
+    """What is left of the first `selected` blocks of every stage behind those that are recomputed as a whole."""
     if selected == (ALL,) or whole == (ALL,):
         return selected
     return tuple(max(0, more - first) for first, more in _paired(whole, selected))

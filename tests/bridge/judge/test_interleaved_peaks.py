@@ -1,4 +1,4 @@
-"""What stages with several runs of blocks keep, blocks recomputed in part included, against MindSpore's compiled programs."""
+"""What stages with several model chunks keep, with selective recomputation too, against MindSpore's compiled programs."""
 
 from ms_symtensor.bridge.judge.verify_stages import verify_stages
 from ms_symtensor.cli import main

@@ -135,7 +135,7 @@ def settings(text: str, stages: int = 2) -> Recomputation:
 def test_recomputation_of_mindformers() -> None:
     assert settings("recompute=True").blocks == (ALL,)
     assert settings("recompute=[3, 0]").blocks == (3, 0)
-    assert settings("recompute=[[1, 0], [2, 1]]").blocks == (3, 1)  # two runs of blocks per stage
+    assert settings("recompute=[[1, 0], [2, 1]]").blocks == (3, 1)  # two model chunks per stage
     selected = settings("recompute=[3, 0];select_recompute=[5, 1];select_comm_recompute=[4, 0]")
     # The first blocks of a stage: those that are recomputed as a whole are among them.
     assert dict(selected.parts) == {Part.ACTIVATION_FUNCTION: (2, 1), Part.GATHERS: (1, 0)}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Bill, Part, bill_of
+from ms_symtensor.cost.bill import Bill, Part, Work, bill_of, work_s
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import (
@@ -26,7 +26,7 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import ParameterPlacement, Program
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.tensor.graph import Graph
@@ -36,13 +36,13 @@ Programs = Sequence[Program] | Sequence[StageProgram]
 
 @dataclass(frozen=True)
 class PlanBill:
-    """What the stages of a plan do, whatever the cluster: a bill for each, its parameters and its plan. `pipeline` None: one
-    stage that takes the batch as a whole.
+    """What the stages of a plan do, whatever the cluster: a bill for each, its parameters, each so many times, and its settings.
+    `pipeline` None: one stage that takes the batch as a whole.
     """
 
     bills: tuple[Bill, ...]
-    parameters: tuple[Mapping[str, ParameterPlacement], ...]
-    stages: tuple[StagePlan, ...]
+    parameters: tuple[Sequence[tuple[ParameterPlacement, int]], ...]
+    settings: tuple[Settings, ...]
     pipeline: Pipeline | None
     memory_B: tuple[Mapping[str, int], ...]
 
@@ -106,14 +106,14 @@ def plan_bill(
         if isinstance(program, StageProgram):
             one = replace(program, micro=_fused(program.graph, program.micro, found, fuses))
             bills.append(stage_bill(one, stage, found, fuses))
-            parameters.append(one.parameters)
+            parameters.append([(each, 1) for each in one.parameters.values()])
             memory.append(_stage_memory_B(one, stage))
         else:
             whole = _fused(graph, program, found, fuses)
             bills.append(bill_of(graph, stage, whole, found, fuses=fuses))
-            parameters.append(whole.parameters)
+            parameters.append([(each, 1) for each in whole.parameters.values()])
             memory.append(memory_B(graph, stage, whole))
-    return PlanBill(tuple(bills), tuple(parameters), tuple(stages), pipeline, tuple(memory))
+    return PlanBill(tuple(bills), tuple(parameters), tuple(one.settings for one in stages), pipeline, tuple(memory))
 
 
 def _fused(graph: Graph, program: Program, known: Meanings, fuses: frozenset[str]) -> Program:
@@ -128,16 +128,32 @@ def _stage_memory_B(program: StageProgram, stage: StagePlan) -> Mapping[str, int
 
 def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
     """The price of a plan on `cluster` under `runtime`."""
-    seconds = [
-        seconds_of_bill(one, update_s(parameters, stage.settings, cluster), cluster, runtime)
-        for one, parameters, stage in zip(bill.bills, bill.parameters, bill.stages, strict=True)
-    ]
+    seconds = _seconds(bill, cluster, runtime)
     number, interleave = (1, 1) if bill.pipeline is None else (bill.pipeline.micro_batch_num, bill.pipeline.interleave)
     step_s = pipelined_step_s(seconds, number, interleave)
     time_s = _mean_s(seconds, number)
     if len(seconds) > 1:
         time_s["bubble"] = max(0.0, step_s - math.fsum(time_s.values()))
     return PlanPrice(step_s, time_s, _hidden_s(seconds, number), bill.memory_B)
+
+
+def each_s(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> float:
+    """Seconds of one micro-batch on its way through all stages, forward and backward."""
+    return math.fsum(one.each_s for one in _seconds(bill, cluster, runtime))
+
+
+def _seconds(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> list[StageSeconds]:
+    known: dict[Work, float] = {}  # stages that are alike share their work
+
+    def seconds(work: Work) -> float:
+        if work not in known:
+            known[work] = work_s(work, cluster)
+        return known[work]
+
+    return [
+        seconds_of_bill(one, update_s(parameters, settings, cluster), cluster, runtime, seconds)
+        for one, parameters, settings in zip(bill.bills, bill.parameters, bill.settings, strict=True)
+    ]
 
 
 def price_plan(

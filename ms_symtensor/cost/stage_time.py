@@ -18,12 +18,13 @@ gradients, updates) runs meanwhile:
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Bill, Key, Part, bill_of, work_s
+from ms_symtensor.cost.bill import Bill, Key, Part, Work, bill_of, work_s
 from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
 from ms_symtensor.program.meanings import Meanings, meanings
@@ -78,14 +79,19 @@ KINDS: Mapping[Part, str] = {
 """What people see of a part (`cost.step.TIMES`)."""
 
 
-def seconds_of_bill(bill: Bill, update_s: float, cluster: Cluster, runtime: Runtime) -> StageSeconds:
-    """What a stage spends whose passes `bill` lists; `update_s`: the optimizer's."""
+def seconds_of_bill(
+    bill: Bill, update_s: float, cluster: Cluster, runtime: Runtime, seconds_of: Callable[[Work], float] | None = None
+) -> StageSeconds:
+    """What a stage spends whose passes `bill` lists; `update_s`: the optimizer's; `seconds_of`: `work_s` on `cluster`, where some
+    of it is known already.
+    """
+    of = seconds_of or (lambda work: work_s(work, cluster))
     needed: dict[tuple[str, Part], float] = {}
     launches: dict[str, int] = {}
     for key, works in bill.items.items():
         place = pass_of(key)
         for work, count in works.items():
-            needed[place, key.part] = needed.get((place, key.part), 0.0) + count * work_s(work, cluster)
+            needed[place, key.part] = needed.get((place, key.part), 0.0) + count * of(work)
         launches[place] = launches.get(place, 0) + sum(works.values())
     spent: dict[tuple[str, str], float] = {("end", "optimizer"): update_s}
     hidden: dict[tuple[str, Part], float] = {}
@@ -117,18 +123,24 @@ def _add(found: dict[tuple[str, str], float], where: tuple[str, str], seconds: f
     found[where] = found.get(where, 0.0) + seconds
 
 
-def update_s(parameters: Mapping[str, ParameterPlacement], settings: Settings, cluster: Cluster) -> float:
-    """Seconds of the optimizer's update of the parameters that this stage owns."""
-    owned = (one for one in parameters.values() if one.owner is None)
-    return math.fsum(parameter_cost(cluster, one, settings, one.dtype).update_s for one in owned)
+def update_s(parameters: Iterable[tuple[ParameterPlacement, int]], settings: Settings, cluster: Cluster) -> float:
+    """Seconds of the optimizer's update of the parameters that this stage owns, each so many times."""
+    owned = ((one, count) for one, count in parameters if one.owner is None)
+    return math.fsum(count * parameter_cost(cluster, one, settings, one.dtype).update_s for one, count in owned)
 
 
 def stage_bill(
-    program: StageProgram, plan: StagePlan, known: Meanings | None = None, fuses: frozenset[str] = frozenset()
+    program: StageProgram,
+    plan: StagePlan,
+    known: Meanings | None = None,
+    fuses: frozenset[str] = frozenset(),
+    times: Mapping[str, int] = MappingProxyType({}),
 ) -> Bill:
-    """What a rank of `program`, a stage of `plan`, does in one micro-batch and once per step; `fuses`: see `program.fusion`."""
+    """What a rank of `program`, a stage of `plan`, does in one micro-batch and once per step; `fuses`: see `program.fusion`;
+    `times`: how many equal blocks some of the blocks stand for.
+    """
     found = meanings(program.graph) if known is None else known
-    return bill_of(program.graph, plan, program.micro, found, {}, program.is_once, program.stage, fuses)
+    return bill_of(program.graph, plan, program.micro, found, times, program.is_once, program.stage, fuses)
 
 
 def stage_seconds(
@@ -140,7 +152,8 @@ def stage_seconds(
 ) -> StageSeconds:
     """What a rank of `program`, a stage of `plan`, spends. Errors: as of `price`."""
     under = runtime or load(DEFAULT)
-    bill, update = stage_bill(program, plan, known, under.fuses), update_s(program.parameters, plan.settings, cluster)
+    owned = ((one, 1) for one in program.parameters.values())
+    bill, update = stage_bill(program, plan, known, under.fuses), update_s(owned, plan.settings, cluster)
     return seconds_of_bill(bill, update, cluster, under)
 
 

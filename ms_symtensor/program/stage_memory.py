@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ms_symtensor.program.liveness import Lives, live_B, lives, program_steps
 from ms_symtensor.program.passes import Pass, flights, passes
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.stage_program import StageProgram
 
@@ -178,13 +179,32 @@ def stage_activation_peak_B(program: StageProgram) -> int:
 
 def stage_peak(program: StageProgram) -> Peak:
     """What lies in memory at that peak."""
-    pipeline, runs = program.pipeline, _runs(program)
-    run_of = {block: number for number, run in enumerate(runs) for block in run}
-    micro = program.micro if len(runs) == 1 else _run_by_run(program.micro, run_of)
-    every = passes(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave)
-    peak = micro_batch(micro, program.scatters_gradients, len(runs) > 1).peak(runs, every)
-    # Where stages are interleaved, what a pass has made is sent when the next one has begun.
-    return peak if len(runs) == 1 else peak._replace(moment_B=peak.moment_B + _sent_B(micro))
+    runs = _runs(program)
+    return OneMicroBatch.of(program, runs).peak(program.stage, program.pipeline, runs)
+
+
+@dataclass(frozen=True)
+class OneMicroBatch:
+    """What a stage's micro-batch needs, and bytes of the largest tensor that is sent where stages are interleaved: what a pass
+    has made is sent when the next one has begun.
+    """
+
+    micro: MicroBatch
+    sent_B: int
+
+    @classmethod
+    def of(cls, program: StageProgram, runs: Sequence[Run]) -> "OneMicroBatch":
+        """That of `program`, which holds these `runs`."""
+        run_of = {block: number for number, run in enumerate(runs) for block in run if block is not None}
+        micro = program.micro if len(runs) == 1 else _run_by_run(program.micro, run_of)
+        found = micro_batch(micro, program.scatters_gradients, len(runs) > 1)
+        return cls(found, 0 if len(runs) == 1 else _sent_B(micro))
+
+    def peak(self, stage: int, pipeline: Pipeline, runs: Sequence[Run]) -> Peak:
+        """The peak on `stage` of `pipeline`, whose `runs` are of blocks like those of the program."""
+        every = passes(stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave)
+        peak = self.micro.peak(runs, every)
+        return peak._replace(moment_B=peak.moment_B + self.sent_B)
 
 
 def _runs(program: StageProgram) -> list[list[str]]:

@@ -1,131 +1,266 @@
-"""What a uniform layout makes of a network, from one with few blocks on every stage, of which the middle one stands for many.
+"""The bill of a uniform layout without writing every block: what is alike is written once and multiplied.
 
-The first and the last block of a stage may keep or move other tensors than those between them, which are all alike. The bill is
-that of the whole network (`uniform_plan`, `plan_bill`).
+Of consecutive blocks of a stage that are of one kind (dense, or with experts) and recompute the same, three are written: the
+first, one that stands for all between, and the last (`program.long_runs`). Of stages in the middle that hold blocks of the same
+kinds one is written. The network of what is written is a short one of the zoo, on a pipeline of few stages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
+from itertools import groupby
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cost.bill import Bill, bill_of
+from ms_symtensor.cost.bill import Bill, Message, Part, Work, bill_of
 from ms_symtensor.cost.flops import model_flops
-from ms_symtensor.cost.plan_price import PlanBill, plan_bill
+from ms_symtensor.cost.plan_price import PlanBill
 from ms_symtensor.cost.stage_memory import stage_memory_B
+from ms_symtensor.cost.stage_time import stage_bill
+from ms_symtensor.cost.step import memory_B
 from ms_symtensor.program.fusion import fused, fused_cells
+from ms_symtensor.program.long_runs import EACH, measure
 from ms_symtensor.program.meanings import Meanings
-from ms_symtensor.program.passes import passes
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.pipeline import Pipeline, dealt, runs_of, stages_of_ops
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.program.stage_memory import micro_batch
+from ms_symtensor.program.stage_memory import OneMicroBatch
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
-from ms_symtensor.tensor.graph import ParameterRef
+from ms_symtensor.tensor.graph import Graph, ParameterRef
 from ms_symtensor.uniform.layout import UniformLayout
-from ms_symtensor.uniform.plan import uniform_plan
+from ms_symtensor.uniform.plan import Mark, graph_of, marks, pipeline_of, recompute_of, settings_of, strategies_of
 
-FEW = 3
-"""Blocks of a stage that stand for all: the first, the last, and one between them."""
+
+@dataclass(frozen=True)
+class _Segment:
+    """So many consecutive blocks that are alike."""
+
+    has_experts: bool
+    mark: Mark
+    count: int
+
+    @property
+    def few(self) -> int:
+        """How many of them are written."""
+        return min(self.count, EACH)
+
+
+_Runs = tuple[tuple[_Segment, ...], ...]
+"""The segments of every run of blocks of a stage."""
 
 
 def folded_bill(
     config: TransformerConfig, layout: UniformLayout, fuses: frozenset[str] = frozenset(), is_lenient: bool = False
-) -> tuple[PlanBill, float]:
-    """The bill of `layout` for `config`, and the model FLOPs of a micro-batch.
+) -> PlanBill:
+    """The bill of `uniform_plan(config, layout, is_lenient)`, at the cost of few blocks.
 
-    Errors: those of `uniform_plan` and `plan_bill`.
+    Raises:
+        InputError: for degrees, stages or micro-batches that the network or MindSpore does not allow.
     """
-    held = layout.stages.of(config.num_layers)
-    if not _is_foldable(config, layout, held):
-        plan = uniform_plan(config, layout, is_lenient)
-        bill = plan_bill(plan.graph, plan.stages, plan.pipeline, plan.known, fuses=fuses)
-        return bill, model_flops(plan.graph, plan.known)
-    few = tuple(min(blocks, FEW) for blocks in held)
-    short = replace(config, num_layers=sum(few))
-    plan = uniform_plan(short, replace(layout, stages=replace(layout.stages, layers=few)), is_lenient)
-    assert plan.pipeline is not None
-    programs = partition_stages(plan.graph, plan.stages, plan.pipeline, known=plan.known)
-    stages = [
-        _Stage(program, stage, plan.known, fuses, blocks)
-        for program, stage, blocks in zip(programs, plan.stages, held, strict=True)
+    stages = layout.stages
+    held = stages.of(config.num_layers)
+    runs = runs_of(dealt(held, stages.interleave), stages.interleave)
+    stages_held = [_segments(config, of, marks(layout, stage, held[stage])) for stage, of in enumerate(runs)]
+    if stages.number == stages.micro_batch_num == 1:
+        return _one_stage(config, layout, stages_held[0], fuses)
+    pipeline = pipeline_of(layout, held, is_lenient)
+    return _stages(config, layout, pipeline, stages_held, fuses)
+
+
+@lru_cache(maxsize=1 << 12)
+def folded_flops(config: TransformerConfig) -> float:
+    """`cost.flops.model_flops` of the network `config`, from one block of each kind."""
+    kinds = [
+        (has_experts, len(list(alike)))
+        for has_experts, alike in groupby(map(config.has_experts, range(config.num_layers)))
     ]
-    bill = PlanBill(
-        tuple(stage.bill for stage in stages),
-        tuple(stage.parameters for stage in stages),
-        plan.stages,
-        plan.pipeline,
-        tuple(stage.memory_B for stage in stages),
-    )
-    deep = {plan.graph.blocks[0]: 1 + config.num_layers - short.num_layers}
-    return bill, model_flops(plan.graph, plan.known, deep)
+    dense = sum(not has_experts for has_experts, _ in kinds) if config.experts is not None else 0
+    graph, known = graph_of(replace(config, num_layers=len(kinds), dense_layers=dense))
+    return model_flops(graph, known, dict(zip(graph.blocks, (count for _, count in kinds), strict=True)))
 
 
-def _is_foldable(config: TransformerConfig, layout: UniformLayout, held: tuple[int, ...]) -> bool:
-    """Whether the blocks of every stage are alike, some stage has many, and stages take micro-batches."""
-    stages, again = layout.stages, layout.recompute
-    if stages.number == stages.micro_batch_num == 1 or stages.interleave > 1 or max(held) <= FEW:
-        return False
-    if config.dense_layers or config.second_token_weight:
-        return False
-    return all(
-        again.whole(stage, blocks) in (0, blocks)
-        and set(again.selected(stage, blocks).values()) <= {blocks - again.whole(stage, blocks)}
-        for stage, blocks in enumerate(held)
+def _segments(config: TransformerConfig, runs: Iterable[range], of: list[Mark]) -> _Runs:
+    every = iter(of)
+    return tuple(
+        tuple(
+            _Segment(*form, len(list(alike)))
+            for form, alike in groupby((config.has_experts(n), next(every)) for n in run)
+        )
+        for run in runs
     )
 
 
 @dataclass(frozen=True)
-class _Stage:
-    """A stage that truly has so many `blocks`, with at most FEW of them in its `written` program."""
+class _Short:
+    """A short network in layout: `runs[stage]` the blocks of each segment of its stages, by name."""
 
-    written: StageProgram
-    plan: StagePlan
+    graph: Graph
     known: Meanings
-    fuses: frozenset[str]
-    blocks: int
+    plans: tuple[StagePlan, ...]
+    segments: tuple[tuple[tuple[tuple[str, ...], ...], ...], ...]
+    pipeline: Pipeline | None
 
-    @cached_property
-    def program(self) -> StageProgram:
-        cells = fused_cells(self.written.graph, self.known, self.fuses)
-        return replace(self.written, micro=fused(self.written.micro, cells))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every block by the name of the written one that stands for it."""
-        written = self.written.graph.blocks
-        return (*written[:1], *written[1:2] * (self.blocks - 2), *written[2:]) if self.blocks > FEW else written
-
-    @property
-    def times(self) -> dict[str, int]:
-        return {name: self.names.count(name) for name in self.names}
-
-    @property
-    def bill(self) -> Bill:
-        one = self.program
-        return bill_of(one.graph, self.plan, one.micro, self.known, self.times, one.is_once, one.stage, self.fuses)
-
-    @property
-    def block_of(self) -> dict[str, str]:
-        """The block of every parameter that is in one."""
-        ops = self.written.graph.ops
-        return {s.name: op.block for op in ops if op.block for s in op.inputs if isinstance(s, ParameterRef)}
-
-    @property
-    def parameters(self) -> Mapping[str, ParameterPlacement]:
-        """Those of all blocks, under names of their own."""
-        block_of, times = self.block_of, self.times
-        return {
-            f"{name}{'+' * further}": placement
-            for name, placement in self.program.parameters.items()
-            for further in range(times.get(block_of.get(name, ""), 1))
+def _short(
+    config: TransformerConfig, layout: UniformLayout, written: list[_Runs], head: int | None, is_lenient: bool
+) -> _Short:
+    """The network whose stages hold the few blocks of `written`."""
+    order = [(stage, run) for run in range(len(written[0])) for stage in range(len(written))]
+    counts = tuple(sum(one.few for one in written[stage][run]) for stage, run in order)
+    dense = sum(one.few for runs in written for run in runs for one in run if not one.has_experts)
+    few = replace(config, num_layers=sum(counts), dense_layers=dense if config.experts is not None else 0)
+    graph, known = graph_of(few)
+    strategies = strategies_of(graph, few, layout.degrees)
+    names = iter(graph.blocks)
+    named = {
+        (stage, run): tuple(tuple(next(names) for _ in range(one.few)) for one in written[stage][run])
+        for stage, run in order
+    }
+    pipeline = None
+    if head is not None or layout.stages.number * layout.stages.micro_batch_num > 1:
+        interleave = layout.stages.interleave
+        pipeline = Pipeline(runs_of(counts, interleave), layout.stages.micro_batch_num, True, head)
+    of_ops = {} if pipeline is None else stages_of_ops(graph, pipeline)
+    plans = []
+    for stage, runs in enumerate(written):
+        of_blocks = {
+            name: one.mark
+            for run, of in enumerate(runs)
+            for one, blocks in zip(of, named[stage, run], strict=True)
+            for name in blocks
         }
+        own = {name: cut for name, cut in strategies.items() if pipeline is None or stage in of_ops[name]}
+        plans.append(StagePlan(own, settings_of(layout, recompute_of(graph, of_blocks))))
+    segments = tuple(tuple(named[stage, run] for run in range(len(written[0]))) for stage in range(len(written)))
+    return _Short(graph, known, tuple(plans), segments, pipeline)
 
-    @property
-    def memory_B(self) -> Mapping[str, int]:
-        one, pipeline = self.program, self.program.pipeline
-        every = passes(one.stage, pipeline.stage_num, pipeline.micro_batch_num)
-        activations_B = micro_batch(one.micro, one.scatters_gradients, False).peak([self.names], every).total_B
-        swaps = self.plan.settings.swap_optimizer
-        return stage_memory_B(
-            one.micro, pipeline.stage_num, one.scatters_gradients, activations_B, self.times, self.block_of, swaps
+
+def _one_stage(config: TransformerConfig, layout: UniformLayout, held: _Runs, fuses: frozenset[str]) -> PlanBill:
+    short = _short(config, layout, [held], None, False)
+    (plan,), ((blocks,),) = short.plans, short.segments
+    program = partition(short.graph, plan, known=short.known)
+    if fuses:
+        program = fused(program, fused_cells(short.graph, short.known, fuses))
+    times = _times(held, (blocks,))
+    memory = memory_B(short.graph, plan, program, times)
+    own_B = measure(program, blocks).peak_B([0] * len(blocks))
+    peak_B = measure(program, blocks).peak_B([one.count - one.few for one in held[0]])
+    memory["activations"] += peak_B - own_B
+    return PlanBill(
+        (bill_of(short.graph, plan, program, short.known, times, fuses=fuses),),
+        (_parameters(short.graph, program.parameters, times),),
+        (plan.settings,),
+        None,
+        (memory,),
+    )
+
+
+def _stages(
+    config: TransformerConfig,
+    layout: UniformLayout,
+    pipeline: Pipeline,
+    held: list[_Runs],
+    fuses: frozenset[str],
+) -> PlanBill:
+    number_of: dict[tuple, int] = {}
+    written: list[_Runs] = []
+    stands_for = []
+    last, head = pipeline.stage_num - 1, pipeline.head_run
+    for stage, runs in enumerate(held):
+        ends = (stage == 0, stage == last, stage == head)
+        form = ends, tuple(tuple((one.has_experts, one.mark, one.few) for one in run) for run in runs)
+        if form not in number_of:
+            number_of[form] = len(written)
+            written.append(runs)
+        stands_for.append(number_of[form])
+    short = _short(config, layout, written, None if head is None else stands_for[head], True)
+    assert short.pipeline is not None
+    programs = partition_stages(short.graph, short.plans, short.pipeline, known=short.known)
+    cells = fused_cells(short.graph, short.known, fuses)
+    if cells:
+        programs = tuple(replace(one, micro=fused(one.micro, cells)) for one in programs)
+    one_of = [
+        OneMicroBatch.of(program, [_once(run) for run in short.segments[number]])
+        for number, program in enumerate(programs)
+    ]
+    bills: dict[tuple[int, _Runs], Bill] = {}
+    found = []
+    for stage, (number, runs) in enumerate(zip(stands_for, held, strict=True)):
+        program, plan, blocks = programs[number], short.plans[number], short.segments[number]
+        times = _times(runs, blocks)
+        if (number, runs) not in bills:
+            bills[number, runs] = stage_bill(program, plan, short.known, fuses, times)
+        like = [_like(run, named) for run, named in zip(runs, blocks, strict=True)]
+        activations_B = one_of[number].peak(stage, pipeline, like).total_B
+        block_of = _block_of(program.graph)
+        memory = stage_memory_B(
+            program.micro,
+            pipeline.stage_num,
+            program.scatters_gradients,
+            activations_B,
+            times,
+            block_of,
+            layout.swap_optimizer,
         )
+        bill = _sent_from(bills[number, runs], program, stage, pipeline.stage_num, stands_for)
+        found.append((bill, _parameters(program.graph, program.parameters, times), plan.settings, memory))
+    every_bill, parameters, settings, memories = zip(*found, strict=True)
+    return PlanBill(every_bill, parameters, settings, pipeline, memories)
+
+
+def _sent_from(bill: Bill, program: StageProgram, stage: int, stages: int, stands_for: list[int]) -> Bill:
+    """`bill`, that of `program`, as it is on `stage` of so many: what is sent goes from there to the stage before or behind."""
+    few, devices = program.pipeline.stage_num, program.micro.device_num
+
+    def moved(work: Work) -> Work:
+        assert isinstance(work, Message)
+        away = work.ranks[1] // devices - program.stage
+        if away % few == 1:
+            peer = (stage + 1) % stages
+        elif away % few == few - 1:
+            peer = (stage - 1) % stages
+        else:
+            peer = stands_for.index(program.stage + away)
+        return work._replace(ranks=(stage * devices, peer * devices))
+
+    return Bill(
+        {
+            key: {moved(work): count for work, count in works.items()} if key.part is Part.BORDER else works
+            for key, works in bill.items.items()
+        }
+    )
+
+
+def _times(runs: _Runs, blocks: tuple[tuple[tuple[str, ...], ...], ...]) -> dict[str, int]:
+    """How many blocks each block of the short network stands for."""
+    found = {}
+    for run, named in zip(runs, blocks, strict=True):
+        for one, names in zip(run, named, strict=True):
+            found.update(dict.fromkeys(names, 1))
+            if one.count > one.few:
+                found[names[1]] = one.count - one.few + 1
+    return found
+
+
+def _like(run: tuple[_Segment, ...], named: tuple[tuple[str, ...], ...]) -> list[str | None]:
+    """The blocks of a run, each by the name of the one that stands for it."""
+    found: list[str | None] = []
+    for one, names in zip(run, named, strict=True):
+        found += [names[0], *[names[1]] * (one.count - 2), names[-1]] if one.count > one.few else names
+    return found
+
+
+def _once(named: tuple[tuple[str, ...], ...]) -> list[str | None]:
+    return [name for names in named for name in names]
+
+
+def _block_of(graph: Graph) -> Mapping[str, str]:
+    """The block of every parameter that is in one."""
+    return {s.name: op.block or "" for op in graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
+
+
+def _parameters(
+    graph: Graph, parameters: Mapping[str, ParameterPlacement], times: Mapping[str, int]
+) -> list[tuple[ParameterPlacement, int]]:
+    block_of = _block_of(graph)
+    return [(placement, times.get(block_of.get(name, ""), 1)) for name, placement in parameters.items()]

@@ -7,7 +7,6 @@ from functools import lru_cache
 from model_zoo.builder import build_graph
 from model_zoo.config import TransformerConfig
 from model_zoo.megatron import megatron_strategy
-from ms_symtensor.cost.plan_price import PlanBill, plan_bill
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import Meanings, meanings
@@ -15,7 +14,7 @@ from ms_symtensor.program.pipeline import Pipeline, dealt, runs_of, stages_of_op
 from ms_symtensor.program.recomputation import name_in_block
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op
-from ms_symtensor.uniform.layout import Selection, UniformLayout
+from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,36 @@ def uniform_plan(config: TransformerConfig, layout: UniformLayout, is_lenient: b
     Raises:
         InputError: for degrees, stages or micro-batches that the network or MindSpore does not allow.
     """
-    graph, known = _graph(config)
+    graph, known = graph_of(config)
     degrees, stages = layout.degrees, layout.stages
+    strategies = strategies_of(graph, config, degrees)
+    held = stages.of(len(graph.blocks))
+    runs = runs_of(dealt(held, stages.interleave), stages.interleave)
+    blocks = [[graph.blocks[position] for run in of_stage for position in run] for of_stage in runs]
+    recomputed = [
+        recompute_of(graph, dict(zip(names, marks(layout, stage, len(names)), strict=True)))
+        for stage, names in enumerate(blocks)
+    ]
+    if stages.number == stages.micro_batch_num == 1:
+        return UniformPlan(graph, known, (StagePlan(strategies, settings_of(layout, recomputed[0])),), None)
+    pipeline = pipeline_of(layout, held, is_lenient)
+    of_ops = stages_of_ops(graph, pipeline)
+    return UniformPlan(
+        graph,
+        known,
+        tuple(
+            StagePlan(
+                {name: strategy for name, strategy in strategies.items() if stage in of_ops[name]},
+                settings_of(layout, recomputed[stage]),
+            )
+            for stage in range(stages.number)
+        ),
+        pipeline,
+    )
+
+
+def strategies_of(graph: Graph, config: TransformerConfig, degrees: Degrees) -> dict[str, OpStrategy]:
+    """How the operators of `graph`, which is that of `config`, are cut. Errors: those of `megatron_strategy`."""
     cuts = megatron_strategy(
         graph,
         config,
@@ -51,48 +78,23 @@ def uniform_plan(config: TransformerConfig, layout: UniformLayout, is_lenient: b
         degrees.cuts_embedding,
         degrees.gathers_logits,
     )
-    strategies = {name: OpStrategy(*cut) for name, cut in cuts.items()}
-    held = stages.of(len(graph.blocks))
-    recomputed = _recompute(graph, layout, held)
+    return {name: OpStrategy(*cut) for name, cut in cuts.items()}
 
-    def settings(recompute: Mapping[str, Recompute]) -> Settings:
-        return Settings(
-            degrees.devices,
-            enable_alltoall=True,
-            optimizer_level=layout.optimizer_level,
-            optimizer_weight_shard_size=layout.optimizer_weight_shard_size,
-            swap_optimizer=layout.swap_optimizer,
-            recompute=recompute,
-        )
 
-    if stages.number == stages.micro_batch_num == 1:
-        return UniformPlan(graph, known, (StagePlan(strategies, settings(recomputed)),), None)
-    pipeline = _pipeline(layout, held, is_lenient)
-    of_ops = stages_of_ops(graph, pipeline)
-    number = {name: pipeline.stage_of(position) for position, name in enumerate(graph.blocks)}
-    return UniformPlan(
-        graph,
-        known,
-        tuple(
-            StagePlan(
-                {name: strategy for name, strategy in strategies.items() if stage in of_ops[name]},
-                settings({block: again for block, again in recomputed.items() if number[block] == stage}),
-            )
-            for stage in range(stages.number)
-        ),
-        pipeline,
+def settings_of(layout: UniformLayout, recompute: Mapping[str, Recompute]) -> Settings:
+    """Those of a stage."""
+    return Settings(
+        layout.degrees.devices,
+        enable_alltoall=True,
+        optimizer_level=layout.optimizer_level,
+        optimizer_weight_shard_size=layout.optimizer_weight_shard_size,
+        swap_optimizer=layout.swap_optimizer,
+        recompute=recompute,
     )
 
 
-def uniform_bill(
-    config: TransformerConfig, layout: UniformLayout, fuses: frozenset[str] = frozenset(), is_lenient: bool = False
-) -> PlanBill:
-    """What the stages of `uniform_plan` do, whatever the cluster. Errors: those of `uniform_plan` and `plan_bill`."""
-    plan = uniform_plan(config, layout, is_lenient)
-    return plan_bill(plan.graph, plan.stages, plan.pipeline, plan.known, fuses=fuses)
-
-
-def _pipeline(layout: UniformLayout, held: tuple[int, ...], is_lenient: bool) -> Pipeline:
+def pipeline_of(layout: UniformLayout, held: tuple[int, ...], is_lenient: bool) -> Pipeline:
+    """The pipeline whose stages hold so many blocks. Errors: those of `Pipeline`."""
     stages = layout.stages
     moves_head = stages.head_stage not in (-1, stages.number - 1) or not held[-1]
     head = stages.head_stage % stages.number if moves_head else None
@@ -102,30 +104,37 @@ def _pipeline(layout: UniformLayout, held: tuple[int, ...], is_lenient: bool) ->
 
 
 @lru_cache(maxsize=256)
-def _graph(config: TransformerConfig) -> tuple[Graph, Meanings]:
+def graph_of(config: TransformerConfig) -> tuple[Graph, Meanings]:
+    """The graph of `config`, and what its operators mean."""
     graph = build_graph(config)
     return graph, meanings(graph)
 
 
-def _recompute(graph: Graph, layout: UniformLayout, held: tuple[int, ...]) -> dict[str, Recompute]:
-    """What is recomputed of every block, by its name."""
-    stages = layout.stages
-    runs = runs_of(dealt(held, stages.interleave), stages.interleave)
+Mark = frozenset[Selection] | None
+"""What is recomputed of a block: parts of it (none: nothing), or, None, the whole."""
+
+
+def marks(layout: UniformLayout, stage: int, held: int) -> list[Mark]:
+    """What is recomputed of each of the `held` blocks of `stage`."""
+    whole = layout.recompute.whole(stage, held)
+    parts = layout.recompute.selected(stage, held)
+    return [
+        None if n < whole else frozenset(part for part, number in parts.items() if n - whole < number)
+        for n in range(held)
+    ]
+
+
+def recompute_of(graph: Graph, of: Mapping[str, Mark]) -> dict[str, Recompute]:
+    """What is recomputed of the blocks of `graph`, by their names; those of which nothing is are left out."""
     parts: dict[str, list[Op]] = {}
     for op in graph.ops:
-        if op.block is not None:
+        if op.block is not None and of.get(op.block):
             parts.setdefault(op.block, []).append(op)
-    found: dict[str, Recompute] = {}
-    for stage, of_stage in enumerate(runs):
-        blocks = [graph.blocks[position] for run in of_stage for position in run]
-        whole = layout.recompute.whole(stage, len(blocks))
-        found |= dict.fromkeys(blocks[:whole], Recompute())
-        selected = layout.recompute.selected(stage, len(blocks))
-        for position, block in enumerate(blocks[whole:]):
-            chosen = frozenset(part for part, number in selected.items() if position < number)
-            if chosen:
-                found[block] = _selective(parts[block], chosen)
-    return found
+    return {
+        block: Recompute() if mark is None else _selective(parts[block], mark)
+        for block, mark in of.items()
+        if mark is None or mark
+    }
 
 
 def _selective(ops: Sequence[Op], chosen: frozenset[Selection]) -> Recompute:

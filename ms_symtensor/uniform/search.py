@@ -1,16 +1,22 @@
 """The fastest uniform layout: every one that the pins allow is bounded from below, and the promising ones are priced.
 
-A layout without recomputation is a lower bound for all that recompute. Layouts are priced in the order of the steps of the same
-network with few blocks, which grow linearly with the blocks of a stage; recomputation is added until what a stage keeps fits: the
-cores of attention, whole blocks in halves, all of them.
+Of a layout of P stages with v virtual ones each and M micro-batches, `cost.stage_time` makes a step of at least
+
+    M s / P + (s - s / P) / v
+
+where s are the seconds of a micro-batch in the whole network on one stage, which one program tells for all P, v and M. Layouts
+are priced in the order of these bounds, by few blocks (`folded_bill`), until the next bound is above the fastest one that fits.
+A layout that recomputes nothing is no slower than those that recompute; recomputation is added until what a stage keeps fits:
+the cores of attention, whole blocks in eighths of a stage, all of them.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cost.plan_price import priced
+from ms_symtensor.cost.plan_price import PlanPrice, each_s, priced
 from ms_symtensor.errors import InfeasibleError, InputError, SymTensorError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import SWAP, Limits
@@ -18,6 +24,7 @@ from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate
+from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import (
     ALL,
     NO_RECOMPUTATION,
@@ -27,7 +34,6 @@ from ms_symtensor.uniform.layout import (
     Stages,
     UniformLayout,
 )
-from ms_symtensor.uniform.plan import uniform_bill
 from ms_symtensor.uniform.request import of_micro_batch, pinned_layout, recomputation
 
 METHOD = "uniform layouts, every one within the pins bounded or priced"
@@ -39,10 +45,30 @@ HALVINGS = 3
 """Recomputed blocks are tried in halves, quarters and eighths of a stage's blocks (empirical)."""
 
 
-@dataclass(frozen=True)
-class _Bounded:
-    layout: UniformLayout
-    least_s: float
+@dataclass
+class _Prices:
+    """Prices of layouts of one network for one request."""
+
+    config: TransformerConfig
+    request: Request
+    number: int = 0
+    _whole_s: dict[tuple, float] = field(default_factory=dict)
+
+    def least_s(self, layout: UniformLayout) -> float:
+        """Seconds that no step of `layout` is faster than."""
+        config, stages = of_micro_batch(self.config, layout), layout.stages
+        key = config.batch_size, layout.degrees, layout.optimizer_level
+        if key not in self._whole_s:
+            # that of two micro-batches, so that the program is one of micro-batches
+            bill = folded_bill(config, replace(layout, stages=Stages(1, 2)), self.request.runtime.fuses)
+            self._whole_s[key] = each_s(bill, self.request.cluster, self.request.runtime)
+        whole_s, number = self._whole_s[key], stages.number
+        return stages.micro_batch_num * whole_s / number + (whole_s - whole_s / number) / stages.interleave
+
+    def of(self, layout: UniformLayout) -> PlanPrice:
+        self.number += 1
+        bill = folded_bill(of_micro_batch(self.config, layout), layout, self.request.runtime.fuses)
+        return priced(bill, self.request.cluster, self.request.runtime)
 
 
 def uniform_best(
@@ -58,54 +84,63 @@ def uniform_best(
         raise InputError(
             f"{request.model} is no network of the zoo: uniform layouts know these only; leave --layouts out"
         )
-    bounded: list[_Bounded] = []
+    prices = _Prices(config, request)
+    bounded: list[tuple[float, UniformLayout]] = []
     reason = ""
     progress("uniform layouts")
     for layout in _space(config, request):
         try:
-            least_s = _least_s(config, layout, request)
+            bounded.append((prices.least_s(layout), layout))
+        except SymTensorError as error:
+            reason = reason or str(error)
+    best: UniformLayout | None = None
+    best_s = least_s = least_B = math.inf
+    for bound_s, layout in sorted(bounded, key=lambda one: one[0]):
+        if bound_s >= best_s:
+            break
+        try:
+            every = list(_recomputing(config, layout, request.limits))
+            plain = prices.of(every[0])
         except SymTensorError as error:
             reason = reason or str(error)
             continue
-        bounded.append(_Bounded(layout, least_s))
-    if not bounded:
+        least_s = min(least_s, plain.step_time_s)
+        for again, price in _until_fits(prices, every, plain, best_s):
+            least_B = min(least_B, price.peak_memory_B)
+            if price.peak_memory_B <= request.limit_B and price.step_time_s < best_s:
+                best, best_s = again, price.step_time_s
+    if math.isinf(least_s):
         raise InputError(f"no uniform layout on {request.device_num} devices: {reason or 'the pins leave none'}")
-    bounded.sort(key=lambda one: one.least_s)
-    best: tuple[Plan, Graph] | None = None
-    least_B = None
-    number = 0
-    for one in bounded:
-        if best is not None and one.least_s >= best[0].prediction.step_time_s:
-            break
-        for layout in _recomputing(config, one.layout, request.limits):
-            found = estimate(config, layout, request)
-            number += 1
-            prediction = found[0].prediction
-            least_B = min(prediction.peak_memory_B, least_B or prediction.peak_memory_B)
-            if prediction.fits:
-                if best is None or prediction.step_time_s < best[0].prediction.step_time_s:
-                    best = found
-                break
     if best is None:
         raise InfeasibleError(
             f"no uniform layout fits {request.limit_B / GIB:.1f} GiB on {request.device_num} devices: the one that needs least"
-            f" needs {(least_B or 0) / GIB:.1f} GiB; give more devices, a smaller batch, or --fix swap_optimizer=yes"
+            f" needs {least_B / GIB:.1f} GiB; give more devices, a smaller batch, or --fix swap_optimizer=yes"
         )
-    search = SearchReport(number, 0.0, _gap(bounded, best[0]), METHOD)
-    return replace(best[0], search=search), best[1]
+    plan, graph = estimate(config, best, request)
+    gap = max(0.0, best_s / min(least_s, best_s) - 1.0)
+    return replace(plan, search=SearchReport(prices.number, 0.0, gap, METHOD)), graph
 
 
-def _gap(bounded: list[_Bounded], best: Plan) -> float:
-    least_s = bounded[0].least_s
-    return max(0.0, best.prediction.step_time_s / least_s - 1.0)
+def _until_fits(
+    prices: _Prices, every: Sequence[UniformLayout], plain: PlanPrice, best_s: float
+) -> Iterator[tuple[UniformLayout, PlanPrice]]:
+    """The layouts of `every`, each of which recomputes more, and their prices: up to the first that fits, none that is too slow.
 
-
-def _least_s(config: TransformerConfig, layout: UniformLayout, request: Request) -> float:
-    """Seconds of a step that recomputes nothing."""
-    runtime = request.runtime
-    return priced(
-        uniform_bill(of_micro_batch(config, layout), layout, runtime.fuses), request.cluster, runtime
-    ).step_time_s
+    `plain`: the price of the first; the last one comes next, since nothing fits where that does not.
+    """
+    limit_B = prices.request.limit_B
+    yield every[0], plain
+    if plain.peak_memory_B <= limit_B or plain.step_time_s >= best_s or len(every) == 1:
+        return
+    most = prices.of(every[-1])
+    yield every[-1], most
+    if most.peak_memory_B > limit_B:
+        return
+    for layout in every[1:-1]:
+        price = prices.of(layout)
+        yield layout, price
+        if price.peak_memory_B <= limit_B or price.step_time_s >= best_s:
+            return
 
 
 def _recomputing(config: TransformerConfig, layout: UniformLayout, limits: Limits) -> Iterator[UniformLayout]:

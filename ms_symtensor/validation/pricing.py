@@ -13,7 +13,7 @@ from ms_symtensor.cost.runtime import Runtime, load
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.program.fusion import ACCUMULATION
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.uniform.folded import folded_bill
+from ms_symtensor.uniform.folded import folded_bill, folded_flops
 from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
 from ms_symtensor.validation.configuration import ALL, AttentionKernel, Configuration, Transformer
 from ms_symtensor.validation.configuration import Part as Selected
@@ -72,12 +72,13 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
 def _bill(c: Configuration) -> tuple[PlanBill, float]:
     """The bill of a step, and its model FLOPs."""
     try:
-        bill, flops = folded_bill(network_of(c), layout_of(c), runtime_of(c).fuses, is_lenient=True)
+        network = network_of(c)
+        bill = folded_bill(network, layout_of(c), runtime_of(c).fuses, is_lenient=True)
     except InputError as error:
         raise UnusableRowError(str(error)) from error
     except SymTensorError as error:
         raise UnusableRowError(f"MindSpore rejects the layouts: {error}") from error
-    return bill, c.micro_batch_num * flops
+    return bill, c.micro_batch_num * folded_flops(network)
 
 
 def network_of(c: Configuration) -> zoo.TransformerConfig:

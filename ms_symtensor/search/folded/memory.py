@@ -1,19 +1,16 @@
 """The true peak memory of a plan, found on a short network and carried on to the full depth.
 
-The blocks of a kind make two runs: those that are recomputed, then those that are not. The live bytes of a long run are known
-everywhere from a run of three blocks: further blocks, put before the last one, only add what the middle one keeps until the
-backward pass, and only while they wait for it. (The first and the last of a run may keep other tensors, since what a block
-moves or casts for the next one is kept or not with either of the two.)
+The blocks of a kind make two runs (`program.long_runs`): those that are recomputed, then those that are not.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby
+from itertools import groupby
 
 from ms_symtensor.cost.parameter import updating_B
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.liveness import live_B, lives, program_steps
+from ms_symtensor.program.long_runs import EACH, ShortProgram, measure
 from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
@@ -21,9 +18,6 @@ from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.folded.folding import Fold, shorten
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph
-
-EACH = 3
-"""Blocks of a run in the longest short program."""
 
 Peak = tuple[int, int]
 """Bytes of activations at the peak, and of communication buffers."""
@@ -102,7 +96,7 @@ class PeakMemory:
     strategies: Mapping[str, OpStrategy]
     settings: Settings
     mix: Mix = WHOLE
-    _known: dict[Runs, "_Short"] = field(default_factory=dict)
+    _known: dict[Runs, ShortProgram] = field(default_factory=dict)
     _programs: dict[Runs, Program] = field(default_factory=dict)
 
     def of(self, recomputed: int) -> Peak:
@@ -110,12 +104,12 @@ class PeakMemory:
         true = self.shorts.runs(recomputed)
         runs = self.shorts.short_runs(true)
         if runs not in self._known:
-            self._known[runs] = _measure(self.program(runs), self.shorts.named(runs))
+            self._known[runs] = measure(self.program(runs), self.shorts.named(runs))
         short = self._known[runs]
         peak_B = short.peak_B(further(true, runs))
         if self.settings.swap_optimizer:
             peak_B = max(peak_B, updating_B(self.program(runs).parameters))
-        return peak_B, short.buffers_B
+        return peak_B, buffers_B(self.program(runs))
 
     def program(self, runs: Runs) -> Program:
         """The program of the network with `runs`."""
@@ -133,45 +127,4 @@ def further(true: Runs, runs: Runs) -> tuple[int, ...]:
     """How many further blocks the runs of the true network have, run by run."""
     return tuple(
         n - m for longer, shorter in zip(true, runs, strict=True) for n, m in zip(longer, shorter, strict=True)
-    )
-
-
-@dataclass(frozen=True)
-class _Short:
-    """The live bytes of a short program, step by step.
-
-    `waits` tells for every step how many of the runs have their further blocks run forward and waiting for their backward
-    pass. `kept_B` is what one more block of every run keeps.
-    """
-
-    live_B: tuple[int, ...]
-    waits: tuple[int, ...]
-    kept_B: tuple[int, ...]
-    buffers_B: int
-
-    def peak_B(self, more: tuple[int, ...]) -> int:
-        """The peak with `more` further blocks in every run."""
-        waiting = (0, *accumulate(n * kept for n, kept in zip(more, self.kept_B, strict=True)))
-        return max((live + waiting[w] for live, w in zip(self.live_B, self.waits, strict=True)), default=0)
-
-
-def _measure(program: Program, runs: tuple[tuple[str, ...], ...]) -> _Short:
-    """Measure a short program whose blocks make `runs`."""
-    sizes = {i: t.size_B for i, t in enumerate(program.tensors)}
-    steps = program_steps(program)
-    alive = lives(steps, program.kept)
-    made_in = {t: n.block for n in program.nodes for t in n.outputs}
-    half = sum(not s.is_backward for s in steps)
-    kept: dict[str | None, int] = {}
-    for tensor, (first, last) in alive.items():
-        if first < half <= last:
-            kept[made_in[tensor]] = kept.get(made_in[tensor], 0) + sizes[tensor]
-    waits: dict[str | None, int] = {}
-    for number, names in enumerate(runs):
-        waits |= {name: number + (place > 0) for place, name in enumerate(names)}
-    return _Short(
-        tuple(live_B(alive, sizes, len(steps))),
-        tuple(waits.get(n.block, len(runs)) for n in program.nodes),
-        tuple(kept.get(names[1], 0) if len(names) > 1 else 0 for names in runs),
-        buffers_B(program),
     )

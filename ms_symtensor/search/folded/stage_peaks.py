@@ -11,6 +11,7 @@ from itertools import accumulate
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.long_runs import EACH
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
@@ -20,7 +21,6 @@ from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
 from ms_symtensor.search.folded.chain import Stage, Turns
 from ms_symtensor.search.folded.folding import Fold, fold, shorten
-from ms_symtensor.search.folded.memory import EACH
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 

@@ -1,0 +1,56 @@
+"""The peak of a long program from a short one: of every run of equal blocks a few are written.
+
+The live bytes of a long run are known everywhere from a run of three blocks: further blocks, put before the last one, only add
+what the middle one keeps until the backward pass, and only while they wait for it. (The first and the last of a run may keep
+other tensors, since what a block moves or casts for the next one is kept or not with either of the two.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from ms_symtensor.program.liveness import live_B, lives, program_steps
+from ms_symtensor.program.program import Program
+
+EACH = 3
+"""Blocks of a run in a short program: the first, one for all between, the last."""
+
+
+@dataclass(frozen=True)
+class ShortProgram:
+    """The live bytes of a short program, step by step.
+
+    Attributes:
+        waits: for every step, how many of the runs have their further blocks run forward and waiting for their backward pass.
+        kept_B: bytes that one more block of every run keeps.
+    """
+
+    live_B: tuple[int, ...]
+    waits: tuple[int, ...]
+    kept_B: tuple[int, ...]
+
+    def peak_B(self, more: Sequence[int]) -> int:
+        """The peak with `more` further blocks in every run."""
+        waiting = (0, *accumulate(n * kept for n, kept in zip(more, self.kept_B, strict=True)))
+        return max((live + waiting[w] for live, w in zip(self.live_B, self.waits, strict=True)), default=0)
+
+
+def measure(program: Program, runs: Sequence[Sequence[str]]) -> ShortProgram:
+    """Measure a short program whose blocks make `runs`."""
+    sizes = {i: t.size_B for i, t in enumerate(program.tensors)}
+    steps = program_steps(program)
+    alive = lives(steps, program.kept)
+    made_in = {t: n.block for n in program.nodes for t in n.outputs}
+    half = sum(not s.is_backward for s in steps)
+    kept: dict[str | None, int] = {}
+    for tensor, (first, last) in alive.items():
+        if first < half <= last:
+            kept[made_in[tensor]] = kept.get(made_in[tensor], 0) + sizes[tensor]
+    waits: dict[str | None, int] = {}
+    for number, names in enumerate(runs):
+        waits |= {name: number + (place > 0) for place, name in enumerate(names)}
+    return ShortProgram(
+        tuple(live_B(alive, sizes, len(steps))),
+        tuple(waits.get(n.block, len(runs)) for n in program.nodes),
+        tuple(kept.get(names[1], 0) if len(names) > 1 else 0 for names in runs),
+    )

@@ -2,10 +2,12 @@
 
     python -m benchmarks.corpus record FILE [--requests 'llama2_*']
     python -m benchmarks.corpus compare FILE [--requests 'llama2_*'] [--tolerance 0.02] [--out NEW]
+    python -m benchmarks.corpus verify FILE [--requests '* 8 *'] --out VERDICTS
 
 `record` plans the requests of benchmarks/corpus_requests.py that do not stand in FILE; `compare` plans those of FILE again and
 shows what differs: step, peak, degrees, collectives, the message where there is no plan. What stands in NEW is not planned
-again. benchmarks/data/corpus.json is such a FILE.
+again. benchmarks/data/corpus.json is such a FILE. `verify` plans those of FILE that have a plan, and has MindSpore compile them
+with at most two blocks of every run of equal ones, one rank of every stage (benchmarks.verdicts).
 
 Every request is a process of its own, niced, one after the other: its processor seconds (imports and files too) and its peak
 memory are those of `symtensor plan`. `loops`: these seconds in times of those of a fixed loop of plain Python in the same
@@ -17,6 +19,7 @@ Exit code 1 where a step is more than the tolerance slower, or a request is refu
 import argparse
 import fnmatch
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -104,6 +107,32 @@ def record(file: Path, wanted: Iterable[Request]) -> dict[str, Answer]:
         file.with_suffix(".new").replace(file)
         print(line(request.text, answers[request.text]), flush=True)
     return answers
+
+
+PLAN = """
+import sys
+from ms_symtensor.cli import main
+sys.exit(main(["plan", *sys.argv[2:], "--out", sys.argv[1]]))
+"""
+
+
+def verified(file: Path, wanted: Iterable[Request]) -> bool:
+    """Whether MindSpore accepts the plans of `wanted`, and agrees with them; verdicts are kept in `file`, after each of them."""
+    os.environ.setdefault("GLOG_v", "4")
+    from benchmarks.verdicts import judged
+    from ms_symtensor.strategy.file import load
+
+    known: dict[str, Answer] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for request in wanted:
+        if request.text not in known:
+            with tempfile.TemporaryDirectory() as directory:
+                command = [sys.executable, "-c", PLAN, directory, *request.arguments]
+                subprocess.run(command, capture_output=True, check=True)
+                known[request.text] = judged(load(directory))
+            file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        print(f"{request.text:60s} {known[request.text]}", flush=True)
+    print(f"accepted and equal: {sum(not one['wrong'] for one in known.values())} of {len(known)} plans")
+    return not any(one["wrong"] for one in known.values())
 
 
 def line(name: str, found: Answer) -> str:
@@ -195,13 +224,13 @@ def _cost(what: str, old: list[Answer], new: list[Answer], key: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["record", "compare"])
+    parser.add_argument("what", choices=["record", "compare", "verify"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--requests", default="*", help="only those that match, such as 'llama2_* 8 *'")
     parser.add_argument(
         "--tolerance", type=float, default=0.02, help="a step so much slower is a failure (%(default)s)"
     )
-    parser.add_argument("--out", type=Path, help="compare: where the new answers are kept")
+    parser.add_argument("--out", type=Path, help="where the new answers, or verdicts, are kept")
     chosen = parser.parse_args()
     wanted = [one for one in REQUESTS if fnmatch.fnmatchcase(one.text, chosen.requests)]
     if chosen.what == "record":
@@ -215,6 +244,10 @@ def main() -> int:
     wanted = [one for one in wanted if one.text in old]
     if not wanted:
         parser.error(f"{chosen.file} has no request like {chosen.requests}")
+    if chosen.what == "verify":
+        if chosen.out is None:
+            parser.error("verify: give --out, where verdicts are kept")
+        return 0 if verified(chosen.out, [one for one in wanted if "message" not in old[one.text]]) else 1
     with tempfile.TemporaryDirectory() as directory:
         new = record(chosen.out or Path(directory) / "new.json", wanted)
     lines, good = compared(old, {one.text: new[one.text] for one in wanted}, chosen.tolerance)

@@ -22,7 +22,7 @@ os.environ.setdefault("GLOG_v", "4")
 
 from benchmarks.hand_plans import task
 from benchmarks.ratios import shown
-from benchmarks.verdicts import BLOCKS, verdicts
+from benchmarks.verdicts import judged
 from model_zoo import PUBLISHED
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
@@ -41,17 +41,7 @@ def check(model: str, attention: str, device_num: int, batch: int, seq_length: i
         plan = best_plan(of.network, of.request)
     except InfeasibleError as error:
         return {**case, "no_plan": str(error)}
-    found = verdicts(plan, BLOCKS)
-    wrong = [f"rank {v.rank}: {v.reason or 'differs'}"[:300] for v in found if not v.passed]
-    wrong += [
-        f"rank {v.rank}: {text}" for v in found if v.comparison is not None for text in v.comparison.differences[:2]
-    ]
-    wrong += [f"rank {v.rank}: {name} is not summed" for v in found for name in v.unsynchronised[:2]]
-    return {
-        **case, "plan": shown(plan), "fits": plan.prediction.fits, "ranks": len(found), "wrong": wrong,
-        "collectives": sum(v.comparison.compiled_collectives for v in found if v.comparison is not None),
-        "seconds": round(sum(v.compile_time_s for v in found), 1),
-    }  # fmt: skip
+    return {**case, "plan": shown(plan), "fits": plan.prediction.fits, **judged(plan)}
 
 
 def passed(result: Result) -> bool:

@@ -1,5 +1,7 @@
 """What MindSpore's compiler says of a plan of the zoo, with few of its blocks."""
 
+from typing import Any
+
 from ms_symtensor.bridge.judge.fewer_blocks import fewer_blocks
 from ms_symtensor.bridge.judge.verify import Verdict, verify
 from ms_symtensor.bridge.judge.verify_stages import verify_stages
@@ -15,3 +17,20 @@ def verdicts(plan: Plan, blocks: int) -> tuple[Verdict, ...]:
     if fewer.plan.pipeline is not None:
         return verify_stages(fewer.plan, fewer.graph)
     return (verify(fewer.plan, fewer.graph, plan.device_num // 2),)
+
+
+def judged(plan: Plan, blocks: int = BLOCKS) -> dict[str, Any]:
+    """How many ranks were compiled, in how many seconds, how many collectives they have, and what is wrong in a few words: a plan
+    that is rejected, a rank that differs from the prediction, a gradient that is not summed.
+    """
+    found = verdicts(plan, blocks)
+    compared = [v.comparison for v in found if v.comparison is not None]
+    wrong = [f"rank {v.rank}: {v.reason or 'differs'}"[:300] for v in found if not v.passed]
+    wrong += [
+        f"rank {v.rank}: {text}" for v in found if v.comparison is not None for text in v.comparison.differences[:2]
+    ]
+    wrong += [f"rank {v.rank}: {name} is not summed" for v in found for name in v.unsynchronised[:2]]
+    return {
+        "ranks": len(found), "wrong": wrong, "collectives": sum(one.compiled_collectives for one in compared),
+        "seconds": round(sum(v.compile_time_s for v in found), 1),
+    }  # fmt: skip

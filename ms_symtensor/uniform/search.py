@@ -57,10 +57,13 @@ class _Prices:
     def least_s(self, layout: UniformLayout) -> float:
         """Seconds that no step of `layout` is faster than."""
         config, stages = of_micro_batch(self.config, layout), layout.stages
-        key = config.batch_size, layout.degrees, layout.optimizer_level
+        if stages.number == stages.micro_batch_num == 1:
+            return self.of(layout).step_time_s
+        key = config.batch_size, layout.degrees
         if key not in self._whole_s:
-            # that of two micro-batches, so that the program is one of micro-batches
-            bill = folded_bill(config, replace(layout, stages=Stages(1, 2)), self.request.runtime.fuses)
+            # of two micro-batches, so that what is done once stands apart; no optimizer's gathers, which only add to it
+            one = replace(layout, stages=Stages(1, 2), optimizer_level=OptimizerLevel.NONE)
+            bill = folded_bill(config, one, self.request.runtime.fuses)
             self._whole_s[key] = each_s(bill, self.request.cluster, self.request.runtime)
         whole_s, number = self._whole_s[key], stages.number
         return stages.micro_batch_num * whole_s / number + (whole_s - whole_s / number) / stages.interleave
@@ -173,29 +176,33 @@ def _space(config: TransformerConfig, request: Request) -> Iterator[UniformLayou
             continue
         if context > 1 and (config.experts is not None or (data < batch and "context_parallel" not in limits.least)):
             continue
+        levels = _choices(limits, "optimizer_level", int(data > 1))
+        sequences = _choices(limits, "sequence_parallel", int(tensor > 1))
         for micro_batches, interleave, sequence, level, expert in product(
-            _divisors(batch // data), (1, 2, 4), (False, True), (0, 1), _experts(config, data * tensor)
+            _divisors(batch // data), limits.interleaves, sequences, levels, _experts(config, data * tensor)
         ):
-            if micro_batches < stages or (interleave > 1 and (stages == 1 or micro_batches % stages)):
+            if micro_batches < stages or stages * interleave > config.num_layers:
                 continue
-            if stages * interleave > config.num_layers or (sequence and tensor == 1):
+            if interleave > 1 and (stages == 1 or micro_batches % stages) and not limits.pins("pp_interleave_num"):
                 continue
             chosen = {
-                "micro_batch_num": micro_batches, "pp_interleave_num": interleave, "sequence_parallel": int(sequence),
-                "optimizer_level": level, "expert_parallel": expert or 1,
+                "micro_batch_num": micro_batches, "pp_interleave_num": interleave, "expert_parallel": expert or 1,
             }  # fmt: skip
             if not all(limits.allows(name, number) for name, number in chosen.items()):
                 continue
-            if "optimizer_level" not in limits.least and level != int(data > 1):
-                continue
-            if "sequence_parallel" not in limits.least and sequence != (tensor > 1):
-                continue
             yield UniformLayout(
-                Degrees(data, tensor, sequence, context, expert),
+                Degrees(data, tensor, bool(sequence), context, expert),
                 Stages(stages, micro_batches, interleave),
                 optimizer_level=OptimizerLevel(level),
                 swap_optimizer=bool(limits.least.get(SWAP, 0)),
             )
+
+
+def _choices(limits: Limits, name: str, usual: int) -> tuple[int, ...]:
+    """The values of `name` to try: that which is pinned, or the usual one, where it is allowed."""
+    if limits.pins(name):
+        return (limits.least[name],)
+    return (usual,) if limits.allows(name, usual) else ()
 
 
 def _experts(config: TransformerConfig, most: int) -> tuple[int, ...]:

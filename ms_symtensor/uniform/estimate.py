@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.plan_price import PlanPrice, price_plan
+from ms_symtensor.cost.plan_price import PlanPrice, price_plan, priced
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.plan import UniformPlan, uniform_plan
 from ms_symtensor.uniform.request import of_micro_batch
@@ -23,8 +24,9 @@ def estimate(config: TransformerConfig, layout: UniformLayout, request: Request)
     Raises:
         InputError: for what the network or MindSpore does not allow.
     """
-    found = uniform_plan(of_micro_batch(config, layout), layout)
-    price = price_plan(found.graph, found.stages, found.pipeline, request.cluster, request.runtime, known=found.known)
+    network = of_micro_batch(config, layout)
+    price = priced(folded_bill(network, layout, request.runtime.fuses), request.cluster, request.runtime)
+    found = uniform_plan(network, layout)
     return _plan(found, layout, price, request), found.graph
 
 

@@ -4,11 +4,12 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.ops.placement import cuts_of
-from ms_symtensor.ops.registry import signature
-from ms_symtensor.ops.signature import Unit, view
-from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.ops.signature import OpView, Signature, Unit
+from ms_symtensor.program.meanings import default_strategy, meanings
+from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.report.text import seconds
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph, Op
@@ -35,30 +36,29 @@ def repeated_work_text(graph: Graph, plan: Plan) -> str:
     In vain is what the copies of the work take over an even share of it.
     """
     spent, number = dict[_Kind, float](), Counter[_Kind]()
+    whole, known, cluster = plan.whole, meanings(graph), plan.planned_for
     for op in graph.ops:
-        if op.body is None and (found := _repeated(graph, plan, op)) is not None:
+        if op.body is None and (found := _repeated(op, *known[op.name], whole, cluster)) is not None:
             kind, time_s = found
             spent[kind] = spent.get(kind, 0.0) + time_s * plan.micro_batch_num
             number[kind] += 1
     step_s = plan.prediction.step_time_s
     worst = sorted((k for k in spent if spent[k] > LEAST_SHARE * step_s), key=lambda k: (-spent[k], k.type))[:SHOWN]
-    lines = [_line(kind, number[kind], spent[kind], step_s, plan.whole.settings.device_num) for kind in worst]
+    lines = [_line(kind, number[kind], spent[kind], step_s, whole.settings.device_num) for kind in worst]
     return "\n".join(["Work that devices repeat", *lines]) if lines else ""
 
 
-def _repeated(graph: Graph, plan: Plan, op: Op) -> tuple[_Kind, float] | None:
+def _repeated(op: Op, seen: OpView, sig: Signature, whole: StagePlan, cluster: Cluster) -> tuple[_Kind, float] | None:
     """The kind of `op`, and seconds of one pass that it takes in vain; None where its work is shared out, or is none."""
-    seen = view(graph, op)
-    sig = signature(seen)
-    device_num = plan.whole.settings.device_num
+    device_num = whole.settings.device_num
     if not sig.shardable or sig.unit is Unit.NONE or sig.layouts is not None:
         return None
-    strategy = plan.whole.strategies.get(op.name) or default_strategy(seen, sig, device_num)
+    strategy = whole.strategies.get(op.name) or default_strategy(seen, sig, device_num)
     cuts = cuts_of(seen, sig, strategy, device_num)
     copies = device_num // math.prod(cuts.values())
     if copies == 1:
         return None
-    costs = evaluate(seen, sig, 2 if sig.unit is Unit.CUBE else 1, [cuts], plan.planned_for)
+    costs = evaluate(seen, sig, 2 if sig.unit is Unit.CUBE else 1, [cuts], cluster)
     time_s = float(costs.forward_s[0] + costs.backward_s[0])
     return _Kind(op.type, op.is_on_the_fly and sig.is_distributed, copies), time_s * (1 - 1 / copies)
 

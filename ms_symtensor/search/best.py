@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
@@ -10,17 +9,15 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.bounds.fronts import Fronts
 from ms_symtensor.search.closest import least_plan, of_stages
 from ms_symtensor.search.folded.alternating import apart, joined_request, separated
 from ms_symtensor.search.folded.growth import batch_powers
-from ms_symtensor.search.in_part import fit_of, promised_in_part
+from ms_symtensor.search.in_part import fit_of, fitted, promised_in_part
 from ms_symtensor.search.one_stage.long_sequences import attention_meshes
 from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
 from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_operators
 from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.priced import as_priced
-from ms_symtensor.search.selected_shapes import WORTH, fitted, improved
 from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
@@ -33,6 +30,9 @@ from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Source
 
 NOTHING = OneStage(None, None, None, math.inf, 0)
+
+WORTH = 2e-3
+"""One stage is not looked at closely where it could save no more than this share of a step (empirical)."""
 
 
 @no_garbage_collection()
@@ -72,7 +72,7 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
 
 def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
     graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
-    one, several, fronts = NOTHING, None, Fronts()
+    one, several = NOTHING, None
     divisible = not why_whole(of.graph_at(request.global_batch_size))
     few = request.device_num <= FINEST_MESH_DEVICES or not divisible
     rejected: InvalidStrategyError | None = None
@@ -92,7 +92,7 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
                 min(known_s, one.time_s),
                 one_stage=not few,
                 fit=fit_of(request),
-                promised=promised_in_part(of, request, fronts),
+                promised=promised_in_part(of, request),
             )
         except InvalidStrategyError as error:
             rejected = error
@@ -113,15 +113,6 @@ def _searched(of: Network, request: Request, known_s: float, progress: Callable[
     one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
     if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
         several = fitted(of, request, several)
-    if several is not None and not is_enough:
-        several = improved(of, request, several, min(known_s, one.time_s), fronts)
-        if graph is not None and one.passed:
-            # Where blocks make parts again, meshes may be worth it that were not where whole blocks are recomputed.
-            passed = {mesh: several.one_stage_s[mesh] for mesh in one.passed}
-            best_s = min(known_s, one.time_s, several.time_s)
-            with suppress(InvalidStrategyError):  # those that can be laid out were looked at above
-                more = one_stage(graph, request, passed, (1 - WORTH) * best_s, progress)
-                one = one.beside(selecting(more, request, best_s, passed))
     if several is not None and several.whole is not None and several.time_s < one.time_s:
         best = pipelined.plan_of(of, request, several.whole, several)
     elif one.best is not None and graph is not None:

@@ -1,29 +1,33 @@
-"""Plans in micro-batches whose blocks are recomputed in part: how layouts are made to fit, and which are tried first."""
+"""Plans in micro-batches whose blocks are recomputed selectively: how layouts are made to fit, and which are tried first."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.bounds.fronts import Fronts
-from ms_symtensor.search.bounds.met import Met
-from ms_symtensor.search.selections.selected_stages import selecting
-from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided
+from ms_symtensor.search.closest import least_plan
+from ms_symtensor.search.folded.places import occurrences
+from ms_symtensor.search.pipelined import Pipelined
+from ms_symtensor.search.selections.selected_stages import promised_s, selecting
+from ms_symtensor.search.smallest import known_of_all, smallest
+from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, quickest_s
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.stages.whole import Fit, Promise, Promised, Whole, as_estimated, fitting, strategies_of
 
-NEAR = 1.05
-"""What shapes promise is asked for up to so many times the best estimate: where blocks are recomputed in part, a step takes some
-percent less than where they are as a whole (empirical)."""
+ESTIMATED = 48
+"""Of so many layouts, the quickest ones where memory is free, it is estimated what they take (empirical)."""
 
-RANKED = 6
-"""Of so many shapes at most: each takes some milliseconds (empirical)."""
+RANKED = 12
+"""For so many of these the front of recomputation is worked out (empirical: some 20 ms each)."""
 
 
 def fit_of(request: Request) -> Fit:
-    """How layouts are made to fit: with blocks recomputed in part, where that is faster and it is not pinned how many are."""
+    """How layouts are made to fit: with selective recomputation, where that is faster and it is not pinned how many blocks are
+    recomputed.
+    """
     if request.limits.names("recompute"):
         return fitting
 
@@ -41,37 +45,65 @@ def fit_of(request: Request) -> Fit:
 
 
 def recomputed_in_part(network: Network, request: Request, found: Whole) -> Whole | None:
-    """`found` with blocks recomputed in part where that is faster, and nowhere as a whole if that is pinned. None if nothing fits
+    """`found` with selective recomputation where that is faster, and no block as a whole if that is pinned. None if nothing fits
     then, or of what `found` is a guess at.
     """
     return selecting(network, found, request.limit_B, request.cluster, request.rules, request.limits.selects)
 
 
-def promised_in_part(network: Network, request: Request, fronts: Fronts) -> Promised:
-    """What shapes promise that have to recompute, if they do so in part: of those whose estimates are NEAR the best one, and that
-    could beat what an earlier one promises.
-
-    `fronts`: what layouts may make again, as far as it is known; it grows.
+def promised_in_part(network: Network, request: Request) -> Promised:
+    """What layouts promise if they recompute selectively as little as lets them fit, the fewest seconds first; behind these what
+    was estimated, which is tried where promises are not kept.
     """
 
     def promised(outcome: Outcome, estimates: Sequence[Estimate]) -> Sequence[Promise]:
         estimated = as_estimated(outcome, estimates)
-        again = [e for e in estimates if any(stage.recomputed for stage in e.stages)]
-        if not again or len(estimates) < 2 or not outcome.surveyed[0].setting.problem.selects:
+        again = any(stage.recomputed for one in estimates for stage in one.stages)
+        if not again or not outcome.surveyed[0].setting.problem.selects:
             return estimated
-        best_s = estimates[0].step_time_s
-        near = {e.shape for e in again[:RANKED] if e.step_time_s < NEAR * best_s}
-        every = [Met(of, fronts, network.depths, request.limit_B, best_s) for of in outcome.surveyed]
-        found, least_s = list[Promise](), math.inf
-        for step_s, rows in estimated:
-            shape = rows[0].shape
-            if shape in near and min(met.quickest_s(shape) for met in every) < least_s:
-                promises = [one for met in every for one in met.promises(shape)]
-                if promises:
-                    step_s, row = min(promises, key=lambda one: one[0])
-                    least_s, rows = min(step_s, least_s), [row]
-            found.append((step_s, rows))
-        # Where these do not keep what they promise, all layouts are tried in the end.
+        found, best_s = list[Promise](), math.inf
+        for row in _likely(network, outcome, estimates[0].step_time_s, request.limit_B):
+            if _least_s(row, network) < best_s:
+                step_s = promised_s(
+                    network, row, request.limit_B, request.cluster, request.rules, request.limits.selects
+                )
+                if math.isfinite(step_s):
+                    found.append((step_s, [row]))
+                    best_s = min(best_s, step_s)
         return [*sorted(found, key=lambda one: one[0]), *estimated]
 
     return promised
+
+
+def _least_s(row: Row, network: Network) -> float:
+    return quickest_s(row, occurrences(network.depths))
+
+
+def _likely(network: Network, outcome: Outcome, best_s: float, limit_B: float) -> list[Row]:
+    """Layouts that may be the fastest: half way from what they take where memory is free to what they do with whole blocks."""
+    different: dict[tuple, tuple[float, Row]] = {}
+    for row in outcome.rows:
+        if row.shape.accumulates and (least_s := _least_s(row, network)) < best_s:
+            different.setdefault((row.shape, row.level, row.choice.tobytes()), (least_s, row))
+    quickest = sorted(different.values(), key=lambda one: one[0])[:ESTIMATED]
+    every = []
+    for least_s, row in quickest:
+        guess = divided(row, chain_of(row, network.depths), limit_B)
+        if guess is not None:
+            every.append((least_s + guess.step_time_s, row))
+    return [row for _, row in sorted(every, key=lambda one: one[0])[:RANKED]]
+
+
+def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
+    """`searched`, which has no plan, with one where a last attempt finds what fits."""
+    outcome = searched.outcome
+    if outcome is None:
+        return searched
+    least, known = None, known_of_all(outcome)
+    found = None if request.limits.names("recompute") else smallest(network, request, known)
+    if found is None and not request.is_trial:
+        least = least_plan(network, request, known)
+        found = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
+    if found is not None and request.limits.selects:
+        found = recomputed_in_part(network, request, found)  # none of its blocks as a whole
+    return replace(searched, whole=found, least=least)

@@ -184,7 +184,7 @@ def one_stage(
             continue
         again = of.again
         enough_s = known_s * (REMADE if is_wide else 1)
-        new = solve(of, request.limit_B, found.best, enough_s, progress, found.bound_s)
+        new = solve(of, request.limit_B, found.best, enough_s, progress)
         slimmest = [c for c in (found.smallest, new.smallest) if c is not None]
         found = OneStage(
             found.problem if new.best is found.best else of,

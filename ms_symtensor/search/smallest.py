@@ -13,7 +13,6 @@ import numpy as np
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.asked.obstacle import AT_REST
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.bounds.selection_bound import EVERYTHING
 from ms_symtensor.search.selections.selected_stages import fitting
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.estimate import chain_of, divided
@@ -22,6 +21,9 @@ from ms_symtensor.search.stages.own_mesh import priced
 from ms_symtensor.search.stages.rows import Row, Setting
 from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.stages.whole import Whole, smallest_of, strategies_of
+
+EVERYTHING = 1e-6
+"""A price of memory, in seconds per byte, that outweighs any time of a block: a second for a megabyte (empirical)."""
 
 TRIED = 24
 """So many layouts are worked out at most, those first of which the survey thinks that they keep least (empirical)."""

@@ -1,9 +1,7 @@
 """The best choice of strategies, settings and recomputation under a memory limit, with a bound on what could be better.
 
 For every setting of the optimizer sharding the `dual` bounds the step from below. Every choice met on the way is a candidate:
-with as few recomputed blocks as make its true peak fit. A block is recomputed or not: where the bound falls short of the best
-candidate, plans with fewer recomputed blocks than that are bounded by themselves, and those with as many or more. The gap is
-the distance between the best candidate and the best bound.
+with as few recomputed blocks as make its true peak fit. The gap is the distance between the best candidate and the best bound.
 """
 
 import math
@@ -18,7 +16,6 @@ from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.memory import PeakMemory
 from ms_symtensor.search.folded.mix import WHOLE, Mix
-from ms_symtensor.search.one_stage.buffers import buffer_terms
 from ms_symtensor.search.one_stage.dual import MEMORY_ALONE, Choice, Dual
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import Problem
@@ -43,11 +40,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Free:
-    """One setting where memory is free: no step takes less than `bound_s`, that of `choice` (empty: nothing is allowed)."""
+    """One setting where memory is free: no step takes less than `bound_s`, that of `choice` (empty: nothing is allowed). `met`:
+    the choices that were met at other prices of memory.
+    """
 
     settings: Settings
     bound_s: float
     choice: Choice
+    met: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,12 @@ def solve(
     best: Candidate | None = None,
     known_s: float = math.inf,
     progress: Callable[[str], None] = lambda _: None,
-    bound_s: float = math.inf,
 ) -> Solution:
     """The best candidate of problem `of` whose peak stays within `limit_B`; `best` is the best one known so far.
 
-    What cannot beat a step of `known_s` is not looked at closely; nor is a bound made larger than `bound_s` by all means.
+    What cannot beat a step of `known_s` is not looked at closely.
     """
     searches = [_Setting(of, settings, limit_B) for settings in settings_of(of.settings, of.shares_blocks, of.limits)]
-    bound = math.inf
 
     def within_s() -> float:
         return known_s if best is None else min(best.time_s, known_s)
@@ -108,16 +106,14 @@ def solve(
     for search in sorted(searches, key=lambda s: s.bound_s):
         search.go_on(within_s())
         best = search.better(best)
-    for search in sorted(searches, key=lambda s: s.bound_s):
-        search.count_blocks(min(within_s(), bound_s, bound), best)
-        best, bound = search.better(best), min(bound, search.bound_s)
     if best is None:
         for search in searches:
             search.least_memory()
             best = search.better(best)
     smallest = min((c for search in searches for c in search.found), key=lambda c: c.memory_B, default=None)
-    free = tuple(search.free for search in searches)
-    return Solution(best, smallest, bound, free)
+    free = tuple(replace(search.free, met=tuple(dict.fromkeys(search.met))) for search in searches)
+    bound_s = min((search.bound_s for search in searches), default=math.inf)
+    return Solution(best, smallest, bound_s, free)
 
 
 class _Setting:
@@ -132,7 +128,7 @@ class _Setting:
         self.dual = Dual(of, self.parameters, limit_B, self.again, self._cost)
         self.free = Free(settings, 0.0, ())
         self.bound_s = 0.0
-        self._met: list[Choice] = []
+        self.met: list[Choice] = []
         self._seen: set[Choice] = set()
         self._known_s = math.inf
 
@@ -159,27 +155,6 @@ class _Setting:
             self.dual.go_on(self._known_s)
         self._learn()
 
-    def count_blocks(self, enough_s: float, best: Candidate | None) -> None:
-        """Raise a bound below `enough_s`: fewer recomputed blocks than `best` has, or the fastest choice here, or as many."""
-        if self.bound_s >= enough_s or math.isinf(enough_s):
-            return
-        least, most = self.again
-        if best is not None and best.settings.optimizer_level is self.settings.optimizer_level:
-            needed = len(best.settings.recompute)
-        else:
-            needed = self._least_recomputed(min(self._met, key=self._at_least_s)) or least
-        if needed <= least:
-            return
-        tables = [*self.parameters, *buffer_terms(self.of.known, self.of.parameters, self.of.places.behind)]
-        cost = partial(totals, self.of, tables)
-        for recomputed in ((needed, most), (least, needed - 1)):
-            dual = Dual(self.of, tables, self.limit_B, recomputed, cost)
-            dual.begin()
-            dual.go_on(enough_s)
-            self._look_at(dual.met)
-            enough_s = min(enough_s, dual.bound_s)
-        self.bound_s = max(self.bound_s, enough_s)
-
     def _learn(self) -> None:
         """What the dual has met and shown since it was asked last."""
         self._look_at(self.dual.met)
@@ -187,7 +162,7 @@ class _Setting:
         self.bound_s = max(self.bound_s, self.dual.bound_s)
 
     def _look_at(self, met: Sequence[Choice]) -> None:
-        self._met += met
+        self.met += met
         for choice in met:
             self._add(choice)
 

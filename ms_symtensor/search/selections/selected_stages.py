@@ -18,10 +18,12 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.folded.chain import SelectedChain, Stage
 from ms_symtensor.search.selections.selected import Levels, levels
 from ms_symtensor.search.selections.steps import Step, Steps
+from ms_symtensor.search.stages.borders import borders_s
 from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out
-from ms_symtensor.search.stages.whole import Whole, peaks_as_one_stage, peaks_of, with_memory
+from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out, step_s
+from ms_symtensor.search.stages.whole import Whole, peaks_as_one_stage, peaks_of, strategies_of, with_memory
 
 WORKED_OUT = 2
 """empirical: so many divisions of the blocks are worked out with true peaks; each writes the programs of all stages."""
@@ -78,6 +80,41 @@ def fitting(
     return _Selecting(network, found, ways, limit_B, rules).best(None) if ways.every else None
 
 
+def promised_s(
+    network: Network,
+    row: Row,
+    limit_B: float,
+    cluster: Cluster,
+    rules: Mapping[str, Rule] | None = None,
+    only: bool = False,
+) -> float:
+    """Seconds of a step of `row` on its best stages, if blocks recompute just what lets them fit, but for what lives for a moment
+    only; inf where that does not do, or where MindSpore rejects the layouts.
+    """
+    try:
+        ways = levels(peaks_as_one_stage(network, row, strategies_of(row), rules), cluster, only)
+    except InvalidStrategyError:
+        return math.inf
+    if not ways.every:
+        return math.inf
+    limits_B = [limit_B - LIKELY_B] * row.shape.stages
+    stages = divided_chain(selected_chain(row, network.depths, ways), limits_B, row.shape.turns)
+    return math.inf if stages is None else step_s(stages, row.shape.turns) + borders_s(row)
+
+
+def selected_chain(row: Row, depths: tuple[int, ...], ways: Levels) -> SelectedChain:
+    """The chain of `row` whose blocks recompute what one of their kind does on any level; what stands beside them, nothing."""
+    plain, parts = ways.every[0], chain_of(row, depths).parts
+    steps = np.array(
+        [
+            [(0.0, 0.0), *((c.again_s, p.kept_B - c.kept_B) for c, p in zip(one, plain, strict=True))]
+            for one in ways.every
+        ]
+    )
+    kinds = (kind for kind, depth in enumerate(depths[1:-1]) for _ in range(depth))
+    return SelectedChain(parts, steps, [1 + next(kinds) if p.is_block else 0 for p in parts])
+
+
 class _Selecting:
     def __init__(
         self, network: Network, found: Whole, ways: Levels, limit_B: float, rules: Mapping[str, Rule] | None
@@ -130,21 +167,9 @@ class _Selecting:
         every = [
             self.found.estimate.stages,
             None if free is None else free.stages,
-            divided_chain(self._selected_chain(), limits_B, self.turns),
+            divided_chain(selected_chain(row, self.network.depths, self.ways), limits_B, self.turns),
         ]
         return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
-
-    def _selected_chain(self) -> SelectedChain:
-        """The chain whose blocks recompute what one of their kind does on any level; what stands beside them, nothing."""
-        plain = self.ways.every[0]
-        levels = np.array(
-            [
-                [(0.0, 0.0), *((c.again_s, p.kept_B - c.kept_B) for c, p in zip(one, plain, strict=True))]
-                for one in self.ways.every
-            ]
-        )
-        kinds = iter(self.kinds)
-        return SelectedChain(self.chain.parts, levels, [1 + next(kinds) if p.is_block else 0 for p in self.chain.parts])
 
     # -- one division --------------------------------------------------------------------------------------------------
 

@@ -24,11 +24,10 @@ from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import occurrences, places
 from ms_symtensor.search.one_stage.solve import settings_of
 from ms_symtensor.search.space.shapes import Round, Shape
-from ms_symtensor.search.stages.borders import least_borders_s, with_borders
+from ms_symtensor.search.stages.borders import with_borders
 from ms_symtensor.search.stages.estimate import least_step_s
 from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
 from ms_symtensor.search.stages.rows import Row, Setting, combines
-from ms_symtensor.search.stages.stage_cases import Case, cases
 from ms_symtensor.search.stages.tried import Outcome, Surveyed, Tried
 from ms_symtensor.search.tables.parameters import stage_terms
 from ms_symtensor.search.tables.problem import Problem, problem_of
@@ -47,21 +46,6 @@ WORTH = 1e-3
 CLOSE = 1.05
 """Shapes are looked at closely whose bound is below so many times the best step: what lives for a moment, which is counted
 only in the end, can make a plan slower by that (empirical)."""
-
-BEYOND = 1.02
-"""Bounds of stages are sought up to so many times the best step, or, first, half way from there to the best step of their shape:
-more is of no use, and asking for more than can be shown shows less (empirical)."""
-
-CASE_ROUNDS = 6
-"""So often cases are made of what is known, each time with the layouts that were the best in the last ones (empirical)."""
-
-SELECTED_ROUNDS = 1
-"""So often where blocks may be recomputed in part: other bounds hold for such plans, these just find layouts (empirical: without,
-a search may take a quarter longer, since bounds are raised for longer; a second round takes 4 % of it, and made plans faster by
-less than 0.1 %)."""
-
-STEADY = 1e-3
-"""A bound that a round has raised by less than this share stays as it is, where layouts are known that fit (empirical)."""
 
 
 def survey(
@@ -113,15 +97,15 @@ def survey(
     worth_s = min(tried.worst_s, CLOSE * tried.best_s)
     slim = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
     tried.look_at(row for known, _ in slim for row in known)
-    in_cases = [_in_cases(of, known, tried, limit_B) for of, (known, _) in zip(settings, slim, strict=True)]
-    near = [known for known, _ in in_cases]
-    fast = [
-        [row.bound_by(max(row.bound_s, *(found.get(row.shape, 0.0) for found in free_s))) for row in first]
-        for first, *free_s in zip(fast, (free_s for _, free_s in slim), (free_s for _, free_s in in_cases), strict=True)
+    free = [
+        [row.bound_by(max(row.bound_s, free_s.get(row.shape, 0.0))) for row in first]
+        for first, (_, free_s) in zip(fast, slim, strict=True)
     ]
-    tried.look_at(row for of_setting in near for row in of_setting)
-    rows = [with_borders(row) for of_setting in near for row in of_setting]
-    surveyed = [Surveyed(of, tuple(first), tuple(known)) for of, first, known in zip(settings, fast, near, strict=True)]
+    rows = [with_borders(row) for known, _ in slim for row in known]
+    surveyed = [
+        Surveyed(of, tuple(map(with_borders, first)), tuple(known))
+        for of, first, (known, _) in zip(settings, free, slim, strict=True)
+    ]
     return tried.outcome(rows, ruled_out_s, candidates, surveyed)
 
 
@@ -134,61 +118,6 @@ def _looked_at(
     worth = [row for row in first if row.bound_s < worth_s]
     found, free_s = of.slim(worth, limit_B)
     return found + [row for row in first if row.bound_s >= worth_s], free_s
-
-
-def _in_cases(of: Setting, rows: Sequence[Row], tried: Tried, limit_B: float) -> tuple[list[Row], dict[Shape, float]]:
-    """The rows of a setting; those in stages that may still be the best with bounds that know how uneven stages are. And of these
-    bounds those that hold whatever is made again.
-    """
-    by_shape: dict[Shape, list[Row]] = {}
-    for row in rows:
-        by_shape.setdefault(row.shape, []).append(row)
-    left = [shape for shape in by_shape if shape.stages > 1]
-    if left and math.isinf(tried.best_s):  # nothing fits: shapes that cannot even hold what is at rest need no cases
-        at_rest_B = of.at_rest_B(np.array([by_shape[shape][0].number for shape in left], dtype=np.intp))
-        left = [shape for shape, least_B in zip(left, at_rest_B.tolist(), strict=True) if least_B <= limit_B]
-    borders_s = {shape: least_borders_s(by_shape[shape][0]) for shape in left}
-    shown: dict[Shape, dict[Case, float]] = {shape: {} for shape in left}
-    free_s: dict[Shape, float] = {}
-    rounds = SELECTED_ROUNDS if of.problem.selects else CASE_ROUNDS
-    for round_ in range(1, rounds + 1):
-        left = [shape for shape in left if by_shape[shape][0].bound_s + borders_s[shape] < tried.best_s]
-        if not left:
-            break
-        chosen, nowhere = [], set()
-        for known in map(by_shape.__getitem__, left):
-            found_s = min(2 * tried.best_s, *(tried.promised_s(row) for row in known))
-            if found_s == 2 * tried.best_s:
-                nowhere.add(known[0].shape)
-            least_s = tried.best_s * BEYOND
-            asked_s = least_s + max(0.0, found_s - least_s) / 2**round_ - borders_s[known[0].shape]
-            chosen.append((known, asked_s, _cases(of, known, tried, limit_B, asked_s, shown[known[0].shape])))
-        higher = set()
-        for shape, (by_case, best, least_free_s) in zip(left, of.by_cases(chosen, limit_B), strict=True):
-            free_s[shape] = max(least_free_s, free_s.get(shape, 0.0))
-            shown[shape] |= {case: max(bound_s, shown[shape].get(case, bound_s)) for case, bound_s in by_case.items()}
-            known_s = by_shape[shape][0].bound_s
-            for new in best:
-                if new.bound_s > (1 + STEADY) * known_s or shape in nowhere or round_ < rounds / 2:
-                    higher.add(shape)
-                every = *by_shape[shape], new
-                by_shape[shape] = [row.bound_by(max(new.bound_s, known_s)) for row in every]
-        left = [shape for shape in left if shape in higher]
-    return [row for known in by_shape.values() for row in known], free_s
-
-
-def _cases(
-    of: Setting,
-    known: Sequence[Row],
-    tried: Tried,
-    limit_B: float,
-    asked_s: float,
-    shown: Mapping[Case, float],
-) -> tuple[Case, ...]:
-    """The cases for the layouts `known` of one shape, where cases have `shown` so much."""
-    return cases(
-        [tried.chain(row) for row in known], of.occurrences, known[0].shape, limit_B, known[0].bound_s, asked_s, shown
-    )
 
 
 def _promise(family: tuple[list[Shape], bool]) -> int:

@@ -15,8 +15,6 @@ from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.average_stage import average_weights
-from ms_symtensor.search.stages.case_bounds import corners
-from ms_symtensor.search.stages.stage_cases import Case
 from ms_symtensor.search.tables.elimination import Minimum
 from ms_symtensor.search.tables.parameters import stage_terms
 from ms_symtensor.search.tables.problem import Problem
@@ -25,6 +23,9 @@ from ms_symtensor.search.tables.terms import Costs, Weights, occurring
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
+
+SELECTIVE = 0.25
+"""What selective recomputation pays for a byte, in times of what recomputation of whole blocks does (empirical, 0.1 to 0.5)."""
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,25 @@ class Setting:
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         again = (weights.again_s * fast.again_s)[1:-1].sum(axis=0)
         price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
-        ways = [(weights, share) for share in self._shares] + [(weights.in_no_time, 1.0)]
-        shares, thrice = np.repeat([share for _, share in ways], len(which)), np.tile(np.arange(len(which)), len(ways))
-        least = self._least(which[thrice], Weights.beside([one for one, _ in ways]), shares, price[thrice])
-        *values, free = least.value.reshape(len(ways), -1) - price * limit_B - self.slack_s[which]
+        count, shares = len(which), self._shares
+        ways = [(weights, share, 1.0) for share in shares] + [(weights.in_no_time, 1.0, 1.0)]
+        ways += [(weights, shares[0], SELECTIVE)] if self.problem.selects else []
+        several = np.tile(np.arange(count), len(ways))
+        prices = np.concatenate([factor * price for _, _, factor in ways])
+        least = self._least(
+            which[several],
+            Weights.beside([one for one, _, _ in ways]),
+            np.repeat([s for _, s, _ in ways], count),
+            prices,
+        )
+        *values, free = least.value.reshape(len(ways), -1)[:3] - price * limit_B - self.slack_s[which]
         bound = np.maximum(bound, np.min(values, axis=0))
         first = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
-        twice = slice(2 * len(which))
-        dear = self.rows_of(which[thrice[twice]], least.assignment[twice], bound[thrice[twice]])
+        dear = [
+            row
+            for way in (0, 1, *range(3, len(ways)))
+            for row in self.rows_of(which, least.assignment[way * count : (way + 1) * count], bound)
+        ]
         return first + dear, {row.shape: float(free_s) for row, free_s in zip(among, free, strict=True)}
 
     def at_rest_B(self, which: Numbers) -> Array:
@@ -162,44 +174,6 @@ class Setting:
         if len(self.depths) != 3:
             return float(0 < blocks <= least), float(most > 0)
         return least / max(blocks, 1), most / max(blocks, 1)
-
-    def by_cases(
-        self, of: Sequence[tuple[Sequence[Row], float, Sequence[Case]]], limit_B: float
-    ) -> list[tuple[dict[Case, float], list[Row], float]]:
-        """For shapes that lie in stages, all rows that are known of each, the bound that is asked for and its cases: what is
-        shown in each case; the row that is best in the worst one, with a bound that holds in all (none: no layout at all); and
-        what is shown in all cases where memory is free, which holds whatever is made again.
-        """
-        each = [
-            corners(cases, self.occurrences, known[0].shape, [row.costs for row in known], limit_B, asked_s)
-            for known, asked_s, cases in of
-        ]
-        every = [corner for mine in each for corner in mine]
-        which = np.repeat([known[0].number for known, _, _ in of], [len(mine) for mine in each])
-        price = np.array([corner.price_s_per_B for corner in every])
-        weights = Weights(*np.array([corner.weights for corner in every]).transpose(1, 2, 0))
-        least = self._least(which, weights, 1.0, price)
-        value = least.value - price * limit_B - self.slack_s[which]
-        shown: list[dict[Case, float]] = []
-        worst: list[int] = []
-        free_s: list[float] = []
-        start = 0
-        for mine in each:
-            here = value[start : start + len(mine)]
-            asked = [number for number, corner in enumerate(mine) if corner.is_asked]
-            by_case: dict[Case, float] = {}
-            for number in asked:
-                case = mine[number].case
-                by_case[case] = min(float(here[number]), by_case.get(case, np.inf))
-            shown.append(by_case)
-            worst.append(start + min(asked, key=here.__getitem__))
-            free_s.append(float(min(here[number] for number, corner in enumerate(mine) if corner.is_free)))
-            start += len(mine)
-        best: dict[Shape, list[Row]] = {}
-        for row in self.rows_of(which[worst], least.assignment[worst], value[worst]):
-            best[row.shape] = [row]
-        rows = (best.get(known[0].shape, []) for known, _, _ in of)
-        return list(zip(shown, rows, free_s, strict=True))
 
     def _weights(self, which: Numbers) -> Weights:
         return average_weights(self.occurrences, [self.shapes[i] for i in which])

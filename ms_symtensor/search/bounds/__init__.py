@@ -1,1 +1,0 @@
-"""How fast no plan is whose blocks may make parts again."""

@@ -10,10 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.search.folded.folding import Fold
 from ms_symtensor.tensor.graph import Graph, Op
 
@@ -84,16 +80,6 @@ def first_blocks(held: Sequence[int], count: int) -> list[int]:
     """How often every place lies in the first `count` blocks of a run, or network, that has each so often as `held` says."""
     ends = [min(count, n) for n in accumulate(held[1:-1], initial=0)]
     return [0, *(b - a for a, b in pairwise(ends)), 0]
-
-
-def held_in_runs(held: Sequence[int], interleave: int) -> NDArray[np.float64]:
-    """How often every place lies in each run of a stage that holds `interleave` runs and every place so often, [runs, places]."""
-    found = np.zeros((interleave, len(held)))
-    found[0, 0], found[-1, -1] = held[0], held[-1]
-    ends = accumulate(dealt((sum(held[1:-1]),), interleave), initial=0)
-    before = np.array([first_blocks(held, end) for end in ends])
-    found[:, 1:-1] = np.diff(before, axis=0)[:, 1:-1]
-    return found
 
 
 def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) -> Places:

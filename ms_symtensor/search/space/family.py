@@ -86,15 +86,6 @@ class Family:
         """What the axes with `code` are on every member; None if they are no product of axes."""
         return self.degree(code)
 
-    @cached_property
-    def codes(self) -> tuple[int, ...]:
-        """All that `code` may be."""
-        return tuple(self._axes_of)
-
-    def axes(self, code: int, member: int) -> frozenset[int]:
-        """The axes with `code` that have several devices on the member; nothing where it is no product of axes."""
-        return frozenset(axis for axis in self._axes_of.get(code, ()) if self.sizes[axis, member] > 1)
-
     def grown(self, power: int) -> Array:
         """growth ** power: how a size that goes with the batch (power 1), or does not (0), differs from the representative's."""
         return self.growth**power
@@ -191,14 +182,6 @@ class SplitFamily(Family):
                 return None
             found.append((self._coded[code], self._coded[behind]))
         return tuple(found)
-
-    @cached_property
-    def codes(self) -> tuple[int, ...]:
-        return tuple(_PARTS_OF)
-
-    def axes(self, code: int, member: int) -> frozenset[int]:
-        """The parts of axes, by their own codes."""
-        return frozenset(part for part in _PARTS_OF.get(code, ()) if self._sizes_of[part][member] > 1)
 
     @cached_property
     def _sizes_of(self) -> Mapping[int, Array]:

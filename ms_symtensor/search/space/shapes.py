@@ -64,11 +64,6 @@ class Shape:
         return self.micro_batch_num > 1
 
     @cached_property
-    def on_any_mesh(self) -> "Shape":
-        """What it has in common with those on other meshes, whose stages hold the same in the same cases."""
-        return replace(self, mesh=())
-
-    @cached_property
     def in_one_run(self) -> "Shape":
         """What it has in common with those whose stages hold other numbers of runs of blocks."""
         return replace(self, interleave=1)

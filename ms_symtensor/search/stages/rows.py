@@ -43,11 +43,6 @@ class Row:
     problem: Problem
     choice: Numbers
 
-    def is_among(self, others: Sequence["Row"]) -> bool:
-        """Whether one of `others`, of the same problem, has the same layouts."""
-        mine = self.choice.tobytes()
-        return any(mine == other.choice.tobytes() for other in others)
-
     def bound_by(self, bound_s: float) -> "Row":
         """The same with this bound; itself if it has it."""
         return self if bound_s == self.bound_s else replace(self, bound_s=bound_s)

@@ -89,11 +89,6 @@ class Pairs:
             self._cache[key] = self._compute(*key)
         return self._cache[key]
 
-    def groups(self, ways: Between) -> list[frozenset[int]]:
-        """The groups of each of `ways` whose ranks exchange something on it, as codes of the family's axes (`Family.code`)."""
-        of_node = [node.parts if node.kind in COLLECTIVES else 0 for node in self._ways.nodes]
-        return [frozenset(code for n in way.nodes if (code := of_node[n])) for way in ways.ways]
-
     def _compute(
         self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, gathered: bool, power: int
     ) -> PairCost:

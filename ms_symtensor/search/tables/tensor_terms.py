@@ -5,7 +5,7 @@ down once.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -174,20 +174,6 @@ class TensorTables:
 
         return tuple(numbers), table, ways
 
-    def groups(
-        self, tensor: Tensor, reader: Reader, bits: Mapping[int, int]
-    ) -> tuple[tuple[int, ...], NDArray[np.intp]]:
-        """Among which groups `tensor` is moved to `reader`: a table over the variables of its scope, of the sums of the `bits` of
-        these groups' codes (`Family.code`).
-        """
-        scope, table, ways = self.written(tensor, (reader,))
-
-        def written() -> Array:
-            found = [sum(bits[code] for code in codes) for codes in self._pairs.groups(ways.pairs[0].ways)]
-            return np.array(found, dtype=float).reshape(1, *ways.shape[1:])
-
-        return scope, table("groups", written=written)[0].astype(np.intp)
-
     def passing(self, behind: Counts) -> list[Terms]:
         """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""
         found = []
@@ -233,8 +219,8 @@ class TensorTables:
         makers, _ = self.layouts_at(tensor.maker, tensor.shape)
         return seconds(gradients, others, slices_B(self.known, makers, tensor.dtype, tensor.power))
 
-    def kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut, moved: bool | None = None) -> Array:
-        """Bytes kept: of every layout that readers keep once, unless the maker keeps the same; of what is `moved`, or not."""
+    def kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut) -> Array:
+        """Bytes kept: of every layout that readers keep once, unless the maker keeps the same."""
         kept = ways.nothing
         wanted = [self.layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         for i, reader in enumerate(readers):
@@ -246,8 +232,6 @@ class TensorTables:
                         new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
                 if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
                     new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
-                if moved is not None:
-                    new = new & (ways.spread(ways.pairs[i].moves, 0, i + 1) == moved)
                 kept += np.where(new, bytes_, 0.0)
         return kept
 

@@ -37,19 +37,6 @@ NETWORK = Reader((-1, "in", 0), False, False, True, False, "")
 
 
 @dataclass(frozen=True)
-class Origin:
-    """What a tensor is made of: the output `root`, seen through Casts and Reshapes, or a Cast of that in element type `cast_of`.
-
-    `cast_of` is the type that the Cast reads which makes the tensor, None if none does; `is_near`: it reads the output itself, or
-    what was made before its block.
-    """
-
-    root: End
-    cast_of: str | None = None
-    is_near: bool = True
-
-
-@dataclass(frozen=True)
 class Tensor:
     """A tensor that `maker` leaves and `readers` read; shapes differ where a Reshape stands between.
 
@@ -57,7 +44,6 @@ class Tensor:
     """
 
     maker: End
-    origin: "Origin"
     readers: tuple[Reader, ...]
     shape: tuple[int, ...]
     reader_shape: tuple[int, ...]
@@ -149,9 +135,8 @@ def _add(
     has_gradient = source in collector.known.gradients
     others = max(senders - sum(r.sends for r in moving), 0)
     power = collector.known.power_of(source)
-    origin = _origin(collector, source)
     tensor = Tensor(
-        maker, origin, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses, power
+        maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses, power
     )
     collector.found.setdefault(tensor, Counter())[place_of(collector.graph, source, users)] += 1
 
@@ -161,22 +146,6 @@ def place_of(graph: Graph, source: Source, users: Sequence[Op]) -> Op | None:
     if len({user.block for user in users}) == 1:
         return users[0]
     return graph.op_by_name[source.op] if isinstance(source, OpOutput) else None
-
-
-def _origin(collector: _Collector, source: Source) -> Origin:
-    graph, cast_of, is_near = collector.graph, None, True
-    block = graph.op_by_name[source.op].block if isinstance(source, OpOutput) else None
-    while isinstance(source, OpOutput):
-        op = graph.op_by_name[source.op]
-        if op.name in collector.known.index:
-            return Origin((collector.known.index[op.name], "out", source.index), cast_of, is_near)
-        if op.type != "Reshape" and cast_of is not None:
-            is_near &= op.block != block
-        source = graph.tensor_inputs(op)[0]
-        kind = graph.type_of(source)
-        if op.type != "Reshape" and cast_of is None and kind is not None:
-            cast_of = kind.dtype
-    return Origin((-1, "out", 0), cast_of, is_near)
 
 
 def _keeps(collector: _Collector, source: Source) -> bool:

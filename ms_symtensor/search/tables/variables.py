@@ -34,9 +34,9 @@ Array = NDArray[np.float64]
 class Variable:
     """A class of operators that takes one strategy; arrays are [members of the family, candidates].
 
-    `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums, which takes `combine_s`
-    forward; forward is infinite where a mesh does not divide the operator's dims, or limits forbid it. `members` are the
-    operators, `op` the first of them. Variables of one `kind` have the same candidates.
+    `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums; forward is infinite
+    where a mesh does not divide the operator's dims, or limits forbid it. `members` are the operators, `op` the first of them.
+    Variables of one `kind` have the same candidates.
     """
 
     op: Op
@@ -47,7 +47,6 @@ class Variable:
     placements: tuple[Placement, ...]
     forward_s: Array
     backward_s: Array
-    combine_s: Array
     kind: int
 
 
@@ -155,8 +154,8 @@ def variables(
                     seconds = inner_seconds(members[0], sig, trains, pricer.cluster, pricer.family.device_num)
                 except InputError as error:
                     raise InputError(f"{members[0].name}: {error}") from error
-                same[key] = (chosen, tuple(np.full((pricer.family.members, 1), t) for t in (*seconds, 0.0)))
-        chosen, (forward, backward, combine) = same[key]
+                same[key] = (chosen, tuple(np.full((pricer.family.members, 1), t) for t in seconds))
+        chosen, (forward, backward) = same[key]
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)
         if (allowed := restriction.allowed(seen, sig, strategies)) is not None:
@@ -164,7 +163,7 @@ def variables(
         if (alike := restriction.together(seen, sig, strategies)) is not None:
             together[len(items)] = alike
         kind = kinds.setdefault(key, len(kinds))
-        items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, combine, kind))
+        items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
     return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together)
 
 
@@ -220,7 +219,7 @@ def _own_costs(
     products: int,
     pricer: Pricer,
     growing: Growing,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array]:
     cuts = [cuts_of(op, sig, strategy, pricer.family.device_num) for strategy, _ in chosen]
     degrees = {d: pricer.degrees(c.get(d, 1) for c in cuts).T for d in sig.mesh}
     grows = _growing_dims(op, sig, growing)
@@ -246,7 +245,7 @@ def _own_costs(
     own = work(op, sig, products, local, inputs, outputs, shape, pricer.cluster)
     combine_s, back_s = (_combine_s(chosen, pricer, outputs, backward) for backward in (False, True))
     forward = np.where(divides, own.forward_s + combine_s, np.inf)
-    return forward, (own.backward_s + back_s if products else np.zeros(shape)), combine_s
+    return forward, (own.backward_s + back_s if products else np.zeros(shape))
 
 
 def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:

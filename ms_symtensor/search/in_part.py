@@ -80,18 +80,30 @@ def _least_s(row: Row, network: Network) -> float:
 
 
 def _likely(network: Network, outcome: Outcome, best_s: float, limit_B: float) -> list[Row]:
-    """Layouts that may be the fastest: half way from what they take where memory is free to what they do with whole blocks."""
+    """Layouts that may be the fastest. What is cheap to recompute is so first: of the seconds that whole blocks take, it is taken
+    to be the share that recomputed blocks are of all.
+    """
     different: dict[tuple, tuple[float, Row]] = {}
     for row in outcome.rows:
         if row.shape.accumulates and (least_s := _least_s(row, network)) < best_s:
-            different.setdefault((row.shape, row.level, row.choice.tobytes()), (least_s, row))
-    quickest = sorted(different.values(), key=lambda one: one[0])[:ESTIMATED]
+            different.setdefault(_alike(row), (least_s, row))
     every = []
-    for least_s, row in quickest:
+    for least_s, row in sorted(different.values(), key=lambda one: one[0]):
         guess = divided(row, chain_of(row, network.depths), limit_B)
         if guess is not None:
-            every.append((least_s + guess.step_time_s, row))
+            share = sum(stage.recomputed for stage in guess.stages) / sum(network.depths[1:-1])
+            every.append((least_s + share * (guess.step_time_s - least_s), row))
+        if len(every) == ESTIMATED:
+            break
     return [row for _, row in sorted(every, key=lambda one: one[0])[:RANKED]]
+
+
+def _alike(row: Row) -> tuple:
+    """What layouts have in common that cost the same, as on another mesh of as many devices."""
+    costs = row.costs
+    numbers = (costs.each_s, costs.once_s, costs.kept_B, costs.at_rest_B)
+    shape = row.shape
+    return shape.stages, shape.turns, row.level, *(tuple(f"{value:.6g}" for value in some) for some in numbers)
 
 
 def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:

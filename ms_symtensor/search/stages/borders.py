@@ -1,20 +1,24 @@
-"""What interleaved stages send each other beside what others do.
+"""What stages send each other.
 
-With v runs of blocks per stage a micro-batch passes every stage v times, forward and back, so that a stage sends and receives
-v - 1 times more often than otherwise. Sends of one run per stage are taken to be hidden beside another micro-batch's work.
+With v virtual stages a micro-batch passes every stage v times, forward and back: a stage between two others sends 2 v times for
+it, the first and the last one 2 v - 1 times. Nobody hides these sends.
 """
 
 import math
 
 from ms_symtensor.cost.move import message_s
+from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.tables.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
 
 
 def border_s(row: Row) -> float:
-    """Seconds of a micro-batch's further ways from a stage of `row` to the next, and of their gradients' back."""
-    return _further_s(row, sent_B(row)) if row.shape.interleave > 1 else 0.0
+    """Seconds that a stage of `row` sends for a micro-batch."""
+    shape = row.shape
+    if shape.stages == 1:
+        return 0.0
+    return _times(shape, is_end=shape.stages == 2) * _sent_s(row, sent_B(row))
 
 
 def borders_s(row: Row) -> float:
@@ -32,21 +36,25 @@ def least_borders_s(row: Row) -> float:
     blocks.
     """
     shape = row.shape
-    if shape.interleave == 1:
+    if shape.stages == 1:
         return 0.0
     least_B = float(row.problem.sent_B[row.member]) / math.prod(shape.mesh)
-    return _of_step_s(row, _further_s(row, least_B))
+    return _of_step_s(row, _times(shape, is_end=True) * _sent_s(row, least_B))
+
+
+def _times(shape: Shape, is_end: bool) -> int:
+    """How often a stage sends for a micro-batch."""
+    return 2 * shape.interleave - is_end
 
 
 def _of_step_s(row: Row, each_s: float) -> float:
     return row.shape.turns.of_slowest_s(each_s, row.shape.stages * each_s, 0.0)
 
 
-def _further_s(row: Row, size_B: float) -> float:
+def _sent_s(row: Row, size_B: float) -> float:
+    """Seconds of one Send from a stage to the next."""
     cluster = row.problem.known.pricer.cluster
-    ranks = (0, math.prod(row.shape.mesh))
-    one_s = message_s(cluster, "Send", ranks, size_B)
-    return 2.0 * (row.shape.interleave - 1) * one_s
+    return message_s(cluster, "Send", (0, math.prod(row.shape.mesh)), size_B)
 
 
 def sent_B(row: Row) -> float:

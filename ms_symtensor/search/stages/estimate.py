@@ -21,7 +21,7 @@ class Estimate:
     """A shape with the best layouts that were found for it, and what they cost.
 
     `work_s`: a micro-batch's way through all stages without recomputation; `once_s`: what the end of a step takes.
-    `border_s`: what a micro-batch's further ways between stages take, where these hold several runs of blocks.
+    `border_s`: what a stage sends for a micro-batch.
     """
 
     shape: Shape
@@ -39,7 +39,7 @@ class Estimate:
     def time_s(self) -> dict[str, float]:
         """T = M · max s + (Σ s - max s) / v + once, s being the stages' times: what an average stage does, and its waiting.
 
-        With v > 1 runs of blocks per stage, what is sent between these counts among them.
+        What is sent between stages counts among them.
         """
         share, turns = self.shape.micro_batch_num / self.shape.stages, self.shape.turns
         each_s = [s.each_s + self.border_s for s in self.stages]

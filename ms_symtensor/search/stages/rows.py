@@ -24,8 +24,8 @@ from ms_symtensor.search.tables.terms import Costs, Weights, occurring
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 
-SELECTIVE = 0.25
-"""What selective recomputation pays for a byte, in times of what recomputation of whole blocks does (empirical, 0.1 to 0.5)."""
+SELECTIVE = (0.2, 0.4, 0.7)
+"""What selective recomputation may pay for a byte, in times of what recomputation of whole blocks does (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Setting:
         price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
         count, shares = len(which), self._shares
         ways = [(weights, share, 1.0) for share in shares] + [(weights.in_no_time, 1.0, 1.0)]
-        ways += [(weights, shares[0], SELECTIVE)] if self.problem.selects else []
+        ways += [(weights, shares[0], factor) for factor in SELECTIVE] if self.problem.selects else []
         several = np.tile(np.arange(count), len(ways))
         prices = np.concatenate([factor * price for _, _, factor in ways])
         least = self._least(

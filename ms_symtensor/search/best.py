@@ -1,57 +1,57 @@
-"""The best plan of all: of one stage, or of several."""
+"""The best plan of a network, over pipeline stages, micro-batches, meshes and the operators' layouts."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
+from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.search import pipelined
-from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits, smallest_obstacle
+from ms_symtensor.ops.registry import Rule, require_known
+from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.closest import least_plan, of_stages
-from ms_symtensor.search.folded.alternating import apart, joined_request, separated
-from ms_symtensor.search.folded.growth import batch_powers
+from ms_symtensor.search.closest import least_plan, obstacle_of
+from ms_symtensor.search.folded.alternating import apart, joined, joined_request, separated
 from ms_symtensor.search.in_part import fit_of, fitted, promised_in_part
-from ms_symtensor.search.one_stage.long_sequences import attention_meshes
-from ms_symtensor.search.pipelined import Pipelined, pipelined_plan
-from ms_symtensor.search.plan import infeasible, one_stage, plan_of, require_operators
+from ms_symtensor.search.layouts import Found, plan_of, searched
 from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.priced import as_priced
-from ms_symtensor.search.selecting import OneStage, selecting
 from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
-from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES
 from ms_symtensor.search.space.left import remaining, why_none
 from ms_symtensor.search.space.undivided import why_whole
-from ms_symtensor.search.stages.network import Network
-from ms_symtensor.strategy.considered import Considered
-from ms_symtensor.strategy.plan import Plan, SearchReport
-from ms_symtensor.tensor.graph import Source
-
-NOTHING = OneStage(None, None, None, math.inf, 0)
-
-WORTH = 2e-3
-"""One stage is not looked at closely where it could save no more than this share of a step (empirical)."""
+from ms_symtensor.search.stages.network import Network, network_as_it_is
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.tensor.graph import Graph
 
 
 @no_garbage_collection()
 def best_plan(of: Network, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
     """The fastest plan for network `of` over pipeline stages, micro-batches, meshes and the operators' layouts.
 
-    On few devices one mesh holds all others: one stage is searched first, and only what could beat it is looked for among
-    several. On more, the survey of all shapes tells which meshes are worth searching as one stage. Where no block repeats (as few
-    layers may be asked for), or in no order that is known, one stage and the whole batch is all that is searched.
-
-    The graph of a plan with several stages is that of one micro-batch: `of.graph_at(global_batch_size // micro_batch_num)`; of
-    one whose kinds of blocks take turns, that of which it was `joined`.
-    The optimality gap is the distance to the smaller of the bounds of both searches. Errors: as of `search.plan.plan`.
+    Where no block repeats (as few layers may be asked for), or in no order that is known, one stage and the whole batch is all
+    that is searched. The graph of a plan in micro-batches is that of one of them: `of.graph_at(global_batch_size //
+    micro_batch_num)`; of one whose kinds of blocks alternate, that of which it was `joined`. Errors: as of `search.plan.plan`.
     """
     whole = of.graph_at(request.global_batch_size)
     found = _best(of, joined_request(request, whole), progress)
     together = whole if found.pipeline is None else of.graph_at(request.global_batch_size // found.micro_batch_num)
     plan = apart(found, together, request.limits)
     return plan if request.is_trial else as_priced(plan, separated(together), request)
+
+
+@no_garbage_collection()
+def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
+    """The fastest plan of one stage and one batch that `request` asks for. Errors: as of `search.plan.plan`."""
+    require_operators(graph, request.rules)
+    require_devices(request.cluster, request.device_num)
+    if request.global_batch_size < 1:
+        raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
+    own, together = request, joined(graph)
+    request = joined_request(own, together)
+    require_possible(together, request, whole="it has the batch it was built with")
+    of = network_as_it_is(graph, request.global_batch_size)
+    plan = apart(_cases(of, request, progress), together, own.limits)
+    return plan if request.is_trial else as_priced(plan, graph, own)
 
 
 def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
@@ -61,90 +61,46 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
     require_devices(request.cluster, request.device_num)
     require_possible(graph, request, 1 if of.batch is None else request.global_batch_size // of.batch)
     undivided, why_not = why_whole(graph), of.why_one_stage(request.global_batch_size)
-    every, remark = remaining(graph, request)
-    request = replace(request, remark=remark)
-    found = best_case(request, every, lambda case, known_s: _searched(of, case, known_s, progress))
+    if undivided:
+        of = network_as_it_is(graph, request.global_batch_size)
+    found = _cases(of, request, progress)
     if not why_not and not undivided:
         return found
     remark = f"one stage, the batch as a whole: {undivided}" if undivided else f"one stage: {why_not}"
     return replace(found, search=replace(found.search, method=f"{found.search.method}; {remark}"))
 
 
-def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
-    graph = of.graph_at(request.global_batch_size) if request.limits.allow(1, 1) else None
-    one, several = NOTHING, None
-    divisible = not why_whole(of.graph_at(request.global_batch_size))
-    few = request.device_num <= FINEST_MESH_DEVICES or not divisible
-    rejected: InvalidStrategyError | None = None
-    if few and graph is not None:
-        try:
-            one = one_stage(graph, request, known_s=known_s, progress=progress)
-        except InvalidStrategyError as error:  # on all devices; on those of a stage MindSpore may take it
-            if not divisible:
-                raise
-            rejected, graph = error, None
-    if divisible and not (few and request.limits.most.get("micro_batch_num") == 1):
-        progress("pipeline stages")
-        try:
-            several = pipelined_plan(
-                of,
-                request,
-                min(known_s, one.time_s),
-                one_stage=not few,
-                fit=fit_of(request),
-                promised=promised_in_part(of, request),
-            )
-        except InvalidStrategyError as error:
-            rejected = error
-    if rejected is not None and one.best is None and (several is None or several.whole is None):
-        raise rejected
-    is_enough = request.is_trial and several is not None and several.whole is not None
-    if not few and graph is not None and several is not None and not is_enough:
-        wide = dict.fromkeys(attention_meshes(graph, request.device_num, request.rules), 0.0)
-        only = {**several.one_stage_s, **wide}
-        one = replace(NOTHING, passed=tuple(only))
-        # Where it could hardly be faster, the other is made faster first, which leaves few meshes to look at.
-        if min(only.values()) < (1 - WORTH) * several.time_s:
-            powers = _powers(of, request) if wide else {}
-            try:
-                one = one_stage(graph, request, only, min(known_s, several.time_s), progress, powers)
-            except InvalidStrategyError:  # on all devices, but not on those of a stage
-                one = NOTHING
-    one = selecting(one, request, known_s if several is None else min(known_s, several.time_s))
-    if several is not None and several.whole is None and one.best is None and math.isinf(known_s):
-        several = fitted(of, request, several)
-    if several is not None and several.whole is not None and several.time_s < one.time_s:
-        best = pipelined.plan_of(of, request, several.whole, several)
-    elif one.best is not None and graph is not None:
-        best = plan_of(graph, request, one)
-    else:
-        best = None
-    bound_s = min(one.bound_s, several.bound_s if several is not None else math.inf)
-    if best is not None:
-        best = replace(best, search=_report(best, one, several, bound_s))
-    candidates = one.candidates + (several.candidates if several is not None else 0)
-    return Searched(best, bound_s, candidates, lambda: _infeasible(of, request, one, several))
+def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
+    """The best plan of all cases of the request's limits."""
+    every, remark = remaining(of.graph_at(request.global_batch_size), request)
+    request = replace(request, remark=remark)
+    progress("step layouts")
+    return best_case(request, every, lambda case, known_s: _searched(of, case, known_s))
 
 
-def _powers(of: Network, request: Request) -> Mapping[Source, tuple[int, ...]]:
-    """Which dims of its first blocks' tensors grow with the batch; nothing if the network can be had at one batch only."""
-    if of.batch is not None:
-        return {}
-    return batch_powers(of.short(request.global_batch_size), of.short(2 * request.global_batch_size))
+def _searched(of: Network, request: Request, known_s: float) -> Searched:
+    found = searched(of, request, known_s, fit_of(request), promised_in_part(of, request))
+    if found.whole is None and math.isinf(known_s):
+        found = fitted(of, request, found)
+    best = None if found.whole is None else plan_of(of, request, found.whole, found)
+    return Searched(best, found.bound_s, found.candidates, lambda: _infeasible(of, request, found))
 
 
-def _report(best: Plan, one: OneStage, several: Pipelined | None, bound_s: float) -> SearchReport:
-    """Both searches together."""
-    found = [] if one.best is None else [Considered(
-        1, 1, (best.device_num,), one.bound_s, True, one.best.time_s, one.best.memory_B
-    )]  # fmt: skip
-    return SearchReport(
-        one.candidates + (several.candidates if several is not None else 0),
-        best.search.search_time_s,
-        max(0.0, best.prediction.step_time_s / bound_s - 1),
-        best.search.method,
-        (*found, *(best.search.considered or (several.considered if several is not None else ()))),
-    )
+def require_operators(graph: Graph, rules: Mapping[str, Rule] | None = None) -> None:
+    """InputError for a graph that computes nothing: what it gives back was put in, cast or reshaped at most, or is constant.
+
+    UnknownOperatorError for operators that have no signature, in `rules` neither.
+    """
+    require_known(graph, rules)
+    if all(op.type in _AS_WHAT_IT_READS for op in graph.ops):
+        raise InputError(
+            f"{graph.name} has no operator to lay out: what it returns is an input, a parameter or a constant; give the forward"
+            " network with its loss"
+        )
+
+
+_AS_WHAT_IT_READS = ("Cast", "Reshape", "StopGradient")
+"""Operators that are laid out as what they read is."""
 
 
 def _odd_groups(device_num: int) -> str:
@@ -154,26 +110,21 @@ def _odd_groups(device_num: int) -> str:
     return f"; of {device_num} devices MindSpore forms no group of 3, 5, 6 or 7 inside a server of 8"
 
 
-def _infeasible(of: Network, request: Request, one: OneStage, several: Pipelined | None) -> InfeasibleError:
-    """What is missing: of the plan that needs least, in one stage or several, where and how much."""
+def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
+    """What is missing: of the plan that needs least, where and how much."""
     if request.is_trial:
         return InfeasibleError(nothing_fits(request))
-    shapes = several.shapes if several is not None else 0
-    if one.smallest is None and not shapes:
+    if not found.shapes:
         graph = of.graph_at(request.global_batch_size)
         if why := why_none(graph, request):
             return InfeasibleError(f"there is no plan for {request.space}: {why}")
-        ways = len(several.space) if several is not None else 0
         return InfeasibleError(
-            f"there is no plan for {request.space}: in none of {ways} ways to lay out the step (stages, micro-batches, mesh) do"
+            f"there is no plan for {request.space}: in none of {len(found.space)} step layouts (stages, micro-batches, mesh) do"
             f" layouts of all operators go together{_odd_groups(request.device_num)}"
         )
-    found: list[InfeasibleError] = []
-    if one.smallest is not None:
-        found.append(infeasible(of.graph_at(request.global_batch_size), request, one))
-    if several is not None and several.outcome is not None:
-        least = several.least or least_plan(of, request, known_of_all(several.outcome))
-        found += [] if least is None else [does_not_fit(request, of_stages(of, request, least))]
-    return smallest_obstacle(found) or InfeasibleError(
-        f"{nothing_fits(request)}, over {shapes} shapes of stages, micro-batches and meshes"
-    )
+    least = found.least
+    if least is None and found.outcome is not None:
+        least = least_plan(of, request, known_of_all(found.outcome))
+    if least is not None:
+        return does_not_fit(request, obstacle_of(of, request, least))
+    return InfeasibleError(f"{nothing_fits(request)}, over {found.shapes} step layouts")

@@ -1,4 +1,4 @@
-"""Where nothing fits: the plans that need least, of one stage and of several, as obstacles."""
+"""Where nothing fits: the plan that needs least, as an obstacle."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,6 @@ from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.asked.obstacle import Obstacle, largest_tensor
 from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.folded.chain import Chain
-from ms_symtensor.search.folded.depth import judged
-from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs
-from ms_symtensor.search.one_stage.solve import Candidate
 from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.own_mesh import priced
@@ -27,18 +24,8 @@ MOST_GIB = 4096
 """No limit above is tried: devices with as much are not to be had."""
 
 
-def of_one_stage(shorts: ShortGraphs, request: Request, found: Candidate) -> Obstacle:
-    """The obstacle of a plan of one stage, `found`, for the network that `shorts` stands for."""
-    cost = judged(shorts, found.strategies, found.settings, request.cluster, request.rules).cost
-    count = len(found.settings.recompute)
-    runs = shorts.short_runs(shorts.runs(count))
-    program = PeakMemory(shorts, found.strategies, found.settings).program(runs)
-    layout = f"one stage, {_settings(found.settings, count, len(shorts.blocks))}"
-    return Obstacle(layout, None, cost.memory_B, *largest_tensor(shorts.graph, program, cost.memory_B))
-
-
 def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole | None:
-    """The plan in micro-batches that needs least, with one of the layouts `rows` and blocks recomputed as a whole, whether it
+    """The plan that needs least, with one of the layouts `rows` and blocks recomputed as a whole, whether it
     fits or not; None if there is none.
     """
     different: dict[tuple, tuple[Row, Chain]] = {}
@@ -87,8 +74,8 @@ def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int
         yield layers, layers
 
 
-def of_stages(network: Network, request: Request, found: Whole) -> Obstacle:
-    """The obstacle of a plan in micro-batches: its fullest stage."""
+def obstacle_of(network: Network, request: Request, found: Whole) -> Obstacle:
+    """The obstacle of a plan: its fullest stage."""
     stages = found.estimate.stages
     number = max(range(len(stages)), key=lambda n: sum(found.memory_B[n].values()))
     peaks = peaks_of(network, found.row, found.strategies, request.rules)
@@ -106,7 +93,8 @@ def of_stages(network: Network, request: Request, found: Whole) -> Obstacle:
 def _layout(found: Whole) -> Iterator[str]:
     shape, stages = found.estimate.shape, found.estimate.stages
     yield f"{shape.stages} stages" if shape.stages > 1 else "one stage"
-    yield f"{shape.micro_batch_num} micro-batches"
+    if shape.accumulates:
+        yield f"{shape.micro_batch_num} micro-batches"
     yield _settings(found.settings, sum(s.recomputed for s in stages), sum(s.blocks for s in stages))
 
 

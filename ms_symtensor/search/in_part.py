@@ -1,4 +1,4 @@
-"""Plans in micro-batches whose blocks are recomputed selectively: how layouts are made to fit, and which are tried first."""
+"""Plans whose blocks are recomputed selectively: how layouts are made to fit, and which are tried first."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan
 from ms_symtensor.search.folded.places import occurrences
-from ms_symtensor.search.pipelined import Pipelined
+from ms_symtensor.search.layouts import Found
 from ms_symtensor.search.selections.selected_stages import promised_s, selecting
 from ms_symtensor.search.smallest import known_of_all, smallest
 from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, quickest_s
@@ -85,7 +85,7 @@ def _likely(network: Network, outcome: Outcome, best_s: float, limit_B: float) -
     """
     different: dict[tuple, tuple[float, Row]] = {}
     for row in outcome.rows:
-        if row.shape.accumulates and (least_s := _least_s(row, network)) < best_s:
+        if (least_s := _least_s(row, network)) < best_s:
             different.setdefault(_alike(row), (least_s, row))
     every = []
     for least_s, row in sorted(different.values(), key=lambda one: one[0]):
@@ -106,7 +106,7 @@ def _alike(row: Row) -> tuple:
     return shape.stages, shape.turns, row.level, *(tuple(f"{value:.6g}" for value in some) for some in numbers)
 
 
-def fitted(network: Network, request: Request, searched: Pipelined) -> Pipelined:
+def fitted(network: Network, request: Request, searched: Found) -> Found:
     """`searched`, which has no plan, with one where a last attempt finds what fits."""
     outcome = searched.outcome
     if outcome is None:

@@ -1,4 +1,4 @@
-"""A last attempt in micro-batches, where nothing was found that fits: what keeps least, whatever it takes.
+"""A last attempt, where nothing was found that fits: what keeps least, whatever it takes.
 
 The survey looks for fast layouts and counts what is alive at one moment; it knows neither what lives for a moment nor the
 buffers of communicators. Near the smallest peak there is, these decide. So of every shape the layouts are looked for that keep
@@ -104,16 +104,14 @@ def _different(network: Network, known: Sequence[Row], limit_B: float) -> list[R
 
 
 def known_of_all(outcome: Outcome) -> list[Row]:
-    """The layouts in micro-batches that were surveyed, and those that keep least, of all settings."""
+    """The layouts that were surveyed, and those that keep least, of all settings."""
     slimmest = [row for one in outcome.surveyed for row in _slimmest(one.setting)]
-    return [row for row in outcome.rows if row.shape.accumulates] + slimmest
+    return [*outcome.rows, *slimmest]
 
 
 def _slimmest(of: Setting) -> Iterator[Row]:
-    """The layouts that keep least, with nothing or all made again, of every shape in micro-batches with one run of blocks per
-    stage.
-    """
-    which = np.array([n for n in of.which if of.shapes[n].accumulates and of.shapes[n].interleave == 1], dtype=np.intp)
+    """The layouts that keep least, with nothing or all made again, of every shape with one model chunk per stage."""
+    which = np.array([n for n in of.which if of.shapes[n].interleave == 1], dtype=np.intp)
     if not len(which):
         return
     shapes = [of.shapes[n] for n in which]

@@ -65,6 +65,10 @@ class StagePeaks:
         self._meanings: Meanings = meanings(self.graph, self.rules)
         self._chain = [kind for kind, depth in enumerate(self.depths[1:-1]) for _ in range(depth)]
 
+    def under(self, settings: Settings) -> "StagePeaks":
+        """The same under other settings."""
+        return replace(self, settings=settings, _known={})
+
     def of(self, stages: Sequence[Stage], mixes: Sequence[Mix] = ()) -> tuple[dict[str, int], ...]:
         """Bytes by `cost.step.MEMORIES` of a rank of every stage. InvalidStrategyError where MindSpore cannot cut here.
 

@@ -5,16 +5,12 @@ to everything. What a plan must save lies between two neighbouring levels: the f
 few of them as fit, the others on the other one. For equal blocks whose memory adds up no other mixture of corners is faster.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.settings import Recompute, Settings
-from ms_symtensor.search.folded.depth import judged
-from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs
+from ms_symtensor.program.settings import Recompute
+from ms_symtensor.search.folded.memory import PeakMemory
 from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.selections.selection import Selected, front, price_of_byte
 
@@ -95,55 +91,3 @@ def mix_of(first: Level, then: Level, between: Level | None = None) -> Mix:
     """The first blocks on level `first`, perhaps one `between`, the others on level `then`."""
     ways = (tuple(c.recompute for c in level) for level in (first, then, *([between] if between else [])))
     return Mix(*ways)
-
-
-def fastest_mix(every: Sequence[Level], blocks: int, fits: Callable[[Mix, int], bool]) -> tuple[Mix, int] | None:
-    """The mixture of two neighbouring levels, and how many of `blocks` come first, that fits and recomputes the least.
-
-    None if nothing must be recomputed, or if not even all blocks on the last level fit.
-    """
-    high = bisect_left(range(len(every)), True, key=lambda number: fits(mix_of(every[number], every[number]), blocks))
-    if high in (0, len(every)):
-        return None
-    mix = mix_of(every[high], every[high - 1])
-    return mix, 1 + bisect_left(range(1, blocks), True, key=lambda first: fits(mix, first))
-
-
-@dataclass(frozen=True)
-class Mixed:
-    """The first `first` blocks of a stage recompute what `mix` says of them, the others what it says of these."""
-
-    mix: Mix
-    first: int
-    time_s: float
-    memory_B: int
-
-
-def mixed(
-    shorts: ShortGraphs,
-    strategies: Mapping[str, OpStrategy],
-    settings: Settings,
-    cluster: Cluster,
-    limit_B: float,
-    rules: Mapping[str, Rule] | None = None,
-    only: bool = False,
-) -> Mixed | None:
-    """The best mixture for one stage under `settings`, which recompute nothing; None if none is needed or none fits.
-
-    `only`: no block as a whole.
-    """
-    nothing = PeakMemory(shorts, strategies, settings)
-    plain = judged(shorts, strategies, settings, cluster, rules, peaks=nothing).cost.memory_B
-    at_rest_B = sum(plain.values()) - plain["activations"] - plain["buffers"]
-    every = levels(nothing, cluster, only).every
-    known: dict[Mix, PeakMemory] = {}
-
-    def fits(mix: Mix, first: int) -> bool:
-        peaks = known.setdefault(mix, PeakMemory(shorts, strategies, settings, mix))
-        return at_rest_B + sum(peaks.of(first)) <= limit_B
-
-    found = fastest_mix(every, len(shorts.blocks), fits)
-    if found is None:
-        return None
-    cost = judged(shorts, strategies, settings, cluster, rules, *found, known[found[0]]).cost
-    return Mixed(*found, cost.step_time_s, cost.peak_memory_B)

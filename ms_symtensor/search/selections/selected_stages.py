@@ -121,6 +121,7 @@ class _Selecting:
     ) -> None:
         self.network, self.found, self.ways, self.limit_B = network, found, ways, limit_B
         self.turns = found.estimate.shape.turns
+        self.is_whole = not found.estimate.shape.accumulates
         self.chain = chain_of(found.row, network.depths)
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
         self.peaks = peaks_of(network, found.row, found.strategies, rules)
@@ -254,7 +255,7 @@ class _Selecting:
                 low = middle + 1
         if low < len(steps):
             return steps[low]
-        if self.turns.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):
+        if self.is_whole or self.turns.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):
             return None
         kept_B = self._plain(layers)[number].peak_B  # of these what is kept alone must fit
         singly = [s for s in self._steps(layers, number).singly() if kept_B - s.saved_B * flight <= self.limit_B]
@@ -284,7 +285,7 @@ class _Selecting:
 
     def _quicker(self, layers: Sequence[int], number: int, than: Step) -> Step | None:
         """A mixture of any levels that fits on a stage and takes less; None if none of a few does."""
-        if not than.again_s or layers[number] > UNEVEN:
+        if self.is_whole or not than.again_s or layers[number] > UNEVEN:
             return None
         steps, flight = self._steps(layers, number), self._flight(layers, number)
         saved_B = than.saved_B + (self._peak_B(layers, number, than) - self.limit_B) / flight

@@ -111,6 +111,8 @@ def shapes(
     the devices, and such meshes were faster by a thousandth at most (empirical).
     """
     every = dict.fromkeys(_shapes(device_num, global_batch_size, block_num, most_samples))
+    if device_num <= FINEST_MESH_DEVICES:
+        every[Shape(1, 1, meshes(device_num)[0] or (1,), global_batch_size)] = None
     if global_batch_size < device_num:
         every.update(dict.fromkeys(_shapes_of_few_samples(device_num, global_batch_size, block_num)))
     finer = {_without_mesh(shape) for shape in every if len(shape.mesh) > 1}
@@ -163,7 +165,7 @@ def _shapes(device_num: int, global_batch_size: int, block_num: int, most_sample
                 continue
             for samples in divisors(global_batch_size // data):
                 micro_batch_num = global_batch_size // (data * samples)
-                whole = stages == micro_batch_num == 1
+                whole = stages == micro_batch_num == 1 and device_num > FINEST_MESH_DEVICES
                 if 1 < samples < model and data == 1 and math.gcd(samples, model) > 1:
                     continue  # the same layouts, and more, has a mesh with an axis for samples
                 # MindSpore accumulates gradients in its parallel modes only, which want a cluster.
@@ -174,14 +176,14 @@ def _shapes(device_num: int, global_batch_size: int, block_num: int, most_sample
 
 
 def _shapes_of_few_samples(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
-    """Shapes in micro-batches of one sample per copy of the model, whose devices have two axes; on few, the mesh is the finest
+    """Shapes with one sample of a micro-batch per copy of the model, whose devices have two axes; on few, the mesh is the finest
     anyway.
     """
     for stages in _stage_nums(device_num, block_num):
         devices = device_num // stages
         for data in divisors(math.gcd(devices, global_batch_size)):
             micro_batch_num, own = global_batch_size // data, devices // data
-            if devices <= FINEST_MESH_DEVICES or not 1 < micro_batch_num >= stages:
+            if devices <= FINEST_MESH_DEVICES or micro_batch_num < stages:
                 continue
             for model in divisors(own):
                 if 1 < model <= MAX_MODEL_AXIS and 1 < own // model <= MAX_SEQUENCE_AXIS:

@@ -56,8 +56,11 @@ def families(
     dims = dims_of(graph_at, rules)
     found: dict[tuple, list[Shape]] = {}
     for shape in space:
-        axes, kind = len(shape.mesh), shape.round
-        alike = not 1 < math.prod(shape.mesh) <= FINEST_MESH_DEVICES or stands_for(
+        axes, kind, devices = len(shape.mesh), shape.round, math.prod(shape.mesh)
+        if devices <= FINEST_MESH_DEVICES and not shape.accumulates:
+            found.setdefault((shape.mesh, shape.batch), []).append(shape)  # its mesh is the finest
+            continue
+        alike = not 1 < devices <= FINEST_MESH_DEVICES or stands_for(
             SPLIT if kind is Round.SPLIT else REPRESENTATIVES[axes],
             dims(SAMPLES[axes, kind]),
             shape.mesh,

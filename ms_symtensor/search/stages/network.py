@@ -14,6 +14,8 @@ from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs, short_gra
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.folded.rebatched import rebatched
 from ms_symtensor.search.folded.stage_peaks import StagePeaks
+from ms_symtensor.search.folded.whole_peaks import WholePeaks
+from ms_symtensor.search.space.undivided import why_whole
 from ms_symtensor.search.stages.outer import SHORT
 from ms_symtensor.search.tables.problem import sample_num
 from ms_symtensor.tensor.graph import Graph
@@ -39,8 +41,8 @@ class Network:
     class_of: Mapping[str, int]
     batch: int | None = None
     _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
-    _shorts: dict[int, ShortGraphs] = field(default_factory=dict)
-    _peaks: dict[tuple, StagePeaks] = field(default_factory=dict)
+    _shorts: dict[tuple[int, int], ShortGraphs] = field(default_factory=dict)
+    _peaks: dict[tuple, StagePeaks | WholePeaks] = field(default_factory=dict)
     _peaks_as_one: dict[tuple, PeakMemory] = field(default_factory=dict)
     _why_one_stage: dict[int, str] = field(default_factory=dict)
 
@@ -50,15 +52,17 @@ class Network:
             self._known[batch, count] = self.short_at(batch, count)
         return self._known[batch, count]
 
-    def shorts(self, batch: int, rules: Mapping[str, Rule] | None) -> ShortGraphs:
-        """`short(batch)`, standing for the whole network, whose operators mean what `rules` say; further blocks need no names."""
-        if batch not in self._shorts:
-            short = self.short(batch)
+    def shorts(self, batch: int, rules: Mapping[str, Rule] | None, count: int = SHORT) -> ShortGraphs:
+        """`short(batch, count)`, standing for the whole network, whose operators mean what `rules` say; further blocks need no
+        names.
+        """
+        if (batch, count) not in self._shorts:
+            short = self.short(batch, count)
             folded = fold(short)
             kinds = zip(folded.kinds, self.depths[1:-1], strict=True)
             names = tuple((*names, *[""] * (depth - len(names))) for names, depth in kinds)
-            self._shorts[batch] = short_graphs(short, folded, meanings(short, rules), names)
-        return self._shorts[batch]
+            self._shorts[batch, count] = short_graphs(short, folded, meanings(short, rules), names)
+        return self._shorts[batch, count]
 
     def why_one_stage(self, batch: int) -> str:
         """Why the network must not be laid out over stages (`program.one_stage`), told once for `batch`; empty if it may be."""
@@ -66,7 +70,7 @@ class Network:
             self._why_one_stage[batch] = why_one_stage(self.graph_at(batch))
         return self._why_one_stage[batch]
 
-    def peaks(self, key: tuple, written: Callable[[], StagePeaks]) -> StagePeaks:
+    def peaks(self, key: tuple, written: Callable[[], StagePeaks | WholePeaks]) -> StagePeaks | WholePeaks:
         """What `written` gives for `key`, kept for the last ones that were asked for."""
         return _of_the_last(self._peaks, key, written)
 
@@ -122,4 +126,5 @@ def network_as_it_is(graph: Graph, batch: int) -> Network:
     own = joined(graph)
     folded = fold(own)
     depths = places(own, folded).depths
-    return Network(lambda _: own, lambda _, count: shorten(own, folded, count), depths, folded.class_of, batch)
+    short_at = (lambda _, count: shorten(own, folded, count)) if not why_whole(own) else lambda _, count: own
+    return Network(lambda _: own, short_at, depths, folded.class_of, batch)

@@ -22,7 +22,7 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import occurrences, places
-from ms_symtensor.search.one_stage.solve import settings_of
+from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.space.shapes import Round, Shape
 from ms_symtensor.search.stages.borders import with_borders
 from ms_symtensor.search.stages.estimate import least_step_s

@@ -18,9 +18,10 @@ from ms_symtensor.program.settings import Settings
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.folded.memory import PeakMemory
+from ms_symtensor.search.folded.memory import EACH, PeakMemory
 from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
+from ms_symtensor.search.folded.whole_peaks import WholePeaks
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.borders import sent_B
@@ -124,7 +125,7 @@ def whole_plan(
     promised: Promised = as_estimated,
     any_plan: bool = False,
 ) -> tuple[Outcome, Whole | None]:
-    """What was learnt of `space`, and the fastest plan in micro-batches within `limits` that fit `limit_B`; if `any_plan` will
+    """What was learnt of `space`, and the fastest plan within `limits` that fit `limit_B`; if `any_plan` will
     do, the first one, layouts that need least being tried first. None if none does and beats `known_s`.
     """
     any_batch = network.batch is None
@@ -132,7 +133,7 @@ def whole_plan(
     best: Whole | None = None
     left = REFINED
     met: set[tuple] = set()
-    most = [e for e in outcome.estimates if e.shape.accumulates][: 4 * REFINED]
+    most = outcome.estimates[: 4 * REFINED]
     best_s, broken = math.inf, set[Shape]()  # shapes of which layouts did not keep what they promised
     promises = promised(outcome, most)
     if any_plan:  # what needs least is the first to fit
@@ -294,15 +295,22 @@ def with_memory(
     return Whole(replace(found, stages=stages, peak_memory_B=max(sizes)), row, strategies, memory_B)
 
 
+Peaks = StagePeaks | WholePeaks
+"""The memory of the stages of one choice of layouts."""
+
+
 def peaks_of(
     network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
-) -> StagePeaks:
+) -> Peaks:
     """The memory of stages of `row`: programs that were written down for it are not written again."""
+    batch, turns = row.shape.batch, row.shape.turns
 
-    def written() -> StagePeaks:
-        batch, turns = row.shape.batch, row.shape.turns
-        few = network.short(batch, FEW)
+    def written() -> Peaks:
+        count = FEW if row.shape.accumulates else 2 * EACH
+        few = network.short(batch, count)
         named = at_depth(fold(few).class_of, network.short(batch), strategies)
+        if not row.shape.accumulates:
+            return WholePeaks(network.shorts(batch, rules, count), named, settings_of(row))
         waiting_B = int(sent_B(row)) if turns.interleave > 1 else 0
         return StagePeaks(few, network.depths, named, settings_of(row), turns, rules, waiting_B)
 
@@ -327,8 +335,8 @@ def host_memory_B(network: Network, found: Whole, rules: Mapping[str, Rule] | No
     if not found.settings.swap_optimizer:
         return 0
     peaks = peaks_of(network, found.row, found.strategies, rules)
-    peaks = replace(peaks, settings=replace(found.settings, swap_optimizer=False), _known={})
-    return max(one["optimizer_states"] for one in peaks.of(found.estimate.stages, found.mixes))
+    on_device = peaks.under(replace(found.settings, swap_optimizer=False))
+    return max(one["optimizer_states"] for one in on_device.of(found.estimate.stages, found.mixes))
 
 
 def settings_of(row: Row) -> Settings:

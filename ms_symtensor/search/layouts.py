@@ -1,0 +1,208 @@
+"""From a request to step layouts: which are surveyed, and the plan that the best of them makes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ms_symtensor.cluster.load import is_known
+from ms_symtensor.program.one_stage import why_no_accumulation
+from ms_symtensor.program.pipeline import dealt, runs_of
+from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.asked.summary import degrees
+from ms_symtensor.search.folded.depth import at_depth
+from ms_symtensor.search.folded.mix import WHOLE
+from ms_symtensor.search.selections.selected import SELECTING
+from ms_symtensor.search.space.shapes import Shape, interleaved, max_samples, shapes, shapes_of_batch
+from ms_symtensor.search.space.undivided import why_one_run, why_whole
+from ms_symtensor.search.stages.estimate import Estimate
+from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.tried import Outcome
+from ms_symtensor.search.stages.whole import Fit, Promised, Whole, as_estimated, fitting, host_memory_B, whole_plan
+from ms_symtensor.strategy.considered import Considered
+from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
+from ms_symtensor.strategy.stages import pipeline_stages
+
+METHOD = (
+    "exact variable elimination for all step layouts (stages, micro-batches, meshes) at once, stages divided by bisection, bounds"
+    " by Lagrangian relaxation"
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search of `space` found: the best plan, `whole`, if one fits and is fast enough; no plan takes less than `bound_s`.
+
+    `outcome`: what was learnt on the way. `least`: where nothing fits, the plan that needs least, if it was looked for.
+    """
+
+    whole: Whole | None
+    bound_s: float
+    candidates: int
+    considered: tuple[Considered, ...] = ()
+    outcome: Outcome | None = None
+    space: tuple[Shape, ...] = ()
+    least: Whole | None = None
+
+    @property
+    def shapes(self) -> int:
+        """In how many step layouts the operators can be laid out."""
+        return sum(math.isfinite(one.bound_s) for one in self.considered)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of the step of the plan, inf if there is none."""
+        return math.inf if self.whole is None else self.whole.estimate.step_time_s
+
+
+def space_of(network: Network, request: Request) -> tuple[Shape, ...]:
+    """The step layouts that `request` allows."""
+    graph = network.graph_at(request.global_batch_size)
+    blocks, is_whole = sum(network.depths[1:-1]), bool(why_whole(graph))
+    one_only, no_sums = bool(network.why_one_stage(request.global_batch_size)), bool(why_no_accumulation(graph))
+    interleaves = request.limits.interleaves
+    runs_on = interleaves != (1,) and not is_whole and not why_one_run(graph, network.depths)
+    found = []
+    for plain in _shapes(network, request, blocks):
+        is_barred = (is_whole or no_sums) if plain.stages == 1 else (is_whole or one_only)
+        if plain.accumulates and is_barred:
+            continue
+        for number in interleaves:
+            if number > 1 and not runs_on:
+                continue
+            if not request.limits.allow(plain.stages, plain.micro_batch_num, number):
+                continue
+            if (shape := interleaved(plain, number, blocks)) is not None:
+                found.append(shape)
+    return tuple(found)
+
+
+def _shapes(network: Network, request: Request, blocks: int) -> tuple[Shape, ...]:
+    if network.batch is not None:
+        return shapes_of_batch(request.device_num, request.global_batch_size // network.batch, network.batch, blocks)
+    found = shapes(request.device_num, request.global_batch_size, blocks, max_samples(request.seq_length))
+    if any(request.limits.allow(one.stages, one.micro_batch_num) for one in found):
+        return found
+    return shapes(request.device_num, request.global_batch_size, blocks, math.inf)  # so few micro-batches are asked for
+
+
+def searched(
+    network: Network,
+    request: Request,
+    known_s: float = math.inf,
+    fit: Fit = fitting,
+    promised: Promised = as_estimated,
+) -> Found:
+    """The fastest plan, as `fit` makes layouts fit, if it takes less than `known_s`. Errors: as of `whole_plan`."""
+    space = space_of(network, request)
+    outcome, found = whole_plan(
+        network, request.cluster, space, request.limit_B, request.rules,
+        known_s=known_s, limits=request.limits, fit=fit, promised=promised,
+        any_plan=request.is_trial,
+    )  # fmt: skip
+    bounds_s = outcome.bounds_s
+    considered = _considered(space, outcome, bounds_s)
+    return Found(found, min(bounds_s.values(), default=math.inf), outcome.candidates, considered, outcome, space)
+
+
+def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shape, float]) -> tuple[Considered, ...]:
+    """All step layouts: those worked out, those that only their bound ruled out, what does not fit, and what is impossible."""
+    best = {one.shape: one for one in outcome.estimates}
+    infeasible = set(outcome.infeasible)
+
+    def described(shape: Shape, bound_s: float) -> Considered:
+        plain = Considered(
+            shape.stages,
+            shape.micro_batch_num,
+            shape.mesh,
+            bound_s,
+            fits=shape not in infeasible,
+            pp_interleave_num=shape.interleave,
+        )
+        if (one := best.get(shape)) is None:
+            return plain
+        return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
+
+    found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space]
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def plan_of(network: Network, request: Request, found: Whole, report: Found) -> Plan:
+    """The plan that `found` describes, as the search of `report` found it; `priced` says what its step is made of, `best_case`
+    how long the search took.
+    """
+    estimate = found.estimate
+    shape, settings = estimate.shape, found.settings
+    graph, short = network.graph_at(shape.batch), network.short(shape.batch)
+    strategies = at_depth(network.class_of, short, found.strategies)
+    layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
+    whole = StagePlan(strategies, replace(settings, recompute=_recompute(network, graph.blocks, found)))
+    stages: tuple[StagePlan, ...] = (whole,)
+    pipeline = None
+    if shape.accumulates:
+        stages, pipeline = pipeline_stages(
+            graph, layers, [strategies] * shape.stages, whole.settings, shape.micro_batch_num, shape.interleave
+        )
+    cut = degrees(graph, whole, request.rules)
+    memory = max(found.memory_B, key=lambda one: sum(one.values()))
+    prediction = Prediction(
+        {"compute": estimate.step_time_s},
+        memory,
+        sum(memory.values()) <= request.limit_B,
+        request.limit_B,
+        host_memory_B(network, found, request.rules),
+    )
+    every = sorted((_as_planned(one, estimate, prediction) for one in report.considered), key=lambda one: one.rank)
+    return Plan(
+        model=request.model,
+        graph_hash=graph.hash,
+        cluster=request.cluster.name,
+        own_cluster=None if is_known(request.cluster) else request.cluster,
+        stages=stages,
+        pipeline=pipeline,
+        global_batch_size=request.global_batch_size,
+        seq_length=request.seq_length,
+        data_parallel=cut.data_parallel,
+        model_parallel=cut.model_parallel,
+        sequence_parallel=cut.sequence_parallel,
+        context_parallel=cut.context_parallel,
+        expert_parallel=cut.expert_parallel,
+        prediction=prediction,
+        search=SearchReport(
+            report.candidates,
+            0.0,
+            max(0.0, estimate.step_time_s / report.bound_s - 1),
+            METHOD + (SELECTING if found.mixes else ""),
+            tuple(every),
+        ),
+        source={**request.source, **({"batch_size": str(shape.batch)} if "batch_size" in request.source else {})},
+    )
+
+
+def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> Considered:
+    """`one`, or, if it is the way of the plan, what its programs take: a survey may promise more than they keep."""
+    shape = planned.shape
+    way = (shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave)
+    if (one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num) != way:
+        return one
+    return replace(
+        one,
+        step_time_s=prediction.step_time_s,
+        peak_memory_B=prediction.peak_memory_B,
+        time_s=planned.time_s,
+    )
+
+
+def _recompute(network: Network, blocks: tuple[str, ...], found: Whole) -> dict[str, Recompute]:
+    """What the blocks of every stage recompute: the first ones of its model chunks, as many as it recomputes, and the others."""
+    stages, interleave = found.estimate.stages, found.estimate.shape.interleave
+    held = runs_of(dealt(tuple(stage.blocks for stage in stages), interleave), interleave)
+    kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
+    again = {}
+    for number, (runs, stage) in enumerate(zip(held, stages, strict=True)):
+        mix = found.mixes[number] if found.mixes else WHOLE
+        for place, block in enumerate(block for run in runs for block in run):
+            way = mix.way(kinds[block], 1 + place - stage.recomputed)
+            if way is not None:
+                again[blocks[block]] = way
+    return again

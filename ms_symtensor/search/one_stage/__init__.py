@@ -1,1 +1,0 @@
-"""The best choice on one stage under a memory limit."""

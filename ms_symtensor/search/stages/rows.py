@@ -28,6 +28,10 @@ SELECTIVE = (0.2, 0.4, 0.7)
 """What selective recomputation may pay for a byte, in times of what recomputation of whole blocks does (empirical)."""
 
 
+DEAR = 4.0
+"""So many times as much is paid for a byte where memory is so short that recomputation alone does not do (empirical)."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One shape, number `number` of its setting, on the mesh and batch that are member number `member` of the family of
@@ -134,6 +138,7 @@ class Setting:
         count, shares = len(which), self._shares
         ways = [(weights, share, 1.0) for share in shares] + [(weights.in_no_time, 1.0, 1.0)]
         ways += [(weights, shares[0], factor) for factor in SELECTIVE] if self.problem.selects else []
+        ways += [(weights, shares[1], DEAR)]
         several = np.tile(np.arange(count), len(ways))
         prices = np.concatenate([factor * price for _, _, factor in ways])
         least = self._least(

@@ -14,7 +14,7 @@ from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import PeakMemory
-from ms_symtensor.search.one_stage.solve import settings_of
+from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.tables import factors

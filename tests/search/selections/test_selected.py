@@ -12,11 +12,11 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search import pipelined
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.plan import one_stage, plan_of, selecting
+from ms_symtensor.search.layouts import plan_of, searched
+from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.selections import selected_stages
 from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import network
@@ -41,8 +41,8 @@ def _case(model, layers, stages, limit_B, **pins):
 def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(model, limit_B):
     of, request = _case(model, 8, 1, limit_B)
     graph = of.graph_at(16)
-    found = one_stage(graph, request)
-    whole, better = plan_of(graph, request, found), plan_of(graph, request, selecting(found, request))
+    found = searched(of, request)
+    whole, better = as_priced(plan_of(of, request, found.whole, found), graph, request), best_plan(of, request)
     assert len(whole.settings.recompute) > 0 and not any(r.in_part for r in whole.settings.recompute.values())
     assert any(r.in_part for r in better.settings.recompute.values())
     assert better.prediction.step_time_s < whole.prediction.step_time_s and better.prediction.fits
@@ -54,8 +54,8 @@ def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(mod
 
 def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
     of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
-    whole = pipelined.pipelined_plan(of, request)
-    before = pipelined.plan_of(of, request, whole.whole, whole)
+    whole = searched(of, request)
+    before = as_priced(plan_of(of, request, whole.whole, whole), of.graph_at(4), request)
     found = best_plan(of, request)
     assert any(stage.settings.recompute for stage in before.stages)
     assert any(r.in_part for r in found.settings.recompute.values())
@@ -68,7 +68,7 @@ def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
 
 def test_a_guess_without_programs_of_whole_blocks_is_made_to_fit_as_well():
     of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
-    whole = pipelined.pipelined_plan(of, request).whole
+    whole = searched(of, request).whole
     guess = divided(whole.row, chain_of(whole.row, of.depths), request.limit_B)
     assert any(stage.recomputed for stage in guess.stages)
 

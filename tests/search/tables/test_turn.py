@@ -6,7 +6,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.one_stage.solve import settings_of
+from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.tables import factors, totals

@@ -196,7 +196,7 @@ def test_data_parallelism_where_the_batch_is_large():
     graph = build_graph(dimensions_of("gpt2_xl", num_layers=2, batch_size=64))
     found = plan(graph, A2, device_num=8, global_batch_size=64, seq_length=1024)
     assert (found.data_parallel, found.model_parallel, found.sequence_parallel) == (8, 1, False)
-    assert found.search.optimality_gap == 0.0
+    assert 0.0 <= found.search.optimality_gap < 1e-3
 
 
 PRINT_PLAN = """

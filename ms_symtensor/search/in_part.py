@@ -88,11 +88,12 @@ def _likely(network: Network, outcome: Outcome, best_s: float, limit_B: float) -
         if (least_s := _least_s(row, network)) < best_s:
             different.setdefault(_alike(row), (least_s, row))
     every = []
-    for least_s, row in sorted(different.values(), key=lambda one: one[0]):
-        guess = divided(row, chain_of(row, network.depths), limit_B)
-        if guess is not None:
-            share = sum(stage.recomputed for stage in guess.stages) / sum(network.depths[1:-1])
-            every.append((least_s + share * (guess.step_time_s - least_s), row))
+    for _, row in sorted(different.values(), key=lambda one: one[0]):
+        chain = chain_of(row, network.depths)
+        free, guess = divided(row, chain, math.inf), divided(row, chain, limit_B)
+        if free is not None and guess is not None:
+            share = sum(stage.recomputed for stage in guess.stages) / max(1, sum(network.depths[1:-1]))
+            every.append((free.step_time_s + share * (guess.step_time_s - free.step_time_s), row))
         if len(every) == ESTIMATED:
             break
     return [row for _, row in sorted(every, key=lambda one: one[0])[:RANKED]]

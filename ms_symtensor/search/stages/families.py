@@ -60,7 +60,8 @@ def families(
         if devices <= FINEST_MESH_DEVICES and not shape.accumulates:
             found.setdefault((shape.mesh, shape.batch), []).append(shape)  # its mesh is the finest
             continue
-        alike = not 1 < devices <= FINEST_MESH_DEVICES or stands_for(
+        is_many = devices == 1 or (devices > FINEST_MESH_DEVICES and (shape.accumulates or axes > 2))
+        alike = is_many or stands_for(
             SPLIT if kind is Round.SPLIT else REPRESENTATIVES[axes],
             dims(SAMPLES[axes, kind]),
             shape.mesh,

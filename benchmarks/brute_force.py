@@ -30,10 +30,10 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.folded.folding import Fold, fold
-from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.space.domain import candidates, meshes
 from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.primitives import strategies_by_primitive

@@ -31,7 +31,7 @@ from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold, fold
-from ms_symtensor.search.folded.memory import ShortGraphs, few_blocks, short_graphs
+from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.places import Counts, Places, first_blocks, places
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
@@ -176,12 +176,6 @@ def sample_num(graph: Graph) -> int:
     """The samples of a step: the first dim of the first input; 0 where there is none."""
     shape = graph.inputs[0][1].shape if graph.inputs else ()
     return shape[0] if shape else 0
-
-
-def shortened(graph: Graph) -> tuple[Graph, tuple[tuple[str, ...], ...]]:
-    """`graph` with few of its blocks, and the names of those that these stand for, kind by kind."""
-    folded = fold(graph)
-    return few_blocks(graph, folded), folded.kinds
 
 
 def problem_of_family(

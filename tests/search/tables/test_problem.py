@@ -13,8 +13,8 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.space.domain import meshes
+from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.tables import factors, totals

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.move import SWAP, local_time_s, node_cost
+from ms_symtensor.cost.move import SWAP, node_cost
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.dtype import size_B
@@ -101,15 +101,6 @@ def update_B(share: Any, stored_B: int, gradient_B: int) -> Any:
 def swapped_B(share: Any) -> Any:
     """Bytes of the states of `share` elements that are fetched from the host for their update, and brought back."""
     return 2 * STATES_B * share
-
-
-def adding_s(cluster: Cluster, placement: ParameterPlacement, scatters_each: bool) -> float:
-    """Seconds in which a micro-batch's gradient is added to that of the step: AssignAdd reads both and writes one.
-
-    `scatters_each`: of the share, that of every micro-batch having been scattered (level 2).
-    """
-    shape = placement.slice_shape if scatters_each else placement.layout.slice_shape
-    return float(local_time_s(cluster, "AssignAdd", adding_B(math.prod(shape), placement.dtype)))
 
 
 def adding_B(elements: Any, dtype: str) -> Any:

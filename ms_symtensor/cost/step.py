@@ -9,19 +9,19 @@ peak is
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Part, Product, bill_of, traffic_B, work_s
-from ms_symtensor.cost.move import MoveCost, local_time_s, node_cost
-from ms_symtensor.cost.parameter import STATES_B, adding_s, parameter_cost, updating_B
+from ms_symtensor.cost.move import local_time_s, node_cost
+from ms_symtensor.cost.parameter import STATES_B, parameter_cost, updating_B
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
 from ms_symtensor.program.program import COLLECTIVES, Node, ParameterPlacement, Program, Role
-from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 
@@ -96,31 +96,6 @@ def _placements(graph: Graph, program: Program, times: Mapping[str, int]) -> Ite
     block_of = {s.name: op.block or "" for op in graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
     for name, placement in program.parameters.items():
         yield placement, times.get(block_of.get(name, ""), 1)
-
-
-def accumulation_s(
-    graph: Graph, program: Program, settings: Settings, cluster: Cluster, times: Mapping[str, int]
-) -> float:
-    """Seconds in which the gradients of one of several micro-batches are added to those before; `times` as of `price`."""
-    scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
-    return math.fsum(
-        count * adding_s(cluster, placement, scatters_each)
-        for placement, count in _placements(graph, program, times)
-        if placement.requires_grad
-    )
-
-
-def cost_of(
-    program: Program, cluster: Cluster, wanted: Callable[[Node], bool], times: Mapping[str, int] = MappingProxyType({})
-) -> MoveCost:
-    """What the nodes that are `wanted`, none of them an operator's own work, take of the step that `price` prices."""
-    local_s = communication_s = 0.0
-    for node in program.nodes:
-        if node.role is not Role.WORK and wanted(node):
-            cost = node_cost(cluster, node.kind, node.group, *traffic_B(program, node))
-            count = times.get(node.block or "", 1)
-            local_s, communication_s = local_s + count * cost.local_s, communication_s + count * cost.communication_s
-    return MoveCost(communication_s, local_s)
 
 
 def buffers_B(program: Program) -> int:

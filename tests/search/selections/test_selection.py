@@ -11,11 +11,11 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.step import price
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, Settings
-from ms_symtensor.search.folded.depth import judged
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import PeakMemory, short_graphs
 from ms_symtensor.search.folded.mix import Mix
@@ -49,7 +49,7 @@ class _Network:
         folded = fold(graph)
         self.shorts = short_graphs(graph, folded, meanings(graph), folded.kinds)
         self.of = self.shorts, strategies, Settings(data * tensor, enable_alltoall=sequence and tensor == 1)
-        self.plain_s = judged(*self.of, CLUSTER).cost.step_time_s
+        self.plain_s = self.step_s(Mix(), 0)
         self.plain_B = self.kept_B(None)
         first = self.shorts.blocks[0]
         self.names = tuple(
@@ -59,7 +59,14 @@ class _Network:
     def again_s(self, way):
         """Seconds that each block computes again where all recompute `way`."""
         mix, count = Mix((way,), (None,)), len(self.shorts.blocks)
-        return (judged(*self.of, CLUSTER, mix=mix, first=count).cost.step_time_s - self.plain_s) / count
+        return (self.step_s(mix, count) - self.plain_s) / count
+
+    def step_s(self, mix, first):
+        """Seconds of a step whose first blocks are those that `mix` puts first."""
+        peaks, runs = PeakMemory(*self.of, mix), self.shorts.short_runs(self.shorts.runs(first))
+        return price(
+            self.shorts.of(runs), peaks.plan(runs), peaks.program(runs), CLUSTER, self.shorts.known
+        ).step_time_s
 
     def kept_B(self, way):
         """Bytes that a block in the middle keeps until the backward pass."""

@@ -7,13 +7,18 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.bill import Part, work_s
+from ms_symtensor.cost.stage_time import stage_bill
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.folded.depth import judged
+from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.search.folded.depth import at_depth
+from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.shapes import Shape
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.stages.outer import survey
 from ms_symtensor.search.stages.own_mesh import priced
 from ms_symtensor.search.stages.whole import settings_of, strategies_of
+from ms_symtensor.strategy.stages import pipeline_stages
 
 A2 = load("atlas_800t_a2")
 
@@ -33,7 +38,17 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
         if row.level is OptimizerLevel.NONE:
             strategies = strategies_of(row)
             own = priced(net, row, strategies)
-            found = judged(net.shorts(batch, None), strategies, settings_of(own), A2)
-            program_s = found.cost.time_s["compute"] + found.cost.time_s["communication"]
-            work_s = float((own.costs.each_s * net.depths).sum())
-            assert work_s == pytest.approx(program_s - found.weights.local_s - found.weights.communication_s, rel=2e-3)
+            found = at_depth(net.class_of, net.short(batch), strategies)
+            half = layers // 2
+            plans, pipeline = pipeline_stages(net.graph_at(batch), (half, half), [found, found], settings_of(own), 8)
+            programs = partition_stages(net.graph_at(batch), plans, pipeline)
+            bills = [stage_bill(program, plan) for program, plan in zip(programs, plans, strict=True)]
+            program_s = sum(
+                count * work_s(work, A2)
+                for bill in bills
+                for key, works in bill.items.items()
+                if not key.once and key.part is not Part.BORDER
+                for work, count in works.items()
+            )
+            work_of_tables_s = float(own.costs.each_s @ occurrences(net.depths))
+            assert work_of_tables_s == pytest.approx(program_s, rel=2e-3)

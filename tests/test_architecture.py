@@ -16,7 +16,7 @@ ROOMS = (
     "estimates", "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
-    "search": ("asked", "folded", "space", "tables", "one_stage", "stages", "selections", "bounds"),
+    "search": ("asked", "folded", "space", "tables", "stages", "selections"),
     "bridge": ("compiler", "compiled", "capture", "apply", "judge", "plugin", "proof"),
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.program.one_stage import why_no_accumulation
@@ -57,24 +58,25 @@ class Found:
 
 def space_of(network: Network, request: Request) -> tuple[Shape, ...]:
     """The step layouts that `request` allows."""
-    graph = network.graph_at(request.global_batch_size)
+    graph, limits = network.graph_at(request.global_batch_size), request.limits
     blocks, is_whole = sum(network.depths[1:-1]), bool(why_whole(graph))
-    one_only, no_sums = bool(network.why_one_stage(request.global_batch_size)), bool(why_no_accumulation(graph))
-    interleaves = request.limits.interleaves
-    runs_on = interleaves != (1,) and not is_whole and not why_one_run(graph, network.depths)
-    found = []
-    for plain in _shapes(network, request, blocks):
-        is_barred = (is_whole or no_sums) if plain.stages == 1 else (is_whole or one_only)
-        if plain.accumulates and is_barred:
-            continue
-        for number in interleaves:
-            if number > 1 and not runs_on:
-                continue
-            if not request.limits.allow(plain.stages, plain.micro_batch_num, number):
-                continue
-            if (shape := interleaved(plain, number, blocks)) is not None:
-                found.append(shape)
-    return tuple(found)
+
+    @cache
+    def is_barred(has_stages: bool) -> bool:
+        """Whether the network is not to be laid out in micro-batches, over stages or on one."""
+        return is_whole or bool(
+            network.why_one_stage(request.global_batch_size) if has_stages else why_no_accumulation(graph)
+        )
+
+    runs_on = limits.interleaves != (1,) and not is_whole and not why_one_run(graph, network.depths)
+    return tuple(
+        shape
+        for plain in _shapes(network, request, blocks)
+        for number in limits.interleaves
+        if (number == 1 or runs_on) and limits.allow(plain.stages, plain.micro_batch_num, number)
+        if not (plain.accumulates and is_barred(plain.stages > 1))
+        if (shape := interleaved(plain, number, blocks)) is not None
+    )
 
 
 def _shapes(network: Network, request: Request, blocks: int) -> tuple[Shape, ...]:

@@ -97,11 +97,12 @@ def _on_own_mesh(
     rules: Mapping[str, Rule] | None,
     limits: Limits,
 ) -> tuple[Graph, Variables]:
-    """The graph of shapes with one mesh and batch, and its operators with their candidates there: with one axis, those that cut
-    by a part of its devices too.
+    """The graph of shapes with one mesh and batch, and its operators with their candidates there: with one axis of few devices,
+    those that cut by a part of these too.
     """
     graph, mesh = graph_at(members[0].batch), members[0].mesh
-    pricer = Pricer(cluster, Single(mesh if len(mesh) > 1 else prime_factors(mesh[0])))
+    is_coarse = len(mesh) > 1 or mesh[0] > FINEST_MESH_DEVICES
+    pricer = Pricer(cluster, Single(mesh if is_coarse else prime_factors(mesh[0])))
     return graph, variables(graph, fold(graph), pricer, rules, limits=limits)
 
 

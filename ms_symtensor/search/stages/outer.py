@@ -85,7 +85,11 @@ def survey(
             if min(least_s) >= enough_s:
                 ruled_out_s.update(zip(members, least_s, strict=True))
                 continue
-        of = problem_of(graph, known, again=again)
+        try:
+            of = problem_of(graph, known, again=again)
+        except InvalidStrategyError as error:  # readers of one parameter that cannot agree
+            rejected = error
+            continue
         again = of.again
         candidates += of.candidates * len(members)
         new = list(_fastest(_settings(of, depths, members), enough_s))

@@ -42,13 +42,13 @@ class Layers(Operators):
         c = self.config
         with self.emit.cell(attribute, "Norm"):
             x = self.cast("cast_in", x, "float32")
-            gamma = self.emit.parameter("gamma", x.shape[-1:], c.param_dtype, c.trains_base)
+            gamma = self.emit.parameter("gamma", x.shape[-1:], "float32", c.trains_base)
             epsilon = Constant(float32(c.norm_epsilon))
             statistic = TensorType((*x.shape[:-1], 1), "float32")
             if c.norm == "rms_norm":
                 x = self.emit.op("RmsNorm", "norm", (x, gamma, epsilon), x.type, statistic)[0]
             else:
-                beta = self.emit.parameter("beta", x.shape[-1:], c.param_dtype, c.trains_base)
+                beta = self.emit.parameter("beta", x.shape[-1:], "float32", c.trains_base)
                 arguments = (x, gamma, beta, Constant(-1), Constant(-1), epsilon)
                 x = self.emit.op("LayerNorm", "norm", arguments, x.type, statistic, statistic)[0]
             return self.cast("cast_out", x, c.compute_dtype)

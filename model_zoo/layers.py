@@ -2,8 +2,8 @@
 
 Every occurrence of an operator is a primitive object of its own, an attribute of its cell. Between operators,
 activations are 2-D, [tokens, hidden] with tokens = batch * sequence, so that a strategy can cut tokens by any degree
-(sequence parallelism); only attention looks at [batch, sequence, heads, head_dim]. Weights are kept in `param_dtype`
-and cast to `compute_dtype` where they are used; norms, softmax and loss compute in float32.
+(sequence parallelism); only attention looks at [batch, sequence, heads, head_dim]. Weights are stored in `param_dtype`
+and cast to `compute_dtype` where they are used; norms, with their weights, softmax and loss are in float32.
 """
 
 import math
@@ -87,13 +87,11 @@ class Norm(nn.Cell):
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.is_rms_norm = config.norm == "rms_norm"
         self.cast_in, self.cast_out = ops.Cast(), ops.Cast()
-        self.gamma = weight((width,), config, "ones")
-        self.gamma.requires_grad = config.trains_base
+        self.gamma = Parameter(initializer("ones", (width,), ms.float32), requires_grad=config.trains_base)
         if self.is_rms_norm:
             self.norm = ops.RmsNorm(config.norm_epsilon)
         else:
-            self.beta = weight((width,), config, "zeros")
-            self.beta.requires_grad = config.trains_base
+            self.beta = Parameter(initializer("zeros", (width,), ms.float32), requires_grad=config.trains_base)
             self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=config.norm_epsilon)
 
     def construct(self, x: Tensor) -> Tensor:

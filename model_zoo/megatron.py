@@ -64,8 +64,8 @@ def megatron_strategy(
         raise InputError(f"batch_size {config.batch_size} does not divide by data_parallel {data_parallel}")
     if config.intermediate_size % model_parallel:
         raise InputError(f"width {config.intermediate_size} does not divide by model_parallel {model_parallel}")
-    # MindSpore cuts the table together with a sequence on few meshes only.
-    is_cut = cuts_embedding and config.vocab_size % model_parallel == 0 and context_parallel == 1
+    # MindSpore cuts a table and what is looked up at once on few meshes only: sequences are looked up whole.
+    is_cut = cuts_embedding and config.vocab_size % model_parallel == 0 and 1 in (data_parallel, context_parallel)
     number = config.experts.number if config.experts is not None else 1
     width = config.experts.intermediate_size if config.experts is not None else 1
     cut_width = model_parallel if expert_model_parallel is None else expert_model_parallel
@@ -148,7 +148,7 @@ class _Rules:
         if op.type == "Gather":
             return (
                 (self.table if owner in ("word_embedding", "second_token") else 1, 1),
-                (self.data, self.context),
+                (self.data, self.context if self.table == 1 else 1),
             ), None
         if owner == "loss":
             return self._loss(graph, op), None

@@ -17,6 +17,7 @@ from ms_symtensor.cost.operator import evaluate
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.fusion import FUSED, fused_cells, is_free
+from ms_symtensor.program.liveness import FUSED_IN_PLACE
 from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
@@ -134,7 +135,7 @@ def bill_of(
     for node in program.nodes:
         if node.kind == "Receive" or (node.kind == "Send" and stage is None) or is_free(node, cells, fuses):
             continue
-        if node.role is Role.WORK and node.op not in transparent and node.kind != FUSED:
+        if node.role is Role.WORK and node.op not in transparent and node.kind not in (FUSED, FUSED_IN_PLACE):
             continue
         label = labels.get(node.op, "")
         part, work = _of_node(program, node, label, stage)

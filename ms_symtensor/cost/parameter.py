@@ -1,12 +1,13 @@
 """What a parameter costs: bringing its gradient together, gathering its shares, and the memory of it and its states."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import SWAP, node_cost
+from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.dtype import size_B
@@ -108,6 +109,23 @@ def adding_B(elements: Any, dtype: str) -> Any:
     (MindSpore's _VirtualAssignAdd, mindspore/ops/_grad_experimental/grad_comm_ops.py).
     """
     return 3 * elements * size_B(dtype)
+
+
+def stored_B(
+    parameters: Iterable[tuple[ParameterPlacement, int]], stored: Stored, level: OptimizerLevel
+) -> dict[str, int]:
+    """Bytes of parameters, each so many times, at rest under a run-time that has them as `stored`; master weights count as parameters."""
+    found = {"parameters": 0, "gradients": 0, "optimizer_states": 0}
+    for placement, times in parameters:
+        whole = times * math.prod(placement.layout.slice_shape)
+        share = -(-whole // len(placement.layout.copies.ranks()))
+        found["parameters"] += stored.weight * (share if level >= OptimizerLevel.LEVEL3 else whole)
+        if placement.requires_grad:
+            updated = share if level >= OptimizerLevel.LEVEL1 else whole
+            found["parameters"] += stored.master * updated
+            found["gradients"] += stored.gradient * (share if level >= OptimizerLevel.LEVEL2 else whole)
+            found["optimizer_states"] += stored.states * updated
+    return found
 
 
 def updating_B(parameters: Mapping[str, ParameterPlacement]) -> int:

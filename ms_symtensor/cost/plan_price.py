@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Bill, Part, Work, bill_of, work_s
-from ms_symtensor.cost.runtime import Runtime
+from ms_symtensor.cost.parameter import stored_B
+from ms_symtensor.cost.runtime import Runtime, Stored
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import (
     PASSES,
@@ -117,7 +118,7 @@ def plan_bill(
 
 
 def _fused(graph: Graph, program: Program, known: Meanings, fuses: frozenset[str]) -> Program:
-    return fused(program, fused_cells(graph, known, fuses)) if fuses else program
+    return fused(program, fused_cells(graph, known, fuses), fuses) if fuses else program
 
 
 def _stage_memory_B(program: StageProgram, stage: StagePlan) -> Mapping[str, int]:
@@ -134,7 +135,20 @@ def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
     time_s = _mean_s(seconds, number)
     if len(seconds) > 1:
         time_s["bubble"] = max(0.0, step_s - math.fsum(time_s.values()))
-    return PlanPrice(step_s, time_s, _hidden_s(seconds, number), bill.memory_B)
+    return PlanPrice(step_s, time_s, _hidden_s(seconds, number), _memory_B(bill, runtime.stores))
+
+
+def _memory_B(bill: PlanBill, stored: Stored | None) -> tuple[Mapping[str, int], ...]:
+    """Bytes of every stage, by `cost.step.MEMORIES`."""
+    if stored is None:
+        return bill.memory_B
+    found = []
+    for memory, parameters, settings in zip(bill.memory_B, bill.parameters, bill.settings, strict=True):
+        at_rest = stored_B(parameters, stored, settings.optimizer_level if stored.level is None else stored.level)
+        if settings.swap_optimizer:
+            at_rest["optimizer_states"] = 0
+        found.append({**memory, **at_rest})
+    return tuple(found)
 
 
 def each_s(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> float:

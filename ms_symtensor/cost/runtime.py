@@ -10,6 +10,7 @@ import yaml
 
 from ms_symtensor.cost.bill import Part
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.settings import OptimizerLevel
 
 DEFAULT = "mindspore_graph"
 FOLDER = Path(__file__).with_name("runtimes")
@@ -27,6 +28,22 @@ class Hiding:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """Bytes of a parameter, where weights are stored in the type that products read.
+
+    `weight`: what products read; `master`: a float32 copy beside it (2: its lower half alone); `gradient`: as summed over
+    micro-batches; `states`: the optimizer's. `level`: what the copies of a parameter share, by levels of ZeRO (master and states,
+    gradients, weights); None: as the plan's optimizer does.
+    """
+
+    weight: int = 2
+    master: int = 4
+    gradient: int = 4
+    states: int = 8
+    level: OptimizerLevel | None = None
+
+
+@dataclass(frozen=True)
 class Runtime:
     """What a run-time does.
 
@@ -38,6 +55,7 @@ class Runtime:
             device.
         fuses: classes of the zoo's cells whose own operators run as one kernel: they read and write what crosses the cell's
             border, and keep nothing else for the backward pass.
+        stores: what a parameter takes; None: what the program says (`cost.step.memory_B`).
         fragments: bytes that the allocator loses, as a share of activations.
         hide: what the user said is hidden, beside the file (`--hide`).
     """
@@ -47,6 +65,7 @@ class Runtime:
     hides: Mapping[Part, Hiding] = field(default_factory=dict)
     is_eager: bool = False
     fuses: frozenset[str] = frozenset()
+    stores: Stored | None = None
     fragments: float = 0.0
     hide: str = ""
 
@@ -86,6 +105,7 @@ def load(name: str) -> Runtime:
         hides,
         data["is_eager"]["value"],
         frozenset(data["fuses"]["value"]),
+        Stored(**data["stores"]["value"]) if "stores" in data else None,
         data["fragments"]["value"],
     )
 

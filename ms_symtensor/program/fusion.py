@@ -2,9 +2,11 @@
 
 A cell of a class that is fused (the zoo's Norm, RotaryEmbedding, GatedFeedForward, …) reads and writes in each pass what crosses
 its border, in one kernel; its products stay kernels of their own. What the cell makes for itself alone is not kept: its backward
-kernel reads what the forward one read. Three words stand for what products and optimizers take along: "bias" (a product adds
-it), "weight_casts" (weights are stored in the type in which they are used), and "gradient_accumulation" (a product adds the
-gradient of its weight to that of the step).
+kernel reads what the forward one read, or a cast copy that another kernel keeps. Three words stand for what products and
+optimizers take along: "bias" (a product adds it), "weight_casts" (weights are stored whole in the type in which they are used:
+those in use are no activations), and "gradient_accumulation" (a product adds the gradient of its weight to that of the step);
+two for losses: "label_indices" (labels are no one-hot rows as wide as the vocabulary) and "loss_in_place" (the gradient of the
+logits is written over them).
 """
 
 import re
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ms_symtensor.ops.signature import Unit
+from ms_symtensor.program.liveness import FUSED_IN_PLACE
 from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.tensor.graph import Graph, Op
@@ -20,6 +23,8 @@ FUSED = "Fused"
 """The kind of a kernel that stands for several operators."""
 
 BIAS, WEIGHT_CASTS, ACCUMULATION = "bias", "weight_casts", "gradient_accumulation"
+LABEL_INDICES, LOSS_IN_PLACE = "label_indices", "loss_in_place"
+LOSS = "CrossEntropy"
 
 
 def fused_cells(graph: Graph, known: Meanings, fuses: frozenset[str]) -> dict[str, str]:
@@ -41,22 +46,38 @@ def is_free(node: Node, cells: Mapping[str, str], fuses: frozenset[str]) -> bool
     return node.kind == "AssignAdd" and node.role is Role.SYNC and ACCUMULATION in fuses
 
 
-def fused(program: Program, cells: Mapping[str, str]) -> Program:
+def fused(program: Program, cells: Mapping[str, str], fuses: frozenset[str]) -> Program:
     """`program` with one node of kind `FUSED` for the operators of every cell in each pass (`fused_cells`)."""
+    if WEIGHT_CASTS in fuses:
+        in_use = {t for node in program.nodes if node.role is Role.WEIGHT for t in node.outputs}
+        program = replace(program, kept=program.kept | in_use)
     groups: dict[tuple[str, Phase], list[Node]] = {}
     group_of: dict[int, tuple[str, Phase]] = {}  # by position in the program
+    made_in: dict[int, tuple[str, Phase]] = {}
     for position, node in enumerate(program.nodes):
+        sources = {made_in.get(t) for t in node.inputs} if node.role is Role.ADD else set()
         if node.role is Role.WORK and cells.get(node.op):
-            group_of[position] = cells[node.op], node.phase
-            groups.setdefault(group_of[position], []).append(node)
+            key = cells[node.op], node.phase
+        elif len(sources) == 1 and (source := sources.pop()):
+            key = source  # gradients meet that one cell makes
+        else:
+            continue
+        group_of[position] = key
+        groups.setdefault(key, []).append(node)
+        made_in.update(dict.fromkeys(node.outputs, key))
     if not groups:
         return program
-    made_in = {t: key for key, nodes in groups.items() for node in nodes for t in node.outputs}
     read_outside: set[int] = set()
     for position, node in enumerate(program.nodes):
         cell = group_of.get(position, ("", None))[0]
         read_outside.update(t for t in node.inputs if t in made_in and made_in[t][0] != cell)
     read = {t for node in program.nodes for t in node.inputs}
+    copies = {
+        node.inputs[0]: node.outputs[0]
+        for nodes in groups.values()
+        for node in nodes
+        if node.kind == "Cast" and node.outputs[0] in read_outside
+    }
     taken = {
         key: tuple(dict.fromkeys(t for node in nodes for t in node.inputs if made_in.get(t) != key))
         for key, nodes in groups.items()
@@ -66,6 +87,8 @@ def fused(program: Program, cells: Mapping[str, str]) -> Program:
         """What is read in another pass in place of a tensor that its cell made for itself alone."""
         if tensor not in made_in or tensor in read_outside:
             return (tensor,)
+        if tensor in copies:
+            return (copies[tensor],)
         return tuple(t for source in taken[made_in[tensor]] for t in instead(source))
 
     nodes: list[Node] = []
@@ -77,9 +100,11 @@ def fused(program: Program, cells: Mapping[str, str]) -> Program:
         elif last[group] == position:
             inputs = tuple(dict.fromkeys(t for source in taken[group] for t in instead(source)))
             made = [t for one in groups[group] for t in one.outputs]
-            outputs = tuple(t for t in made if t in read_outside or t not in read)
-            one = groups[group][0]
-            nodes.append(one._replace(kind=FUSED, inputs=inputs, outputs=outputs, scratch=None))
+            outputs = tuple(t for t in made if t in read_outside or (t not in read and t in program.kept))
+            kind = FUSED
+            if LOSS_IN_PLACE in fuses and group[0].endswith(f"-{LOSS}") and group[1] is Phase.BACKWARD:
+                kind, inputs = FUSED_IN_PLACE, tuple(sorted(inputs, key=lambda t: -program.tensors[t].size_B))
+            nodes.append(groups[group][0]._replace(kind=kind, inputs=inputs, outputs=outputs, scratch=None))
     return replace(program, nodes=tuple(nodes))
 
 
@@ -89,6 +114,8 @@ _CLASS = re.compile(r"[^/]*-([A-Za-z0-9_]+)")
 def _cell(op: Op, known: Meanings, fuses: frozenset[str]) -> str | None:
     """The outermost fused cell that `op` stands in; None for one that does the work of a product, and for views."""
     if known[op.name][1].unit is Unit.CUBE or op.type == "Reshape":
+        return None
+    if op.type == "OneHot" and LABEL_INDICES not in fuses:
         return None
     path = op.name.split("/")[:-1]
     for end, cell in enumerate(path):

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from ms_symtensor.program.program import Node, Phase, Program
 
+FUSED_IN_PLACE = "FusedInPlace"
 VIEWS = frozenset(
     {"Reshape", "ExpandDims", "Squeeze", "StopGradient", "Depend", "TupleGetItem", "Load", "MakeTuple", "UpdateState"}
+    | {FUSED_IN_PLACE}
 )
-"""Kinds of node that move no data: their output is their first input under another shape."""
+"""Kinds of node whose output takes the memory of their first input."""
 
 
 class Step(NamedTuple):

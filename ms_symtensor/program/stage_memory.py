@@ -128,7 +128,7 @@ def micro_batch(micro: Program, scatters_gradients: bool, interleaved: bool) -> 
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
-    weights = _weights(micro.nodes)
+    weights = _weights(micro.nodes) - micro.kept
     behind = tuple(step.is_backward for step in steps)
     used = {t for n in micro.nodes if n.role is not Role.WEIGHT for t in n.inputs if t in weights}
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}

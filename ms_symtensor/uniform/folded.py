@@ -140,7 +140,7 @@ def _one_stage(config: TransformerConfig, layout: UniformLayout, held: _Runs, fu
     (plan,), ((blocks,),) = short.plans, short.segments
     program = partition(short.graph, plan, known=short.known)
     if fuses:
-        program = fused(program, fused_cells(short.graph, short.known, fuses))
+        program = fused(program, fused_cells(short.graph, short.known, fuses), fuses)
     times = _times(held, (blocks,))
     memory = memory_B(short.graph, plan, program, times)
     own_B = measure(program, blocks).peak_B([0] * len(blocks))
@@ -178,7 +178,7 @@ def _stages(
     programs = partition_stages(short.graph, short.plans, short.pipeline, known=short.known)
     cells = fused_cells(short.graph, short.known, fuses)
     if cells:
-        programs = tuple(replace(one, micro=fused(one.micro, cells)) for one in programs)
+        programs = tuple(replace(one, micro=fused(one.micro, cells, fuses)) for one in programs)
     one_of = [
         OneMicroBatch.of(program, [_once(run) for run in short.segments[number]])
         for number, program in enumerate(programs)

@@ -83,6 +83,7 @@ class Selection(str, Enum):
     ATTENTION_CORE = "attention_core"  # between the projections
     ACTIVATION = "activation"  # of the feed-forward
     NORM = "norm"
+    NORM_INPUT = "norm_input"  # the float32 copy that a norm reads (MindFormers always does)
     COMMUNICATION = "communication"  # gathers of tokens that tensor-parallel ranks hold parts of
 
 

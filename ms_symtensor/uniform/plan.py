@@ -1,5 +1,6 @@
 """From a network of the zoo and a uniform layout to the strategies, stages and settings that a plan is made of."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -130,20 +131,28 @@ def recompute_of(graph: Graph, of: Mapping[str, Mark]) -> dict[str, Recompute]:
     for op in graph.ops:
         if op.block is not None and of.get(op.block):
             parts.setdefault(op.block, []).append(op)
-    return {
+    found = {
         block: Recompute() if mark is None else _selective(parts[block], mark)
         for block, mark in of.items()
-        if mark is None or mark
+        if mark != set()
     }
+    return {block: again for block, again in found.items() if again is not None}
 
 
-def _selective(ops: Sequence[Op], chosen: frozenset[Selection]) -> Recompute:
-    """Selective recomputation of a block with the operators `ops`."""
-    names = tuple(dict.fromkeys(name_in_block(op) for op in ops if _selection(op) in chosen and op.primitive))
+def _selective(ops: Sequence[Op], chosen: frozenset[Selection]) -> Recompute | None:
+    """Selective recomputation of a block with the operators `ops`; None: it has nothing of what is `chosen`."""
+    chosen |= {Selection.NORM_INPUT} if Selection.NORM in chosen else set()
+    selected = (
+        op for op in ops if (part := _selection(op)) in chosen and (op.primitive or part is Selection.NORM_INPUT)
+    )
+    names = tuple(dict.fromkeys(map(name_in_block, selected)))
     if Selection.COMMUNICATION not in chosen:
-        return Recompute(only=names)
-    every = tuple(dict.fromkeys(name_in_block(op) for op in ops if op.primitive and op.type != "Cast"))
+        return Recompute(only=names) if names else None
+    every = tuple(dict.fromkeys(name_in_block(op) for op in ops if op.primitive or op.type == "Cast"))
     return Recompute(communication=True, kept=tuple(name for name in every if name not in names))
+
+
+_NORM = re.compile(r"/[a-z_]*norm-Norm/[^/]*$")
 
 
 def _selection(op: Op) -> Selection | None:
@@ -153,6 +162,10 @@ def _selection(op: Op) -> Selection | None:
         return Selection.ATTENTION_CORE
     if cell in ("attention_norm", "feed_forward_norm"):
         return Selection.NORM
+    if (
+        op.type == "Cast" and op.outputs[0].dtype == "float32" and _NORM.search(op.name)
+    ):  # of a Cast, only the name says it
+        return Selection.NORM_INPUT
     if op.primitive in ("silu", "gelu") or (op.primitive == "mul" and cell in ("feed_forward", "experts", "shared")):
         return Selection.ACTIVATION
     return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 
@@ -23,6 +24,8 @@ Precision = Literal["bfloat16", "float16", "float32", "float8"]
 
 
 ALL = -1  # every block
+MIXED = Stored()
+"""Mixed precision with float32 main gradients."""
 
 
 class AttentionKernel(Enum):
@@ -155,20 +158,6 @@ SELECTIVE_RECOMPUTATION = Recomputation(parts=in_parts(Part.ATTENTION_CORE))
 
 
 @dataclass(frozen=True)
-class Bytes:
-    """Bytes that one trained parameter takes, by what for; the default is mixed precision with float32 main gradients.
-
-    `weight`: what the products read; `master`: a float32 copy beside it (0 where the weight itself is float32, or shares
-    its storage); `gradient`: as accumulated and summed; `states`: the optimizer's moments.
-    """
-
-    weight: int = 2
-    master: int = 4
-    gradient: int = 4
-    states: int = 8
-
-
-@dataclass(frozen=True)
 class Configuration:
     """One training step: a model, how devices share it, and what the framework does.
 
@@ -199,7 +188,9 @@ class Configuration:
     attention: AttentionKernel = AttentionKernel.FLASH
     fused_norm: bool = True
     precision: Precision = "bfloat16"
-    bytes_per_parameter: Bytes = Bytes()
+    stored: Precision = "float32"  # MindSpore: the type that weights, and the sums of their gradients, are stored in
+    memory_limit_B: float = 0.0  # what the run was allowed to take of a device; 0: what the device has
+    bytes_per_parameter: Stored = MIXED  # not for MindSpore, where programs say it
     framework: Framework = "megatron"
     overlap_gradients: bool = True  # gradient sums of data parallelism run under the backward pass
     overlap_weights: bool = True  # gathers of sharded weights run under the forward pass

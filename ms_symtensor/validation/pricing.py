@@ -11,7 +11,7 @@ from ms_symtensor.cost.flops import mfu
 from ms_symtensor.cost.plan_price import PlanBill, priced
 from ms_symtensor.cost.runtime import Runtime, load
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.program.fusion import ACCUMULATION
+from ms_symtensor.program.fusion import ACCUMULATION, LOSS_IN_PLACE
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.uniform.folded import folded_bill, folded_flops
 from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
@@ -54,6 +54,7 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
     found = priced(bill, cluster, runtime)
     device = cluster.device
     usable_B = device.hbm_capacity_B - TORCH_NPU_CANNOT_B if c.framework == "mindspeed" else device.hbm_usable_B
+    usable_B = c.memory_limit_B or usable_B
     memory = found.memory_B
     states = [one["optimizer_states"] for one in memory]
     resting = [one["parameters"] + one["gradients"] + one["optimizer_states"] for one in memory]
@@ -129,6 +130,7 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
         batch_size=c.data_parallel * c.micro_batch_size,
         attention="flash" if c.attention in (AttentionKernel.FLASH, AttentionKernel.FLASH1) else "self",
         compute_dtype=c.precision,
+        param_dtype=c.stored,
     )
 
 
@@ -153,6 +155,14 @@ _SELECTED = {
 def layout_of(c: Configuration) -> UniformLayout:
     """How the devices share the network."""
     parts = tuple((_SELECTED[part], blocks) for part, blocks in c.recomputation.parts)
+    if (
+        c.framework == "mindspore" and c.model.norm == "rms_norm"
+    ):  # mindformers 1.9.0, llama_layer.py: self.cast.recompute()
+        parts += ((Selection.NORM_INPUT, (ALL,)),)
+    if (
+        c.framework != "mindspore" and c.sequence_parallel
+    ):  # linear layers keep their own slice of the tokens and gather again
+        parts += ((Selection.COMMUNICATION, (ALL,)),)
     level = c.optimizer_level
     if c.pipeline_stages * c.micro_batch_num > 1:  # MindSpore's programs in micro-batches know no more
         level = min(level, OptimizerLevel.LEVEL1)
@@ -188,6 +198,9 @@ def runtime_of(c: Configuration) -> Runtime:
     fuses = set(found.fuses)
     fuses = fuses | {"Norm"} if c.fused_norm else fuses - {"Norm"}
     fuses = fuses | {ACCUMULATION} if c.fused_gradient_sums else fuses - {ACCUMULATION}
+    if c.copied_logits:
+        fuses.discard(LOSS_IN_PLACE)
     if c.compiled:
         fuses |= {"Norm", "RotaryEmbedding", "GatedFeedForward", "FeedForward", "CrossEntropy", "bias"}
-    return replace(found.hiding(hidden), fuses=frozenset(fuses))
+    stores = replace(c.bytes_per_parameter, level=c.optimizer_level)
+    return replace(found.hiding(hidden), fuses=frozenset(fuses), stores=stores)

@@ -19,7 +19,7 @@ KNOWN = meanings(GRAPH)
 def program(*words: str) -> Program:
     cuts = megatron_strategy(GRAPH, CONFIG, 2, 2, True)
     plan = StagePlan({name: OpStrategy(*cut) for name, cut in cuts.items()}, Settings(4))
-    return fused(partition(GRAPH, plan, known=KNOWN), fused_cells(GRAPH, KNOWN, frozenset(words)))
+    return fused(partition(GRAPH, plan, known=KNOWN), fused_cells(GRAPH, KNOWN, frozenset(words)), frozenset(words))
 
 
 def test_a_gate_reads_and_writes_what_crosses_its_border() -> None:

@@ -129,7 +129,8 @@ def _mindformers(row: Row) -> Configuration:
         recomputation=mindformers.recomputation(settings, stages),
         attention=mindformers.attention(settings),
         precision=mindformers.precision(settings),
-        bytes_per_parameter=mindformers.BYTES,
+        stored=mindformers.stored(settings, row.text("phase")),
+        memory_limit_B=mindformers.memory_limit_B(settings),
         framework="mindspore",
         overlap_gradients=False,  # as plans are priced, too
         overlap_weights=False,

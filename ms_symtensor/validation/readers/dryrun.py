@@ -1,7 +1,7 @@
 """ms_dryrun_memory_deepseek3.csv: peaks of MindSpore's dry runs of DeepSeek-V3 on 1,024 devices, of one pipeline stage each."""
 
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import Bytes, Configuration, Experts, Transformer
+from ms_symtensor.validation.configuration import Configuration, Experts, Transformer
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers.common import devices_must_agree
 from ms_symtensor.validation.readers.families import family_of
@@ -58,7 +58,6 @@ def case(row: Row) -> Case:
         micro_batch_num=stages,
         layers_on_stage=tuple(layers),
         optimizer_level=OptimizerLevel.LEVEL1,
-        bytes_per_parameter=Bytes(weight=4, master=0, gradient=4, states=8),
         framework="mindspore",
     )
     stage = int(row.number("stage_simulated")) if row.text("stage_simulated") else None

@@ -1,11 +1,11 @@
 """layouts_a100.csv: LLaMA layouts on A100, timed or out of memory (arXiv 2311.05610)."""
 
+from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
-    Bytes,
     Configuration,
     Transformer,
 )
@@ -62,7 +62,7 @@ def case(row: Row) -> Case:
         recomputation=RECOMPUTATION[row.text("recompute")],
         attention=KERNELS[kernel.removesuffix(RMS_KERNEL)],
         fused_norm=kernel.endswith(RMS_KERNEL),
-        bytes_per_parameter=Bytes(gradient=2),  # whole models of 13e9 parameters fit one device with ZeRO-1
+        bytes_per_parameter=Stored(gradient=2),  # whole models of 13e9 parameters fit one device with ZeRO-1
         gathered_logits=True,  # Aleph Alpha's trainer: all_concat before the loss
         overlap_gradients=False,
         overlap_weights=False,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
     ALL,
@@ -10,7 +11,6 @@ from ms_symtensor.validation.configuration import (
     NO_RECOMPUTATION,
     SELECTIVE_RECOMPUTATION,
     AttentionKernel,
-    Bytes,
     Part,
     Precision,
     Recomputation,
@@ -148,17 +148,17 @@ def precision(options: Options) -> Precision:
     return "float16" if "fp16" in options else "bfloat16"
 
 
-FLOAT16 = Bytes(weight=2, master=8, gradient=2, states=8)
+FLOAT16 = Stored(weight=2, master=8, gradient=2, states=8)
 """Under --fp16 gradients are summed as they are, and cast beside the master weights: 20 bytes of a parameter, 4 + 16/d where the
 optimizer is distributed (Megatron-LM, docs, dist_optimizer.md; under --bf16 18, or 6 + 12/d).
 """
 
 
-def bytes_per_parameter(options: Options) -> Bytes:
+def bytes_per_parameter(options: Options) -> Stored:
     """--reuse-fp32-param: the upper half of the master weight is the weight, so both take four bytes together."""
     if precision(options) == "float16":
         return FLOAT16
-    return Bytes(weight=2, master=2) if "reuse-fp32-param" in options else Bytes()
+    return Stored(weight=2, master=2) if "reuse-fp32-param" in options else Stored()
 
 
 IN_PLACE_LOSS = "2025-07"

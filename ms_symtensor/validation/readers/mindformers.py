@@ -6,14 +6,13 @@ What the lists and patterns of recomputation mean is as MindFormers' LayerSettin
 import ast
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
     ALL,
     AttentionKernel,
     Blocks,
-    Bytes,
     Part,
     Precision,
     Recomputation,
@@ -24,9 +23,6 @@ from ms_symtensor.validation.readers import common
 from ms_symtensor.validation.table import Row
 
 Settings = Mapping[str, str]
-BYTES = Bytes(
-    weight=4, master=0, gradient=4, states=8
-)  # weights and AdamWeightDecay's states in float32, cast where used
 
 PARTS = (
     (r"attention.*(flash|softmax)|flash_attention|core_attention", Part.ATTENTION_CORE),
@@ -92,6 +88,24 @@ def attention(settings: Settings) -> AttentionKernel:
 def precision(settings: Settings) -> Precision:
     """`compute_dtype`."""
     return "float16" if settings.get("dtype") == "float16" else "bfloat16"
+
+
+def stored(settings: Settings, phase: str) -> Precision:
+    """`param_init_type`, where it is not given: what is computed with (mindformers 1.9.0, LlamaConfig and ChatGLM2Config:
+    float16), but float32 in the files that train a model from the start (pretrain_yi_34b.yaml, pretrain_qwen1_5_7b.yaml).
+    """
+    if (given := settings.get("param_init_type", "")) in ("float32", "float16", "bfloat16"):
+        return cast(Precision, given)
+    return "float32" if phase == "pretrain" else precision(settings)
+
+
+GIB = 1 << 30
+
+
+def memory_limit_B(settings: Settings) -> float:
+    """`max_device_memory`, in words such as 59GB, which MindSpore counts in GiB; 0: none."""
+    found = re.match(r"([\d.]+) ?GB", settings.get("max_mem", ""))
+    return float(found[1]) * GIB if found else 0.0
 
 
 def optimizer_level(zero: str) -> OptimizerLevel:

@@ -7,7 +7,6 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
-    Bytes,
     Configuration,
     Part,
     Recomputation,
@@ -15,7 +14,6 @@ from ms_symtensor.validation.configuration import (
     in_parts,
 )
 from ms_symtensor.validation.dataset import Pair, UnusableRowError
-from ms_symtensor.validation.readers import mindformers
 from ms_symtensor.validation.readers.common import tensor_ranks_of_an_expert
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.readers.slide import DEVICES as SLIDE_DEVICES
@@ -114,7 +112,6 @@ def _configuration(
         micro_batch_num=spread.micro_batch_num or max(1, (batch or samples) // samples),
         optimizer_level=OptimizerLevel(zero) if zero else OptimizerLevel.LEVEL1 if sharded else OptimizerLevel.NONE,
         recomputation=_recomputation(words, model, spread.stages),
-        bytes_per_parameter=mindformers.BYTES if mindspore else Bytes(),
         framework="mindspore" if mindspore else "mindspeed",
         overlap_gradients=False,
         overlap_weights=not mindspore,

@@ -12,7 +12,7 @@ parameters do not fit on 64 devices of 64 GB in any way. Assumed:
 """
 
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import FULL_RECOMPUTATION, Bytes, Configuration
+from ms_symtensor.validation.configuration import FULL_RECOMPUTATION, Configuration
 from ms_symtensor.validation.readers.dryrun import deepseek_v3
 
 BLOCKS = 5  # the deepest of which DP32 x TP2 fits into 64 GB under these assumptions
@@ -36,7 +36,6 @@ def slide_configuration(data_parallel: int, model_parallel: int) -> Configuratio
         micro_batch_num=max(1, GLOBAL_BATCH_SIZE // data_parallel),
         recomputation=FULL_RECOMPUTATION,
         optimizer_level=OptimizerLevel.LEVEL1,
-        bytes_per_parameter=Bytes(weight=4, master=0, gradient=4, states=8),
         framework="mindspore",
         overlap_gradients=False,
         overlap_weights=False,

@@ -1,10 +1,10 @@
 """vtrain_a100.csv: iteration times of GPT models under Megatron-DeepSpeed on A100 (github.com/VIA-Research/vTrain)."""
 
+from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
-    Bytes,
     Configuration,
     Transformer,
 )
@@ -62,7 +62,7 @@ def case(row: Row) -> Case:
         recomputation=NO_RECOMPUTATION if one_server else FULL_RECOMPUTATION,
         attention=AttentionKernel.FUSED_SOFTMAX,
         precision="float16" if one_server else "bfloat16",
-        bytes_per_parameter=megatron.FLOAT16 if one_server else Bytes(),
+        bytes_per_parameter=megatron.FLOAT16 if one_server else Stored(),
         padded_vocabulary=not one_server,
         overlap_gradients=False,
     )

@@ -1,7 +1,8 @@
 import pytest
 
+from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import ALL, AttentionKernel, Bytes, Part
+from ms_symtensor.validation.configuration import ALL, AttentionKernel, Part
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers import megatron
 
@@ -39,13 +40,13 @@ def test_other_options() -> None:
         "use-distributed-optimizer reuse-fp32-param num-layer-list=1,2,2,1 bf16 use-flash-attn"
     )
     assert megatron.optimizer_level(options) is OptimizerLevel.LEVEL1
-    assert megatron.bytes_per_parameter(options) == Bytes(weight=2, master=2)
+    assert megatron.bytes_per_parameter(options) == Stored(weight=2, master=2)
     assert megatron.layers_on_stage(options) == (1, 2, 2, 1)
     assert megatron.precision(options) == "bfloat16"
     assert megatron.attention(options) is AttentionKernel.FLASH
     half = megatron.options_of("fp16")
     assert megatron.precision(half) == "float16"
-    assert megatron.bytes_per_parameter(half) == Bytes(weight=2, master=8, gradient=2, states=8)
+    assert megatron.bytes_per_parameter(half) == Stored(weight=2, master=8, gradient=2, states=8)
     assert megatron.imbalance(megatron.options_of("moe-expert-capacity-factor=0.5")) == 0.5
     plain = megatron.options_of("bf16")
     assert megatron.optimizer_level(plain) is OptimizerLevel.NONE

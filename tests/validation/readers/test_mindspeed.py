@@ -1,7 +1,7 @@
 import pytest
 
+from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import Bytes
 
 # github.com/Ascend/MindSpeed-LLM@6c32be1f6d, tests/pipeline
 ROW = {
@@ -21,7 +21,7 @@ def test_a_row(read_rows) -> None:
     assert (spread.device_num, spread.interleave, spread.micro_batch_num) == (8, 4, 32)
     assert (spread.model.n_kv_heads, spread.model.vocab_size) == (32, 32000)
     assert spread.optimizer_level is OptimizerLevel.LEVEL1
-    assert spread.bytes_per_parameter == Bytes(weight=2, master=2)
+    assert spread.bytes_per_parameter == Stored(weight=2, master=2)
     assert spread.recomputation.blocks == (1,)
     assert spread.framework == "mindspeed"
     assert spread.sequence_parallel and spread.overlap_gradients and not spread.overlap_weights

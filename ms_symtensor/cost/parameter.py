@@ -114,7 +114,7 @@ def adding_B(elements: Any, dtype: str) -> Any:
 def stored_B(
     parameters: Iterable[tuple[ParameterPlacement, int]], stored: Stored, level: OptimizerLevel
 ) -> dict[str, int]:
-    """Bytes of parameters, each so many times, at rest under a run-time that has them as `stored`; master weights count as parameters."""
+    """Bytes at rest of parameters, each so many times, that a run-time has as `stored`; master weights count as parameters."""
     found = {"parameters": 0, "gradients": 0, "optimizer_states": 0}
     for placement, times in parameters:
         whole = times * math.prod(placement.layout.slice_shape)

@@ -12,16 +12,17 @@ def mixture_of_experts(b: Layers, x: Value) -> Value:
     c, experts = b.config, b.config.experts
     assert experts is not None
     tokens = x.shape[0]
-    batch, places = tokens // c.seq_length, experts.places(c.seq_length)
+    length = c.routed_length
+    batch, places = tokens // length, experts.places(length)
     with b.emit.cell("feed_forward", "MixtureOfExperts"):
         weights, chosen = _router(b, x)
-        chosen = b.reshape("split_choices", chosen, (batch, c.seq_length, experts.per_token))
+        chosen = b.reshape("split_choices", chosen, (batch, length, experts.per_token))
         tokens_of, place_of = b.emit.op(
             "TopKRouter", "route",
             (chosen, *map(Constant, (places - 1, experts.number, _DROP_BY_POSITION))),
             TensorType((batch, experts.number, places - 1), "int32"), chosen.type,
         )  # fmt: skip
-        samples = b.reshape("split_samples", x, (batch, c.seq_length, c.hidden_size))
+        samples = b.reshape("split_samples", x, (batch, length, c.hidden_size))
         samples = b.concat("add_token", [b.table((batch, 1, c.hidden_size), c.compute_dtype), samples], 1)
         tokens_of = b.concat("add_place", [b.table((batch, experts.number, 1), "int32"), tokens_of], 2)
         y = b.transpose("to_experts", _look_up(b, "dispatch", samples, tokens_of), (1, 0, 2, 3))
@@ -30,7 +31,7 @@ def mixture_of_experts(b: Layers, x: Value) -> Value:
         y = b.transpose("to_samples", y, (1, 0, 2, 3))
         y = b.reshape("join_experts", y, (batch, experts.number * places, c.hidden_size))
         y = _look_up(b, "combine", y, place_of)
-        weights = b.reshape("split_weights", weights, (batch, c.seq_length, experts.per_token, 1))
+        weights = b.reshape("split_weights", weights, (batch, length, experts.per_token, 1))
         y = b.binary("Mul", "mul_weights", y, b.cast("cast_weights", weights, c.compute_dtype))
         y = b.reshape("merge_samples", b.sum("sum_experts", y, (2,), False), (tokens, c.hidden_size))
         return (

@@ -26,6 +26,13 @@ def latent_attention(b: Layers, x: Value) -> Value:
         rotary = b.emit.op("Tile", "repeat_key", (rotary, Constant((1, 1, c.num_heads, 1))), repeated)[0]
         key = b.concat("join_key", [heads_of("key", narrow, c.num_heads, plain), rotary], -1)
         value = heads_of("value", narrow, c.num_heads, latent.value_head_dim)
+        rows = value.shape[:3]
+        if latent.pads_values:
+            value = b.concat("pad_value", [value, b.table((*rows, c.head_dim - value.shape[3]), value.dtype)], -1)
         out = b.core(query, key, value)
+        if latent.pads_values:
+            shape = (*rows, latent.value_head_dim)
+            arguments = (out, Constant((0, 0, 0, 0)), Constant(shape))
+            out = b.emit.op("Slice", "cut_value", arguments, TensorType(shape, out.dtype))[0]
         out = b.reshape("merge_heads", out, (tokens, c.num_heads * latent.value_head_dim))
         return b.linear("output", out, c.hidden_size, bias)

@@ -43,24 +43,31 @@ class Experts:
     scale: float = 1.0  # what the weights of a token's experts sum to
     load_imbalance: float = 1.1  # MindFormers' default for its mixtures
     dropless: bool = False
+    token_groups: int = (
+        1  # parts of a sample that are routed for themselves (MindFormers: tensor-parallel ranks' tokens)
+    )
 
     def places(self, tokens: int) -> int:
-        """Places of one expert for `tokens` tokens, a multiple of the cube unit's 16 rows; the first stays empty."""
+        """Places of one expert for `tokens` tokens of a group, in all groups of a sample a multiple of the cube unit's 16 rows;
+        the first stays empty.
+        """
+        rows = _CUBE_ROWS // math.gcd(_CUBE_ROWS, self.token_groups)
         share = math.ceil(self.load_imbalance * self.per_token * tokens / self.number)
         wanted = tokens if self.dropless else share
-        return -(-(min(wanted, tokens) + 1) // _CUBE_ROWS) * _CUBE_ROWS
+        return -(-(min(wanted, tokens) + 1) // rows) * rows
 
 
 @dataclass(frozen=True)
 class LatentSizes:
     """Multi-head latent attention: the widths that queries, and keys with values, are projected from, and of a head its rotated
-    part (of `head_dim`) and its value.
+    part (of `head_dim`) and its value. `pads_values`: zeros make a value as wide as a key (MindFormers' attention).
     """
 
     query_rank: int
     key_value_rank: int
     rotary_head_dim: int
     value_head_dim: int
+    pads_values: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,10 @@ class TransformerConfig:
             )
         if self.num_heads % self.n_kv_heads:
             raise InputError(f"{self.name}: {self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
+        if self.experts is not None and self.seq_length % self.experts.token_groups:
+            raise InputError(
+                f"{self.name}: {self.seq_length} tokens of a sample do not divide by token_groups {self.experts.token_groups}"
+            )
         if self.attention not in ("flash", "self"):
             raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
         if self.compute_dtype not in COMPUTE_DTYPES:
@@ -149,6 +160,11 @@ class TransformerConfig:
         if self.position == "learned":
             return "LearnedPositionDecoder"
         return "SecondTokenDecoder" if self.second_token_weight else "RotaryDecoder"
+
+    @property
+    def routed_length(self) -> int:
+        """Tokens of a sample that are routed together."""
+        return self.seq_length // (self.experts.token_groups if self.experts is not None else 1)
 
     @property
     def rotary_size(self) -> int:

@@ -1,6 +1,7 @@
 """Mixtures of experts in capacity form, from operators that MindSpore can cut.
 
-Every sample is routed for itself: [batch, seq, hidden] is dispatched to [batch, experts, places, hidden], and the experts are
+Every sample, or each of its `token_groups`, is routed for itself: [batch, seq, hidden] is dispatched to
+[batch, experts, places, hidden], and the experts are
 one more dim of one batched product. Where samples are cut before it and experts in it, tokens travel by AlltoAll: that is
 the redistribution between the two layouts. An expert has as many places as `Experts.places` says; what finds none is dropped,
 and its share of the result is zero. No balance loss is added.
@@ -23,8 +24,9 @@ def empty_places(config: TransformerConfig) -> tuple[Tensor, Tensor] | None:
     """
     if config.experts is None:
         return None
-    token = np.zeros((config.batch_size, 1, config.hidden_size), np.float16)
-    place = np.zeros((config.batch_size, config.experts.number, 1), np.int32)
+    groups = config.batch_size * config.experts.token_groups
+    token = np.zeros((groups, 1, config.hidden_size), np.float16)
+    place = np.zeros((groups, config.experts.number, 1), np.int32)
     return Tensor(token, dtype_of(config.compute_dtype)), Tensor(place)
 
 
@@ -126,8 +128,8 @@ class MixtureOfExperts(nn.Cell):
         super().__init__()
         assert config.experts is not None
         self.number, self.per_token = config.experts.number, config.experts.per_token
-        self.places = config.experts.places(config.seq_length)
-        self.seq_length, self.hidden_size = config.seq_length, config.hidden_size
+        self.places = config.experts.places(config.routed_length)
+        self.length, self.hidden_size = config.routed_length, config.hidden_size
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.no_token, self.no_place = empty
         self.router = Router(config) if config.experts.scoring == "softmax" else GroupRouter(config)
@@ -147,18 +149,18 @@ class MixtureOfExperts(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
-        batch = tokens // self.seq_length
+        batch = tokens // self.length
         weights, experts = self.router(x)
-        experts = self.split_choices(experts, (batch, self.seq_length, self.per_token))
+        experts = self.split_choices(experts, (batch, self.length, self.per_token))
         tokens_of, place_of = self.route(experts, self.places - 1, self.number, DROP_BY_POSITION)
-        samples = self.add_token((self.no_token, self.split_samples(x, (batch, self.seq_length, self.hidden_size))))
+        samples = self.add_token((self.no_token, self.split_samples(x, (batch, self.length, self.hidden_size))))
         y = self.dispatch(samples, self.add_place((self.no_place, tokens_of)), 1)
         y = self.to_experts(y, (1, 0, 2, 3))
         y = self.experts(self.join_places(y, (self.number, batch * self.places, self.hidden_size)))
         y = self.to_samples(self.split_places(y, (self.number, batch, self.places, self.hidden_size)), (1, 0, 2, 3))
         y = self.join_experts(y, (batch, self.number * self.places, self.hidden_size))
         y = self.combine(y, place_of, 1)
-        weights = self.split_weights(weights, (batch, self.seq_length, self.per_token, 1))
+        weights = self.split_weights(weights, (batch, self.length, self.per_token, 1))
         y = self.sum_experts(self.mul_weights(y, self.cast_weights(weights, self.compute_dtype)), 2)
         y = self.merge_samples(y, (tokens, self.hidden_size))
         return self.add_shared(y, self.shared(x)) if self.has_shared else y

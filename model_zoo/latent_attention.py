@@ -1,9 +1,10 @@
 """DeepSeek's multi-head latent attention: keys and values from one narrow vector per token (arXiv:2405.04434)."""
 
+import numpy as np
 from mindspore import Tensor, nn, ops
 
 from model_zoo.config import TransformerConfig
-from model_zoo.layers import CoreAttention, FlashAttention, Linear, Norm, RotaryEmbedding
+from model_zoo.layers import CoreAttention, FlashAttention, Linear, Norm, RotaryEmbedding, dtype_of
 
 
 class LatentAttention(nn.Cell):
@@ -33,6 +34,13 @@ class LatentAttention(nn.Cell):
         self.repeat_key = ops.Tile()
         self.join_query, self.join_key = ops.Concat(axis=-1), ops.Concat(axis=-1)
         self.core = FlashAttention(config, mask) if config.attention == "flash" else CoreAttention(config, mask)
+        self.pads_values = latent.pads_values
+        if self.pads_values:
+            pad = np.zeros(
+                (config.batch_size, self.seq_length, self.heads, config.head_dim - self.value_size), np.float16
+            )
+            self.no_value = Tensor(pad, dtype_of(config.compute_dtype))
+            self.pad_value, self.cut_value = ops.Concat(axis=-1), ops.Slice()
         self.merge_heads = ops.Reshape()
         self.output = Linear(config, self.heads * self.value_size, hidden, bias)
 
@@ -50,6 +58,10 @@ class LatentAttention(nn.Cell):
         rotary = self.split_key_rotary(self.key_rotary(x), (batch, seq, 1, self.rotary_size))
         rotary = self.repeat_key(self.rotate_key(rotary), (1, 1, heads, 1))
         key = self.join_key((key, rotary))
-        out = self.core(query, key, value)
+        if self.pads_values:
+            out = self.core(query, key, self.pad_value((value, self.no_value)))
+            out = self.cut_value(out, (0, 0, 0, 0), (batch, seq, heads, self.value_size))
+        else:
+            out = self.core(query, key, value)
         out = self.merge_heads(out, (tokens, heads * self.value_size))
         return self.output(out)

@@ -67,6 +67,7 @@ def megatron_strategy(
     # MindSpore cuts a table and what is looked up at once on few meshes only: sequences are looked up whole.
     is_cut = cuts_embedding and config.vocab_size % model_parallel == 0 and 1 in (data_parallel, context_parallel)
     number = config.experts.number if config.experts is not None else 1
+    groups = config.experts.token_groups if config.experts is not None else 1
     width = config.experts.intermediate_size if config.experts is not None else 1
     cut_width = model_parallel if expert_model_parallel is None else expert_model_parallel
     cut_width = cut_width if width % cut_width == 0 else 1
@@ -99,7 +100,8 @@ def megatron_strategy(
         tokens=degrees if sequence_parallel else data_parallel * context_parallel,
         token_num=config.batch_size * config.seq_length,
         seq_length=config.seq_length,
-        samples=config.batch_size,
+        samples=config.batch_size * groups,
+        routed=math.gcd(degrees, data_parallel * groups) if sequence_parallel else data_parallel,
         experts=experts,
         expert_width=cut_width,
         expert_rows=max(1, degrees // (experts * cut_width)),
@@ -110,8 +112,8 @@ def megatron_strategy(
 @dataclass(frozen=True)
 class _Rules:
     """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward, `context` of
-    sequences, `table` of the embeddings, `loss` of the loss's vocabulary, `experts`, `expert_rows` and `expert_width` of the
-    experts. `context_heads`: in attention heads are cut by `context`, not sequences.
+    sequences, `routed` of what is dispatched to experts, `table` of the embeddings, `loss` of the loss's vocabulary, `experts`,
+    `expert_rows` and `expert_width` of the experts. `context_heads`: in attention heads are cut by `context`, not sequences.
     """
 
     data: int
@@ -126,6 +128,7 @@ class _Rules:
     token_num: int
     seq_length: int
     samples: int
+    routed: int
     experts: int
     expert_width: int
     expert_rows: int
@@ -175,7 +178,7 @@ class _Rules:
             return (
                 ((expert, math.gcd(self.expert_rows, self.samples), 1, 1),)
                 if op.primitive == "to_samples"
-                else tuple(_first_cut(s, self.data) for s in shapes)
+                else tuple(_first_cut(s, self.routed) for s in shapes)
             )
         if op.type != "BatchMatMul":
             return (wide,) * len(shapes)

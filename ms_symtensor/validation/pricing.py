@@ -102,6 +102,7 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
         m.experts.intermediate_size,
         shared_size=m.experts.shared_experts * m.experts.intermediate_size,
         load_imbalance=m.experts.imbalance,
+        token_groups=c.model_parallel if c.framework == "mindspore" and c.sequence_parallel else 1,
     )
     return zoo.TransformerConfig(
         "of a row",
@@ -121,9 +122,14 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
         tied_embeddings=m.tied_embeddings,
         head_dim=latent.nope_head_dim + latent.rope_head_dim if latent else m.head_dim,
         experts=experts or None,
-        latent_attention=zoo.LatentSizes(latent.query_rank, latent.kv_rank, latent.rope_head_dim, latent.value_head_dim)
-        if latent
-        else None,
+        latent_attention=latent
+        and zoo.LatentSizes(
+            latent.query_rank,
+            latent.kv_rank,
+            latent.rope_head_dim,
+            latent.value_head_dim,
+            pads_values=c.framework == "mindspore",  # research/deepseek3, deepseek2_model.py: v_zeros, dim_slice_4d
+        ),
         second_token_weight=1.0 if m.mtp_blocks else 0.0,
         dense_layers=m.experts.dense_blocks if m.experts else 0,
         seq_length=c.seq_length,

@@ -134,11 +134,13 @@ def experts_result(of: Reference, name: str, x: Array) -> Array:
     assert experts is not None
     out = np.zeros_like(x)
     for sample, tokens in enumerate(x):
-        taken = np.zeros(experts.number, int)
+        length = len(tokens) // experts.token_groups
         for position, token in enumerate(tokens):
+            if position % length == 0:
+                taken = np.zeros(experts.number, int)
             for expert, weight in _choices(of, f"{name}.router", token):
                 taken[expert] += 1
-                if taken[expert] < experts.places(len(tokens)):  # one place stays empty
+                if taken[expert] < experts.places(length):  # one place stays empty
                     gate, up = (token @ w[f"{name}.experts.{part}"][expert] for part in ("gate", "up"))
                     result = (gate / (1.0 + np.exp(-gate)) * up) @ w[f"{name}.experts.down"][expert]
                     out[sample, position] += weight * result

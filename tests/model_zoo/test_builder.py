@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
@@ -47,6 +49,22 @@ def test_graph_is_the_captured_one(name: str, attention: Attention) -> None:
     for mine, theirs in zip(built.ops, captured.ops, strict=True):
         assert mine == theirs
     assert built == captured
+
+
+def test_experts_of_parts_of_a_sample_and_padded_values_capture_to_the_same_graph() -> None:
+    pytest.importorskip("mindspore")
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture.capture import capture
+
+    config = dimensions_of("deepseek_v3", num_layers=1, seq_length=64)
+    assert config.experts is not None and config.latent_attention is not None
+    config = replace(
+        config,
+        dense_layers=0,
+        experts=replace(config.experts, token_groups=4),
+        latent_attention=replace(config.latent_attention, pads_values=True),
+    )
+    assert capture(*flat(build(config))) == build_graph(config)
 
 
 def test_dropless_experts_capture_to_the_same_graph() -> None:

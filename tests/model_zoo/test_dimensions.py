@@ -76,6 +76,7 @@ def test_an_expert_has_room_for_more_than_its_share() -> None:
     assert experts.places(4096) == 1136  # 1.1 times 1024 tokens, and the empty place, in rows of 16
     assert replace(experts, load_imbalance=1.0).places(4096) == 1040
     assert replace(experts, load_imbalance=100.0).places(64) == 80  # never more than all tokens of the sample
+    assert replace(experts, token_groups=8).places(512) == 142  # eight groups have a multiple of 16 rows together
     assert replace(experts, dropless=True).places(4096) == 4112  # all tokens and the empty place
 
 

@@ -117,10 +117,11 @@ EXPERTS = Experts(number=4, per_token=2, intermediate_size=24, load_imbalance=0.
 @pytest.mark.parametrize(
     "config",
     [
-        replace(PUBLISHED["mixtral_8x7b"], **ROUTED, n_kv_heads=2, experts=EXPERTS),
+        replace(PUBLISHED["mixtral_8x7b"], **ROUTED, n_kv_heads=2, experts=replace(EXPERTS, token_groups=2)),
         replace(PUBLISHED["mixtral_8x7b"], **ROUTED, n_kv_heads=2, experts=replace(EXPERTS, dropless=True)),
         replace(
-            PUBLISHED["deepseek_v3"], **ROUTED, n_kv_heads=4, dense_layers=1, latent_attention=LatentSizes(12, 10, 4, 6),
+            PUBLISHED["deepseek_v3"], **ROUTED, n_kv_heads=4, dense_layers=1,
+            latent_attention=LatentSizes(12, 10, 4, 6, pads_values=True),
             experts=replace(EXPERTS, shared_size=20, scoring="sigmoid", groups=2, groups_per_token=1, scale=2.5),
         ),
     ],

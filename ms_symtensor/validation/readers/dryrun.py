@@ -8,7 +8,7 @@ from ms_symtensor.validation.readers.families import family_of
 from ms_symtensor.validation.table import Row
 
 NAME = "ms_dryrun_memory_deepseek3"
-COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB", "stage_simulated")
+COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB")
 MIB = 1 << 20
 _FAMILY = family_of("deepseek-v3")
 CAPACITY = 1.5  # capacity_factor of MindFormers' DeepSeek-V3: experts have room for so many times their mean tokens
@@ -34,8 +34,10 @@ def deepseek_v3(blocks: int = BLOCKS) -> Transformer:
 def case(row: Row) -> Case:
     """No recomputation, optimizer sharding, as many micro-batches as stages (the rule that the tool fills 1F1B by).
 
-    The peak is that of stage `stage_simulated`. Blocks and the multi-token prediction, 62 together, are spread evenly with
-    the longer stages first, as MindFormers' offset puts them (its list ends with -1, for the multi-token prediction).
+    Blocks and the multi-token prediction, 62 together, lie as the tool that made these runs spreads them: evenly, one more on
+    the first stage and on those before the last, which holds the prediction. The peak is that of the stage that its
+    num_layers, 61, modulo the stages counts from the end (hyper-parallel, fast-tuner: initial_offset, cal_model_layers_num,
+    calculate_rank_id): on four stages, ep 4 and 8 differ by the experts of the 15 blocks of the last one.
     """
     if "deepseek" not in row.text("model").lower().replace("-", "") or "v3" not in row.text("model").lower():
         raise UnusableRowError(f"the dimensions of {row.text('model')} are not known")
@@ -43,7 +45,7 @@ def case(row: Row) -> Case:
     stages = row.count("pp")
     model = deepseek_v3()
     each, more = divmod(model.num_layers + model.mtp_blocks, stages)
-    layers = [each + (stage < more) for stage in range(stages)]
+    layers = [each + (stage == 0 < more or stages - more <= stage < stages - 1) for stage in range(stages)]
     layers[-1] -= model.mtp_blocks
     configuration = Configuration(
         model,
@@ -60,8 +62,7 @@ def case(row: Row) -> Case:
         optimizer_level=OptimizerLevel.LEVEL1,
         framework="mindspore",
     )
-    stage = int(row.number("stage_simulated")) if row.text("stage_simulated") else None
-    if stage is not None and stage >= stages:
-        raise row.malformed("stage_simulated", f"is no stage of {stages}")
-    measured = Measurement(peak_memory_B=row.positive("dryrun_peak_MB") * MIB, stage=stage)
+    measured = Measurement(
+        peak_memory_B=row.positive("dryrun_peak_MB") * MIB, stage=min(stages - model.num_layers % stages, stages - 1)
+    )
     return Case(row.line, f"DeepSeek-V3|pp{stages}", configuration, measured)

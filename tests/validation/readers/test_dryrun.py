@@ -1,18 +1,17 @@
 import pytest
 
-from ms_symtensor.errors import InputError
 from ms_symtensor.validation.readers.dryrun import deepseek_v3
 
 # github.com/mindspore-ai/hyper-parallel@fdd0a80842, fast-tuner/unit_tests/nd_search_test.py
 ROW = {
     "model": "DeepSeek-V3 671B (61 layers + 1 MTP)", "n_devices": 1024, "dp": 32, "tp": 8, "pp": 4, "ep": 8,
-    "micro_batch": 1, "seq_len": 4096, "dryrun_peak_MB": 148595, "stage_simulated": 2, "layers_on_stage_upper": 16,
+    "micro_batch": 1, "seq_len": 4096, "dryrun_peak_MB": 148595,
 }  # fmt: skip
 
 
 def test_a_row(read_rows) -> None:
     (case,) = read_rows(ROW).cases
-    assert case.measured.stage == 2
+    assert case.measured.stage == 3
     assert case.measured.peak_memory_B == pytest.approx(148595 * 2**20)
     assert case.measured.fits is None
     assert case.configuration.framework == "mindspore"
@@ -20,19 +19,10 @@ def test_a_row(read_rows) -> None:
 
 @pytest.mark.parametrize("stages, layers", [(2, 31), (4, 15), (8, 8), (16, 4), (32, 2)])
 def test_blocks_and_multi_token_prediction_are_spread_evenly(read_rows, stages, layers) -> None:
-    simulated = 1 if stages == 2 else 2
-    row = {
-        **ROW,
-        "pp": stages,
-        "dp": 1024 // 8 // stages,
-        "stage_simulated": simulated,
-        "layers_on_stage_upper": layers,
-    }
-    (case,) = read_rows(row).cases
-    on_stages = case.configuration.stage_layers
+    (case,) = read_rows({**ROW, "pp": stages, "dp": 1024 // 8 // stages}).cases
+    on_stages, stage = case.configuration.stage_layers, case.measured.stage
     assert sum(on_stages) == 61
-    # The longer stages come first; with two stages the simulated one is that with the prediction block.
-    assert on_stages[simulated] + (1 if simulated == stages - 1 else 0) == layers
+    assert on_stages[stage] + (stage == stages - 1) == layers  # the last stage has the prediction beside its blocks
 
 
 def test_deepseek_v3_has_its_671e9_parameters() -> None:
@@ -55,15 +45,5 @@ def test_deepseek_v3_has_its_671e9_parameters() -> None:
     assert total / 1e9 == pytest.approx(671, abs=1)
 
 
-def test_a_stage_that_does_not_exist(read_rows) -> None:
-    with pytest.raises(InputError, match=r"data.csv: row 2, column stage_simulated: '4' is no stage of 4"):
-        read_rows({**ROW, "stage_simulated": 4})
-
-
 def test_other_models_are_excluded(read_rows) -> None:
     assert read_rows({**ROW, "model": "Other"}).reasons() == {"the dimensions of Other are not known": 1}
-
-
-def test_without_a_stage_the_largest_counts(read_rows) -> None:
-    (case,) = read_rows({**ROW, "stage_simulated": ""}).cases
-    assert case.measured.stage is None

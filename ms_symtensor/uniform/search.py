@@ -4,10 +4,11 @@ Of a layout of P stages with v virtual ones each and M micro-batches, `cost.stag
 
     M s / P + (s - s / P) / v
 
-where s are the seconds of a micro-batch in the whole network on one stage, which one program tells for all P, v and M. Layouts
-are priced in the order of these bounds, by few blocks (`folded_bill`), until the next bound is above the fastest one that fits.
-A layout that recomputes nothing is no slower than those that recompute; recomputation is added until what a stage keeps fits:
-the cores of attention, whole blocks in eighths of a stage, all of them.
+where s are the seconds of a micro-batch in the whole network on one stage, which one program tells for all P, v and M; and some
+stage holds a P-th of the weights and optimizer states, or more. Layouts whose share fits are priced in the order of these bounds,
+by few blocks (`folded_bill`), until the next bound is above the fastest one that fits. A layout that recomputes nothing is no
+slower than those that recompute; recomputation is added until what a stage keeps fits: the cores of attention, whole blocks in
+eighths of a stage, all of them.
 """
 
 import math
@@ -52,21 +53,25 @@ class _Prices:
     config: TransformerConfig
     request: Request
     number: int = 0
-    _whole_s: dict[tuple, float] = field(default_factory=dict)
+    _whole: dict[tuple, tuple[float, int]] = field(default_factory=dict)
 
-    def least_s(self, layout: UniformLayout) -> float:
-        """Seconds that no step of `layout` is faster than."""
+    def least(self, layout: UniformLayout) -> tuple[float, float]:
+        """Seconds that no step of `layout` is faster than, and bytes that some device needs at least, whatever is recomputed."""
         config, stages = of_micro_batch(self.config, layout), layout.stages
         if stages.number == stages.micro_batch_num == 1:
-            return self.of(layout).step_time_s
-        key = config.batch_size, layout.degrees
-        if key not in self._whole_s:
-            # of two micro-batches, so that what is done once stands apart; no optimizer's gathers, which only add to it
-            one = replace(layout, stages=Stages(1, 2), optimizer_level=OptimizerLevel.NONE)
+            return self.of(layout).step_time_s, 0
+        level = min(layout.optimizer_level, OptimizerLevel.LEVEL1)
+        key = config.batch_size, layout.degrees, level
+        if key not in self._whole:
+            # of two micro-batches, so that what is done once stands apart
+            one = replace(layout, stages=Stages(1, 2), optimizer_level=level)
             bill = folded_bill(config, one, self.request.runtime.fuses)
-            self._whole_s[key] = each_s(bill, self.request.cluster, self.request.runtime)
-        whole_s, number = self._whole_s[key], stages.number
-        return stages.micro_batch_num * whole_s / number + (whole_s - whole_s / number) / stages.interleave
+            memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B
+            at_rest = memory["parameters"] + memory["optimizer_states"]
+            self._whole[key] = each_s(bill, self.request.cluster, self.request.runtime), at_rest
+        (whole_s, at_rest_B), number = self._whole[key], stages.number
+        least_s = stages.micro_batch_num * whole_s / number + (whole_s - whole_s / number) / stages.interleave
+        return least_s, at_rest_B / number
 
     def of(self, layout: UniformLayout) -> PlanPrice:
         self.number += 1
@@ -90,14 +95,19 @@ def uniform_best(
     prices = _Prices(config, request)
     bounded: list[tuple[float, UniformLayout]] = []
     reason = ""
+    best: UniformLayout | None = None
+    best_s = least_s = least_B = math.inf
     progress("uniform layouts")
     for layout in _space(config, request):
         try:
-            bounded.append((prices.least_s(layout), layout))
+            bound_s, bound_B = prices.least(layout)
         except SymTensorError as error:
             reason = reason or str(error)
-    best: UniformLayout | None = None
-    best_s = least_s = least_B = math.inf
+            continue
+        if bound_B <= request.limit_B:
+            bounded.append((bound_s, layout))
+        else:
+            least_B = min(least_B, bound_B)
     for bound_s, layout in sorted(bounded, key=lambda one: one[0]):
         if bound_s >= best_s:
             break
@@ -112,12 +122,12 @@ def uniform_best(
             least_B = min(least_B, price.peak_memory_B)
             if price.peak_memory_B <= request.limit_B and price.step_time_s < best_s:
                 best, best_s = again, price.step_time_s
-    if math.isinf(least_s):
+    if math.isinf(least_s) and math.isinf(least_B):
         raise InputError(f"no uniform layout on {request.device_num} devices: {reason or 'the pins leave none'}")
     if best is None:
         raise InfeasibleError(
             f"no uniform layout fits {request.limit_B / GIB:.1f} GiB on {request.device_num} devices: the one that needs least"
-            f" needs {least_B / GIB:.1f} GiB; give more devices, a smaller batch, or --fix swap_optimizer=yes"
+            f" needs {least_B / GIB:.1f} GiB at least; give more devices, a smaller batch, or --fix swap_optimizer=yes"
         )
     plan, graph = estimate(config, best, request)
     gap = max(0.0, best_s / min(least_s, best_s) - 1.0)

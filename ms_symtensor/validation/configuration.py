@@ -23,6 +23,11 @@ program.settings.OptimizerLevel); "fsdp" is level 3 with gathers ahead of time.
 Precision = Literal["bfloat16", "float16", "float32", "float8"]
 
 
+Loss = Literal["in_place", "copied", "torch"]
+"""Where the gradient of the logits goes: Megatron's loss writes over them, that of its core 0.8 beside them, and PyTorch's
+cross_entropy is a log_softmax and an nll_loss, each with a gradient of its own.
+"""
+
 ALL = -1  # every block
 MIXED = Stored()
 """Mixed precision with float32 main gradients."""
@@ -202,7 +207,8 @@ class Configuration:
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
     grouped_experts: bool = True  # the experts of a device are one grouped product, not one product after the other
     exchanged_heads: bool = False  # context parallelism by AlltoAll (Ulysses), not by keys that go round a ring
-    copied_logits: bool = False  # the loss subtracts the maximum into a copy of the logits, not in place
+    loss: Loss = "in_place"
+    fused_layers: bool = True  # gates, rotations and biases are one kernel, or part of a product
     fused_gradient_sums: bool = True  # products add the gradients of their weights to those of the step themselves
     compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
 

@@ -11,7 +11,7 @@ from ms_symtensor.cost.flops import mfu
 from ms_symtensor.cost.plan_price import PlanBill, priced
 from ms_symtensor.cost.runtime import Runtime, load
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.program.fusion import ACCUMULATION, LOSS_IN_PLACE
+from ms_symtensor.program.fusion import ACCUMULATION, BIAS, LABEL_INDICES, LOSS_IN_PLACE
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.uniform.folded import folded_bill, folded_flops
 from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
@@ -122,14 +122,7 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
         tied_embeddings=m.tied_embeddings,
         head_dim=latent.nope_head_dim + latent.rope_head_dim if latent else m.head_dim,
         experts=experts or None,
-        latent_attention=latent
-        and zoo.LatentSizes(
-            latent.query_rank,
-            latent.kv_rank,
-            latent.rope_head_dim,
-            latent.value_head_dim,
-            pads_values=c.framework == "mindspore",  # research/deepseek3, deepseek2_model.py: v_zeros, dim_slice_4d
-        ),
+        latent_attention=_latent_sizes(c),
         second_token_weight=1.0 if m.mtp_blocks else 0.0,
         dense_layers=m.experts.dense_blocks if m.experts else 0,
         seq_length=c.seq_length,
@@ -137,6 +130,15 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
         attention="flash" if c.attention in (AttentionKernel.FLASH, AttentionKernel.FLASH1) else "self",
         compute_dtype=c.precision,
         param_dtype=c.stored,
+    )
+
+
+def _latent_sizes(c: Configuration) -> zoo.LatentSizes | None:
+    latent, pads = c.model.latent_attention, c.framework == "mindspore"  # deepseek2_model.py: v_zeros, dim_slice_4d
+    if latent is None:
+        return None
+    return zoo.LatentSizes(
+        latent.query_rank, latent.kv_rank, latent.rope_head_dim, latent.value_head_dim, pads_values=pads
     )
 
 
@@ -204,8 +206,12 @@ def runtime_of(c: Configuration) -> Runtime:
     fuses = set(found.fuses)
     fuses = fuses | {"Norm"} if c.fused_norm else fuses - {"Norm"}
     fuses = fuses | {ACCUMULATION} if c.fused_gradient_sums else fuses - {ACCUMULATION}
-    if c.copied_logits:
-        fuses.discard(LOSS_IN_PLACE)
+    if c.loss != "in_place":
+        fuses -= {LOSS_IN_PLACE, *((LABEL_INDICES,) if c.loss == "torch" else ())}
+    if not c.fused_layers:
+        fuses -= {"RotaryEmbedding", "GatedFeedForward", "FeedForward", BIAS}
+    if c.attention is AttentionKernel.PLAIN:
+        fuses.discard("CoreAttention")
     if c.compiled:
         fuses |= {"Norm", "RotaryEmbedding", "GatedFeedForward", "FeedForward", "CrossEntropy", "bias"}
     stores = replace(c.bytes_per_parameter, level=c.optimizer_level)

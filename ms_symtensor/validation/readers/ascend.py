@@ -88,7 +88,7 @@ def _megatron(row: Row) -> Configuration:
         framework="mindspeed",
         grouped_experts="moe-grouped-gemm" in options,
         exchanged_heads=options.get("context-parallel-algo") == "ulysses_cp_algo",
-        copied_logits=megatron.copies_logits(row.date("date")),
+        loss=megatron.loss(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
         overlap_tensors=megatron.overlaps_tensors(options),

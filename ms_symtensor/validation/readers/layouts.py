@@ -63,6 +63,8 @@ def case(row: Row) -> Case:
         attention=KERNELS[kernel.removesuffix(RMS_KERNEL)],
         fused_norm=kernel.endswith(RMS_KERNEL),
         bytes_per_parameter=Stored(gradient=2),  # whole models of 13e9 parameters fit one device with ZeRO-1
+        loss="torch",
+        fused_layers=False,  # of its kernels only attention and norm are its own
         gathered_logits=True,  # Aleph Alpha's trainer: all_concat before the loss
         overlap_gradients=False,
         overlap_weights=False,

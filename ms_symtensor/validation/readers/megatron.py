@@ -11,6 +11,7 @@ from ms_symtensor.validation.configuration import (
     NO_RECOMPUTATION,
     SELECTIVE_RECOMPUTATION,
     AttentionKernel,
+    Loss,
     Part,
     Precision,
     Recomputation,
@@ -168,9 +169,9 @@ peaks of rows before that month say so.
 """
 
 
-def copies_logits(date: str) -> bool:
-    """Whether MindSpeed's loss kept a copy of the logits on `date` (year-month-day); "" is today."""
-    return bool(date) and date < IN_PLACE_LOSS
+def loss(date: str) -> Loss:
+    """The loss of MindSpeed on `date` (year-month-day); "" is today."""
+    return "copied" if date and date < IN_PLACE_LOSS else "in_place"
 
 
 def imbalance(options: Options) -> float:

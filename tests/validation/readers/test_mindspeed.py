@@ -31,7 +31,7 @@ def test_a_row(read_rows) -> None:
 
 def test_the_loss_of_older_versions_copies_the_logits(read_rows) -> None:
     cases = read_rows(ROW, {"date": "2026-06-18"}, {"date": "2025-06-12"}, {"date": ""}).cases
-    assert [case.configuration.copied_logits for case in cases] == [False, True, False]
+    assert [case.configuration.loss for case in cases] == ["in_place", "copied", "in_place"]
 
 
 def test_options_of_context_and_expert_parallelism(read_rows) -> None:

@@ -5,7 +5,7 @@ Of a layout of P stages with v virtual ones each and M micro-batches, `cost.stag
     M s / P + (s - s / P) / v
 
 where s are the seconds of a micro-batch in the whole network on one stage, which one program tells for all P, v and M; and some
-stage holds a P-th of the weights and optimizer states, or more. Layouts whose share fits are priced in the order of these bounds,
+stage holds a P-th of weights, gradients and states, or more. Layouts whose share fits are priced in the order of these bounds,
 by few blocks (`folded_bill`), until the next bound is above the fastest one that fits. A layout that recomputes nothing is no
 slower than those that recompute; recomputation is added until what a stage keeps fits: the cores of attention, whole blocks in
 eighths of a stage, all of them.
@@ -61,14 +61,15 @@ class _Prices:
         if stages.number == stages.micro_batch_num == 1:
             return self.of(layout).step_time_s, 0
         level = min(layout.optimizer_level, OptimizerLevel.LEVEL1)
-        key = config.batch_size, layout.degrees, level
+        key = config.batch_size, layout.degrees, layout.optimizer_level
         if key not in self._whole:
             # of two micro-batches, so that what is done once stands apart
             one = replace(layout, stages=Stages(1, 2), optimizer_level=level)
             bill = folded_bill(config, one, self.request.runtime.fuses)
             memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B
-            at_rest = memory["parameters"] + memory["optimizer_states"]
-            self._whole[key] = each_s(bill, self.request.cluster, self.request.runtime), at_rest
+            kept = ("parameters", "optimizer_states", *(("gradients",) if level == layout.optimizer_level else ()))
+            at_rest_B = sum(memory[name] for name in kept)
+            self._whole[key] = each_s(bill, self.request.cluster, self.request.runtime), at_rest_B
         (whole_s, at_rest_B), number = self._whole[key], stages.number
         least_s = stages.micro_batch_num * whole_s / number + (whole_s - whole_s / number) / stages.interleave
         return least_s, at_rest_B / number

@@ -118,7 +118,7 @@ def stored_B(
     found = {"parameters": 0, "gradients": 0, "optimizer_states": 0}
     for placement, times in parameters:
         whole = times * math.prod(placement.layout.slice_shape)
-        share = -(-whole // len(placement.layout.copies.ranks()))
+        share = times * _updated(placement, OptimizerLevel.LEVEL1)
         found["parameters"] += stored.weight * (share if level >= OptimizerLevel.LEVEL3 else whole)
         if placement.requires_grad:
             updated = share if level >= OptimizerLevel.LEVEL1 else whole
@@ -126,6 +126,17 @@ def stored_B(
             found["gradients"] += stored.gradient * (share if level >= OptimizerLevel.LEVEL2 else whole)
             found["optimizer_states"] += stored.states * updated
     return found
+
+
+def update_peak_B(parameters: Iterable[tuple[ParameterPlacement, int]], stored: Stored, level: OptimizerLevel) -> int:
+    """Bytes that the update of one parameter after the other makes for itself, when no activations are alive: the largest's."""
+    return stored.update * max((_updated(one, level) for one, _ in parameters if one.requires_grad), default=0)
+
+
+def _updated(placement: ParameterPlacement, level: OptimizerLevel) -> int:
+    """Elements of a parameter that a rank updates: a share of its copies where the optimizer is sharded."""
+    whole = math.prod(placement.layout.slice_shape)
+    return -(-whole // len(placement.layout.copies.ranks())) if level >= OptimizerLevel.LEVEL1 else whole
 
 
 def updating_B(parameters: Mapping[str, ParameterPlacement]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Bill, Part, Work, bill_of, work_s
-from ms_symtensor.cost.parameter import stored_B
+from ms_symtensor.cost.parameter import stored_B, update_peak_B
 from ms_symtensor.cost.runtime import Runtime, Stored
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import (
@@ -144,10 +144,12 @@ def _memory_B(bill: PlanBill, stored: Stored | None) -> tuple[Mapping[str, int],
         return bill.memory_B
     found = []
     for memory, parameters, settings in zip(bill.memory_B, bill.parameters, bill.settings, strict=True):
-        at_rest = stored_B(parameters, stored, settings.optimizer_level if stored.level is None else stored.level)
+        level = settings.optimizer_level if stored.level is None else stored.level
+        at_rest = stored_B(parameters, stored, level)
         if settings.swap_optimizer:
             at_rest["optimizer_states"] = 0
-        found.append({**memory, **at_rest})
+        activations_B = max(memory["activations"], update_peak_B(parameters, stored, level))
+        found.append({**memory, **at_rest, "activations": activations_B})
     return tuple(found)
 
 

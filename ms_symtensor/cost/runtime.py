@@ -33,7 +33,7 @@ class Stored:
 
     `weight`: what products read; `master`: a float32 copy beside it (2: its lower half alone); `gradient`: as summed over
     micro-batches; `states`: the optimizer's. `level`: what the copies of a parameter share, by levels of ZeRO (master and states,
-    gradients, weights); None: as the plan's optimizer does.
+    gradients, weights); None: as the plan's optimizer does. `update`: beside these, of the largest parameter while it is updated.
     """
 
     weight: int = 2
@@ -41,6 +41,7 @@ class Stored:
     gradient: int = 4
     states: int = 8
     level: OptimizerLevel | None = None
+    update: int = 0
 
 
 @dataclass(frozen=True)

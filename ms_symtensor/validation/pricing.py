@@ -8,6 +8,7 @@ from model_zoo import config as zoo
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Part
 from ms_symtensor.cost.flops import mfu
+from ms_symtensor.cost.parameter import update_peak_B
 from ms_symtensor.cost.plan_price import PlanBill, priced
 from ms_symtensor.cost.runtime import Runtime, load
 from ms_symtensor.errors import InputError, SymTensorError
@@ -57,7 +58,12 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
     usable_B = c.memory_limit_B or usable_B
     memory = found.memory_B
     states = [one["optimizer_states"] for one in memory]
-    resting = [one["parameters"] + one["gradients"] + one["optimizer_states"] for one in memory]
+    stores = runtime.stores
+    updates = [
+        0 if stores is None else update_peak_B(parameters, stores, c.optimizer_level) for parameters in bill.parameters
+    ]
+    at_rest = ("parameters", "gradients", "optimizer_states")
+    resting = [sum(one[name] for name in at_rest) + more for one, more in zip(memory, updates, strict=True)]
     totals = [sum(one.values()) - one["buffers"] for one in memory]
     lost = [runtime.fragments * one["activations"] for one in memory]
     return Predicted(
@@ -214,5 +220,6 @@ def runtime_of(c: Configuration) -> Runtime:
         fuses.discard("CoreAttention")
     if c.compiled:
         fuses |= {"Norm", "RotaryEmbedding", "GatedFeedForward", "FeedForward", "CrossEntropy", "bias"}
-    stores = replace(c.bytes_per_parameter, level=c.optimizer_level)
+    update = found.stores.update if found.stores is not None else 0
+    stores = replace(c.bytes_per_parameter, level=c.optimizer_level, update=update)
     return replace(found.hiding(hidden), fuses=frozenset(fuses), stores=stores)

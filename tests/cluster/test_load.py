@@ -20,10 +20,10 @@ def write(tmp_path, content):
 
 
 def test_known_clusters_load():
-    assert known_clusters() == (
+    assert set(known_clusters()) >= {
         "a100_80g", "ascend910a", "atlas_800t_a2", "atlas_800t_a2_910b1", "atlas_800t_a2_910b3", "atlas_800t_a2_910b4",
         "atlas_800t_a2_910b4_64", "atlas_800t_a3", "b200", "cloudmatrix384", "h100_80g",
-    )  # fmt: skip
+    }  # fmt: skip
     for name in known_clusters():
         cluster = load(name)
         assert cluster.name == name

@@ -14,7 +14,7 @@ from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, ParameterRef, flat
 
 Key = tuple[str, str, tuple[int, ...], int]
 """Phase, kind, ranks, bytes: what makes two collectives the same."""
@@ -133,9 +133,13 @@ def _collective_differences(first: Counter[Key], second: Counter[Key]) -> Iterab
 
 
 def _missing_parameters(predicted: Program | StageProgram, compiled: CompiledProgram) -> Iterable[str]:
-    """A pipeline stage has exactly the parameters that were predicted for it."""
+    """A pipeline stage has exactly the parameters that were predicted for it.
+
+    MindSpore leaves some of other stages in the program's list, which no operator reads.
+    """
     if isinstance(predicted, StageProgram):
-        there = {name for name in compiled.layout_by_name if not name.startswith(f"{ACCUMULATED}.")}
+        read = {s.name for node in compiled.nodes for s in flat(node.inputs) if isinstance(s, ParameterRef)}
+        there = {name for name in read & compiled.layout_by_name.keys() if not name.startswith(f"{ACCUMULATED}.")}
         for name in sorted(there ^ set(predicted.parameters)):
             on = "compiled" if name in there else "predicted"
             yield f"parameter {name}: only {on} on stage {predicted.stage}"

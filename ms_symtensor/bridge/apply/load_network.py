@@ -1,12 +1,14 @@
 """Networks by name: one of the model zoo, or a factory in the user's own file. What `Plan.source` says is built here."""
 
 import importlib.util
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ms_symtensor.bridge.apply.apply import remove
+from ms_symtensor.bridge.apply.constructing import as_on_ascend
 from ms_symtensor.bridge.apply.pipeline_network import at_batch, batch_of
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
@@ -16,6 +18,7 @@ from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.streams import notice
 from ms_symtensor.tensor.graph import Graph
 
+_WITHOUT_KERNEL = re.compile(r"^The kernel \w+ unregistered|^Create kernelmod for op \w+ failed")
 Network = tuple[Any, tuple[Any, ...]]
 """A forward cell with its loss, and its inputs, of global shape; they may be without values."""
 
@@ -112,14 +115,16 @@ def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
 def load_factory(place: str) -> Network:
     """What the function `name` of the file in `place`, `"file.py:name"`, returns: `(cell, inputs)`.
 
-    The file's folder is importable meanwhile and afterwards, as it is for `python file.py`. InputError with what is wrong.
+    It runs as on the cluster (see `as_on_ascend`). The file's folder is importable meanwhile and afterwards, as it is for
+    `python file.py`. InputError with what is wrong.
     """
     require_function(place)
     import_mindspore()
     path, _, name = place.rpartition(":")
     function = _function(Path(path), name, place)
     try:
-        made = function()
+        with as_on_ascend():
+            made = function()
     except (SymTensorError, EndedBySignal):
         raise
     except (Exception, SystemExit) as error:  # anything that the user's own code can raise
@@ -161,7 +166,8 @@ def _function(path: Path, name: str, place: str) -> Any:
     before = sys.modules.get(module_name)
     sys.modules[module_name] = module  # MindSpore looks up the source of a cell's class there
     try:
-        spec.loader.exec_module(module)
+        with as_on_ascend():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # anything that the user's own code can raise
         if before is not None:
             sys.modules[module_name] = before
@@ -186,4 +192,7 @@ def _network(made: Any, place: str) -> Network:
 
 
 def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    if not _WITHOUT_KERNEL.search(line):
+        return line
+    return f"{line} Constructors run on this machine's CPU, which lacks that kernel: make the constant with numpy, or with ops"

@@ -300,3 +300,17 @@ class TopKRouter(nn.Cell):
         if not self.by_token:
             combine = ops.transpose(combine, (0, 2, 1))
         return ops.cast(dispatch, mindspore.int32), combine
+
+
+class BatchNormByParts(nn.Cell):
+    """The primitive `norm`, BatchNorm, over each of `parts` runs of samples by itself."""
+
+    def __init__(self, norm, parts):
+        super().__init__(auto_prefix=False)
+        self.norm, self.parts = norm, parts
+
+    def construct(self, x, gamma, beta, mean, variance):
+        found = []
+        for part in ops.split(x, x.shape[0] // self.parts, 0):
+            found.append(self.norm(part, gamma, beta, mean, variance)[0])
+        return ops.concat(found, 0), mean, variance, mean, variance

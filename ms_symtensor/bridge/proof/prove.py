@@ -18,6 +18,8 @@ from ms_symtensor.bridge.capture.user_settings import settings_of_user
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof import trial
+from ms_symtensor.bridge.proof.batch_norm import NOTE as BATCH_NORM_NOTE
+from ms_symtensor.bridge.proof.batch_norm import parts_of_samples
 from ms_symtensor.bridge.proof.comparison import Difference
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.bridge.proof.launch import Processes, started
@@ -208,7 +210,9 @@ def prove_network(
     elif micro is not None:
         for factor in micro.factors:
             values = uneven_counts(values, inputs, graph, factor.none, micro.pipeline.micro_batch_num)
-    subject = Subject(cell, inputs, values, object() if identity is None else identity, device_num, parallel, micro)
+    alone = object() if identity is None else identity
+    parts = parts_of_samples(cell, graph, device_num) if micro is None else {}
+    subject = Subject(cell, inputs, values, alone, device_num, parallel, micro, parts)
     substituter = Substituter()
     with ExitStack() as stack:
         processes = request.processes
@@ -231,7 +235,8 @@ def prove_network(
             after = trial.states(job, trials[1], subject)
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
     seconds = time.perf_counter() - start
-    return Proof(device_num, request.steps, losses, parameters, substituter.used, seconds)
+    substitutions = (*([BATCH_NORM_NOTE] if parts else []), *substituter.used)
+    return Proof(device_num, request.steps, losses, parameters, substitutions, seconds)
 
 
 _RANDOM = frozenset(

@@ -1,7 +1,7 @@
 """What a proof is about: a network, the values it is given, and how ranks run it."""
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -33,7 +33,7 @@ class Subject:
 
     `identity` tells the network from others, the values of its constants included (a graph's hash leaves these out).
 
-    Its primitives carry their strategies, or, with pipeline stages, those of the same network in `micro` do.
+    `batch_norms`: see `parts_of_samples`. Its primitives carry their strategies, or, with pipeline stages, those of the same network in `micro` do.
     """
 
     cell: Any
@@ -43,6 +43,7 @@ class Subject:
     device_num: int
     parallel: ParallelConfig
     micro: Micro | None = None
+    batch_norms: Mapping[tuple[tuple[str, ...], str], int] = field(default_factory=dict)
 
     @property
     def weights(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from ms_symtensor.bridge.apply.training import training_cell
+from ms_symtensor.bridge.proof.batch_norm import by_parts
 from ms_symtensor.bridge.proof.comparison import Difference, difference, scale_of
 from ms_symtensor.bridge.proof.launch import REFERENCE
 from ms_symtensor.bridge.proof.ordering import require_meetings
@@ -59,13 +60,14 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     """
     name = "steps" if steps else "gradients"
     optimizer_of = _optimizer if steps else None
-    whole = references.get(
-        subject.identity,
-        bool(steps),
-        lambda: compile_reference(
-            training_cell(subject.cell, optimizer_of and optimizer_of(subject.cell)), subject.inputs, substituter
-        ),
-    )
+
+    def compiled() -> Executable:
+        with by_parts(subject.cell, subject.batch_norms):
+            step = training_cell(subject.cell, optimizer_of and optimizer_of(subject.cell))
+            return compile_reference(step, subject.inputs, substituter)
+
+    identity = subject.identity, tuple(subject.batch_norms.items())
+    whole = references.get(identity, bool(steps), compiled)
     weights = {p.name for p in subject.cell.get_parameters()}
     parameters = {n: parameter_value(n, kind) if n in weights else _state(n, kind) for n, kind in whole.parameters}
     write_program(job, REFERENCE, name, whole, (*subject.values, initial_gradient(1)), parameters)

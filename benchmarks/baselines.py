@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 
 import numpy
 
+from benchmarks.results import markdown
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
 from model_zoo.config import TransformerConfig
@@ -137,6 +138,7 @@ def main() -> int:
     chosen = parser.parse_args()
     slower = failed = 0
     unplanned: list[str] = []
+    ratios: dict[str, dict[str, str]] = {}
     print(
         f"{'model':17s} {'strategy':21s} {'step':>10s} {'ratio':>6s}  compute  communication  synchronisation  optimizer"
     )
@@ -147,6 +149,7 @@ def main() -> int:
             times_s = in_its_own_process(config, chosen.device_num, name)
             if isinstance(times_s, str):
                 print(f"{model:17s} {name:21s} {times_s}", flush=True)
+                ratios.setdefault(model, {})[name] = "fails"
                 if name == OURS:
                     unplanned.append(model)
                     failed += not times_s.startswith(NO_PLAN)
@@ -154,8 +157,12 @@ def main() -> int:
             total = sum(times_s.values())
             ours = total if name == OURS else ours
             slower += total < ours * (1 - 1e-9)
+            ratios.setdefault(model, {})[name] = f"{total / ours:.2f}"
             parts = "  ".join(f"{1e3 * t:9.2f} ms" for t in times_s.values())
             print(f"{model:17s} {name:21s} {1e3 * total:7.1f} ms {total / ours:6.2f}  {parts}", flush=True)
+    names = [*BY_HAND, *SEARCHES]
+    rows = [[model, *map(of.get, names)] for model, of in ratios.items() if model not in unplanned]
+    print(markdown(["model", *names], rows))  # benchmarks.results keeps it
     where = f" where there is one (none: {', '.join(unplanned)})" if unplanned else ""
     print(f"our plan is never slower{where}" if not slower else f"{slower} rows are faster than our plan")
     return 1 if slower or failed else 0

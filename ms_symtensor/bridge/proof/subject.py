@@ -33,7 +33,8 @@ class Subject:
 
     `identity` tells the network from others, the values of its constants included (a graph's hash leaves these out).
 
-    `batch_norms`: see `parts_of_samples`. Its primitives carry their strategies, or, with pipeline stages, those of the same network in `micro` do.
+    Its primitives carry their strategies, or, with pipeline stages, those of the same network in `micro` do. `batch_norms`: see
+    `parts_of_samples`.
     """
 
     cell: Any

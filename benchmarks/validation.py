@@ -88,6 +88,8 @@ BARS = (
     Bar("layouts_a100", _A100, "OOM accuracy", _total(lambda t: t.fits.accuracy), 0.95),
     Bar("ultrascale_h100", _H100, "Spearman", _total(lambda t: t.spearman_mean), 0.75),
     Bar("ultrascale_h100", _H100, "mean regret", _total(lambda t: t.regret_mean), 0.03, True),
+    Bar("nvidia_misc", _A100, "rows on A100", _total(lambda t: t.rows), 125),
+    Bar("nvidia_misc", _H100, "rows on H100", _total(lambda t: t.rows), 75),
     Bar("reports_measured", _A100, "Spearman", _total(lambda t: t.spearman_mean), 0.6),
     Bar("reports_measured", _A100, "OOM accuracy", _total(lambda t: t.fits.accuracy), 0.9),
 )
@@ -107,7 +109,8 @@ has.
     symtensor validate ascend_kernels.csv --cluster atlas_800t_a2                  # single kernels and collectives
 
 - **MAPE**: mean absolute percentage error. **Spearman**: rank correlation within a group of rows that differ in their
-  configuration only, averaged over groups. **Regret**: how much slower the predicted choice is than the fastest of a group.
+  configuration only, averaged over groups. **Regret**: how much slower the predicted choice is than the fastest of a group, of
+  rows that are told to fit.
 - **Ratio**: geometric mean of predicted over measured. **OOM accuracy**: rows told rightly to fit or to run out of memory.
 - A row is a network of the zoo, a uniform layout and a run-time (`ms_symtensor/cost/runtimes`). What a row says and these cannot
   express makes it unusable, by name.
@@ -143,13 +146,15 @@ def main() -> int:
     if chosen.plots and not find_spec("matplotlib"):
         parser.error("--plots needs matplotlib: pip install matplotlib")
     found: dict[str, Validation] = {}
+    clusters = {file: {bar.cluster for bar in BARS if bar.file == file} for file in {bar.file for bar in BARS}}
     rows, missed = [], 0
     for bar in BARS:
-        if bar.file not in found:
+        name = bar.file if len(clusters[bar.file]) == 1 else f"{bar.file} on {bar.cluster}"
+        if name not in found:
             begun = time.process_time()
-            found[bar.file] = validate(chosen.data / f"{bar.file}.csv", load(bar.cluster))
-            print(f"{bar.file}: {time.process_time() - begun:.1f} s of processor time", file=sys.stderr)
-        value = bar.figure(found[bar.file])
+            found[name] = validate(chosen.data / f"{bar.file}.csv", load(bar.cluster))
+            print(f"{name}: {time.process_time() - begun:.1f} s of processor time", file=sys.stderr)
+        value = bar.figure(found[name])
         reached = value is not None and bar.reached(value)
         missed += not reached
         shown = "none" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.inner import work_inside
-from ms_symtensor.cost.move import local_time_s, message_s
-from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.cost.move import VIEWS, local_time_s, message_s
+from ms_symtensor.cost.operator import evaluate, kernel_num
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.fusion import FUSED, fused_cells, is_free
@@ -152,6 +152,13 @@ def work_s(work: Work, cluster: Cluster) -> float:
         return message_s(cluster, work.kind, work.ranks, work.size_B)
     cost = evaluate(work.op, work.sig, work.products, [work.cuts], cluster)
     return float((cost.backward_s if work.is_backward else cost.forward_s)[0])
+
+
+def launches_of(work: Work) -> int:
+    """Kernels and collectives that a host launches for `work`."""
+    if isinstance(work, Product):
+        return kernel_num(work.op, work.sig, work.products, work.is_backward)
+    return int(not (isinstance(work, Pass) and work.kind in VIEWS))
 
 
 def traffic_B(program: Program, node: Node) -> tuple[int, int]:

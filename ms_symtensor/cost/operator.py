@@ -148,6 +148,17 @@ def operator_kernels(
     return OperatorKernels((product(result),), (*backward, *last), flops)
 
 
+def kernel_num(op: OpView, sig: Signature, products: int, is_backward: bool) -> int:
+    """How many kernels `operator_kernels` has in that direction."""
+    if sig.unit is Unit.NONE:
+        return 0
+    if not is_backward:
+        return 1
+    found = gradients_of(op, sig, products)
+    sums = sum(dims is not None for dims in found.computed)
+    return len(found.operands) + sums + bool(found.forwards) + bool(found.passes)
+
+
 def _whole(number: float) -> float:
     """`number`, an int where it is one: printed without a fraction."""
     return int(number) if float(number).is_integer() else number

@@ -56,6 +56,8 @@ class Runtime:
             device.
         fuses: classes of the zoo's cells whose own operators run as one kernel: they read and write what crosses the cell's
             border, and keep nothing else for the backward pass.
+        bucket_B: bytes of the messages that sums of gradients and gathers of weights are merged into; 0: one for every
+            parameter.
         stores: what a parameter takes; None: what the program says (`cost.step.memory_B`).
         fragments: bytes that the allocator loses, as a share of activations.
         hide: what the user said is hidden, beside the file (`--hide`).
@@ -66,6 +68,7 @@ class Runtime:
     hides: Mapping[Part, Hiding] = field(default_factory=dict)
     is_eager: bool = False
     fuses: frozenset[str] = frozenset()
+    bucket_B: float = 0.0
     stores: Stored | None = None
     fragments: float = 0.0
     hide: str = ""
@@ -106,6 +109,7 @@ def load(name: str) -> Runtime:
         hides,
         data["is_eager"]["value"],
         frozenset(data["fuses"]["value"]),
+        data["bucket_B"]["value"] if "bucket_B" in data else 0.0,
         Stored(**data["stores"]["value"]) if "stores" in data else None,
         data["fragments"]["value"],
     )

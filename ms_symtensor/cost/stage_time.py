@@ -24,7 +24,7 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Bill, Key, Part, Work, bill_of, work_s
+from ms_symtensor.cost.bill import Bill, Key, Message, Part, Work, bill_of, launches_of, work_s
 from ms_symtensor.cost.parameter import parameter_cost
 from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
 from ms_symtensor.program.meanings import Meanings, meanings
@@ -79,6 +79,10 @@ KINDS: Mapping[Part, str] = {
 """What people see of a part (`cost.step.TIMES`)."""
 
 
+MERGED = (Part.GRADIENTS, Part.WEIGHTS)
+"""What a run-time merges into messages of `Runtime.bucket_B` bytes."""
+
+
 def seconds_of_bill(
     bill: Bill, update_s: float, cluster: Cluster, runtime: Runtime, seconds_of: Callable[[Work], float] | None = None
 ) -> StageSeconds:
@@ -88,11 +92,22 @@ def seconds_of_bill(
     of = seconds_of or (lambda work: work_s(work, cluster))
     needed: dict[tuple[str, Part], float] = {}
     launches: dict[str, int] = {}
+    merged = MERGED if runtime.bucket_B else ()
+    apart: dict[tuple[str, Part, str, tuple[int, ...]], list[tuple[int, int]]] = {}  # bytes, and how often
     for key, works in bill.items.items():
         place = pass_of(key)
         for work, count in works.items():
+            if key.part in merged and isinstance(work, Message):
+                apart.setdefault((place, key.part, work.kind, work.ranks), []).append((work.size_B, count))
+                continue
             needed[place, key.part] = needed.get((place, key.part), 0.0) + count * of(work)
-        launches[place] = launches.get(place, 0) + sum(works.values())
+            launches[place] = launches.get(place, 0) + count * launches_of(work)
+    for (place, part, kind, ranks), sizes in apart.items():
+        whole_B = sum(size_B * count for size_B, count in sizes)
+        number = min(sum(count for _, count in sizes), max(1, math.ceil(whole_B / runtime.bucket_B)))
+        bucket = Message(kind, ranks, whole_B // number)
+        needed[place, part] = needed.get((place, part), 0.0) + number * of(bucket)
+        launches[place] = launches.get(place, 0) + number
     spent: dict[tuple[str, str], float] = {("end", "optimizer"): update_s}
     hidden: dict[tuple[str, Part], float] = {}
     # What runs once hides beside the computation of one micro-batch.

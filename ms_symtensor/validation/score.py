@@ -25,6 +25,7 @@ from ms_symtensor.validation.metrics import (
 class GroupScore:
     """Metrics of one group; None where too little was measured. Rates are fractions.
 
+    `regret`: among the rows that are told to fit, from which a planner would choose.
     `mfu_error`: largest distance of predicted and measured model FLOPs utilisation, for rows that only have that.
     """
 
@@ -101,6 +102,7 @@ def score(dataset: Dataset, found: Outcome, pairs: PairOutcome) -> Score:
 
 def _group(name: str, cases: Sequence[Case], found: Outcome, indices: Sequence[int]) -> GroupScore:
     predicted, measured = _times(cases, found, indices)
+    told = found.fits[[i for i in indices if cases[i].measured.step_time_s is not None]]
     correct, total = ordered_pairs(predicted, measured)
     return GroupScore(
         name,
@@ -108,7 +110,7 @@ def _group(name: str, cases: Sequence[Case], found: Outcome, indices: Sequence[i
         mape(predicted, measured),
         spearman(predicted, measured),
         kendall(predicted, measured),
-        top1_regret(predicted, measured),
+        top1_regret(predicted[told], measured[told]),
         correct,
         total,
         _fits(cases, found, indices),

@@ -93,3 +93,12 @@ def test_the_programs_of_a_plan_take_the_time_that_is_predicted(model, device_nu
         if node.role is Role.SYNC
     )
     assert plan.prediction.time_s["synchronisation"] == pytest.approx(synchronised_s / stages, rel=1e-9)
+
+
+def test_gradients_are_summed_in_messages_of_a_bucket():
+    key = Key(Part.GRADIENTS, Phase.BACKWARD, True, "")
+    ranks, size_B = tuple(range(8)), 1 << 20
+    bill = Bill({key: {Message("AllReduce", ranks, size_B): 8}})
+    merged = seconds_of_bill(bill, 0.0, A2, Runtime("merges", "", bucket_B=4 * size_B))
+    assert merged.end_s == pytest.approx(2 * work_s(Message("AllReduce", ranks, 4 * size_B), A2))
+    assert merged.end_s < seconds_of_bill(bill, 0.0, A2, Runtime("plain", "")).end_s

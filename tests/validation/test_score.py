@@ -40,6 +40,21 @@ def test_means_are_over_groups_and_errors_over_rows() -> None:
     assert {g.name: g.mape for g in found.groups}["group 0"] == pytest.approx(0.5)
 
 
+def test_regret_is_among_the_rows_that_are_told_to_fit() -> None:
+    data = dataset([c for c in cases(CLUSTER) if c.group == "group 0"])
+    found = outcome(data.cases, CLUSTER, estimate)
+    slow = replace(data.cases[int(np.argmin(found.step_time_s))].measured, step_time_s=1e6)
+    fastest = int(np.argmin(found.step_time_s))
+    told = replace(
+        data, cases=tuple(replace(c, measured=slow) if i == fastest else c for i, c in enumerate(data.cases))
+    )
+    pairs = pair_outcome(data, CLUSTER, estimate)
+    assert (score(told, found, pairs).total.regret_mean or 0) > 1
+    fits = found.fits.copy()
+    fits[fastest] = False
+    assert score(told, replace(found, fits=fits), pairs).total.regret_mean == 0
+
+
 def test_parts_have_totals_of_their_own() -> None:
     first = [replace(c, part="first") for c in cases(CLUSTER)]
     second = [replace(c, part="second", group=f"2 {c.group}") for c in cases(CLUSTER, factor=2)]

@@ -1,6 +1,7 @@
 """nvidia_misc.csv: throughput and memory on NVIDIA systems of InternEvo, llm-foundry, torchtitan, FlagPerf and Megatron-LM."""
 
 import re
+from dataclasses import replace
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
@@ -37,6 +38,8 @@ DEVICES = (
 PRECISION: dict[str, Precision] = {
     "": "bfloat16", "bf16": "bfloat16", "amp_bf16": "bfloat16", "fp16": "float16", "amp_fp8": "float8", "fp8": "float8",
 }  # fmt: skip
+# hidden, layers, heads: github.com/mosaicml/llm-foundry, scripts/train/yamls/pretrain, mpt-125m.yaml and the others
+SMALL_MPT = {"MPT-125m": (768, 12, 12), "MPT-350m": (1024, 24, 16), "MPT-760m": (1536, 24, 12)}
 # The device's memory is not what ran out in these sources: their totals are sums of formulas.
 COMPUTED = "KOR-mem"
 
@@ -51,7 +54,7 @@ def case(row: Row) -> Case:
     if "offload=true" in other:
         raise UnusableRowError("activations move to the host")
     _must_be_complete(row)
-    model, stages = transformer_of(row, row.text("model")), row.count("pp")
+    model, stages = transformer_of(_with_dimensions(row), row.text("model")), row.count("pp")
     level, shard_size = _sharding(row)
     framework: Framework = "fsdp" if level is OptimizerLevel.LEVEL3 else "megatron"
     precision = PRECISION.get(row.text("precision"))
@@ -88,6 +91,15 @@ def case(row: Row) -> Case:
     if timed and measured.step_time_s is None and measured.peak_memory_B is None:
         raise UnusableRowError("neither step time nor memory was measured")
     return Case(row.line, row.text("group"), configuration, measured, device=_device(row))
+
+
+def _with_dimensions(row: Row) -> Row:
+    """`row` with the dimensions of the published model of that name, where it leaves them out."""
+    if row.text("hidden") or row.text("model") not in SMALL_MPT:
+        return row
+    hidden, layers, heads = SMALL_MPT[row.text("model")]
+    known = {"hidden": hidden, "layers": layers, "heads": heads, "kv_heads": heads, "ffn": 4 * hidden}
+    return replace(row, cells={**row.cells, **{column: str(number) for column, number in known.items()}})
 
 
 def _must_be_complete(row: Row) -> None:

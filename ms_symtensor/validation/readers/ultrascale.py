@@ -120,6 +120,7 @@ def case(row: Row) -> Case:
         head_stage=head_stage,
         optimizer_level=OptimizerLevel(int(zero)),
         framework="nanotron",
+        fused_gradient_sums=False,  # src/nanotron/optim/gradient_accumulator.py: a pass over every parameter and micro-batch
         overlap_gradients=zero == 0,  # ZeRO scatters and gathers behind the backward pass: src/nanotron/optim/zero.py
         overlap_weights=False,
         overlap_tensors=True,  # tp_linear_async_communication: src/nanotron/parallel/tensor_parallel/functional.py

@@ -38,6 +38,12 @@ def test_other_sources(read_rows) -> None:
     assert failed.optimizer_level is OptimizerLevel.LEVEL1 and found.cases[2].measured.fits is False
 
 
+def test_small_models_of_llm_foundry_have_their_published_dimensions(read_rows) -> None:
+    small = {"model": "MPT-350m", "hidden": "", "layers": "", "heads": "", "kv_heads": "", "ffn": "", "vocab": 50368}
+    model = read_rows(ROW, small).cases[0].configuration.model
+    assert (model.hidden_size, model.num_layers, model.num_heads, model.intermediate_size) == (1024, 24, 16, 4096)
+
+
 def test_reasons(read_rows) -> None:
     found = read_rows(
         ROW,

@@ -119,3 +119,20 @@ def squared_largest():
 def squared_total():
     with no_init_parameters():
         return Squared("total"), (tensor(64, 64),)
+
+
+class Normed(nn.Cell):
+    """A mean of squares behind a BatchNorm over the samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.product = nn.Dense(16, 16, has_bias=False)  # a bias has no gradient behind a BatchNorm, but for rounding
+        self.norm, self.relu = nn.BatchNorm1d(16), nn.ReLU()
+        self.head = nn.Dense(16, 8)
+
+    def construct(self, x):
+        return (self.head(self.relu(self.norm(self.product(x)))) ** 2).mean()
+
+
+def normed():
+    return Normed(), (tensor(16, 16),)

@@ -61,6 +61,14 @@ def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> No
     assert 0.0 < proof.worst.error < 1e-5
 
 
+def test_batch_norm_is_compared_by_the_parts_that_devices_have(four: Processes, tmp_path: Path) -> None:
+    asked = ["plan", f"{NETWORKS}:normed", "--device-num", "4", "--fix", "data_parallel=4", "--fix", "micro_batch_num=1"]
+    assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
+    proof = prove_plan(load_file(tmp_path / "plan"), request=Request(processes=four))
+    assert proof.equal, proof.wrong
+    assert any(said.startswith("BatchNorm: in one process too") for said in proof.substitutions)
+
+
 @pytest.mark.matrix
 def test_stages_of_a_network_of_functions(four: Processes, tmp_path: Path) -> None:
     """An encoder on one stage, a decoder that reads it on both: micro-batches give the gradients of the whole batch."""

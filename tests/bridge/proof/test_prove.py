@@ -62,7 +62,16 @@ def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> No
 
 
 def test_batch_norm_is_compared_by_the_parts_that_devices_have(four: Processes, tmp_path: Path) -> None:
-    asked = ["plan", f"{NETWORKS}:normed", "--device-num", "4", "--fix", "data_parallel=4", "--fix", "micro_batch_num=1"]
+    asked = [
+        "plan",
+        f"{NETWORKS}:normed",
+        "--device-num",
+        "4",
+        "--fix",
+        "data_parallel=4",
+        "--fix",
+        "micro_batch_num=1",
+    ]
     assert main([*asked, "--out", str(tmp_path / "plan")]) == 0
     proof = prove_plan(load_file(tmp_path / "plan"), request=Request(processes=four))
     assert proof.equal, proof.wrong

@@ -23,7 +23,7 @@ SAID = {
     "saved": "rank 3 (saved plan *) has fix data_parallel=4, ranks 0 to 2 (searched) have nothing",
     "version": "rank 0 has version of ms_symtensor 0.0.1, ranks 1 to 3 have *",
     "network": "rank 1 has network *, ranks 0, 2, 3 have *",
-    "edited": "rank 2 has optimizer_level 0, ranks 0, 1, 3 have 1; also differ: strategies",
+    "edited": "rank 2 has strategies *, ranks 0, 1, 3 have *",
     "applied": "rank 2 has fix data_parallel=4, ranks 0, 1, 3 have nothing",
 }
 

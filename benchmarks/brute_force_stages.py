@@ -29,7 +29,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.stages.network import network
-from ms_symtensor.search.stages.outer import WORTH
+from ms_symtensor.search.stages.screening import WORTH
 
 
 def disagreements(case: Case, steps: Sequence[Step], limited: bool, draw: random.Random) -> list[str]:

@@ -18,7 +18,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.given import Given, even, price_given
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.network import Network, network
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -104,7 +104,7 @@ def given(of: Task, hand: Hand) -> Given:
     number = of.config.batch_size // batch
     if (number > 1 or hand.pipeline_stages > 1) and not 1 < hand.pipeline_stages <= number:
         raise InputError(f"{number} micro-batches on {hand.pipeline_stages} stages")
-    shape = Shape(hand.pipeline_stages, number, (hand.data_parallel, hand.tensor_parallel), batch)
+    shape = StepLayout(hand.pipeline_stages, number, (hand.data_parallel, hand.tensor_parallel), batch)
 
     def strategies(graph: Graph) -> Mapping[str, OpStrategy]:
         cuts = megatron_strategy(

@@ -26,10 +26,10 @@ from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.folded.chain import Turns
+from ms_symtensor.search.folded.chain import PipelineSchedule
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.space.domain import divisors
-from ms_symtensor.search.space.shapes import Shape, interleaved
+from ms_symtensor.search.space.step_layouts import StepLayout, interleaved
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.plan import Plan
@@ -93,13 +93,13 @@ class Case:
         return len(self.network.depths) > 3
 
     @property
-    def ways(self) -> Iterator[Shape]:
+    def ways(self) -> Iterator[StepLayout]:
         """Stages, micro-batches, several of these, and model chunks per stage; meshes left out."""
         every = (1,) if self.lone else self.limits.interleaves  # several model chunks want blocks of one kind
         for stages, number, runs in itertools.product((1, 2, 4), divisors(self.batch), every):
             possible = stages <= self.blocks and self.device_num % stages == 0 and number >= max(2, stages)
             if possible and self.limits.allow(stages, number, runs):
-                shape = interleaved(Shape(stages, number, (), self.batch // number), runs, self.blocks)
+                shape = interleaved(StepLayout(stages, number, (), self.batch // number), runs, self.blocks)
                 yield from [] if shape is None else [shape]
 
 
@@ -183,7 +183,7 @@ class Parts:
         program = StageProgram(number, part.graph, pipeline, level, micro)
         return Held(stage_seconds(program, plan, self.case.cluster), program)
 
-    def border(self, held: Held, turns: Turns) -> Border:
+    def border(self, held: Held, turns: PipelineSchedule) -> Border:
         """What several model chunks per stage send and receive between them."""
         if turns.interleave == 1:
             return Border(0.0, 0)
@@ -222,11 +222,11 @@ def all_steps(case: Case, recompute: bool, select: bool = False) -> Iterator[Ste
 
 
 def _steps(
-    parts: Parts, chosen: Chosen, level: OptimizerLevel, shape: Shape, recompute: bool, select: bool
+    parts: Parts, chosen: Chosen, level: OptimizerLevel, shape: StepLayout, recompute: bool, select: bool
 ) -> Iterator[Step]:
     """Those of one choice of layouts on so many stages."""
     known: dict[tuple[int, int, int, Again], Held | None] = {}
-    number_of, turns = shape.micro_batch_num, shape.turns
+    number_of, turns = shape.micro_batch_num, shape.schedule
 
     def held(number: int, before: int, blocks: int, again: Again) -> _Way | None:
         behind = parts.case.blocks - before - blocks

@@ -43,7 +43,7 @@ def warm_up(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) 
     return min(micro_batch_num * interleave, 2 * (stages - stage - 1) + (interleave - 1) * stages + 1)
 
 
-class Flights(NamedTuple):
+class InFlight(NamedTuple):
     """Micro-batches whose activations a stage keeps when the most wait: on average over its model chunks, and in every run.
 
     That is at the end of the warm-up. Later others wait in the first runs, or fewer in the last ones: where first runs keep less
@@ -82,13 +82,13 @@ class Flights(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 12)
-def flights(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> Flights:
+def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> InFlight:
     """Those of stage number `stage` of `stages`."""
     warm = warm_up(stage, stages, micro_batch_num, interleave)
     if interleave == 1:
-        return Flights(float(warm), (warm,))
+        return InFlight(float(warm), (warm,))
     once = [min(stages, max(0, warm - run * stages)) for run in range(interleave)]
-    return Flights(warm / interleave, (once[0] + max(0, warm - interleave * stages), *once[1:]))
+    return InFlight(warm / interleave, (once[0] + max(0, warm - interleave * stages), *once[1:]))
 
 
 @lru_cache(maxsize=1 << 12)

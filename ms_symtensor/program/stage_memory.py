@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ms_symtensor.program.liveness import Lives, live_B, lives, program_steps
-from ms_symtensor.program.passes import Pass, flights, passes
+from ms_symtensor.program.passes import Pass, in_flight, passes
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.stage_program import StageProgram
@@ -169,7 +169,7 @@ def _copies(micro: Program) -> Lives:
 def stage_in_flight(program: StageProgram) -> float:
     """Micro-batches whose activations a rank of the stage keeps at once, on average over its model chunks."""
     pipeline = program.pipeline
-    return flights(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave).mean
+    return in_flight(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave).mean
 
 
 def stage_activation_peak_B(program: StageProgram) -> int:

@@ -26,7 +26,7 @@ def considered_text(plan: Plan, count: int) -> str:
         ratio = f"{one.step_time_s / plan.prediction.step_time_s:.2f}"
         rows.append((*_layout(one), seconds(one.step_time_s), ratio, *parts, size(one.peak_memory_B or 0)))
     head = ("stages", "micro-batches", "mesh", "step", "ratio", "work", "recompute", "bubble", "once", "kept")
-    return "Ways to lay out the step, surveyed\n" + table(rows, head, right=tuple(range(2)) + tuple(range(3, 10)))
+    return "Step layouts, screened\n" + table(rows, head, right=tuple(range(2)) + tuple(range(3, 10)))
 
 
 def _ways(plan: Plan) -> list[Considered]:
@@ -41,7 +41,7 @@ def _ways(plan: Plan) -> list[Considered]:
 
 
 def _is_faster(plan: Plan, one: Considered) -> bool:
-    """Whether `one`, as surveyed, takes less than the plan does."""
+    """Whether `one`, as screened, takes less than the plan does."""
     return one.step_time_s is not None and one.step_time_s < (1 - ALIKE) * plan.prediction.step_time_s
 
 
@@ -86,8 +86,8 @@ def families_text(plan: Plan) -> str:
             str(none or ""), *((_from(promised),) if faster else ()),
         ))  # fmt: skip
     known = ("stages", "ways", "best step", "too slow by their bound", "do not fit", "operators cannot be laid out so")
-    head = (*known, *(("surveyed as faster, not reached",) if faster else ()))
-    return "Ways to lay out the step, surveyed (the plan: as its programs cost)\n" + table(
+    head = (*known, *(("screened as faster, not reached",) if faster else ()))
+    return "Step layouts, screened (the plan: as its programs cost)\n" + table(
         rows, head, right=tuple(range(len(head)))
     )
 

@@ -11,10 +11,10 @@ from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan, obstacle_of
 from ms_symtensor.search.folded.alternating import apart, joined, joined_request, separated
-from ms_symtensor.search.in_part import fit_of, fitted, promised_in_part
-from ms_symtensor.search.layouts import Found, plan_of, searched
+from ms_symtensor.search.found import Found, plan_of, searched
 from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.priced import as_priced
+from ms_symtensor.search.selective import fit_of, fitted, promised_in_part
 from ms_symtensor.search.smallest import known_of_all
 from ms_symtensor.search.space.cases import Searched, best_case
 from ms_symtensor.search.space.left import remaining, why_none
@@ -114,7 +114,7 @@ def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
     """What is missing: of the plan that needs least, where and how much."""
     if request.is_trial:
         return InfeasibleError(nothing_fits(request))
-    if not found.shapes:
+    if not found.step_layouts:
         graph = of.graph_at(request.global_batch_size)
         if why := why_none(graph, request):
             return InfeasibleError(f"there is no plan for {request.space}: {why}")
@@ -127,4 +127,4 @@ def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
         least = least_plan(of, request, known_of_all(found.outcome))
     if least is not None:
         return does_not_fit(request, obstacle_of(of, request, least))
-    return InfeasibleError(f"{nothing_fits(request)}, over {found.shapes} step layouts")
+    return InfeasibleError(f"{nothing_fits(request)}, over {found.step_layouts} step layouts")

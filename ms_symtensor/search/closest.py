@@ -9,10 +9,10 @@ from ms_symtensor.search.asked.obstacle import Obstacle, largest_tensor
 from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.stages.estimate import chain_of, divided
+from ms_symtensor.search.stages.layout_candidates import Candidate
+from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, peaks_of, strategies_of
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.own_mesh import priced
-from ms_symtensor.search.stages.rows import Row
-from ms_symtensor.search.stages.whole import Whole, as_given, peaks_of, strategies_of
 
 WORKED_OUT = 3
 """So many layouts that need least by what the tables know, each another limit, are worked out with true peaks (empirical)."""
@@ -24,15 +24,15 @@ MOST_GIB = 4096
 """No limit above is tried: devices with as much are not to be had."""
 
 
-def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole | None:
+def least_plan(network: Network, request: Request, rows: Sequence[Candidate]) -> MaterializedPlan | None:
     """The plan that needs least, with one of the layouts `rows` and blocks recomputed as a whole, whether it
     fits or not; None if there is none.
     """
-    different: dict[tuple, tuple[Row, Chain]] = {}
+    different: dict[tuple, tuple[Candidate, Chain]] = {}
     for row in rows:
         chain = chain_of(row, network.depths)
-        different.setdefault((row.shape.stages, row.shape.turns, chain.parts), (row, chain))
-    first, most = dict[int, Row](), MOST_GIB * STEPS_PER_GIB
+        different.setdefault((row.shape.stages, row.shape.schedule, chain.parts), (row, chain))
+    first, most = dict[int, Candidate](), MOST_GIB * STEPS_PER_GIB
     for row, chain in different.values():
         first.setdefault(_least_limit(row, chain, most), row)
         if len(first) > WORKED_OUT:
@@ -49,7 +49,7 @@ def least_plan(network: Network, request: Request, rows: Sequence[Row]) -> Whole
     return min(every, key=lambda one: one.estimate.peak_memory_B, default=None)
 
 
-def _least_limit(row: Row, chain: Chain, most: int) -> int:
+def _least_limit(row: Candidate, chain: Chain, most: int) -> int:
     """The least limit, in steps, that some division of `chain` fits by what the tables know; one more than `most` if it is
     larger.
     """
@@ -60,7 +60,7 @@ def _least_limit(row: Row, chain: Chain, most: int) -> int:
     return 1 + bisect_left(range(1, most), True, key=fits) if fits(most) else most + 1
 
 
-def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int]]]:
+def _divisions(network: Network, row: Candidate) -> Iterator[tuple[list[int], list[int]]]:
     """The blocks of every stage, and how many are recomputed, in the division of `row` that fits the least memory by what its
     tables know; and all of them recomputed, since more lives for a moment than tables count.
     """
@@ -74,7 +74,7 @@ def _divisions(network: Network, row: Row) -> Iterator[tuple[list[int], list[int
         yield layers, layers
 
 
-def obstacle_of(network: Network, request: Request, found: Whole) -> Obstacle:
+def obstacle_of(network: Network, request: Request, found: MaterializedPlan) -> Obstacle:
     """The obstacle of a plan: its fullest stage."""
     stages = found.estimate.stages
     number = max(range(len(stages)), key=lambda n: sum(found.memory_B[n].values()))
@@ -90,7 +90,7 @@ def obstacle_of(network: Network, request: Request, found: Whole) -> Obstacle:
     )
 
 
-def _layout(found: Whole) -> Iterator[str]:
+def _layout(found: MaterializedPlan) -> Iterator[str]:
     shape, stages = found.estimate.shape, found.estimate.stages
     yield f"{shape.stages} stages" if shape.stages > 1 else "one stage"
     if shape.accumulates:

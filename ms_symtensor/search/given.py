@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.layouts import Found, plan_of
+from ms_symtensor.search.found import Found, plan_of
 from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.space.family import Single
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
+from ms_symtensor.search.stages.layout_candidates import given_candidate
+from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, materialized, with_fewest
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.rows import given_row
-from ms_symtensor.search.stages.whole import Whole, as_given, settled, with_fewest
 from ms_symtensor.search.tables.problem import problem_of_family
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -31,7 +31,7 @@ class Given:
     of them are recomputed, first ones first (None: as few as fit, or all where even that does not fit).
     """
 
-    shape: Shape
+    shape: StepLayout
     level: OptimizerLevel
     strategies: Callable[[Graph], Mapping[str, OpStrategy]]
     layers: tuple[int, ...] | None = None
@@ -47,14 +47,14 @@ def price_given(network: Network, request: Request, given: Given) -> Plan:
     of = problem_of_family(
         short, request.cluster, Single(given.shape.mesh), request.rules, given=given.strategies(short)
     )
-    row = given_row(of, given.shape, given.level)
+    row = given_candidate(of, given.shape, given.level)
     found = None
     if given.recomputed is None and given.layers is None:
-        found = settled(network, [row], request.limit_B, request.rules)
+        found = materialized(network, [row], request.limit_B, request.rules)
     if found is None:
         layers = given.layers or even(sum(network.depths[1:-1]), given.shape.stages)
 
-        def laid(again: Sequence[int]) -> Whole:
+        def laid(again: Sequence[int]) -> MaterializedPlan:
             return as_given(network, row, layers, again, request.rules)
 
         found = laid(given.recomputed) if given.recomputed is not None else with_fewest(laid, layers, request.limit_B)

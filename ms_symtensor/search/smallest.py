@@ -1,6 +1,6 @@
 """A last attempt, where nothing was found that fits: what keeps least, whatever it takes.
 
-The survey looks for fast layouts and counts what is alive at one moment; it knows neither what lives for a moment nor the
+Screening looks for fast layouts and counts what is alive at one moment; it knows neither what lives for a moment nor the
 buffers of communicators. Near the smallest peak there is, these decide. So of every shape the layouts are looked for that keep
 least, on the average stage, the first and the last one, and worked out on divisions of the blocks with true peaks.
 """
@@ -16,17 +16,17 @@ from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.selections.selected_stages import fitting
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.estimate import chain_of, divided
+from ms_symtensor.search.stages.incumbents import ScreeningResult
+from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
+from ms_symtensor.search.stages.materialize import MaterializedPlan, smallest_of, strategies_of
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.own_mesh import priced
-from ms_symtensor.search.stages.rows import Row, Setting
-from ms_symtensor.search.stages.tried import Outcome
-from ms_symtensor.search.stages.whole import Whole, smallest_of, strategies_of
 
 EVERYTHING = 1e-6
 """A price of memory, in seconds per byte, that outweighs any time of a block: a second for a megabyte (empirical)."""
 
 TRIED = 24
-"""So many layouts are worked out at most, those first of which the survey thinks that they keep least (empirical)."""
+"""So many layouts are worked out at most, those first of which screening thinks that they keep least (empirical)."""
 
 FEW = 4
 """So many where it is only asked whether something fits (empirical)."""
@@ -38,7 +38,7 @@ NEIGHBOURS = 120
 """So many layouts beside it are worked out then, which takes seconds where networks are small (empirical)."""
 
 
-def smallest(network: Network, request: Request, known: Sequence[Row]) -> Whole | None:
+def smallest(network: Network, request: Request, known: Sequence[Candidate]) -> MaterializedPlan | None:
     """A plan that fits with one of the layouts `known`, or one near to them, if one is found."""
     rows = _different(network, known, request.limit_B)[: FEW if request.is_trial else TRIED]
     every = [(one, row) for row in rows if (one := _worked_out(network, request, row)) is not None]
@@ -51,7 +51,7 @@ def smallest(network: Network, request: Request, known: Sequence[Row]) -> Whole 
     return _descended(network, request, row, found.estimate.peak_memory_B)
 
 
-def _worked_out(network: Network, request: Request, row: Row) -> Whole | None:
+def _worked_out(network: Network, request: Request, row: Candidate) -> MaterializedPlan | None:
     """`row` with true peaks, in a way that fits if there is one; None where MindSpore rejects it."""
     try:
         own = priced(network, row, strategies_of(row), request.rules)
@@ -63,13 +63,13 @@ def _worked_out(network: Network, request: Request, row: Row) -> Whole | None:
     return found
 
 
-def _whatever_is_recomputed_B(found: Whole) -> float:
+def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
     """Bytes that the fullest stage needs at least with these layouts, whatever is recomputed and however blocks are divided."""
     at_rest_B = sum(sum(one[kind] for kind in AT_REST) for one in found.memory_B)
     return at_rest_B / len(found.memory_B) + min(one["buffers"] for one in found.memory_B)
 
 
-def _descended(network: Network, request: Request, row: Row, peak_B: float) -> Whole | None:
+def _descended(network: Network, request: Request, row: Candidate, peak_B: float) -> MaterializedPlan | None:
     """What fits on the way down from `row`, on which always one operator's layout is changed so that the peak falls."""
     left, is_lower = NEIGHBOURS, True
     while is_lower:
@@ -93,9 +93,9 @@ def _descended(network: Network, request: Request, row: Row, peak_B: float) -> W
     return None
 
 
-def _different(network: Network, known: Sequence[Row], limit_B: float) -> list[Row]:
-    """Different layouts that the survey thinks fit, those that keep least first."""
-    found: dict[tuple, tuple[float, Row]] = {}
+def _different(network: Network, known: Sequence[Candidate], limit_B: float) -> list[Candidate]:
+    """Different layouts that screening thinks fit, those that keep least first."""
+    found: dict[tuple, tuple[float, Candidate]] = {}
     for row in known:
         guess = divided(row, chain_of(row, network.depths), limit_B)
         if guess is not None:
@@ -103,13 +103,13 @@ def _different(network: Network, known: Sequence[Row], limit_B: float) -> list[R
     return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def known_of_all(outcome: Outcome) -> list[Row]:
-    """The layouts that were surveyed, and those that keep least, of all settings."""
-    slimmest = [row for one in outcome.surveyed for row in _slimmest(one.setting)]
+def known_of_all(outcome: ScreeningResult) -> list[Candidate]:
+    """The layouts that were screened, and those that keep least, of all settings."""
+    slimmest = [row for one in outcome.screened for row in _slimmest(one.setting)]
     return [*outcome.rows, *slimmest]
 
 
-def _slimmest(of: Setting) -> Iterator[Row]:
+def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:
     """The layouts that keep least, with nothing or all made again, of every shape with one model chunk per stage."""
     which = np.array([n for n in of.which if of.shapes[n].interleave == 1], dtype=np.intp)
     if not len(which):

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ms_symtensor.program.passes import GROUPS, flights, passes, warm_up
+from ms_symtensor.program.passes import GROUPS, in_flight, passes, warm_up
 
 
 def most(stage, stages, micro_batch_num, interleave):
@@ -27,10 +27,10 @@ def test_the_first_run_of_a_stage_waits_the_longest():
 
 
 def test_interleaved_stages_keep_more():
-    assert [flights(i, 4, 8, 2).mean for i in range(4)] == [5.5, 4.5, 3.5, 2.5]
-    assert [flights(i, 4, 8, 2).runs for i in range(4)] == [(7, 4), (5, 4), (4, 3), (4, 1)]
-    assert [flights(i, 4, 8).runs for i in range(4)] == [(4,), (3,), (2,), (1,)]
-    assert flights(0, 8, 64, 4).runs == (15, 8, 8, 8)
+    assert [in_flight(i, 4, 8, 2).mean for i in range(4)] == [5.5, 4.5, 3.5, 2.5]
+    assert [in_flight(i, 4, 8, 2).runs for i in range(4)] == [(7, 4), (5, 4), (4, 3), (4, 1)]
+    assert [in_flight(i, 4, 8).runs for i in range(4)] == [(4,), (3,), (2,), (1,)]
+    assert in_flight(0, 8, 64, 4).runs == (15, 8, 8, 8)
 
 
 STEPS = st.integers(1, 8).flatmap(
@@ -65,7 +65,7 @@ def test_nothing_needs_more_than_the_end_of_the_warm_up_where_first_runs_keep_le
     stage, stages, groups, interleave = step
     if stages == 1:
         interleave = 1
-    found, kept_B = flights(stage, stages, groups * stages, interleave), sorted(kept[:interleave])
+    found, kept_B = in_flight(stage, stages, groups * stages, interleave), sorted(kept[:interleave])
     every = [
         tuple(n + (run == one.run) for run, n in enumerate(one.waiting))
         for one in passes(stage, stages, groups * stages, interleave)
@@ -78,6 +78,6 @@ def test_nothing_needs_more_than_the_end_of_the_warm_up_where_first_runs_keep_le
 @given(STEPS, st.floats(0, 1))
 def test_what_first_blocks_do_not_keep_saves_as_much_as_is_missing(step, share):
     stage, stages, groups, interleave = step
-    found = flights(stage, stages, groups * stages, interleave if stages > 1 else 1)
+    found = in_flight(stage, stages, groups * stages, interleave if stages > 1 else 1)
     missing_B = share * found.mean
     assert abs(found.saved_B(found.to_keep_less_B(missing_B, 1.0), 1.0) - missing_B) <= 1e-9 * found.mean

@@ -27,7 +27,7 @@ def plan():
 
 def test_the_table(plan):
     title, head, *lines = considered_text(plan, 3).splitlines()
-    assert title == "Ways to lay out the step, surveyed"
+    assert title == "Step layouts, screened"
     assert head.split() == [
         "stages",
         "micro-batches",
@@ -57,7 +57,7 @@ def test_what_a_survey_takes_for_faster_than_the_plan_is_no_step(plan):
         (0.35, None), (0.4, None), (None, "takes 300 ms or more")
     ]  # fmt: skip
     _, head, row = families_text(found).splitlines()
-    assert head.endswith("surveyed as faster, not reached")
+    assert head.endswith("screened as faster, not reached")
     assert row.split() == ["2", "3", "350", "ms", "1", "(from", "300", "ms)"]
 
 
@@ -84,7 +84,7 @@ def test_meshes_that_only_divide_an_axis_are_shown_once(plan):
 
 def test_why_the_others_were_filtered_out(plan):
     title, _, one, two, four = families_text(plan).splitlines()
-    assert title == "Ways to lay out the step, surveyed (the plan: as its programs cost)"
+    assert title == "Step layouts, screened (the plan: as its programs cost)"
     assert one.split() == ["1", "1", "1", "(from", "1.50", "s)"]
     assert two.split() == ["2", "1", "1.00", "s"]
     assert four.split() == ["4", "2", "1", "1"]

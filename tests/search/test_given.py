@@ -14,7 +14,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.given import Given, price_given
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.network import Network, network
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -41,7 +41,7 @@ def _plan(model: str, stages: int, tensor: int, again: int, level: OptimizerLeve
         cuts = megatron_strategy(graph, replace(config, batch_size=batch), 2, tensor, tensor > 1)
         return {name: OpStrategy(*strategy) for name, strategy in cuts.items()}
 
-    shape = Shape(stages, BATCH // batch, (2, tensor), batch)
+    shape = StepLayout(stages, BATCH // batch, (2, tensor), batch)
     layers = (LAYERS // stages,) * stages
     request = Request(CLUSTER, 2 * tensor * stages, BATCH, config.seq_length, LIMIT_B)
     return price_given(_network(config), request, Given(shape, level, strategies, layers, (again,) * stages))
@@ -69,7 +69,7 @@ def test_stages_recompute_as_few_blocks_as_fit() -> None:
 
     def recomputed(limit_B: int) -> list[int]:
         request = Request(CLUSTER, 4, BATCH, config.seq_length, limit_B)
-        shape = Shape(2, 8, (2, 1), 2)
+        shape = StepLayout(2, 8, (2, 1), 2)
         plan = price_given(_network(config), request, Given(shape, OptimizerLevel.LEVEL1, strategies, (4, 4)))
         peak_B = plan.prediction.peak_memory_B
         assert peak_B <= limit_B if limit_B > GIB else peak_B > limit_B

@@ -22,7 +22,7 @@ from ms_symtensor.search.asked.limits import FREE, limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.space.domain import divisors
-from ms_symtensor.search.space.shapes import Shape, interleaved
+from ms_symtensor.search.space.step_layouts import StepLayout, interleaved
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -49,11 +49,11 @@ def test_runs_per_stage_that_are_searched():
 
 
 def test_micro_batches_go_round_in_groups_and_every_run_has_a_block():
-    shape = Shape(2, 4, (4,), 4)
+    shape = StepLayout(2, 4, (4,), 4)
     assert interleaved(shape, 2, 4).interleave == 2
     assert interleaved(shape, 2, 3) is None
     assert interleaved(replace(shape, micro_batch_num=3), 2, 4) is None
-    assert interleaved(Shape(1, 4, (4,), 4), 2, 4) is None
+    assert interleaved(StepLayout(1, 4, (4,), 4), 2, 4) is None
 
 
 def test_a_plan_of_interleaved_stages():

@@ -14,19 +14,19 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.passes import Flights, Pass, flights, passes
+from ms_symtensor.program.passes import InFlight, Pass, in_flight, passes
 
 
 @dataclass(frozen=True)
-class Turns:
+class PipelineSchedule:
     """How micro-batches take turns: so many of them, each `interleave` times round the stages."""
 
     micro_batch_num: int
     interleave: int = 1
 
-    def flights(self, stage: int, stages: int) -> Flights:
+    def in_flight(self, stage: int, stages: int) -> InFlight:
         """Micro-batches whose activations the stage keeps at once."""
-        return flights(stage, stages, self.micro_batch_num, self.interleave)
+        return in_flight(stage, stages, self.micro_batch_num, self.interleave)
 
     def passes(self, stage: int, stages: int) -> tuple[Pass, ...]:
         """The passes of micro-batches on the stage."""
@@ -116,7 +116,7 @@ class Chain:
         first = self._first_alike[start]
         return first if self._first_alike[end - 1] == first else start
 
-    def with_recomputed(self, start: int, end: int, flight: Flights, recomputed: int) -> Stage:
+    def with_recomputed(self, start: int, end: int, flight: InFlight, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
         last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
         each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
@@ -126,7 +126,7 @@ class Chain:
         blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
 
-    def _waiting_B(self, start: int, end: int, flight: Flights) -> float:
+    def _waiting_B(self, start: int, end: int, flight: InFlight) -> float:
         """Bytes that micro-batches keep in parts `start` to `end`, nothing recomputed: what stands before the blocks is in the
         first run, what stands behind them in the last one.
         """
@@ -148,7 +148,7 @@ class Chain:
         return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
 
     def fitting(
-        self, start: int, end: int, flight: Flights, limit_B: float, most: float = inf
+        self, start: int, end: int, flight: InFlight, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """Seconds per micro-batch, bytes and recomputed blocks of parts `start` to `end` with as few of these, first ones
         first, as fit; None if too large, or if more than `most` were recomputed.
@@ -194,7 +194,7 @@ class SelectedChain(Chain):
         self._mixed: dict[tuple[int, ...], list[_ByLevel]] = {}
 
     def fitting(
-        self, start: int, end: int, flight: Flights, limit_B: float, most: float = inf
+        self, start: int, end: int, flight: InFlight, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """As of `Chain`, but for how many blocks are recomputed."""
         each_s = self.each_s[end] - self.each_s[start]
@@ -206,7 +206,7 @@ class SelectedChain(Chain):
             each_s, peak_B = each_s + again_s, limit_B
         return each_s, peak_B, 0
 
-    def _least_again_s(self, start: int, end: int, flight: Flights, missing_B: float) -> float | None:
+    def _least_again_s(self, start: int, end: int, flight: InFlight, missing_B: float) -> float | None:
         """Seconds between two levels that save as much as is missing; None if no level does."""
         before, after = self._held[start], self._held[end]
         held = [

@@ -19,7 +19,7 @@ from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
-from ms_symtensor.search.folded.chain import Stage, Turns
+from ms_symtensor.search.folded.chain import PipelineSchedule, Stage
 from ms_symtensor.search.folded.folding import Fold, fold, shorten
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph, ParameterRef
@@ -53,7 +53,7 @@ class StagePeaks:
     depths: tuple[int, ...]
     strategies: Mapping[str, OpStrategy]
     settings: Settings
-    turns: Turns
+    schedule: PipelineSchedule
     rules: Mapping[str, Rule] | None = None
     sent_B: int = 0
     _known: dict[tuple, _Written] = field(default_factory=dict)
@@ -86,8 +86,8 @@ class StagePeaks:
         written, true = self._with_few(start, stage, mix)
         blocks = [name for names, count in zip(written.named, true, strict=True) for name in _like(names, count)]
         times = {name: blocks.count(name) for names in written.named for name in names}
-        runs = in_runs(blocks, self.turns.interleave)
-        activations_B = written.one.peak(runs, self.turns.passes(number, stages)).total_B + self.sent_B
+        runs = in_runs(blocks, self.schedule.interleave)
+        activations_B = written.one.peak(runs, self.schedule.passes(number, stages)).total_B + self.sent_B
         swapped = self.settings.swap_optimizer
         return stage_memory_B(written.program, stages, self._scatters, activations_B, times, written.block_of, swapped)
 
@@ -134,7 +134,7 @@ class StagePeaks:
         part, known, block_of = self._part(tuple(map(sum, runs)), before, after)
         plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
-        one = micro_batch(program, self._scatters, self.turns.interleave > 1)
+        one = micro_batch(program, self._scatters, self.schedule.interleave > 1)
         return _Written(program, one, tuple(named), block_of)
 
     def _part(

@@ -20,10 +20,16 @@ from ms_symtensor.search.selections.selected import Levels, levels
 from ms_symtensor.search.selections.steps import Step, Steps
 from ms_symtensor.search.stages.borders import borders_s
 from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
+from ms_symtensor.search.stages.layout_candidates import Candidate
+from ms_symtensor.search.stages.materialize import (
+    MaterializedPlan,
+    peaks_as_one_stage,
+    peaks_of,
+    strategies_of,
+    with_memory,
+)
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.rows import Row
 from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out, step_s
-from ms_symtensor.search.stages.whole import Whole, peaks_as_one_stage, peaks_of, strategies_of, with_memory
 
 WORKED_OUT = 2
 """empirical: so many divisions of the blocks are worked out with true peaks; each writes the programs of all stages."""
@@ -48,12 +54,12 @@ SAME = 1e-9
 
 def selecting(
     network: Network,
-    found: Whole,
+    found: MaterializedPlan,
     limit_B: float,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
     only: bool = False,
-) -> Whole | None:
+) -> MaterializedPlan | None:
     """`found` with blocks recomputed in part where that makes it faster.
 
     `only`: no block as a whole, whether that is faster or not. None if nothing fits then, or of what `found` is a guess at.
@@ -67,11 +73,11 @@ def selecting(
 
 def fitting(
     network: Network,
-    found: Whole,
+    found: MaterializedPlan,
     limit_B: float,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
-) -> Whole | None:
+) -> MaterializedPlan | None:
     """`found`, which does not fit, with blocks recomputed in part so that it does; None if they cannot be.
 
     Where no mixture fits, what lives at the peak may be a single tensor of a stage's last block.
@@ -82,7 +88,7 @@ def fitting(
 
 def promised_s(
     network: Network,
-    row: Row,
+    row: Candidate,
     limit_B: float,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None = None,
@@ -98,11 +104,11 @@ def promised_s(
     if not ways.every:
         return math.inf
     limits_B = [limit_B - LIKELY_B] * row.shape.stages
-    stages = divided_chain(selected_chain(row, network.depths, ways), limits_B, row.shape.turns)
-    return math.inf if stages is None else step_s(stages, row.shape.turns) + borders_s(row)
+    stages = divided_chain(selected_chain(row, network.depths, ways), limits_B, row.shape.schedule)
+    return math.inf if stages is None else step_s(stages, row.shape.schedule) + borders_s(row)
 
 
-def selected_chain(row: Row, depths: tuple[int, ...], ways: Levels) -> SelectedChain:
+def selected_chain(row: Candidate, depths: tuple[int, ...], ways: Levels) -> SelectedChain:
     """The chain of `row` whose blocks recompute what one of their kind does on any level; what stands beside them, nothing."""
     plain, parts = ways.every[0], chain_of(row, depths).parts
     steps = np.array(
@@ -117,10 +123,10 @@ def selected_chain(row: Row, depths: tuple[int, ...], ways: Levels) -> SelectedC
 
 class _Selecting:
     def __init__(
-        self, network: Network, found: Whole, ways: Levels, limit_B: float, rules: Mapping[str, Rule] | None
+        self, network: Network, found: MaterializedPlan, ways: Levels, limit_B: float, rules: Mapping[str, Rule] | None
     ) -> None:
         self.network, self.found, self.ways, self.limit_B = network, found, ways, limit_B
-        self.turns = found.estimate.shape.turns
+        self.schedule = found.estimate.shape.schedule
         self.is_whole = not found.estimate.shape.accumulates
         self.chain = chain_of(found.row, network.depths)
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
@@ -129,10 +135,10 @@ class _Selecting:
         self.likely_B: float = LIKELY_B  # that of the stage that was looked at last
         if not found.is_guess:
             layers = [stage.blocks for stage in found.estimate.stages]
-            guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], self.turns)
+            guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], self.schedule)
             self._note_beyond(guessed, [sum(memory_B.values()) for memory_B in found.memory_B])
 
-    def best(self, best: Whole | None) -> Whole | None:
+    def best(self, best: MaterializedPlan | None) -> MaterializedPlan | None:
         """The fastest of what is worked out and `best`."""
         chosen: Sequence[Step] = ()
         met = set[tuple[int, ...]]()
@@ -168,14 +174,14 @@ class _Selecting:
         every = [
             self.found.estimate.stages,
             None if free is None else free.stages,
-            divided_chain(selected_chain(row, self.network.depths, self.ways), limits_B, self.turns),
+            divided_chain(selected_chain(row, self.network.depths, self.ways), limits_B, self.schedule),
         ]
         return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
 
     # -- one division --------------------------------------------------------------------------------------------------
 
     def _plain(self, layers: Sequence[int]) -> tuple[Stage, ...]:
-        return laid_out(self.chain, layers, [0] * len(layers), self.turns)
+        return laid_out(self.chain, layers, [0] * len(layers), self.schedule)
 
     def _promise_s(self, layers: Sequence[int]) -> float:
         """Seconds of a step by what is known without programs; inf where not even everything recomputed fits."""
@@ -189,11 +195,11 @@ class _Selecting:
                 return float("inf")
             each_s.append(stage.each_s + steps.again_s[step])
             once_s = max(once_s, stage.once_s)
-        return self.turns.step_s(each_s, once_s)
+        return self.schedule.step_s(each_s, once_s)
 
     def _steps(self, layers: Sequence[int], number: int) -> Steps:
         """All mixtures of a stage."""
-        start, flight = sum(layers[:number]), self.turns.flights(number, len(layers))
+        start, flight = sum(layers[:number]), self.schedule.in_flight(number, len(layers))
         waiting = [n / flight.mean for n in flight.of_blocks(layers[number])]
         return Steps(self.ways, self.kinds[start : start + layers[number]], waiting)
 
@@ -210,7 +216,7 @@ class _Selecting:
             return None
         return chosen
 
-    def _whole(self, layers: Sequence[int], chosen: Sequence[Step]) -> Whole | None:
+    def _whole(self, layers: Sequence[int], chosen: Sequence[Step]) -> MaterializedPlan | None:
         """The plan whose stages go so far."""
         stages = self._gone_so_far(layers, chosen)
         try:
@@ -255,7 +261,7 @@ class _Selecting:
                 low = middle + 1
         if low < len(steps):
             return steps[low]
-        if self.is_whole or self.turns.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):
+        if self.is_whole or self.schedule.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):
             return None
         kept_B = self._plain(layers)[number].peak_B  # of these what is kept alone must fit
         singly = [s for s in self._steps(layers, number).singly() if kept_B - s.saved_B * flight <= self.limit_B]
@@ -300,7 +306,7 @@ class _Selecting:
         return None
 
     def _flight(self, layers: Sequence[int], number: int) -> float:
-        return self.turns.flights(number, len(layers)).mean
+        return self.schedule.in_flight(number, len(layers)).mean
 
     def _peak_B(self, layers: Sequence[int], number: int, step: Step) -> float:
         """The true peak of a stage that goes so far."""

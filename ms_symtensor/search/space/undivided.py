@@ -8,7 +8,7 @@ from ms_symtensor.tensor.graph import Constant, Graph, ParameterRef, sources_of
 
 
 def why_whole(graph: Graph) -> str:
-    """Why `graph` is neither divided into stages nor into micro-batches: blocks must stand at places that the survey knows, kind
+    """Why `graph` is neither divided into stages nor into micro-batches: blocks must stand at places that screening knows, kind
     after kind. Empty if all do.
     """
     blocks, kinds = graph.blocks, fold(graph).kinds

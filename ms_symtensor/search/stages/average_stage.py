@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.tables.terms import Weights
 
 Array = NDArray[np.float64]
 
 
-def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape]) -> Weights:
+def average_weights(occurrences: tuple[int, ...], members: Sequence[StepLayout]) -> Weights:
     """How often every place counts on an average stage; the network has it so often as `occurrences` says.
 
     Early stages keep more micro-batches: no less is kept than with all blocks on the last one. Nor is more saved: n micro-batches
@@ -20,7 +20,7 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape]) -> W
     """
     depth = np.array(occurrences, dtype=float)[:, None]
     stages, number, runs = np.array([(m.stages, m.micro_batch_num, m.interleave) for m in members], dtype=float).T
-    kept, saved = np.array([(_least(m), max(m.flights(m.stages - 1).runs)) for m in members], dtype=float).T
+    kept, saved = np.array([(_least(m), max(m.in_flight(m.stages - 1).runs)) for m in members], dtype=float).T
     each = depth * (number + (stages - 1) / runs) / stages
     inside = np.ones((len(occurrences), 1))
     inside[[0, -1]] = 0.0
@@ -28,7 +28,7 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[Shape]) -> W
     return Weights(each, each, depth / stages, kept_B, inside * depth * saved / stages, depth / stages)
 
 
-def _least(shape: Shape) -> float:
+def _least(shape: StepLayout) -> float:
     """Micro-batches that a block on the last stage keeps at least on average: of unequal runs the last ones are longer."""
-    last, runs = shape.flights(shape.stages - 1), shape.interleave
+    last, runs = shape.in_flight(shape.stages - 1), shape.interleave
     return min(sum(last.of_blocks(n)) / n for n in range(runs, 2 * runs))

@@ -7,13 +7,13 @@ it, the first and the last one 2 v - 1 times. Nobody hides these sends.
 import math
 
 from ms_symtensor.cost.move import message_s
-from ms_symtensor.search.space.shapes import Shape
-from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.space.step_layouts import StepLayout
+from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.tables.tensors import layouts_at, maker_of
 from ms_symtensor.tensor.dtype import size_B
 
 
-def border_s(row: Row) -> float:
+def border_s(row: Candidate) -> float:
     """Seconds that a stage of `row` sends for a micro-batch."""
     shape = row.shape
     if shape.stages == 1:
@@ -21,17 +21,17 @@ def border_s(row: Row) -> float:
     return _times(shape, is_end=shape.stages == 2) * _sent_s(row, sent_B(row))
 
 
-def borders_s(row: Row) -> float:
+def borders_s(row: Candidate) -> float:
     """Seconds of a step of `row` that these are."""
     return _of_step_s(row, border_s(row))
 
 
-def with_borders(row: Row) -> Row:
+def with_borders(row: Candidate) -> Candidate:
     """`row` with a bound that knows what is sent at least."""
     return row.bound_by(row.bound_s + least_borders_s(row))
 
 
-def least_borders_s(row: Row) -> float:
+def least_borders_s(row: Candidate) -> float:
     """Seconds of any step on the shape of `row` that these are at least: every rank sends its share of the tensors between
     blocks.
     """
@@ -42,22 +42,22 @@ def least_borders_s(row: Row) -> float:
     return _of_step_s(row, _times(shape, is_end=True) * _sent_s(row, least_B))
 
 
-def _times(shape: Shape, is_end: bool) -> int:
+def _times(shape: StepLayout, is_end: bool) -> int:
     """How often a stage sends for a micro-batch."""
     return 2 * shape.interleave - is_end
 
 
-def _of_step_s(row: Row, each_s: float) -> float:
-    return row.shape.turns.of_slowest_s(each_s, row.shape.stages * each_s, 0.0)
+def _of_step_s(row: Candidate, each_s: float) -> float:
+    return row.shape.schedule.of_slowest_s(each_s, row.shape.stages * each_s, 0.0)
 
 
-def _sent_s(row: Row, size_B: float) -> float:
+def _sent_s(row: Candidate, size_B: float) -> float:
     """Seconds of one Send from a stage to the next."""
     cluster = row.problem.known.pricer.cluster
     return message_s(cluster, "Send", (0, math.prod(row.shape.mesh)), size_B)
 
 
-def sent_B(row: Row) -> float:
+def sent_B(row: Candidate) -> float:
     """Bytes that a rank sends after a block: its slice of every tensor that the next block reads."""
     graph, known = row.problem.graph, row.problem.known
     total = 0.0

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Stage
 from ms_symtensor.search.folded.places import occurrences
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.borders import border_s, least_borders_s
-from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.stage_layers import divide
 
 
@@ -24,7 +24,7 @@ class Estimate:
     `border_s`: what a stage sends for a micro-batch.
     """
 
-    shape: Shape
+    shape: StepLayout
     peak_memory_B: float
     stages: tuple[Stage, ...]
     work_s: float
@@ -41,7 +41,7 @@ class Estimate:
 
         What is sent between stages counts among them.
         """
-        share, turns = self.shape.micro_batch_num / self.shape.stages, self.shape.turns
+        share, turns = self.shape.micro_batch_num / self.shape.stages, self.shape.schedule
         each_s = [s.each_s + self.border_s for s in self.stages]
         total = math.fsum(s.each_s for s in self.stages)
         return {
@@ -52,7 +52,7 @@ class Estimate:
         }
 
 
-def divided(row: Row, chain: Chain, limit_B: float | Sequence[float]) -> Estimate | None:
+def divided(row: Candidate, chain: Chain, limit_B: float | Sequence[float]) -> Estimate | None:
     """The stages of `row`, whose parts are `chain`, that fit, and what the step then takes."""
     recomputed = row.problem.limits.recomputed(int(chain.blocks[-1]))
     shape = row.shape
@@ -60,14 +60,14 @@ def divided(row: Row, chain: Chain, limit_B: float | Sequence[float]) -> Estimat
     return None if stages is None else estimated(row, chain, stages)
 
 
-def quickest_s(row: Row, occurrences: Sequence[int]) -> float:
+def quickest_s(row: Candidate, occurrences: Sequence[int]) -> float:
     """Seconds that no step of `row` is faster than, however its blocks are divided."""
     costs = row.costs
     return least_step_s(row.shape, occurrences, costs.each_s, costs.once_s) + least_borders_s(row)
 
 
 def least_step_s(
-    shape: Shape, occurrences: Sequence[int], each_s: NDArray[np.float64], once_s: NDArray[np.float64]
+    shape: StepLayout, occurrences: Sequence[int], each_s: NDArray[np.float64], once_s: NDArray[np.float64]
 ) -> float:
     """Seconds that no step is faster than whose places take so much [places], but for what is sent between runs of a stage.
 
@@ -84,10 +84,10 @@ def least_step_s(
         others_s = (shape.interleave - 1) * quickest_block_s
         slowest_s += [each[0] + each[1] + others_s, each[-2] + each[-1] + others_s, fullest * quickest_block_s]
     ending_s = math.fsum(n * s for n, s in zip(occurrences, once, strict=True) if n) / stages
-    return shape.turns.of_slowest_s(max(slowest_s), total_s, ending_s)
+    return shape.schedule.of_slowest_s(max(slowest_s), total_s, ending_s)
 
 
-def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:
+def chain_of(row: Candidate, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:
     """What stands before the blocks, the blocks, and what stands after them; these make parts again if there are `levels`
     [levels, places, (seconds, bytes saved)].
     """
@@ -104,7 +104,7 @@ def chain_of(row: Row, depths: tuple[int, ...], levels: NDArray[np.float64] | No
     return SelectedChain(parts, levels, [place for place, depth in enumerate(counts) for _ in range(depth)])
 
 
-def estimated(row: Row, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:
+def estimated(row: Candidate, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:
     """What the step takes on `stages` of `chain`: T = M · max s + (Σ s - max s) / v + once."""
     work_s = math.fsum(part.each_s for part in chain.parts)
     peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)

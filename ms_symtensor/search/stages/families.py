@@ -20,7 +20,7 @@ from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, prime_factors
 from ms_symtensor.search.space.family import REPRESENTATIVES, SPLIT, Family, Single, family, split_family
-from ms_symtensor.search.space.shapes import Round, Shape
+from ms_symtensor.search.space.step_layouts import Round, StepLayout
 from ms_symtensor.search.tables.pricing import Pricer
 from ms_symtensor.search.tables.variables import Variables, variables
 from ms_symtensor.tensor.graph import Graph
@@ -44,8 +44,11 @@ there."""
 
 
 def families(
-    graph_at: Callable[[int], Graph], space: Sequence[Shape], rules: Mapping[str, Rule] | None, any_batch: bool = True
-) -> list[tuple[list[Shape], bool]]:
+    graph_at: Callable[[int], Graph],
+    space: Sequence[StepLayout],
+    rules: Mapping[str, Rule] | None,
+    any_batch: bool = True,
+) -> list[tuple[list[StepLayout], bool]]:
     """Shapes whose layouts are alike: as many axes, and samples that go as far round; True.
 
     And those on few devices that the representative of the others does not stand for, each mesh by itself; False. So is every
@@ -54,7 +57,7 @@ def families(
     if not any_batch:
         return [([s for s in space if s.mesh == mesh], False) for mesh in dict.fromkeys(s.mesh for s in space)]
     dims = dims_of(graph_at, rules)
-    found: dict[tuple, list[Shape]] = {}
+    found: dict[tuple, list[StepLayout]] = {}
     for shape in space:
         axes, kind, devices = len(shape.mesh), shape.round, math.prod(shape.mesh)
         if devices <= FINEST_MESH_DEVICES and not shape.accumulates:
@@ -73,7 +76,7 @@ def families(
 
 def variables_of(
     graph_at: Callable[[int], Graph],
-    members: Sequence[Shape],
+    members: Sequence[StepLayout],
     alike: bool,
     cluster: Cluster,
     rules: Mapping[str, Rule] | None,
@@ -83,7 +86,7 @@ def variables_of(
     return (_on_all if alike else _on_own_mesh)(graph_at, members, cluster, rules, limits)
 
 
-def laid_out_on(shapes: Sequence[Shape]) -> tuple[list[tuple[Mesh, int]], NDArray[np.intp]]:
+def laid_out_on(shapes: Sequence[StepLayout]) -> tuple[list[tuple[Mesh, int]], NDArray[np.intp]]:
     """The different meshes, with their batches, of a family's `shapes`; and which one each lies on [shapes]."""
     number: dict[tuple[Mesh, int], int] = {}
     which = [number.setdefault((shape.mesh, shape.batch), len(number)) for shape in shapes]
@@ -92,7 +95,7 @@ def laid_out_on(shapes: Sequence[Shape]) -> tuple[list[tuple[Mesh, int]], NDArra
 
 def _on_own_mesh(
     graph_at: Callable[[int], Graph],
-    members: Sequence[Shape],
+    members: Sequence[StepLayout],
     cluster: Cluster,
     rules: Mapping[str, Rule] | None,
     limits: Limits,
@@ -108,7 +111,7 @@ def _on_own_mesh(
 
 def _on_all(
     graph_at: Callable[[int], Graph],
-    members: Sequence[Shape],
+    members: Sequence[StepLayout],
     cluster: Cluster,
     rules: Mapping[str, Rule] | None,
     limits: Limits,

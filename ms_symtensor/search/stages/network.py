@@ -16,7 +16,7 @@ from ms_symtensor.search.folded.rebatched import rebatched
 from ms_symtensor.search.folded.stage_peaks import StagePeaks
 from ms_symtensor.search.folded.whole_peaks import WholePeaks
 from ms_symtensor.search.space.undivided import why_whole
-from ms_symtensor.search.stages.outer import SHORT
+from ms_symtensor.search.stages.screening import SHORT
 from ms_symtensor.search.tables.problem import sample_num
 from ms_symtensor.tensor.graph import Graph
 

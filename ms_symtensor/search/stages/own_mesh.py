@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.space.family import Single
+from ms_symtensor.search.stages.layout_candidates import Candidate, given_candidate
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.rows import Row, given_row
 from ms_symtensor.search.tables.problem import problem_of_family
 
 
 def priced(
-    network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None = None
-) -> Row:
+    network: Network, row: Candidate, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None = None
+) -> Candidate:
     """`row`, whose `strategies` are given, at the costs of its own mesh.
 
     Errors: InvalidStrategyError for what MindSpore rejects there.
@@ -25,4 +25,4 @@ def priced(
     of = problem_of_family(
         short, cluster, Single(row.shape.mesh), rules, given=strategies, limits=known.limits, again=known.again
     )
-    return given_row(of, row.shape, row.level)
+    return given_candidate(of, row.shape, row.level)

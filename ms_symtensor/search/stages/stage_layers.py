@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from ms_symtensor.search.folded.chain import Chain, Stage, Turns
+from ms_symtensor.search.folded.chain import Chain, PipelineSchedule, Stage
 
 Held = tuple[int, int, float, float, int]
 """The parts of a stage, from and to, and what `Chain.fitting` tells of them."""
@@ -23,13 +23,15 @@ NEAR = 1.1
 """The pace is looked for up to so many times the least one that is left before it is halved from there (empirical)."""
 
 
-def laid_out(chain: Chain, layers: Sequence[int], recomputed: Sequence[int], turns: Turns) -> tuple[Stage, ...]:
+def laid_out(
+    chain: Chain, layers: Sequence[int], recomputed: Sequence[int], turns: PipelineSchedule
+) -> tuple[Stage, ...]:
     """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
     found, start = [], 0
     for number, (count, again) in enumerate(zip(layers, recomputed, strict=True)):
         last = number == len(layers) - 1
         end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
-        found.append(chain.with_recomputed(start, end, turns.flights(number, len(layers)), again))
+        found.append(chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), again))
         start = end
     return tuple(found)
 
@@ -49,7 +51,7 @@ def divide(
     more than a share; further ones are put where the pace is slowest: such a division need not be the best.
     """
     limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
-    blocks, turns = int(chain.blocks[-1]), Turns(micro_batch_num, interleave)
+    blocks, turns = int(chain.blocks[-1]), PipelineSchedule(micro_batch_num, interleave)
     least, most = recomputed or (0, blocks)
     if 0 < blocks <= least:
         found = divided_chain(Chain([part.computed_again for part in chain.parts]), limits_B, turns)
@@ -62,7 +64,7 @@ def divide(
     return None if found is None else _with_more(chain, found, turns, least)
 
 
-def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int) -> tuple[Stage, ...]:
+def _with_more(chain: Chain, found: tuple[Stage, ...], turns: PipelineSchedule, least: int) -> tuple[Stage, ...]:
     """`found` with at least so many recomputed blocks, each on the stage that is the fastest then."""
     counts = [stage.recomputed for stage in found]
     layers = [stage.blocks for stage in found]
@@ -74,7 +76,7 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], turns: Turns, least: int)
 
 
 def divided_chain(
-    chain: Chain, limits_B: Sequence[float], turns: Turns, most: float = inf, within_s: float = inf
+    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float = inf, within_s: float = inf
 ) -> tuple[Stage, ...] | None:
     """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks. None where none fits,
     and where it is seen at once that they take more than `within_s`.
@@ -95,7 +97,7 @@ def divided_chain(
     return best
 
 
-def step_s(stages: Sequence[Stage], turns: Turns) -> float:
+def step_s(stages: Sequence[Stage], turns: PipelineSchedule) -> float:
     """Seconds of a step on `stages`."""
     return turns.step_s([stage.each_s for stage in stages], max(stage.once_s for stage in stages))
 
@@ -103,9 +105,9 @@ def step_s(stages: Sequence[Stage], turns: Turns) -> float:
 class _Stages:
     """The stages that `chain` is divided into, one for each limit, with at most so many recomputed blocks on each."""
 
-    def __init__(self, chain: Chain, limits_B: Sequence[float], turns: Turns, most: float) -> None:
+    def __init__(self, chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float) -> None:
         self.chain, self.limits_B, self.most, self.stages = chain, limits_B, most, len(limits_B)
-        self.flights = [turns.flights(number, self.stages) for number in range(self.stages)]
+        self.in_flight = [turns.in_flight(number, self.stages) for number in range(self.stages)]
         self.runs = turns.interleave if self.stages > 1 else 0
         self._known: dict[tuple[int, int, int], tuple[float, float, int] | None] = {}
 
@@ -166,6 +168,6 @@ class _Stages:
         first = self.chain.first_alike(start, end)
         key = number, first, end - start
         if key not in self._known:
-            flight, limit_B = self.flights[number], self.limits_B[number]
+            flight, limit_B = self.in_flight[number], self.limits_B[number]
             self._known[key] = self.chain.fitting(first, first + end - start, flight, limit_B, self.most)
         return self._known[key]

@@ -12,7 +12,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.folded.chain import Stage, Turns
+from ms_symtensor.search.folded.chain import PipelineSchedule, Stage
 from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.stages.network import network
@@ -46,7 +46,7 @@ def test_few_blocks_stand_for_all(model, blocks, recomputed, level):
     few = network(graph, graph_at).short(4, FEW)
     depths = network(graph, graph_at).depths
     settings = Settings(4, optimizer_level=level)
-    found = StagePeaks(few, depths, strategies(few), settings, Turns(6)).of(
+    found = StagePeaks(few, depths, strategies(few), settings, PipelineSchedule(6)).of(
         [Stage(n, r, 0.0, 0.0) for n, r in zip(blocks, recomputed, strict=True)]
     )
     names = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None))
@@ -76,7 +76,7 @@ def test_one_block_between_the_others_may_compute_less_again():
     strategies = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
     whole, less = Recompute(), Recompute(communication=False)
     mix, layers = Mix((whole,), (None,), (less,)), (4, 10, 4)
-    peaks = StagePeaks(few, depths, strategies, Settings(4), Turns(6))
+    peaks = StagePeaks(few, depths, strategies, Settings(4), PipelineSchedule(6))
     found = peaks.of([Stage(n, n // 2, 0.0, 0.0) for n in layers], [mix] * 3)
     names, again, start = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None)), {}, 0
     for n in layers:
@@ -97,7 +97,7 @@ def test_one_stage_exchanges_nothing_with_others():
     cuts = megatron_strategy(graph, config, 2, 2, True)
     strategies = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
     depths, settings = network(graph, graph_at).depths, Settings(4)
-    (memory_B,) = StagePeaks(graph, depths, strategies, settings, Turns(6)).of([Stage(FEW, 0, 0.0, 0.0)])
+    (memory_B,) = StagePeaks(graph, depths, strategies, settings, PipelineSchedule(6)).of([Stage(FEW, 0, 0.0, 0.0)])
     stages, pipeline = pipeline_stages(graph, (FEW,), [strategies], settings, 6)
     (program,) = partition_stages(graph, stages, pipeline)
     assert memory_B["buffers"] == buffers_B(program.micro) > 0

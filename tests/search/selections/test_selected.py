@@ -15,7 +15,7 @@ from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.layouts import plan_of, searched
+from ms_symtensor.search.found import plan_of, searched
 from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.selections import selected_stages
 from ms_symtensor.search.stages.estimate import chain_of, divided

@@ -13,11 +13,11 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.places import occurrences
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
+from ms_symtensor.search.stages.materialize import settings_of, strategies_of
 from ms_symtensor.search.stages.network import network
-from ms_symtensor.search.stages.outer import survey
 from ms_symtensor.search.stages.own_mesh import priced
-from ms_symtensor.search.stages.whole import settings_of, strategies_of
+from ms_symtensor.search.stages.screening import screen
 from ms_symtensor.strategy.stages import pipeline_stages
 
 A2 = load("atlas_800t_a2")
@@ -33,7 +33,7 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
         return build_graph(replace(config, batch_size=samples, num_layers=layers or config.num_layers))
 
     net = network(graph_at(batch, None), graph_at)
-    outcome = survey(net.short, net.depths, [Shape(2, 8, mesh, batch)], A2, 1e15)
+    outcome = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], A2, 1e15)
     for row in outcome.rows:
         if row.level is OptimizerLevel.NONE:
             strategies = strategies_of(row)

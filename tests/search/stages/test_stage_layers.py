@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ms_symtensor.program.passes import flights
-from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Turns
+from ms_symtensor.program.passes import in_flight
+from ms_symtensor.search.folded.chain import Chain, Part, PipelineSchedule, SelectedChain
 from ms_symtensor.search.stages.stage_layers import divide, divided_chain, step_s
 
 SECONDS = st.integers(1, 9).map(float)
@@ -55,7 +55,7 @@ def best_pace(chain, stages, micro_batch_num, limit_B):
         bounds = (0, *ends, len(chain))
         runs = [chain[a:b] for a, b in pairwise(bounds)]
         if all(any(p.is_block for p in run) for run in runs):
-            paces = [pace_of(run, flights(i, stages, micro_batch_num).mean, limit_B) for i, run in enumerate(runs)]
+            paces = [pace_of(run, in_flight(i, stages, micro_batch_num).mean, limit_B) for i, run in enumerate(runs)]
             if None not in paces:
                 found.append(max(paces))
     return min(found, default=None)
@@ -77,7 +77,7 @@ def test_no_other_division_has_a_smaller_pace(chain, stages, micro_batch_num, li
 
 @given(chains(2), st.integers(1, 3), st.integers(3, 6), st.integers(5, 80), st.floats(0.5, 1.5))
 def test_what_is_quick_enough_is_found_within_a_time(chain, stages, micro_batch_num, limit_B, share):
-    chain, limits_B, turns = Chain(chain), [float(limit_B)] * stages, Turns(micro_batch_num)
+    chain, limits_B, turns = Chain(chain), [float(limit_B)] * stages, PipelineSchedule(micro_batch_num)
     free = divided_chain(chain, limits_B, turns)
     free_s = float("inf") if free is None else step_s(free, turns)
     found = divided_chain(chain, limits_B, turns, within_s=share * free_s)
@@ -95,7 +95,7 @@ def test_a_run_makes_as_little_again_as_lets_it_fit(parts, waiting, missing_B, n
     levels = np.zeros((1 + number, 3, 2))
     for kind in (1, 2):
         levels[1:, kind] = np.stack([kind * steps**2, 2.0 * steps], axis=1).cumsum(axis=0)
-    chain, flight = SelectedChain(parts, levels, kinds), flights(0, waiting, waiting)
+    chain, flight = SelectedChain(parts, levels, kinds), in_flight(0, waiting, waiting)
     plain = Chain(parts).fitting(0, len(parts), flight, float("inf"))
     found = chain.fitting(0, len(parts), flight, plain[1] - missing_B)
     held = np.bincount(kinds, minlength=3)
@@ -128,8 +128,8 @@ def test_a_heavy_head_leaves_fewer_blocks_on_its_stage():
 
 
 def test_early_stages_keep_more_micro_batches():
-    assert [flights(i, 4, 8).mean for i in range(4)] == [4, 3, 2, 1]
-    assert [flights(i, 4, 2).mean for i in range(4)] == [2, 2, 2, 1]
+    assert [in_flight(i, 4, 8).mean for i in range(4)] == [4, 3, 2, 1]
+    assert [in_flight(i, 4, 2).mean for i in range(4)] == [2, 2, 2, 1]
 
 
 def test_a_slower_pace_pays_where_the_step_ends_sooner():

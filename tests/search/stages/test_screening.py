@@ -12,11 +12,11 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places
-from ms_symtensor.search.space.shapes import Shape, shapes
-from ms_symtensor.search.stages import outer
+from ms_symtensor.search.space.step_layouts import StepLayout, step_layouts
+from ms_symtensor.search.stages import screening
 from ms_symtensor.search.stages.families import families, variables_of
-from ms_symtensor.search.stages.outer import SHORT, survey
-from ms_symtensor.search.stages.rows import Setting
+from ms_symtensor.search.stages.layout_candidates import ConfigGroup
+from ms_symtensor.search.stages.screening import SHORT, screen
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import problem_of
@@ -31,9 +31,9 @@ def network(batch, model="llama2_7b", layers=SHORT):
     return build_graph(replace(dimensions_of(model, batch_size=batch, seq_length=1024), num_layers=layers))
 
 
-def surveyed(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
-    space = list(shapes(device_num, global_batch_size, layers))
-    return survey(network, (1, layers, 1), space, A2, limit_GiB * GIB, **more)
+def screened(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
+    space = list(step_layouts(device_num, global_batch_size, layers))
+    return screen(network, (1, layers, 1), space, A2, limit_GiB * GIB, **more)
 
 
 def test_depths_of_a_network():
@@ -44,8 +44,8 @@ def test_depths_of_a_network():
 @pytest.mark.parametrize("layers", (3, 7))
 def test_one_stage_costs_what_its_mesh_alone_costs(layers):
     """At full depth, from the tables of three blocks."""
-    shape = Shape(1, 1, (64,), 64)
-    (found,) = survey(network, (1, layers, 1), [shape], A2, 1e6 * GIB).estimates
+    shape = StepLayout(1, 1, (64,), 64)
+    (found,) = screen(network, (1, layers, 1), [shape], A2, 1e6 * GIB).estimates
     alone = problem(network(64, layers=layers), A2, shape.mesh)
     least = min(
         minimise(
@@ -65,27 +65,27 @@ def test_one_stage_costs_what_its_mesh_alone_costs(layers):
 
 def test_no_estimate_is_below_the_bound():
     for limit_GiB in (58.0, 20.0):
-        found = surveyed(128, 256, 12, limit_GiB, keep=20)
+        found = screened(128, 256, 12, limit_GiB, keep=20)
         assert found.estimates
         assert all(e.step_time_s >= found.bounds_s[e.shape] * (1 - 1e-9) for e in found.estimates)
         assert all(e.peak_memory_B <= limit_GiB * GIB for e in found.estimates)
 
 
 def test_stages_hold_all_blocks():
-    for estimate in surveyed(32, 64, 10).estimates:
+    for estimate in screened(32, 64, 10).estimates:
         assert len(estimate.stages) == estimate.shape.stages
         assert sum(stage.blocks for stage in estimate.stages) == 10
 
 
 def test_a_mesh_alone_has_all_that_its_family_has():
     """And more: its axes may change places."""
-    shape = Shape(4, 16, (8, 4), 8)
-    bound_s = surveyed(128, 128, 12, keep=1000).bounds_s[shape]
+    shape = StepLayout(4, 16, (8, 4), 8)
+    bound_s = screened(128, 128, 12, keep=1000).bounds_s[shape]
     alone = problem(network(8), A2, shape.mesh)
     fastest = []
     for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1):
         terms = parameter_terms(alone.known, alone.parameters, replace(alone.settings, optimizer_level=level))
-        fastest += Setting(
+        fastest += ConfigGroup(
             alone, (shape,), np.zeros(1, int), (1, 12, 1), level, Tables(alone, terms), np.arange(1), np.zeros(1)
         ).fastest()
     assert min(r.bound_s for r in fastest) <= bound_s * (1 + 2e-3)
@@ -94,7 +94,7 @@ def test_a_mesh_alone_has_all_that_its_family_has():
 def test_no_layouts_hold_less_at_rest_than_is_known_of_a_shape():
     """Shapes on which even that does not fit are left out where nothing was found that fits."""
     slimmest = []
-    for one in surveyed(32, 64, 10).surveyed:
+    for one in screened(32, 64, 10).screened:
         rows = [*one.free, *one.known]
         numbers = sorted({row.number for row in rows})
         if not numbers:
@@ -108,27 +108,29 @@ def test_no_layouts_hold_less_at_rest_than_is_known_of_a_shape():
 
 
 def test_the_space():
-    found = list(shapes(16, 32, 8))
+    found = list(step_layouts(16, 32, 8))
     assert all(s.stages * (s.mesh[0] * (s.mesh[1] if len(s.mesh) > 1 else 1)) == 16 for s in found)
     assert all(s.micro_batch_num * s.batch == 32 and (s.stages == 1 or s.micro_batch_num >= s.stages) for s in found)
-    assert Shape(2, 4, (4, 2), 8) in found and len(set(found)) == len(found)
+    assert StepLayout(2, 4, (4, 2), 8) in found and len(set(found)) == len(found)
     assert not any(s.stages > 8 for s in found)
-    assert Shape(2, 16, (2, 4), 2) in found and Shape(2, 16, (8,), 2) not in found  # an axis for the two samples
-    assert Shape(2, 32, (8,), 1) in found
+    assert (
+        StepLayout(2, 16, (2, 4), 2) in found and StepLayout(2, 16, (8,), 2) not in found
+    )  # an axis for the two samples
+    assert StepLayout(2, 32, (8,), 1) in found
 
 
 def test_one_axis_is_left_out_where_two_take_as_many_samples():
-    found = shapes(64, 64, 8)
+    found = step_layouts(64, 64, 8)
     two = {(s.stages, s.micro_batch_num, s.batch) for s in found if len(s.mesh) > 1}
     one = [s for s in found if s.mesh[0] > 2 and len(s.mesh) == 1]
     assert one and not any((s.stages, s.micro_batch_num, s.batch) in two for s in one)
-    assert Shape(1, 1, (64,), 64) not in found and Shape(1, 1, (32, 2), 64) in found
+    assert StepLayout(1, 1, (64,), 64) not in found and StepLayout(1, 1, (32, 2), 64) in found
 
 
 def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():
-    members = [s for s in shapes(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
+    members = [s for s in step_layouts(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
     graph, known = variables_of(network, members, True, A2, None, FREE)
-    first, none, *_ = outer._settings(problem_of(graph, known), (1, 12, 1), members)
+    first, none, *_ = screening._settings(problem_of(graph, known), (1, 12, 1), members)
     saves_s, _ = none.saves_s(first)
     least_s = {row.member: row.bound_s for row in first.fastest()}
     rows = none.fastest()
@@ -138,14 +140,14 @@ def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for()
 
 def test_gradients_accumulate_on_one_stage_of_several_devices():
     """MindSpore accumulates in its parallel modes only."""
-    assert any(s.stages == 1 and s.micro_batch_num == 8 for s in shapes(8, 64, 4))
-    assert {s.micro_batch_num for s in shapes(1, 64, 4)} == {1}
+    assert any(s.stages == 1 and s.micro_batch_num == 8 for s in step_layouts(8, 64, 4))
+    assert {s.micro_batch_num for s in step_layouts(1, 64, 4)} == {1}
 
 
 def test_no_step_is_faster_than_its_operators_alone():
-    space = [shape for shape in shapes(64, 128, 12) if len(shape.mesh) == 2]
+    space = [shape for shape in step_layouts(64, 128, 12) if len(shape.mesh) == 2]
     for members, alike in families(network, space, None):
         graph, known = variables_of(network, members, alike, A2, None, FREE)
-        alone_s = dict(zip(members, outer.least_work_s(graph, known, (1, 12, 1), members), strict=True))
-        found = survey(network, (1, 12, 1), members, A2, 1e6 * GIB, keep=1000).estimates
+        alone_s = dict(zip(members, screening.least_work_s(graph, known, (1, 12, 1), members), strict=True))
+        found = screen(network, (1, 12, 1), members, A2, 1e6 * GIB, keep=1000).estimates
         assert found and all(0.3 * one.step_time_s < alone_s[one.shape] <= one.step_time_s for one in found)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from ms_symtensor.program.passes import Flights
-from ms_symtensor.search.folded.chain import Turns
+from ms_symtensor.program.passes import InFlight
+from ms_symtensor.search.folded.chain import PipelineSchedule
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, divisors, meshes
 
 MAX_MODEL_AXIS = 64
@@ -36,7 +36,7 @@ class Round(Enum):
 
 
 @dataclass(frozen=True)
-class Shape:
+class StepLayout:
     """One point of the outer space.
 
     The step runs `micro_batch_num` micro-batches of `batch` samples each through `stages` stages; a stage is a `mesh` of
@@ -64,18 +64,18 @@ class Shape:
         return self.micro_batch_num > 1
 
     @cached_property
-    def in_one_run(self) -> "Shape":
+    def in_one_run(self) -> "StepLayout":
         """What it has in common with those whose stages hold other numbers of runs of blocks."""
         return replace(self, interleave=1)
 
     @cached_property
-    def turns(self) -> Turns:
+    def schedule(self) -> PipelineSchedule:
         """How its micro-batches take turns."""
-        return Turns(self.micro_batch_num, self.interleave)
+        return PipelineSchedule(self.micro_batch_num, self.interleave)
 
-    def flights(self, stage: int) -> Flights:
+    def in_flight(self, stage: int) -> InFlight:
         """Micro-batches whose activations this stage keeps at once."""
-        return self.turns.flights(stage, self.stages)
+        return self.schedule.in_flight(stage, self.stages)
 
     @property
     def samples(self) -> int:
@@ -100,9 +100,9 @@ def max_samples(seq_length: int) -> int:
     return max(MAX_SAMPLES, MAX_TOKENS // seq_length)
 
 
-def shapes(
+def step_layouts(
     device_num: int, global_batch_size: int, block_num: int, most_samples: float = MAX_SAMPLES
-) -> tuple[Shape, ...]:
+) -> tuple[StepLayout, ...]:
     """The outer space of `device_num` devices, with at most so many samples of a micro-batch per copy of the model.
 
     MindSpore wants at least as many micro-batches as stages, and forms groups on 1, 2, 4 or a multiple of 8 devices. A mesh of
@@ -112,18 +112,18 @@ def shapes(
     """
     every = dict.fromkeys(_shapes(device_num, global_batch_size, block_num, most_samples))
     if device_num <= FINEST_MESH_DEVICES:
-        every[Shape(1, 1, meshes(device_num)[0] or (1,), global_batch_size)] = None
+        every[StepLayout(1, 1, meshes(device_num)[0] or (1,), global_batch_size)] = None
     if global_batch_size < device_num:
         every.update(dict.fromkeys(_shapes_of_few_samples(device_num, global_batch_size, block_num)))
     finer = {_without_mesh(shape) for shape in every if len(shape.mesh) > 1}
     return tuple(shape for shape in every if len(shape.mesh) > 1 or _without_mesh(shape) not in finer)
 
 
-def shapes_of_batch(device_num: int, micro_batch_num: int, batch: int, block_num: int) -> tuple[Shape, ...]:
+def step_layouts_of_batch(device_num: int, micro_batch_num: int, batch: int, block_num: int) -> tuple[StepLayout, ...]:
     """The outer space where micro-batches are given, of `batch` samples each, on the meshes of plans with one stage."""
     every = (n for n in divisors(device_num) if n <= min(micro_batch_num, max(block_num, 1)))
     return tuple(
-        Shape(stages, micro_batch_num, mesh or (1,), batch)
+        StepLayout(stages, micro_batch_num, mesh or (1,), batch)
         for stages in every
         if _has_group(device_num // stages)
         for mesh in meshes(device_num // stages)
@@ -140,11 +140,11 @@ def _has_group(devices: int) -> bool:
     return devices in (1, 2, 4) or devices % 8 == 0
 
 
-def _without_mesh(shape: Shape) -> tuple[int, int, int]:
+def _without_mesh(shape: StepLayout) -> tuple[int, int, int]:
     return shape.stages, shape.micro_batch_num, shape.batch
 
 
-def interleaved(shape: Shape, interleave: int, blocks: int) -> Shape | None:
+def interleaved(shape: StepLayout, interleave: int, blocks: int) -> StepLayout | None:
     """`shape` with so many runs of blocks per stage; None where that cannot be.
 
     Every run has a block. Micro-batches go round the runs in groups of as many as there are stages (Narayanan et al. 2021,
@@ -156,7 +156,7 @@ def interleaved(shape: Shape, interleave: int, blocks: int) -> Shape | None:
     return replace(shape, interleave=interleave) if possible else None
 
 
-def _shapes(device_num: int, global_batch_size: int, block_num: int, most_samples: float) -> Iterator[Shape]:
+def _shapes(device_num: int, global_batch_size: int, block_num: int, most_samples: float) -> Iterator[StepLayout]:
     for stages in _stage_nums(device_num, block_num):
         devices = device_num // stages
         for model in divisors(devices):
@@ -170,12 +170,12 @@ def _shapes(device_num: int, global_batch_size: int, block_num: int, most_sample
                     continue  # the same layouts, and more, has a mesh with an axis for samples
                 # MindSpore accumulates gradients in its parallel modes only, which want a cluster.
                 if whole or (device_num > 1 < micro_batch_num >= stages and samples <= most_samples):
-                    yield Shape(
+                    yield StepLayout(
                         stages, micro_batch_num, tuple(n for n in (data, model) if n > 1) or (1,), data * samples
                     )
 
 
-def _shapes_of_few_samples(device_num: int, global_batch_size: int, block_num: int) -> Iterator[Shape]:
+def _shapes_of_few_samples(device_num: int, global_batch_size: int, block_num: int) -> Iterator[StepLayout]:
     """Shapes with one sample of a micro-batch per copy of the model, whose devices have two axes; on few, the mesh is the finest
     anyway.
     """
@@ -188,4 +188,4 @@ def _shapes_of_few_samples(device_num: int, global_batch_size: int, block_num: i
             for model in divisors(own):
                 if 1 < model <= MAX_MODEL_AXIS and 1 < own // model <= MAX_SEQUENCE_AXIS:
                     mesh = tuple(n for n in (data, own // model, model) if n > 1)
-                    yield Shape(stages, micro_batch_num, mesh, data)
+                    yield StepLayout(stages, micro_batch_num, mesh, data)

@@ -23,12 +23,12 @@ from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import occurrences, places
 from ms_symtensor.search.space.settings import settings_of
-from ms_symtensor.search.space.shapes import Round, Shape
+from ms_symtensor.search.space.step_layouts import Round, StepLayout
 from ms_symtensor.search.stages.borders import with_borders
 from ms_symtensor.search.stages.estimate import least_step_s
 from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
-from ms_symtensor.search.stages.rows import Row, Setting, combines
-from ms_symtensor.search.stages.tried import Outcome, Surveyed, Tried
+from ms_symtensor.search.stages.incumbents import Incumbents, Screened, ScreeningResult
+from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup, combines
 from ms_symtensor.search.tables.parameters import stage_terms
 from ms_symtensor.search.tables.problem import Problem, problem_of
 from ms_symtensor.search.tables.tables import Tables
@@ -48,10 +48,10 @@ CLOSE = 1.05
 only in the end, can make a plan slower by that (empirical)."""
 
 
-def survey(
+def screen(
     graph_at: Callable[[int], Graph],
     depths: tuple[int, ...],
-    space: Sequence[Shape],
+    space: Sequence[StepLayout],
     cluster: Cluster,
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
@@ -59,19 +59,19 @@ def survey(
     known_s: float = math.inf,
     limits: Limits = FREE,
     any_batch: bool = True,
-) -> Outcome:
+) -> ScreeningResult:
     """Price all of `space` within `limits`; what cannot beat a step of `known_s` is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples, which may be any number or, without
     `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after.
     InvalidStrategyError where MindSpore rejects an operator in all of `space`.
     """
-    settings: list[Setting] = []
-    fast: list[list[Row]] = []
-    ruled_out_s: dict[Shape, float] = {}
+    settings: list[ConfigGroup] = []
+    fast: list[list[Candidate]] = []
+    ruled_out_s: dict[StepLayout, float] = {}
     candidates, again = 0, None
     rejected: InvalidStrategyError | None = None
-    tried = Tried(depths, limit_B, keep, known_s)
+    tried = Incumbents(depths, limit_B, keep, known_s)
     for members, alike in sorted(families(graph_at, space, rules, any_batch), key=_promise):
         try:
             graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
@@ -106,16 +106,16 @@ def survey(
         for first, (_, free_s) in zip(fast, slim, strict=True)
     ]
     rows = [with_borders(row) for known, _ in slim for row in known]
-    surveyed = [
-        Surveyed(of, tuple(map(with_borders, first)), tuple(known))
+    screened = [
+        Screened(of, tuple(map(with_borders, first)), tuple(known))
         for of, first, (known, _) in zip(settings, free, slim, strict=True)
     ]
-    return tried.outcome(rows, ruled_out_s, candidates, surveyed)
+    return tried.outcome(rows, ruled_out_s, candidates, screened)
 
 
 def _looked_at(
-    of: Setting, first: Sequence[Row], worth_s: float, limit_B: float
-) -> tuple[list[Row], dict[Shape, float]]:
+    of: ConfigGroup, first: Sequence[Candidate], worth_s: float, limit_B: float
+) -> tuple[list[Candidate], dict[StepLayout, float]]:
     """The rows `first` of a setting, those looked at closely whose bound is below `worth_s`; and bounds of these that hold
     whatever is made again.
     """
@@ -124,13 +124,13 @@ def _looked_at(
     return found + [row for row in first if row.bound_s >= worth_s], free_s
 
 
-def _promise(family: tuple[list[Shape], bool]) -> int:
+def _promise(family: tuple[list[StepLayout], bool]) -> int:
     """The place of one of `families` in the order in which they are looked at: those that are mostly the fastest go first."""
     members, _ = family
     return list(Round).index(members[0].round)
 
 
-def least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[Shape]) -> list[float]:
+def least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], members: Sequence[StepLayout]) -> list[float]:
     """Seconds that no step is faster than: every operator by itself at its best, nothing moved; inf where one cannot be."""
     where, count = places(graph, fold(graph)), occurrences(depths)
     meshes, on = laid_out_on(members)
@@ -143,7 +143,7 @@ def least_work_s(graph: Graph, known: Variables, depths: tuple[int, ...], member
     return [least_step_s(shape, count, each_s[mesh], once_s) for shape, mesh in zip(members, on, strict=True)]
 
 
-def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) -> list[Setting]:
+def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[StepLayout]) -> list[ConfigGroup]:
     """Shapes that make a family, under every setting of the optimizer that MindSpore allows for some of them."""
     found = []
     in_stages = any(m.stages > 1 for m in members)
@@ -157,11 +157,11 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[Shape]) ->
         flags = zip(*((m.accumulates, m.stages > 1) for m in one_of.values()), strict=True)
         terms = stage_terms(of.known, of.parameters, settings, *flags)
         which, none = np.array(allowed, dtype=np.intp), np.zeros(len(members))
-        found.append(Setting(of, tuple(members), on, depths, level, Tables(of, terms), which, none))
+        found.append(ConfigGroup(of, tuple(members), on, depths, level, Tables(of, terms), which, none))
     return found
 
 
-def _fastest(settings: Sequence[Setting], enough_s: float) -> Iterator[tuple[Setting, list[Row]]]:
+def _fastest(settings: Sequence[ConfigGroup], enough_s: float) -> Iterator[tuple[ConfigGroup, list[Candidate]]]:
     """The settings of one family, first the one that is searched for all shapes, each with its rows where memory is free.
 
     A shape is left out of the others where these could save no more than WORTH of its step, nor memory, or not so much that it

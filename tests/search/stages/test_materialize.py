@@ -10,9 +10,9 @@ from benchmarks.stage_space import all_steps
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
-from ms_symtensor.search.space.shapes import shapes
+from ms_symtensor.search.space.step_layouts import step_layouts
+from ms_symtensor.search.stages.materialize import as_given, fastest_plan, made_feasible
 from ms_symtensor.search.stages.network import network
-from ms_symtensor.search.stages.whole import as_given, fitting, whole_plan
 
 A2 = load("atlas_800t_a2")
 
@@ -31,18 +31,18 @@ def test_where_any_plan_will_do_what_needs_least_is_tried_first():
         return build_graph(replace(config, batch_size=batch, num_layers=layers or 8))
 
     of, limit_B = network(graph_at(16, None), graph_at), 9 << 30
-    space = [one for one in shapes(8, 16, 8) if one.stages == 2 and one.micro_batch_num == 8]
+    space = [one for one in step_layouts(8, 16, 8) if one.stages == 2 and one.micro_batch_num == 8]
 
     def tried(any_plan):
         """The bytes that layouts need with all blocks recomputed, in the order in which they are tried."""
         found = []
 
         def fit(network, row, limit_B, rules):
-            peaks_B = fitting(network, row, float("inf"), rules)
+            peaks_B = made_feasible(network, row, float("inf"), rules)
             layers = [stage.blocks for stage in peaks_B.estimate.stages]
             found.append(as_given(network, row, layers, layers).estimate.peak_memory_B)
 
-        _, plan = whole_plan(of, A2, space, limit_B, fit=fit, any_plan=any_plan)
+        _, plan = fastest_plan(of, A2, space, limit_B, fit=fit, any_plan=any_plan)
         assert plan is None  # of all that were tried
         return found
 

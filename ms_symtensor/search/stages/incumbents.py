@@ -1,4 +1,4 @@
-"""What a survey has tried and learnt: shapes divided into stages, the most promising ones first."""
+"""What screening has tried and learnt: shapes divided into stages, the most promising ones first."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.folded.places import occurrences
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, quickest_s
-from ms_symtensor.search.stages.rows import Row, Setting
+from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 
 @dataclass(frozen=True)
-class Surveyed:
-    """A setting of a survey: its rows where memory is free, with bounds that hold whatever is made again; and all its rows."""
+class Screened:
+    """A setting of screening: its rows where memory is free, with bounds that hold whatever is made again; and all its rows."""
 
-    setting: Setting
-    free: tuple[Row, ...]
-    known: tuple[Row, ...]
+    setting: ConfigGroup
+    free: tuple[Candidate, ...]
+    known: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScreeningResult:
     """All that was learnt: feasible estimates by rising step time.
 
     `candidates` operator strategies were priced; `rows` are all choices of layouts that were priced, by rising bounds.
@@ -30,16 +30,16 @@ class Outcome:
 
     estimates: tuple[Estimate, ...]
     candidates: int
-    infeasible: tuple[Shape, ...]
-    rows: tuple[Row, ...]
-    ruled_out_s: Mapping[Shape, float]
-    surveyed: tuple[Surveyed, ...] = ()
+    infeasible: tuple[StepLayout, ...]
+    rows: tuple[Candidate, ...]
+    ruled_out_s: Mapping[StepLayout, float]
+    screened: tuple[Screened, ...] = ()
 
     @property
-    def bounds_s(self) -> dict[Shape, float]:
+    def bounds_s(self) -> dict[StepLayout, float]:
         """Seconds that no step on a shape is faster than: whatever is recomputed, where blocks may be recomputed selectively."""
         found = dict(self.ruled_out_s)
-        for one in self.surveyed:
+        for one in self.screened:
             for row in one.free if one.setting.problem.selects else ():
                 found[row.shape] = min(row.bound_s, found.get(row.shape, math.inf))
         for row in self.rows:
@@ -48,16 +48,16 @@ class Outcome:
         return found
 
 
-class Tried:
+class Incumbents:
     """Shapes divided into stages, in the order of what they take at least, until that is not below the `keep` best steps."""
 
     def __init__(self, depths: tuple[int, ...], limit_B: float, keep: int, known_s: float) -> None:
         self._depths, self._limit_B, self._keep, self._known_s = depths, limit_B, keep, known_s
         self._chains: dict[tuple, Chain] = {}
         self._known: dict[tuple, Estimate | None] = {}
-        self._found: dict[Shape, Estimate] = {}
+        self._found: dict[StepLayout, Estimate] = {}
         self._times_s: list[float] = []  # of `_found`, rising
-        self._refused: set[Shape] = set()
+        self._refused: set[StepLayout] = set()
 
     @property
     def worst_s(self) -> float:
@@ -68,7 +68,7 @@ class Tried:
     def best_s(self) -> float:
         return self._times_s[0] if self._times_s else math.inf
 
-    def look_at(self, rows: Iterable[Row]) -> None:
+    def look_at(self, rows: Iterable[Candidate]) -> None:
         """Divide those of `rows` that may be of interest: fast enough, or else all that may fit on their shape."""
         worst_s = self.worst_s
         every = [(max(row.bound_s, self._quickest_s(row)), row) for row in rows if row.bound_s < worst_s]
@@ -77,7 +77,7 @@ class Tried:
             if least_s < worst_s or (row.bound_s < worst_s and row.shape in self._refused):
                 self._look_at(row)
 
-    def _look_at(self, row: Row) -> None:
+    def _look_at(self, row: Candidate) -> None:
         one, known = self._divided(row), self._found.get(row.shape)
         if one is not None and (known is None or one.step_time_s < known.step_time_s):
             self._found[row.shape] = one
@@ -87,7 +87,7 @@ class Tried:
         else:
             self._refused.add(row.shape)
 
-    def promised_s(self, row: Row) -> float:
+    def promised_s(self, row: Candidate) -> float:
         """Seconds of a step of `row`, inf where it does not fit; at least so many if others are faster."""
         quickest_s = self._quickest_s(row)
         if quickest_s >= self.worst_s:
@@ -97,35 +97,35 @@ class Tried:
 
     def outcome(
         self,
-        rows: Sequence[Row],
-        ruled_out_s: Mapping[Shape, float],
+        rows: Sequence[Candidate],
+        ruled_out_s: Mapping[StepLayout, float],
         candidates: int,
-        surveyed: Sequence[Surveyed] = (),
-    ) -> Outcome:
+        screened: Sequence[Screened] = (),
+    ) -> ScreeningResult:
         """What was learnt, `rows` being all that was priced, with their best bounds."""
         ordered = sorted(rows, key=lambda row: row.bound_s)
         refused = {row.shape: None for row in ordered if row.shape in self._refused and row.bound_s < self.worst_s}
         best = tuple(
             sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, len(e.shape.mesh), e.shape.mesh))
         )
-        return Outcome(best, candidates, tuple(refused), tuple(ordered), ruled_out_s, tuple(surveyed))
+        return ScreeningResult(best, candidates, tuple(refused), tuple(ordered), ruled_out_s, tuple(screened))
 
-    def chain(self, row: Row) -> Chain:
+    def chain(self, row: Candidate) -> Chain:
         """The parts of `row`."""
         key = _key(row)
         if key not in self._chains:
             self._chains[key] = chain_of(row, self._depths)
         return self._chains[key]
 
-    def _divided(self, row: Row) -> Estimate | None:
+    def _divided(self, row: Candidate) -> Estimate | None:
         key = _key(row)
         if key not in self._known:
             self._known[key] = divided(row, self.chain(row), self._limit_B)
         return self._known[key]
 
-    def _quickest_s(self, row: Row) -> float:
+    def _quickest_s(self, row: Candidate) -> float:
         return quickest_s(row, occurrences(self._depths))
 
 
-def _key(row: Row) -> tuple:
+def _key(row: Candidate) -> tuple:
     return row.shape, row.level, row.choice.tobytes()

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from ms_symtensor.search.space.shapes import MAX_TOKENS, Round, Shape, max_samples, shapes, shapes_of_batch
+from ms_symtensor.search.space.step_layouts import (
+    MAX_TOKENS,
+    Round,
+    StepLayout,
+    max_samples,
+    step_layouts,
+    step_layouts_of_batch,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,31 +31,31 @@ from ms_symtensor.search.space.shapes import MAX_TOKENS, Round, Shape, max_sampl
     ),
 )
 def test_how_far_samples_go_round(mesh: tuple[int, ...], batch: int, kind: Round) -> None:
-    assert Shape(1, 1, mesh, batch).round is kind
+    assert StepLayout(1, 1, mesh, batch).round is kind
 
 
 def test_micro_batches_of_short_sequences_have_more_samples():
     assert (max_samples(8192), max_samples(4096), max_samples(512), max_samples(1)) == (8, 8, 64, MAX_TOKENS)
-    few, more = shapes(8, 1024, 24), shapes(8, 1024, 24, max_samples(512))
+    few, more = step_layouts(8, 1024, 24), step_layouts(8, 1024, 24, max_samples(512))
     assert [max(s.samples for s in every if s.accumulates) for every in (few, more)] == [8, 64]
 
 
 def test_samples_that_are_fewer_than_devices_have_two_axes_of_their_own():
-    found = [s for s in shapes(256, 64, 8) if len(s.mesh) == 3 or s.batch == 1 < len(s.mesh)]
-    assert Shape(4, 32, (2, 4, 8), 2) in found and Shape(4, 32, (2, 8, 4), 2) in found
-    assert Shape(4, 64, (8, 8), 1) in found
+    found = [s for s in step_layouts(256, 64, 8) if len(s.mesh) == 3 or s.batch == 1 < len(s.mesh)]
+    assert StepLayout(4, 32, (2, 4, 8), 2) in found and StepLayout(4, 32, (2, 8, 4), 2) in found
+    assert StepLayout(4, 64, (8, 8), 1) in found
     assert all(s.stages * math.prod(s.mesh) == 256 and s.batch * s.micro_batch_num == 64 for s in found)
     assert all(math.prod(s.mesh) > 8 for s in found)  # on few devices the mesh is the finest
-    assert {len(s.mesh) for s in shapes(64, 64, 8)} == {1, 2}
+    assert {len(s.mesh) for s in step_layouts(64, 64, 8)} == {1, 2}
 
 
 @pytest.mark.parametrize(
     "devices, meshes", ((8, {1: (2, 2, 2), 2: (2, 2), 4: (2,), 8: (1,)}), (64, {4: (8, 2), 8: (2, 2, 2)}))
 )
 def test_given_micro_batches_are_laid_out_on_the_meshes_of_one_stage(devices, meshes):
-    found = shapes_of_batch(devices, 16, 32, 8)
+    found = step_layouts_of_batch(devices, 16, 32, 8)
     assert {s.micro_batch_num for s in found} == {16} and {s.batch for s in found} == {32}
     assert max(s.stages for s in found) == 8  # as many as there are blocks
     for stages, mesh in meshes.items():
-        assert Shape(stages, 16, mesh, 32) in found
-    assert {s.stages for s in shapes_of_batch(devices, 2, 32, 8)} == {1, 2}
+        assert StepLayout(stages, 16, mesh, 32) in found
+    assert {s.stages for s in step_layouts_of_batch(devices, 2, 32, 8)} == {1, 2}

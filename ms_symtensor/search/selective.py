@@ -8,14 +8,22 @@ from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan
 from ms_symtensor.search.folded.places import occurrences
-from ms_symtensor.search.layouts import Found
+from ms_symtensor.search.found import Found
 from ms_symtensor.search.selections.selected_stages import promised_s, selecting
 from ms_symtensor.search.smallest import known_of_all, smallest
 from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, quickest_s
+from ms_symtensor.search.stages.incumbents import ScreeningResult
+from ms_symtensor.search.stages.layout_candidates import Candidate
+from ms_symtensor.search.stages.materialize import (
+    Fit,
+    MaterializedPlan,
+    Promise,
+    Promised,
+    as_estimated,
+    made_feasible,
+    strategies_of,
+)
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.rows import Row
-from ms_symtensor.search.stages.tried import Outcome
-from ms_symtensor.search.stages.whole import Fit, Promise, Promised, Whole, as_estimated, fitting, strategies_of
 
 ESTIMATED = 48
 """Of so many layouts, the quickest ones where memory is free, it is estimated what they take (empirical)."""
@@ -29,22 +37,24 @@ def fit_of(request: Request) -> Fit:
     recomputed.
     """
     if request.limits.names("recompute"):
-        return fitting
+        return made_feasible
 
-    def in_part(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+    def in_part(
+        network: Network, row: Candidate, limit_B: float, rules: Mapping[str, Rule] | None
+    ) -> MaterializedPlan | None:
         # Programs of whole blocks are not written where it is known without them that they would be of no use.
         guess = divided(row, chain_of(row, network.depths), limit_B)
         if guess is not None and any(stage.recomputed for stage in guess.stages):
-            found = recomputed_in_part(network, request, Whole(guess, row, strategies_of(row), ()))
+            found = recomputed_in_part(network, request, MaterializedPlan(guess, row, strategies_of(row), ()))
             if found is not None:
                 return found
-        whole = fitting(network, row, limit_B, rules)
+        whole = made_feasible(network, row, limit_B, rules)
         return None if whole is None else recomputed_in_part(network, request, whole)
 
     return in_part
 
 
-def recomputed_in_part(network: Network, request: Request, found: Whole) -> Whole | None:
+def recomputed_in_part(network: Network, request: Request, found: MaterializedPlan) -> MaterializedPlan | None:
     """`found` with selective recomputation where that is faster, and no block as a whole if that is pinned. None if nothing fits
     then, or of what `found` is a guess at.
     """
@@ -56,10 +66,10 @@ def promised_in_part(network: Network, request: Request) -> Promised:
     was estimated, which is tried where promises are not kept.
     """
 
-    def promised(outcome: Outcome, estimates: Sequence[Estimate]) -> Sequence[Promise]:
+    def promised(outcome: ScreeningResult, estimates: Sequence[Estimate]) -> Sequence[Promise]:
         estimated = as_estimated(outcome, estimates)
         again = any(stage.recomputed for one in estimates for stage in one.stages)
-        if not again or not outcome.surveyed[0].setting.problem.selects:
+        if not again or not outcome.screened[0].setting.problem.selects:
             return estimated
         found, best_s = list[Promise](), math.inf
         for row in _likely(network, outcome, estimates[0].step_time_s, request.limit_B):
@@ -75,15 +85,15 @@ def promised_in_part(network: Network, request: Request) -> Promised:
     return promised
 
 
-def _least_s(row: Row, network: Network) -> float:
+def _least_s(row: Candidate, network: Network) -> float:
     return quickest_s(row, occurrences(network.depths))
 
 
-def _likely(network: Network, outcome: Outcome, best_s: float, limit_B: float) -> list[Row]:
+def _likely(network: Network, outcome: ScreeningResult, best_s: float, limit_B: float) -> list[Candidate]:
     """Layouts that may be the fastest. What is cheap to recompute is so first: of the seconds that whole blocks take, it is taken
     to be the share that recomputed blocks are of all.
     """
-    different: dict[tuple, tuple[float, Row]] = {}
+    different: dict[tuple, tuple[float, Candidate]] = {}
     for row in outcome.rows:
         if (least_s := _least_s(row, network)) < best_s:
             different.setdefault(_alike(row), (least_s, row))
@@ -99,12 +109,12 @@ def _likely(network: Network, outcome: Outcome, best_s: float, limit_B: float) -
     return [row for _, row in sorted(every, key=lambda one: one[0])[:RANKED]]
 
 
-def _alike(row: Row) -> tuple:
+def _alike(row: Candidate) -> tuple:
     """What layouts have in common that cost the same, as on another mesh of as many devices."""
     costs = row.costs
     numbers = (costs.each_s, costs.once_s, costs.kept_B, costs.at_rest_B)
     shape = row.shape
-    return shape.stages, shape.turns, row.level, *(tuple(f"{value:.6g}" for value in some) for some in numbers)
+    return shape.stages, shape.schedule, row.level, *(tuple(f"{value:.6g}" for value in some) for some in numbers)
 
 
 def fitted(network: Network, request: Request, searched: Found) -> Found:

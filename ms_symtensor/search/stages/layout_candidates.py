@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.folded.places import occurrences
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.tables.elimination import Minimum
 from ms_symtensor.search.tables.parameters import stage_terms
@@ -33,12 +33,12 @@ DEAR = 4.0
 
 
 @dataclass(frozen=True)
-class Row:
+class Candidate:
     """One shape, number `number` of its setting, on the mesh and batch that are member number `member` of the family of
     `problem`: `costs` [places] of the candidates `choice` of the problem's variables.
     """
 
-    shape: Shape
+    shape: StepLayout
     level: OptimizerLevel
     bound_s: float
     costs: Costs
@@ -47,13 +47,13 @@ class Row:
     problem: Problem
     choice: Numbers
 
-    def bound_by(self, bound_s: float) -> "Row":
+    def bound_by(self, bound_s: float) -> "Candidate":
         """The same with this bound; itself if it has it."""
         return self if bound_s == self.bound_s else replace(self, bound_s=bound_s)
 
 
 @dataclass(frozen=True)
-class Setting:
+class ConfigGroup:
     """One optimizer level, the tables under it, and the shapes for which MindSpore allows it: those with the
     numbers `which` of `shapes`.
 
@@ -62,7 +62,7 @@ class Setting:
     """
 
     problem: Problem
-    shapes: tuple[Shape, ...]
+    shapes: tuple[StepLayout, ...]
     members: Numbers
     depths: tuple[int, ...]
     level: OptimizerLevel
@@ -75,7 +75,7 @@ class Setting:
         """How often every place is there."""
         return occurrences(self.depths)
 
-    def fastest(self) -> list[Row]:
+    def fastest(self) -> list[Candidate]:
         """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike, or, with
         several runs of blocks per stage, the share of that with one run that no step goes below.
         """
@@ -90,13 +90,13 @@ class Setting:
         found = {row.number: row for row in every}
         return [self._at(found[of], n) for n, of in single.items() if of in found]
 
-    def _at(self, plain: Row, number: int) -> Row:
+    def _at(self, plain: Candidate, number: int) -> Candidate:
         """What `plain`, where memory is free, says of a shape that differs by its runs of blocks per stage."""
         shape = self.shapes[number]
         bound_s = plain.bound_s * _share(shape, plain.shape) - float(self.slack_s[number])
         return replace(plain, shape=shape, number=number, bound_s=bound_s)
 
-    def saves_s(self, than: "Setting") -> tuple[Array, NDArray[np.bool_]]:
+    def saves_s(self, than: "ConfigGroup") -> tuple[Array, NDArray[np.bool_]]:
         """Seconds [shapes] that a step takes less at most than with the same layouts under the level of `than`, inf where every
         micro-batch may be faster; and whether it may need less memory.
         """
@@ -119,7 +119,7 @@ class Setting:
             slimmer |= (np.minimum(*more_B) < 0).any(axis=axes)[self.members]
         return total, slimmer
 
-    def slim(self, among: Sequence[Row], limit_B: float) -> tuple[list[Row], dict[Shape, float]]:
+    def slim(self, among: Sequence[Candidate], limit_B: float) -> tuple[list[Candidate], dict[StepLayout, float]]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
 
         The bound is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of T + λ (M - limit),
@@ -184,13 +184,13 @@ class Setting:
         summed = self.tables.factors(recomputed, price, weights, self.members[which])
         return self.problem.least(summed)
 
-    def rows_of(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Row]:
+    def rows_of(self, which: Numbers, assignment: Numbers, bound_s: Array) -> list[Candidate]:
         """The rows of those of the shapes `which` that `assignment` [which, variables] can be laid out on."""
         members = self.members[which]
         costs = self.tables.by_place(assignment, members)
         finite = np.isfinite(costs.each_s).all(axis=0)
         return [
-            Row(
+            Candidate(
                 self.shapes[n], self.level, float(bound_s[i]), costs.of(i), int(n), int(members[i]), self.problem, assignment[i]
             )
             for i, n in enumerate(which)
@@ -198,7 +198,7 @@ class Setting:
         ]  # fmt: skip
 
 
-def combines(shape: Shape, level: OptimizerLevel, limits: Limits) -> bool:
+def combines(shape: StepLayout, level: OptimizerLevel, limits: Limits) -> bool:
     """Whether MindSpore combines `level` with `shape`, and no other level does the same there.
 
     Level 3 goes with no stages (nor do we combine it with gradients that add up), level 2 with none that add up on one stage.
@@ -209,16 +209,16 @@ def combines(shape: Shape, level: OptimizerLevel, limits: Limits) -> bool:
     return not shape.accumulates or level is not OptimizerLevel.LEVEL3
 
 
-def given_row(of: Problem, shape: Shape, level: OptimizerLevel) -> Row:
+def given_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel) -> Candidate:
     """The row of `of`, whose variables have one candidate each."""
     settings = replace(of.settings, optimizer_level=level)
     parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages > 1])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
-    return Row(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0])
+    return Candidate(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0])
 
 
-def _share(shape: Shape, plain: Shape) -> float:
+def _share(shape: StepLayout, plain: StepLayout) -> float:
     """The share of an even step with one run of blocks per stage that one with several takes: (M + (P - 1) / v) / (M + P - 1)."""
     even_s = [1.0] * shape.stages
-    return shape.turns.step_s(even_s, 0.0) / plain.turns.step_s(even_s, 0.0)
+    return shape.schedule.step_s(even_s, 0.0) / plain.schedule.step_s(even_s, 0.0)

@@ -1,4 +1,4 @@
-"""From a request to step layouts: which are surveyed, and the plan that the best of them makes."""
+"""From a request to step layouts: which are screened, and the plan that the best of them makes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,26 @@ from ms_symtensor.search.asked.summary import degrees
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.selections.selected import SELECTING
-from ms_symtensor.search.space.shapes import Shape, interleaved, max_samples, shapes, shapes_of_batch
+from ms_symtensor.search.space.step_layouts import (
+    StepLayout,
+    interleaved,
+    max_samples,
+    step_layouts,
+    step_layouts_of_batch,
+)
 from ms_symtensor.search.space.undivided import why_one_run, why_whole
 from ms_symtensor.search.stages.estimate import Estimate
+from ms_symtensor.search.stages.incumbents import ScreeningResult
+from ms_symtensor.search.stages.materialize import (
+    Fit,
+    MaterializedPlan,
+    Promised,
+    as_estimated,
+    fastest_plan,
+    host_memory_B,
+    made_feasible,
+)
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.tried import Outcome
-from ms_symtensor.search.stages.whole import Fit, Promised, Whole, as_estimated, fitting, host_memory_B, whole_plan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -37,16 +51,16 @@ class Found:
     `outcome`: what was learnt on the way. `least`: where nothing fits, the plan that needs least, if it was looked for.
     """
 
-    whole: Whole | None
+    whole: MaterializedPlan | None
     bound_s: float
     candidates: int
     considered: tuple[Considered, ...] = ()
-    outcome: Outcome | None = None
-    space: tuple[Shape, ...] = ()
-    least: Whole | None = None
+    outcome: ScreeningResult | None = None
+    space: tuple[StepLayout, ...] = ()
+    least: MaterializedPlan | None = None
 
     @property
-    def shapes(self) -> int:
+    def step_layouts(self) -> int:
         """In how many step layouts the operators can be laid out."""
         return sum(math.isfinite(one.bound_s) for one in self.considered)
 
@@ -56,7 +70,7 @@ class Found:
         return math.inf if self.whole is None else self.whole.estimate.step_time_s
 
 
-def space_of(network: Network, request: Request) -> tuple[Shape, ...]:
+def space_of(network: Network, request: Request) -> tuple[StepLayout, ...]:
     """The step layouts that `request` allows."""
     graph, limits = network.graph_at(request.global_batch_size), request.limits
     blocks, is_whole = sum(network.depths[1:-1]), bool(why_whole(graph))
@@ -79,25 +93,29 @@ def space_of(network: Network, request: Request) -> tuple[Shape, ...]:
     )
 
 
-def _shapes(network: Network, request: Request, blocks: int) -> tuple[Shape, ...]:
+def _shapes(network: Network, request: Request, blocks: int) -> tuple[StepLayout, ...]:
     if network.batch is not None:
-        return shapes_of_batch(request.device_num, request.global_batch_size // network.batch, network.batch, blocks)
-    found = shapes(request.device_num, request.global_batch_size, blocks, max_samples(request.seq_length))
+        return step_layouts_of_batch(
+            request.device_num, request.global_batch_size // network.batch, network.batch, blocks
+        )
+    found = step_layouts(request.device_num, request.global_batch_size, blocks, max_samples(request.seq_length))
     if any(request.limits.allow(one.stages, one.micro_batch_num) for one in found):
         return found
-    return shapes(request.device_num, request.global_batch_size, blocks, math.inf)  # so few micro-batches are asked for
+    return step_layouts(
+        request.device_num, request.global_batch_size, blocks, math.inf
+    )  # so few micro-batches are asked for
 
 
 def searched(
     network: Network,
     request: Request,
     known_s: float = math.inf,
-    fit: Fit = fitting,
+    fit: Fit = made_feasible,
     promised: Promised = as_estimated,
 ) -> Found:
     """The fastest plan, as `fit` makes layouts fit, if it takes less than `known_s`. Errors: as of `whole_plan`."""
     space = space_of(network, request)
-    outcome, found = whole_plan(
+    outcome, found = fastest_plan(
         network, request.cluster, space, request.limit_B, request.rules,
         known_s=known_s, limits=request.limits, fit=fit, promised=promised,
         any_plan=request.is_trial,
@@ -107,12 +125,14 @@ def searched(
     return Found(found, min(bounds_s.values(), default=math.inf), outcome.candidates, considered, outcome, space)
 
 
-def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shape, float]) -> tuple[Considered, ...]:
+def _considered(
+    space: Sequence[StepLayout], outcome: ScreeningResult, bounds_s: Mapping[StepLayout, float]
+) -> tuple[Considered, ...]:
     """All step layouts: those worked out, those that only their bound ruled out, what does not fit, and what is impossible."""
     best = {one.shape: one for one in outcome.estimates}
     infeasible = set(outcome.infeasible)
 
-    def described(shape: Shape, bound_s: float) -> Considered:
+    def described(shape: StepLayout, bound_s: float) -> Considered:
         plain = Considered(
             shape.stages,
             shape.micro_batch_num,
@@ -129,7 +149,7 @@ def _considered(space: Sequence[Shape], outcome: Outcome, bounds_s: Mapping[Shap
     return tuple(sorted(found, key=lambda one: one.rank))
 
 
-def plan_of(network: Network, request: Request, found: Whole, report: Found) -> Plan:
+def plan_of(network: Network, request: Request, found: MaterializedPlan, report: Found) -> Plan:
     """The plan that `found` describes, as the search of `report` found it; `priced` says what its step is made of, `best_case`
     how long the search took.
     """
@@ -182,7 +202,7 @@ def plan_of(network: Network, request: Request, found: Whole, report: Found) -> 
 
 
 def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> Considered:
-    """`one`, or, if it is the way of the plan, what its programs take: a survey may promise more than they keep."""
+    """`one`, or, if it is the way of the plan, what its programs take: screening may promise more than they keep."""
     shape = planned.shape
     way = (shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave)
     if (one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num) != way:
@@ -195,7 +215,7 @@ def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> C
     )
 
 
-def _recompute(network: Network, blocks: tuple[str, ...], found: Whole) -> dict[str, Recompute]:
+def _recompute(network: Network, blocks: tuple[str, ...], found: MaterializedPlan) -> dict[str, Recompute]:
     """What the blocks of every stage recompute: the first ones of its model chunks, as many as it recomputes, and the others."""
     stages, interleave = found.estimate.stages, found.estimate.shape.interleave
     held = runs_of(dealt(tuple(stage.blocks for stage in stages), interleave), interleave)

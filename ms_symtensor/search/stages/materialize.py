@@ -1,8 +1,8 @@
-"""The whole plan: the survey's best shapes, each with the true peak of its stages.
+"""The whole plan: screening's best shapes, each with the true peak of its stages.
 
-The survey leaves out what lives only for a moment, and prices many meshes by one. So for its best shapes the programs of their
+Screening leaves out what lives only for a moment, and prices many meshes by one. So for its best shapes the programs of their
 stages are written down and priced on their own mesh, and the blocks are divided again with what the peaks leave for them,
-until all stages fit. The answer is the best of these; its gap is the distance to the survey's bound.
+until all stages fit. The answer is the best of these; its gap is the distance to screening's bound.
 """
 
 import math
@@ -23,19 +23,19 @@ from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.folded.whole_peaks import WholePeaks
 from ms_symtensor.search.space.family import Family
-from ms_symtensor.search.space.shapes import Shape
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.borders import sent_B
 from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, estimated
+from ms_symtensor.search.stages.incumbents import ScreeningResult
+from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.outer import survey
 from ms_symtensor.search.stages.own_mesh import priced
-from ms_symtensor.search.stages.rows import Row
+from ms_symtensor.search.stages.screening import screen
 from ms_symtensor.search.stages.stage_layers import laid_out
-from ms_symtensor.search.stages.tried import Outcome
 from ms_symtensor.search.tables.problem import sample_num
 
 REFINED = 3
-"""At most so many of the survey's best shapes are settled, those whose survey is below the best that was settled; at most four
+"""At most so many of screening's best shapes are settled, those whose survey is below the best that was settled; at most four
 times as many are looked at if some do not fit."""
 
 MISPRICED = 0.01
@@ -50,7 +50,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class Whole:
+class MaterializedPlan:
     """The best plan: its shape and stages, the strategies in the network of SHORT blocks, and the memory of every stage; none if
     it is a guess, of which no programs have been written.
 
@@ -58,7 +58,7 @@ class Whole:
     """
 
     estimate: Estimate
-    row: Row
+    row: Candidate
     strategies: Mapping[str, OpStrategy]
     memory_B: tuple[Mapping[str, int], ...]
     mixes: tuple[Mix, ...] = ()
@@ -73,7 +73,9 @@ class Whole:
         return settings_of(self.row)
 
 
-def fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+def made_feasible(
+    network: Network, row: Candidate, limit_B: float, rules: Mapping[str, Rule] | None
+) -> MaterializedPlan | None:
     """`row`, at the costs of its own mesh, on stages whose true peaks fit: with as few recomputed blocks as make them; None if
     none do.
     """
@@ -92,49 +94,49 @@ def fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule
     return _with_fewest_fitting(network, row, limit_B, rules)
 
 
-Fit = Callable[[Network, Row, float, Mapping[str, Rule] | None], Whole | None]
+Fit = Callable[[Network, Candidate, float, Mapping[str, Rule] | None], MaterializedPlan | None]
 """A plan of given layouts that fits a limit in bytes, as `fitting` finds one."""
 
 
-Promise = tuple[float, Sequence[Row]]
+Promise = tuple[float, Sequence[Candidate]]
 """Seconds of a step, and the layouts for one shape that promise them."""
 
-Promised = Callable[[Outcome, Sequence[Estimate]], Sequence[Promise]]
+Promised = Callable[[ScreeningResult, Sequence[Estimate]], Sequence[Promise]]
 """What the shapes of some estimates of an outcome promise, in the order in which they are tried, as `as_estimated`."""
 
 
-def as_estimated(outcome: Outcome, estimates: Sequence[Estimate]) -> Sequence[Promise]:
+def as_estimated(outcome: ScreeningResult, estimates: Sequence[Estimate]) -> Sequence[Promise]:
     """What was estimated, by all layouts of a shape."""
-    rows: dict[Shape, list[Row]] = {one.shape: [] for one in estimates}
+    rows: dict[StepLayout, list[Candidate]] = {one.shape: [] for one in estimates}
     for row in outcome.rows:
         if row.shape in rows:
             rows[row.shape].append(row)
     return [(one.step_time_s, rows[one.shape]) for one in estimates]
 
 
-def whole_plan(
+def fastest_plan(
     network: Network,
     cluster: Cluster,
-    space: Sequence[Shape],
+    space: Sequence[StepLayout],
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
     keep: int = 10,
     known_s: float = math.inf,
     limits: Limits = FREE,
-    fit: Fit = fitting,
+    fit: Fit = made_feasible,
     promised: Promised = as_estimated,
     any_plan: bool = False,
-) -> tuple[Outcome, Whole | None]:
+) -> tuple[ScreeningResult, MaterializedPlan | None]:
     """What was learnt of `space`, and the fastest plan within `limits` that fit `limit_B`; if `any_plan` will
     do, the first one, layouts that need least being tried first. None if none does and beats `known_s`.
     """
     any_batch = network.batch is None
-    outcome = survey(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits, any_batch)
-    best: Whole | None = None
+    outcome = screen(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits, any_batch)
+    best: MaterializedPlan | None = None
     left = REFINED
     met: set[tuple] = set()
     most = outcome.estimates[: 4 * REFINED]
-    best_s, broken = math.inf, set[Shape]()  # shapes of which layouts did not keep what they promised
+    best_s, broken = math.inf, set[StepLayout]()  # shapes of which layouts did not keep what they promised
     promises = promised(outcome, most)
     if any_plan:  # what needs least is the first to fit
         promises = sorted(promises, key=lambda one: min(_least_B(network, row) for row in one[1]))
@@ -144,7 +146,7 @@ def whole_plan(
         if promised_s >= best_s:
             continue
         shape = rows[0].shape
-        found = settled(network, rows, limit_B, rules, fit, met, any_plan, math.inf if shape in broken else best_s)
+        found = materialized(network, rows, limit_B, rules, fit, met, any_plan, math.inf if shape in broken else best_s)
         if found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * promised_s:
             left -= 1
         else:
@@ -154,21 +156,21 @@ def whole_plan(
     return outcome, best
 
 
-def settled(
+def materialized(
     network: Network,
-    rows: Sequence[Row],
+    rows: Sequence[Candidate],
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
-    fit: Fit = fitting,
+    fit: Fit = made_feasible,
     met: set[tuple] | None = None,
     any_plan: bool = False,
     below_s: float = math.inf,
-) -> Whole | None:
+) -> MaterializedPlan | None:
     """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks; if `any_plan` will do,
     the first one, those that need least being tried first. None if nothing fits. Of equal ones, that which shards the
     optimizer least.
 
-    Left out are those that take `below_s` or more by what the survey knows, and those `met`, as on another mesh of as many
+    Left out are those that take `below_s` or more by what screening knows, and those `met`, as on another mesh of as many
     devices; what is tried is noted there.
     """
     met = set() if met is None else met
@@ -179,7 +181,7 @@ def settled(
     guesses = {
         (row.level, guess.stages, guess.once_s): (guess, row) for guess, row in every
     }.values()  # alike in all: one
-    best: Whole | None = None
+    best: MaterializedPlan | None = None
     order = [(_least_B(network, row) if any_plan else guess.step_time_s, row.level) for guess, row in guesses]
     for _, (guess, row) in sorted(zip(order, guesses, strict=True), key=lambda one: one[0]):
         if best is not None and any_plan:
@@ -206,7 +208,7 @@ def settled(
     return best
 
 
-def _least_B(network: Network, row: Row) -> float:
+def _least_B(network: Network, row: Candidate) -> float:
     """Bytes of the fullest stage if everything is recomputed, on the division that is best where memory is free; inf if there is
     none.
     """
@@ -215,12 +217,12 @@ def _least_B(network: Network, row: Row) -> float:
     if free is None:
         return math.inf
     layers = [stage.blocks for stage in free.stages]
-    return max(stage.peak_B for stage in laid_out(chain, layers, layers, row.shape.turns))
+    return max(stage.peak_B for stage in laid_out(chain, layers, layers, row.shape.schedule))
 
 
 def _on_own_mesh(
-    network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
-) -> Row:
+    network: Network, row: Candidate, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
+) -> Candidate:
     """`row`, of these `strategies`, at the costs of its own mesh."""
     of = row.problem
     if of.known.pricer.family.members > 1 or sample_num(of.graph) != row.shape.batch:
@@ -228,7 +230,9 @@ def _on_own_mesh(
     return row
 
 
-def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+def _with_fewest_fitting(
+    network: Network, row: Candidate, limit_B: float, rules: Mapping[str, Rule] | None
+) -> MaterializedPlan | None:
     """`row` with as few recomputed blocks on every stage as fit, on the division that is best where memory is free; on any, where
     there are few. None if none fits, or if it is pinned how many are recomputed.
     """
@@ -236,7 +240,9 @@ def _with_fewest_fitting(network: Network, row: Row, limit_B: float, rules: Mapp
     return found if found is not None and found.estimate.peak_memory_B <= limit_B else None
 
 
-def smallest_of(network: Network, row: Row, limit_B: float, rules: Mapping[str, Rule] | None) -> Whole | None:
+def smallest_of(
+    network: Network, row: Candidate, limit_B: float, rules: Mapping[str, Rule] | None
+) -> MaterializedPlan | None:
     """The fastest of these that fit; if none does, the smallest one."""
     blocks, stages = sum(network.depths[1:-1]), row.shape.stages
     free = divided(row, chain_of(row, network.depths), math.inf)
@@ -248,16 +254,18 @@ def smallest_of(network: Network, row: Row, limit_B: float, rules: Mapping[str, 
         every = [tuple(b - a for a, b in pairwise((0, *cut, blocks))) for cut in cuts]
         layers = [held for held in every if min(held) >= row.shape.interleave]
 
-    def fewest(held: tuple[int, ...]) -> Whole:
+    def fewest(held: tuple[int, ...]) -> MaterializedPlan:
         return with_fewest(lambda again: as_given(network, row, held, again, rules), held, limit_B)
 
-    def order(one: Whole) -> tuple[float, float]:
+    def order(one: MaterializedPlan) -> tuple[float, float]:
         return max(limit_B, one.estimate.peak_memory_B), one.estimate.step_time_s
 
     return min(map(fewest, layers), key=order, default=None)
 
 
-def with_fewest(laid: Callable[[Sequence[int]], Whole], layers: Sequence[int], limit_B: float) -> Whole:
+def with_fewest(
+    laid: Callable[[Sequence[int]], MaterializedPlan], layers: Sequence[int], limit_B: float
+) -> MaterializedPlan:
     """On every stage as few recomputed blocks as fit, all where even those do not."""
     low, high = [0] * len(layers), list(layers)
     middle = low
@@ -274,25 +282,25 @@ def with_fewest(laid: Callable[[Sequence[int]], Whole], layers: Sequence[int], l
 
 def as_given(
     network: Network,
-    row: Row,
+    row: Candidate,
     layers: Sequence[int],
     recomputed: Sequence[int],
     rules: Mapping[str, Rule] | None = None,
-) -> Whole:
+) -> MaterializedPlan:
     """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not."""
     strategies, chain = strategies_of(row), chain_of(row, network.depths)
-    stages = laid_out(chain, layers, recomputed, row.shape.turns)
+    stages = laid_out(chain, layers, recomputed, row.shape.schedule)
     memory_B = peaks_of(network, row, strategies, rules).of(stages)
     return with_memory(estimated(row, chain, stages), row, strategies, memory_B)
 
 
 def with_memory(
-    found: Estimate, row: Row, strategies: Mapping[str, OpStrategy], memory_B: tuple[Mapping[str, int], ...]
-) -> Whole:
-    """`found` with the true peaks in the place of the survey's."""
+    found: Estimate, row: Candidate, strategies: Mapping[str, OpStrategy], memory_B: tuple[Mapping[str, int], ...]
+) -> MaterializedPlan:
+    """`found` with the true peaks in the place of screening's."""
     sizes = [float(sum(one.values())) for one in memory_B]
     stages = tuple(replace(stage, peak_B=size) for stage, size in zip(found.stages, sizes, strict=True))
-    return Whole(replace(found, stages=stages, peak_memory_B=max(sizes)), row, strategies, memory_B)
+    return MaterializedPlan(replace(found, stages=stages, peak_memory_B=max(sizes)), row, strategies, memory_B)
 
 
 Peaks = StagePeaks | WholePeaks
@@ -300,10 +308,10 @@ Peaks = StagePeaks | WholePeaks
 
 
 def peaks_of(
-    network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
+    network: Network, row: Candidate, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
 ) -> Peaks:
     """The memory of stages of `row`: programs that were written down for it are not written again."""
-    batch, turns = row.shape.batch, row.shape.turns
+    batch, turns = row.shape.batch, row.shape.schedule
 
     def written() -> Peaks:
         count = FEW if row.shape.accumulates else 2 * EACH
@@ -318,19 +326,19 @@ def peaks_of(
 
 
 def peaks_as_one_stage(
-    network: Network, row: Row, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
+    network: Network, row: Candidate, strategies: Mapping[str, OpStrategy], rules: Mapping[str, Rule] | None
 ) -> PeakMemory:
     """The memory of the whole network on one stage of `row`, nothing recomputed: its program is not written again."""
     shorts = network.shorts(row.shape.batch, rules)
     return network.peaks_as_one(_key(row, strategies), lambda: PeakMemory(shorts, strategies, settings_of(row)))
 
 
-def _key(row: Row, strategies: Mapping[str, OpStrategy]) -> tuple:
+def _key(row: Candidate, strategies: Mapping[str, OpStrategy]) -> tuple:
     """What the programs of stages of `row` depend on."""
     return row.shape, row.level, row.problem.settings.swap_optimizer, frozenset(strategies.items())
 
 
-def host_memory_B(network: Network, found: Whole, rules: Mapping[str, Rule] | None) -> int:
+def host_memory_B(network: Network, found: MaterializedPlan, rules: Mapping[str, Rule] | None) -> int:
     """Bytes of optimizer states that stay on the host, of a device of the fullest stage: what they would take on the device."""
     if not found.settings.swap_optimizer:
         return 0
@@ -339,12 +347,12 @@ def host_memory_B(network: Network, found: Whole, rules: Mapping[str, Rule] | No
     return max(one["optimizer_states"] for one in on_device.of(found.estimate.stages, found.mixes))
 
 
-def settings_of(row: Row) -> Settings:
+def settings_of(row: Candidate) -> Settings:
     """The settings of a stage on the mesh of `row`, nothing recomputed."""
     return replace(row.problem.settings, device_num=math.prod(row.shape.mesh), optimizer_level=row.level)
 
 
-def strategies_of(row: Row) -> dict[str, OpStrategy]:
+def strategies_of(row: Candidate) -> dict[str, OpStrategy]:
     """The strategies of `row` on its own mesh, by the operators' names in the network with SHORT blocks."""
     of = row.problem
     family = of.known.pricer.family

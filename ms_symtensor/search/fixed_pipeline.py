@@ -14,7 +14,7 @@ from ms_symtensor.tensor.graph import Graph
 def fixed_pipeline(graph: Graph, request: Request, stages: int, micro_batch_num: int) -> Plan:
     """The fastest plan with so many stages and micro-batches; `graph` is the network of one micro-batch.
 
-    A stage has one run of blocks. Errors: InputError for stages that neither the devices nor the blocks allow, or other ones than
+    A stage has one model chunk. Errors: InputError for stages that neither the devices nor the blocks allow, or other ones than
     the request is limited to; further ones as of `best_plan`.
     """
     of = network_as_it_is(graph, request.global_batch_size // micro_batch_num)

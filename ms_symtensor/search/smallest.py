@@ -110,7 +110,7 @@ def known_of_all(outcome: ScreeningResult) -> list[Candidate]:
 
 
 def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:
-    """The layouts that keep least, with nothing or all made again, of every shape with one model chunk per stage."""
+    """The layouts that keep least, with nothing or all recomputed, of every shape with one model chunk per stage."""
     which = np.array([n for n in of.which if of.shapes[n].interleave == 1], dtype=np.intp)
     if not len(which):
         return

@@ -72,7 +72,7 @@ class Limits:
         return self.least.get(name, LOWEST[name]) <= number <= self.most.get(name, ALL)
 
     def allow(self, pipeline_stages: int, micro_batch_num: int, pp_interleave_num: int = 1) -> bool:
-        """Whether a plan with so many stages, micro-batches, and runs of blocks per stage is wanted."""
+        """Whether a plan with so many stages, micro-batches, and virtual stages is wanted."""
         return (
             self.allows("pipeline_stages", pipeline_stages)
             and self.allows("micro_batch_num", micro_batch_num)
@@ -93,7 +93,7 @@ class Limits:
 
     @property
     def interleaves(self) -> tuple[int, ...]:
-        """The runs of blocks per stage that are searched."""
+        """The virtual stages that are searched."""
         every = {*INTERLEAVES, self.least.get("pp_interleave_num", 1)}
         return tuple(sorted(n for n in every if self.allows("pp_interleave_num", n)))
 

@@ -141,7 +141,7 @@ def longest(together: Graph) -> int:
 
 
 def _recompute(chosen: Mapping[str, Recompute]) -> dict[str, Recompute]:
-    """What the blocks that were taken for one compute again, each by itself."""
+    """What the blocks that were taken for one recompute, each by itself."""
     found: dict[str, Recompute] = {}
     for names, of_all in chosen.items():
         parts = names.split(JOINT)

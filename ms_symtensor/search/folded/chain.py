@@ -138,7 +138,7 @@ class Chain:
         return found_B
 
     def moment_B(self, start: int, end: int, recomputed: int) -> float:
-        """Bytes of the largest block while it is computed again, where all blocks of a stage are recomputed; else, those that are
+        """Bytes of the largest block while it is recomputed, where all blocks of a stage are recomputed; else, those that are
         not are done and gone by then. So is what stands behind the blocks: only bytes beyond it are more than is kept.
         """
         if not recomputed or recomputed < self.blocks[end] - self.blocks[start]:

@@ -9,12 +9,12 @@ from itertools import pairwise
 from ms_symtensor.program.settings import Recompute
 
 Ways = tuple[Recompute | None, ...]
-"""What of the blocks of every kind is computed again; None: nothing."""
+"""What of the blocks of every kind is recomputed; None: nothing."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """`first`: what the first blocks compute again, of every kind; `then`: what the others do. Empty: everything, nothing.
+    """`first`: what the first blocks recompute, of every kind; `then`: what the others do. Empty: everything, nothing.
 
     `between`: what the one block right behind the first ones does; empty: as the others.
     """
@@ -24,7 +24,7 @@ class Mix:
     between: Ways = ()
 
     def way(self, kind: int, behind: int) -> Recompute | None:
-        """What a block of `kind` computes again that is so many blocks behind the last one of the first ones; less than 1: it is
+        """What a block of `kind` recomputes that is so many blocks behind the last one of the first ones; less than 1: it is
         one of them.
         """
         if behind == 1 and self.between:

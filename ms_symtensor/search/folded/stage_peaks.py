@@ -46,7 +46,7 @@ class StagePeaks:
     """The memory of stages for one choice of strategies.
 
     `graph` has up to FEW blocks of every kind, of which there are truly so many as `depths` says. `sent_B`: where stages hold
-    several runs of blocks, what one of them has made until it is sent.
+    several model chunks, what one of them has made until it is sent.
     """
 
     graph: Graph
@@ -72,7 +72,7 @@ class StagePeaks:
     def of(self, stages: Sequence[Stage], mixes: Sequence[Mix] = ()) -> tuple[dict[str, int], ...]:
         """Bytes by `cost.step.MEMORIES` of a rank of every stage. InvalidStrategyError where MindSpore cannot cut here.
 
-        `mixes`: what the blocks of every stage compute again that are recomputed, and the others.
+        `mixes`: what the blocks of every stage recompute that are recomputed, and the others.
         """
         found, start = [], 0
         for number, stage in enumerate(stages):

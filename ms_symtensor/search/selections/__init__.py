@@ -1,1 +1,1 @@
-"""What inside a block is worth computing again, given its layouts."""
+"""What inside a block is worth recomputing, given its layouts."""

@@ -1,4 +1,4 @@
-"""The forward program of one block as what is made again is chosen of it: its nodes, and the tensors that gradients need."""
+"""The forward program of one block as what is recomputed is chosen of it: its nodes, and the tensors that gradients need."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class ForwardBlock:
     """The `nodes` of a block, each with its `cost` in picoseconds and the tensors that it reads, but for weights; tensors with
     their bytes and their makers.
 
-    `wanted`: the tensors that gradients read. `fixed`: nodes that are not made again, as what they make leaves the block.
+    `wanted`: the tensors that gradients read. `fixed`: nodes that are not recomputed, as what they make leaves the block.
     """
 
     graph: Graph

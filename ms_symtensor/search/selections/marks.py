@@ -1,12 +1,12 @@
-"""The two ways to tell MindSpore what of a block is computed again, and what each can say.
+"""The two ways to tell MindSpore what of a block is recomputed, and what each can say.
 
 `but_for`: the block is recomputed (`cell.recompute()`) but for operators that are marked not to be. What has no primitive of its
-own (a Cast) carries no mark and is always made again then, and so are views. What MindSpore marks together (the collectives
-around one operator) is computed again together, if any part of it is. What is moved before a Reshape carries the mark of the
+own (a Cast) carries no mark and is always recomputed then, and so are views. What MindSpore marks together (the collectives
+around one operator) is recomputed together, if any part of it is. What is moved before a Reshape carries the mark of the
 Reshape; one made on the fly (`x.reshape`) has none.
 
 `alone`: operators are marked by themselves (`primitive.recompute()`). What has no primitive stays, and so do collectives, but for
-those before a Reshape, which come with it. A view that is not made again is one of the tensor that is kept.
+those before a Reshape, which come with it. A view that is not recomputed is one of the tensor that is kept.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ class Marks:
     """What can be said of a block: the nodes that are `makeable` again, the tensors that are `savable`, not kept then, and what
     follows from a choice `further` to what always does; `recompute` says it.
 
-    `views`: of a tensor, the nodes that make views of it, which must be made again with it.
+    `views`: of a tensor, the nodes that make views of it, which must be recomputed with it.
     """
 
     of: ForwardBlock
@@ -41,7 +41,7 @@ class Marks:
 
     @cached_property
     def saved_with(self) -> Mapping[int, Sequence[Item]]:
-        """What must be made again if a tensor is not kept: the tensor itself, and its `views`."""
+        """What must be recomputed if a tensor is not kept: the tensor itself, and its `views`."""
         return {t: [("made", v) for v in (self.of.maker[t], *self.views.get(t, ()))] for t in self.savable}
 
     @cached_property
@@ -79,7 +79,7 @@ def but_for(of: ForwardBlock) -> Marks:
 
 
 def _together(marked: Mapping[str, Sequence[int]]) -> Iterator[tuple[Item, Item]]:
-    """Of nodes with the same mark each is made again if another one is."""
+    """Of nodes with the same mark each is recomputed if another one is."""
     for alike in marked.values():
         yield from ((("made", a), ("made", b)) for a in alike for b in alike if a != b)
 
@@ -91,7 +91,7 @@ def _is_chosen(of: ForwardBlock, tensor: int) -> bool:
 
 
 def _but_for(of: ForwardBlock, items: Collection[Item]) -> Recompute:
-    """What is needed and not made again is kept, moves to several readers for all of them."""
+    """What is needed and not recomputed is kept, moves to several readers for all of them."""
     kept: dict[str, None] = {}
     moved: dict[str, bool] = {}
     for number, node in enumerate(of.nodes):

@@ -28,7 +28,7 @@ Level = tuple[Selected, ...]
 @dataclass(frozen=True)
 class Levels:
     """`every` level of corners, from nothing to everything; those `between` them for one block, each a point of one kind; and,
-    where they were asked for, those at which a tensor of it is made again `singly`.
+    where they were asked for, those at which a tensor of it is recomputed `singly`.
     """
 
     every: tuple[Level, ...] = ()

@@ -269,7 +269,7 @@ class _Selecting:
 
     def _may_fit_singly(self, layers: Sequence[int], number: int, last: Step) -> bool:
         """Whether it may be the last block of a stage alone that does not fit where all are on the last level. The one before it
-        is made again alike, when no more is gone than what the last one kept.
+        is recomputed alike, when no more is gone than what the last one kept.
         """
         end = sum(layers[: number + 1])
         kinds = self.kinds[end - min(2, layers[number]) : end]

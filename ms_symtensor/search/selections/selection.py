@@ -1,8 +1,8 @@
-"""What of a block is worth computing again: the front of seconds against bytes kept until the backward pass.
+"""What of a block is worth recomputing: the front of seconds against bytes kept until the backward pass.
 
-For a price λ of a byte every tensor of the block that the backward pass needs is either kept or made again:
+For a price λ of a byte every tensor of the block that the backward pass needs is either kept or recomputed:
 
-    min  Σ_v c_v X_v + λ Σ_t b_t (N_t - Z_t)        N: needed, X: made again, Z: needed and made again, so not kept
+    min  Σ_v c_v X_v + λ Σ_t b_t (N_t - Z_t)        N: needed, X: recomputed, Z: needed and recomputed, so not kept
     Z_t <= N_t, Z_t <= X_v(t);   X_v <= N_u for every u that v reads;   N_t = 1 where a gradient reads t
 
 over the nodes v (seconds c) and tensors t (bytes b) of the forward program. Every constraint says that one choice implies
@@ -34,7 +34,7 @@ of them block by block anyway. The front of a block with experts has fifty, half
 
 @dataclass(frozen=True)
 class Selected:
-    """A point of the front: what is computed again (None: nothing), the seconds of that, the bytes that a block keeps then."""
+    """A point of the front: what is recomputed (None: nothing), the seconds of that, the bytes that a block keeps then."""
 
     recompute: Recompute | None
     again_s: float
@@ -44,7 +44,7 @@ class Selected:
 @dataclass(frozen=True)
 class Front:
     """The `corners` of a block's front, from nothing to everything; what lies `between` two of them, each a corner and one
-    tensor more that is made again; and where it was asked for, every tensor made again `singly`.
+    tensor more that is recomputed; and where it was asked for, every tensor recomputed `singly`.
     """
 
     corners: tuple[Selected, ...]
@@ -104,7 +104,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a block may make again as far as its `marks` can say it."""
+    """What a block may recompute as far as its `marks` can say it."""
 
     of: ForwardBlock
     marks: Marks
@@ -120,7 +120,7 @@ class Choices:
 
     @cached_property
     def _items(self) -> list[Item]:
-        """All variables: what is needed, made again and saved."""
+        """All variables: what is needed, recomputed and saved."""
         needed: list[Item] = [("needed", t) for t in self.of.size_B]
         return [
             *needed,
@@ -184,7 +184,7 @@ class Choices:
             yield less
 
     def between(self) -> list[Choice]:
-        """Every corner with one tensor more that is made again in the next one, and what that needs."""
+        """Every corner with one tensor more that is recomputed in the next one, and what that needs."""
         found: dict[tuple[int, int], Choice] = {}
         for more, less in pairwise(self.corners):
             for item in sorted(item for item in less.items - more.items if item[0] == "saved"):
@@ -194,7 +194,7 @@ class Choices:
         return list(found.values())
 
     def singly(self) -> list[Choice]:
-        """Every tensor made again by itself, with what that needs."""
+        """Every tensor recomputed by itself, with what that needs."""
         return [self._choice({*self.corners[0].items, *self._implied(("saved", t))}) for t in self.marks.savable]
 
     def _implied(self, item: Item) -> set[Item]:

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Step:
-    """A mixture and how many blocks come first: seconds of what is made again for a micro-batch, and bytes that this saves, of
+    """A mixture and how many blocks come first: seconds of what is recomputed for a micro-batch, and bytes that this saves, of
     one micro-batch of as many as wait on average.
     """
 

@@ -40,7 +40,7 @@ class StepLayout:
     """One point of the outer space.
 
     The step runs `micro_batch_num` micro-batches of `batch` samples each through `stages` stages; a stage is a `mesh` of
-    devices, the copies of the model along its major axis, which see different samples, and holds `interleave` runs of blocks.
+    devices, the copies of the model along its major axis, which see different samples, and holds `interleave` model chunks.
     Where there is one sample for all devices, or a mesh has three axes, two are a sample's own: what they cut, sequences or
     weights, costs decide.
     """
@@ -65,7 +65,7 @@ class StepLayout:
 
     @cached_property
     def in_one_run(self) -> "StepLayout":
-        """What it has in common with those whose stages hold other numbers of runs of blocks."""
+        """What it has in common with those whose stages hold other numbers of model chunks."""
         return replace(self, interleave=1)
 
     @cached_property
@@ -145,7 +145,7 @@ def _without_mesh(shape: StepLayout) -> tuple[int, int, int]:
 
 
 def interleaved(shape: StepLayout, interleave: int, blocks: int) -> StepLayout | None:
-    """`shape` with so many runs of blocks per stage; None where that cannot be.
+    """`shape` with so many virtual stages; None where that cannot be.
 
     Every run has a block. Micro-batches go round the runs in groups of as many as there are stages (Narayanan et al. 2021,
     section 2.2); MindSpore also takes other numbers, and then keeps more of them at once.

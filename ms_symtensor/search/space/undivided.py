@@ -1,4 +1,4 @@
-"""Why a network stays whole: it has no stages nor micro-batches, or one run of blocks per stage."""
+"""Why a network stays whole: it has no stages nor micro-batches, or one virtual stage."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def why_whole(graph: Graph) -> str:
 
 
 def why_one_run(graph: Graph, depths: Sequence[int]) -> str:
-    """Why a stage of `graph` may not hold several runs of blocks; `depths`: how many there are of every kind, with 1 before and
+    """Why a stage of `graph` may not hold several model chunks; `depths`: how many there are of every kind, with 1 before and
     after (`folded.places`). Empty if it may.
 
     Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that

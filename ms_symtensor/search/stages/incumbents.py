@@ -13,7 +13,7 @@ from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 @dataclass(frozen=True)
 class Screened:
-    """A setting of screening: its rows where memory is free, with bounds that hold whatever is made again; and all its rows."""
+    """A setting of screening: its rows where memory is free, with bounds that hold whatever is recomputed; and all its rows."""
 
     setting: ConfigGroup
     free: tuple[Candidate, ...]

@@ -77,7 +77,7 @@ class ConfigGroup:
 
     def fastest(self) -> list[Candidate]:
         """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike, or, with
-        several runs of blocks per stage, the share of that with one run that no step goes below.
+        several virtual stages, the share of that with one run that no step goes below.
         """
         plain = {self.shapes[n]: n for n in self.which if self.shapes[n].interleave == 1}
         single = {n: plain.get(self.shapes[n].in_one_run, n) for n in self.which.tolist()}
@@ -91,7 +91,7 @@ class ConfigGroup:
         return [self._at(found[of], n) for n, of in single.items() if of in found]
 
     def _at(self, plain: Candidate, number: int) -> Candidate:
-        """What `plain`, where memory is free, says of a shape that differs by its runs of blocks per stage."""
+        """What `plain`, where memory is free, says of a shape that differs by its virtual stages."""
         shape = self.shapes[number]
         bound_s = plain.bound_s * _share(shape, plain.shape) - float(self.slack_s[number])
         return replace(plain, shape=shape, number=number, bound_s=bound_s)
@@ -124,7 +124,7 @@ class ConfigGroup:
 
         The bound is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of T + λ (M - limit),
         M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. And bounds that hold whatever is
-        made again: as if everything were, in no time.
+        recomputed: as if everything were, in no time.
         """
         if not among:
             return [], {}
@@ -219,6 +219,6 @@ def given_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel) -> Ca
 
 
 def _share(shape: StepLayout, plain: StepLayout) -> float:
-    """The share of an even step with one run of blocks per stage that one with several takes: (M + (P - 1) / v) / (M + P - 1)."""
+    """The share of an even step with one virtual stage that one with several takes: (M + (P - 1) / v) / (M + P - 1)."""
     even_s = [1.0] * shape.stages
     return shape.schedule.step_s(even_s, 0.0) / plain.schedule.step_s(even_s, 0.0)

@@ -54,7 +54,7 @@ class MaterializedPlan:
     """The best plan: its shape and stages, the strategies in the network of SHORT blocks, and the memory of every stage; none if
     it is a guess, of which no programs have been written.
 
-    `mixes`: what the blocks of every stage compute again that are recomputed, and the others; empty: everything, nothing.
+    `mixes`: what the blocks of every stage recompute that are recomputed, and the others; empty: everything, nothing.
     """
 
     estimate: Estimate

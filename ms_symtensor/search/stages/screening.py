@@ -5,7 +5,7 @@ For every shape (stages, micro-batches, mesh) and every setting of the optimizer
     T = (M + P - 1) / P · Σ_places n_place t_place + Σ_parameters
 
 are found exactly for all shapes of one family together (`elimination`); T is a lower bound of the step, in which all stages
-are equally slow (with v runs of blocks per stage: (P - 1) / v for P - 1). Then the chain is divided into stages that fit
+are equally slow (with v virtual stages: (P - 1) / v for P - 1). Then the chain is divided into stages that fit
 (`stage_layers`), shape by shape in the order of what they take at least, until that is not below the best steps found.
 """
 
@@ -117,7 +117,7 @@ def _looked_at(
     of: ConfigGroup, first: Sequence[Candidate], worth_s: float, limit_B: float
 ) -> tuple[list[Candidate], dict[StepLayout, float]]:
     """The rows `first` of a setting, those looked at closely whose bound is below `worth_s`; and bounds of these that hold
-    whatever is made again.
+    whatever is recomputed.
     """
     worth = [row for row in first if row.bound_s < worth_s]
     found, free_s = of.slim(worth, limit_B)

@@ -1,9 +1,9 @@
-"""How many blocks each pipeline stage holds, and how many of them are computed again in the backward pass.
+"""How many blocks each pipeline stage holds, and how many of them are recomputed in the backward pass.
 
 The blocks of a network stand in a chain, the embedding before and the head after them. A stage is a run of the chain. Its
 time is the sum of its parts', and the slowest stage sets the pace of the pipeline, so the largest sum is made as small as
 memory allows; but for what a slower pace gains at the end of the step, where the stage that sums the most gradients is the last.
-On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches; with several runs of blocks, see `Flights`.
+On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches; with several model chunks, see `InFlight`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,7 +46,7 @@ def divide(
 ) -> tuple[Stage, ...] | None:
     """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits.
 
-    `interleave`: runs of blocks of every stage, each with one block at least; what stages hold is priced as one run.
+    `interleave`: model chunks of every stage, each with one block at least; what stages hold is priced as one run.
     `recomputed`: the least and the most of the blocks that are recomputed (default: as needed). Of few that may be, no stage has
     more than a share; further ones are put where the pace is slowest: such a division need not be the best.
     """

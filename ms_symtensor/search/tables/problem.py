@@ -7,7 +7,7 @@
 
 over classes of operators v (own work and partial sums, forward F and backward B), parameters p (synchronisation, update,
 memory W) and tensors t between operators (moves F and B, bytes alive at the `turn`: K without, R with recomputation).
-r is the fraction of the repeated blocks that is recomputed; ρ tells whether something is computed again there. T is exactly
+r is the fraction of the repeated blocks that is recomputed; ρ tells whether something is recomputed there. T is exactly
 what `cost.step` charges for the partitioned program, but for gradients that meet after different moves; M is what is alive
 at one moment, so that it never exceeds the true peak. Tables hold the costs on every member of a family of meshes (`family`).
 """
@@ -107,7 +107,7 @@ class Problem:
 
     @cached_property
     def sent(self) -> Mapping[OpOutput, TensorType]:
-        """The tensors of the first block that the second one reads: what a stage with several runs of blocks sends."""
+        """The tensors of the first block that the second one reads: what a stage with several model chunks sends."""
         first, second, *_ = self.blocks
         return {
             source: kind
@@ -128,7 +128,7 @@ class Problem:
         return found
 
     def repeated(self, recomputed: int) -> tuple[int, ...]:
-        """How often every place is computed again where the first `recomputed` blocks are: behind them, what is moved there from
+        """How often every place is recomputed where the first `recomputed` blocks are: behind them, what is moved there from
         the last one.
         """
         found = first_blocks(self.places.occurrences, recomputed)

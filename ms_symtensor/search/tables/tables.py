@@ -110,7 +110,7 @@ class Totals(NamedTuple):
     saved_B: tuple[float, ...]
 
     def recomputing(self, repeated: Sequence[int]) -> tuple[float, float]:
-        """Seconds, and bytes kept and at rest, where every place is computed again so often (`Problem.repeated`)."""
+        """Seconds, and bytes kept and at rest, where every place is recomputed so often (`Problem.repeated`)."""
         again_s = math.fsum(n * s for n, s in zip(repeated, self.again_s, strict=True) if n)
         saved_B = math.fsum(n * b for n, b in zip(repeated, self.saved_B, strict=True) if n)
         return self.plain_s + again_s, self.kept_B - saved_B + self.at_rest_B

@@ -150,7 +150,7 @@ class Weights:
 
     @property
     def in_no_time(self) -> "Weights":
-        """As if everything were made again that blocks keep, and that took no time."""
+        """As if everything were recomputed that blocks keep, and that took no time."""
         inside = np.ones_like(self.kept_B)
         inside[[0, -1]] = 0.0
         return replace(self, again_s=np.zeros_like(self.again_s), saved_B=self.kept_B * inside)

@@ -54,6 +54,12 @@ def test_rooms_import_only_rooms_above(file: Path) -> None:
             assert module.split(".")[1] in allowed, f"{room} must not import {module}"
 
 
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest takes only one of them."""
+    names = [file.name for file in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
+
+
 @pytest.mark.parametrize("room", SUB_ROOMS)
 def test_rooms_inside_a_room_import_only_rooms_above(room: str) -> None:
     order = SUB_ROOMS[room]

@@ -1,6 +1,7 @@
 """Functions with names of their own, so that long formulas stay readable: printed as `paid(E, K)`, computed as defined."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import sympy
 
@@ -11,10 +12,8 @@ class Named(sympy.Function):
     title: ClassVar[str]
     is_extended_positive = True
 
-    @classmethod
-    def definition(cls, *arguments: Any) -> sympy.Expr:
-        """What it is in terms of its arguments."""
-        raise NotImplementedError
+    definition: ClassVar[Callable[..., sympy.Expr]]
+    """What it is in terms of its arguments: a class method of every subclass."""
 
 
 def expanded(expression: sympy.Expr) -> sympy.Expr:

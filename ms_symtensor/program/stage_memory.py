@@ -87,7 +87,7 @@ class MicroBatch:
         return max(peaks, key=lambda peak: peak.total_B)
 
     def of_run(self, run: Run) -> Moments:
-        """What a micro-batch needs in a run of blocks."""
+        """What a micro-batch needs in a model chunk."""
         before_B = forward_B = last_B = backward_B = 0
         for block in run:
             mine = self._moments[block]

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ms_symtensor.cluster.load import is_known
 from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.program.pipeline import dealt, runs_of
 from ms_symtensor.program.settings import Recompute, StagePlan
@@ -13,6 +12,7 @@ from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.asked.summary import degrees
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.mix import WHOLE
+from ms_symtensor.search.plan_for import plan_for
 from ms_symtensor.search.selections.selected import SELECTING
 from ms_symtensor.search.space.step_layouts import (
     StepLayout,
@@ -165,7 +165,6 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
         stages, pipeline = pipeline_stages(
             graph, layers, [strategies] * shape.stages, whole.settings, shape.micro_batch_num, shape.interleave
         )
-    cut = degrees(graph, whole, request.rules)
     memory = max(found.memory_B, key=lambda one: sum(one.values()))
     prediction = Prediction(
         {"compute": estimate.step_time_s},
@@ -175,30 +174,15 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
         host_memory_B(network, found, request.rules),
     )
     every = sorted((_as_planned(one, estimate, prediction) for one in report.considered), key=lambda one: one.rank)
-    return Plan(
-        model=request.model,
-        graph_hash=graph.hash,
-        cluster=request.cluster.name,
-        own_cluster=None if is_known(request.cluster) else request.cluster,
-        stages=stages,
-        pipeline=pipeline,
-        global_batch_size=request.global_batch_size,
-        seq_length=request.seq_length,
-        data_parallel=cut.data_parallel,
-        model_parallel=cut.model_parallel,
-        sequence_parallel=cut.sequence_parallel,
-        context_parallel=cut.context_parallel,
-        expert_parallel=cut.expert_parallel,
-        prediction=prediction,
-        search=SearchReport(
-            report.candidates,
-            0.0,
-            max(0.0, estimate.step_time_s / report.bound_s - 1),
-            METHOD + (SELECTING if found.mixes else ""),
-            tuple(every),
-        ),
-        source={**request.source, **({"batch_size": str(shape.batch)} if "batch_size" in request.source else {})},
+    search = SearchReport(
+        report.candidates,
+        0.0,
+        max(0.0, estimate.step_time_s / report.bound_s - 1),
+        METHOD + (SELECTING if found.mixes else ""),
+        tuple(every),
     )
+    cut = degrees(graph, whole, request.rules)
+    return plan_for(request, graph, stages, pipeline, cut, prediction, search)
 
 
 def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> Considered:

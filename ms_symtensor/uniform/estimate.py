@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cluster.load import is_known
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.plan_price import PlanPrice, price_plan, priced
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.asked.summary import Degrees
+from ms_symtensor.search.plan_for import plan_for
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.folded import folded_bill
@@ -43,27 +44,9 @@ def prediction_of(price: PlanPrice, limit_B: int, host_memory_B: int = 0) -> Pre
 
 
 def _plan(found: UniformPlan, layout: UniformLayout, price: PlanPrice, request: Request) -> Plan:
-    degrees = layout.degrees
-    batch = found.graph.inputs[0][1].shape[0]
-    return Plan(
-        model=request.model,
-        graph_hash=found.graph.hash,
-        cluster=request.cluster.name,
-        own_cluster=None if is_known(request.cluster) else request.cluster,
-        stages=found.stages,
-        pipeline=found.pipeline,
-        global_batch_size=request.global_batch_size,
-        seq_length=request.seq_length,
-        data_parallel=degrees.data_parallel,
-        model_parallel=degrees.model_parallel,
-        sequence_parallel=degrees.sequence_parallel,
-        context_parallel=degrees.context_parallel,
-        expert_parallel=degrees.expert_parallel or 1,
-        prediction=prediction_of(price, request.limit_B),
-        search=SearchReport(1, 0.0, 0.0, METHOD),
-        source={**request.source, **({"batch_size": str(batch)} if "batch_size" in request.source else {})},
-        fixed=request.limits.fixed,
-        at_most=request.limits.at_most,
-        runtime=request.runtime.name,
-        hide=request.runtime.hide,
+    of = layout.degrees
+    cut = Degrees(
+        of.data_parallel, of.model_parallel, of.sequence_parallel, of.context_parallel, of.expert_parallel or 1
     )
+    prediction, search = prediction_of(price, request.limit_B), SearchReport(1, 0.0, 0.0, METHOD)
+    return plan_for(request, found.graph, found.stages, found.pipeline, cut, prediction, search)

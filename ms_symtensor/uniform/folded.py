@@ -46,7 +46,7 @@ class _Segment:
 
 
 _Runs = tuple[tuple[_Segment, ...], ...]
-"""The segments of every run of blocks of a stage."""
+"""The segments of every model chunk of a stage."""
 
 
 def folded_bill(

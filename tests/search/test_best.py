@@ -164,6 +164,9 @@ def test_kinds_of_blocks_that_take_turns_go_on_stages(layers):
         assert "kinds of blocks take turns" in found.search.method and found.fixed["pipeline_stages"] == "2"
     again = {name: chosen for stage in short.stages for name, chosen in stage.settings.recompute.items()}
     assert again and short.prediction.fits
+    select = limits_of([*pins.items(), ("recompute", "select")])
+    selective = best_plan(of, replace(REQUEST, limits=select, limit_B=int(7.3 * GIB)))
+    assert short.prediction.step_time_s <= selective.prediction.step_time_s * (1 + 1e-9)
 
 
 def test_blocks_that_take_turns_are_recomputed_together():

@@ -19,7 +19,7 @@ from ms_symtensor.program.liveness import VIEWS, Step, peak_B
 from ms_symtensor.tensor.graph import ParameterRef, Source
 
 Pass = tuple[bool, int | None, int | None]
-"""Whether it goes backward, the run of blocks, and the micro-batch."""
+"""Whether it goes backward, the model chunk, and the micro-batch."""
 
 _IN_PLACE = frozenset({"AssignAdd", "Assign", "Send"})
 """Their results are parameters, or no tensors at all."""

@@ -42,7 +42,7 @@ def floor_of(graph: Graph) -> Floor:
     """The floor of all plans for `graph`.
 
     Several devices are a communicator at least: that between stages, or that over which the gradient of a weight, or what comes
-    of slices of it, is brought together. And each element of a weight, and of its optimizer states, is somewhere.
+    of slices of it, is all-gathered. And each element of a weight, and of its optimizer states, is somewhere.
     """
     trained = [one for one in graph.parameters if one.requires_grad]
     weights_B = sum(math.prod(one.type.shape) * size_B(one.type.dtype) for one in graph.parameters)

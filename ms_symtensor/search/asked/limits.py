@@ -17,7 +17,7 @@ LOWEST = {
 """What can be limited, as a plan reports it, each with its lowest number."""
 
 INTERLEAVES = (1, 2, 4)
-"""Runs of blocks per stage that are searched, beside a given number."""
+"""Virtual stages per stage that are searched, beside a given number."""
 
 SHARD_SIZE = "optimizer_weight_shard_size"
 PINNED = (*LOWEST, SHARD_SIZE)
@@ -33,7 +33,7 @@ SWAP = "swap_optimizer"
 """Optimizer states stay on the host."""
 
 SELECT = "select"
-"""For `recompute`: blocks in part, none as a whole."""
+"""For `recompute`: selective recomputation, no block as a whole."""
 
 _NO_MOST = ((SHARD_SIZE, "-1"), ("recompute", SELECT))
 """What can be pinned, but bounds nothing from above."""

@@ -3,7 +3,7 @@
 `but_for`: the block is recomputed (`cell.recompute()`) but for operators that are marked not to be. What has no primitive of its
 own (a Cast) carries no mark and is always recomputed then, and so are views. What MindSpore marks together (the collectives
 around one operator) is recomputed together, if any part of it is. What is moved before a Reshape carries the mark of the
-Reshape; one made on the fly (`x.reshape`) has none.
+Reshape; a functional one (`x.reshape`) has none.
 
 `alone`: operators are marked by themselves (`primitive.recompute()`). What has no primitive stays, and so do collectives, but for
 those before a Reshape, which come with it. A view that is not recomputed is one of the tensor that is kept.

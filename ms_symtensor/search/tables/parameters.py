@@ -137,7 +137,7 @@ def _sum(first: Counts, second: Counts) -> Counts:
 def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
     """Two operators that read one parameter must cut it alike: tables that forbid everything else.
 
-    InvalidStrategyError where they cannot, as two that are made on the fly.
+    InvalidStrategyError where they cannot, as two functional operators.
     """
     first: dict[str, ParameterUse] = {}
     found = []

@@ -69,7 +69,7 @@ def recomputation(settings: Settings, stages: int) -> Recomputation:
 
 
 def layers_on_stage(settings: Settings, layers: int, stages: int, interleave: int = 1) -> tuple[int, ...]:
-    """`offset`: blocks of each stage, or of each run of blocks on it, more or less than even; () where there is no list."""
+    """`offset`: blocks of each stage, or of each model chunk on it, more or less than even; () where there is no list."""
     offset = _value(settings, "offset")
     if not isinstance(offset, list):
         return ()
@@ -156,7 +156,7 @@ def _part(pattern: str) -> Part:
 
 
 def _blocks(key: str, value: Any, stages: int) -> Blocks:
-    """Yes, no, or how many blocks of each stage, in one list or in one for each run of blocks on a stage."""
+    """Yes, no, or how many blocks of each stage, in one list or in one for each model chunk on a stage."""
     if isinstance(value, bool):
         return (ALL,) if value else (0,)
     runs = value if isinstance(value, list) and value and all(isinstance(run, list) for run in value) else [value]

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
     "version", "errors", "streams", "files", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program", "cluster",
     "cost", "strategy", "search", "uniform", "validation", "measured", "bridge", "report", "models", "fit", "arguments",
-    "estimates", "command_line", "cli",
+    "estimates", "commands", "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
     "search": ("asked", "folded", "space", "tables", "stages", "selections"),

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ms_symtensor import command_line
 from ms_symtensor.cli import main
-from ms_symtensor.command_line import EXAMPLES, commands_of, parse, parser
+from ms_symtensor.command_line import MODULES, commands_of, parse, parser
+from ms_symtensor.commands import options
 from ms_symtensor.cost import runtime
 from ms_symtensor.search.asked.limits import PINNED
 from ms_symtensor.version import VERSION
@@ -44,15 +44,15 @@ def test_a_spelling_has_one_meaning() -> None:
 
 
 def test_the_names_in_help_texts_are_those_that_are_known() -> None:
-    assert set(command_line.PINNED) == set(PINNED)
-    assert set(command_line.HIDEABLE) == set(runtime.HIDEABLE)
-    assert runtime.known_runtimes() == command_line.RUNTIMES
+    assert set(options.PINNED) == set(PINNED)
+    assert set(options.HIDEABLE) == set(runtime.HIDEABLE)
+    assert runtime.known_runtimes() == options.RUNTIMES
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_help_text_has_examples_that_are_right(name: str) -> None:
     text = COMMANDS[name].format_help()
-    for example in EXAMPLES[name]:
+    for example in MODULES[name].EXAMPLES:
         assert example in text
         assert parse(shlex.split(example)[1:]).command == name
 

@@ -1,0 +1,56 @@
+"""`symtensor explain`: the symbolic formulas behind a plan."""
+
+import argparse
+
+from ms_symtensor.commands import options
+from ms_symtensor.errors import InputError
+from ms_symtensor.streams import show
+
+TEXT = "the symbolic formulas behind a plan"
+EXAMPLES = (
+    "symtensor explain plan/llama2_7b --operator query.matmul",
+    "symtensor explain plan/llama2_7b --why-not dp=4,tp=2",
+)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument("directory", metavar="DIR", type=options.path, help="a plan's directory")
+    command.add_argument("--operator", metavar="NAME", help="only this one: query.matmul, MatMul, or a full name")
+    command.add_argument("--latex", action="store_true", help="as LaTeX")
+    command.add_argument(
+        "--why-not",
+        metavar="dp=8,tp=8",
+        help="why the step is not laid out so: the best such plan beside this one (also pp, mb, sp, cp, ep; what --fix takes)",
+    )
+    options.add_folder(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from ms_symtensor.commands.shared import folder_of, know_operators
+    from ms_symtensor.models import replanner
+    from ms_symtensor.report.explain import explain
+    from ms_symtensor.report.progress import progress
+    from ms_symtensor.report.why_not import why_not
+    from ms_symtensor.strategy.file import check, graph_in, plan_in
+
+    if chosen.why_not is not None and (chosen.latex or chosen.operator is not None):
+        option = "--latex" if chosen.latex else "--operator"
+        raise InputError(
+            f"--why-not compares two plans, and {option} is for the formulas of one: leave one of them out"
+        )
+    folder = folder_of(chosen, chosen.directory)
+    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
+    if graph is None:
+        raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
+    check(plan, graph)
+    know_operators(plan, graph)
+    if chosen.why_not is not None:
+        with progress() as step:
+            step(f"best plan with {chosen.why_not}")
+            text = why_not(plan, chosen.why_not, replanner(plan, graph))
+        show(text)
+    else:
+        show(explain(plan, graph, chosen.operator, chosen.latex))
+    return 0

@@ -1,0 +1,124 @@
+"""Options that several commands take, and the values they allow.
+
+Nothing here imports what plans: --help and mistakes are told at once.
+"""
+
+import argparse
+from pathlib import Path
+
+CLUSTER = "atlas_800t_a2"
+RUNTIMES = tuple(sorted(file.stem for file in (Path(__file__).parents[1] / "cost" / "runtimes").glob("*.yaml")))
+HIDEABLE = ("gradients", "weights", "tensor", "expert", "point_to_point")
+PINNED = (
+    "pipeline_stages", "micro_batch_num", "pp_interleave_num", "data_parallel", "model_parallel", "sequence_parallel",
+    "context_parallel", "expert_parallel", "optimizer_level", "optimizer_weight_shard_size", "recompute", "swap_optimizer",
+)  # fmt: skip
+
+_FIX_HELP = (
+    f"pin what a plan reports: {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; swap_optimizer: yes,"
+    " the optimizer is offloaded to host memory, --max swap_optimizer=yes: where that helps); or operators by name:"
+    " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
+    " the first dim of the output cut data_parallel ways, the others model_parallel ways"
+)
+
+
+def place(text: str) -> str:
+    """A path or file.py:factory that is not empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty: give a path; a variable of the shell may be unset")
+    return text
+
+
+def path(text: str) -> Path:
+    """A path that is not empty."""
+    return Path(place(text))
+
+
+def add_verbose(command: argparse.ArgumentParser, default: int | str) -> None:
+    """-v."""
+    command.add_argument(
+        "-v", "--verbose", action="count", default=default, help="log what is done to standard error; -vv: more"
+    )
+
+
+def add_memory(command: argparse.ArgumentParser) -> None:
+    """What a device may hold."""
+    command.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    command.add_argument(
+        "--memory-margin",
+        metavar="10%",
+        help="of that, kept free: a share, or GiB (default: 5%%, of a given limit nothing)",
+    )
+
+
+def add_runtime(command: argparse.ArgumentParser) -> None:
+    """Whose habits the price assumes."""
+    command.add_argument("--runtime", metavar="NAME", help=f"whose habits the price assumes: {', '.join(RUNTIMES)}")
+    command.add_argument(
+        "--hide", metavar="PARTS", default="", help=f"communication beside computation: {', '.join(HIDEABLE)}, or none"
+    )
+
+
+def add_table(command: argparse.ArgumentParser) -> None:
+    """A table of measurements and where they were taken."""
+    command.add_argument(
+        "table", metavar="DATA.csv", type=path, help="measurements in one of the forms of docs/results/validation.md"
+    )
+    command.add_argument("--cluster", required=True, help="a known cluster, or a file: where they were measured")
+
+
+def add_model(command: argparse.ArgumentParser, number: str | None = None) -> None:
+    """The network and its dims."""
+    text = "a name of the model zoo, a saved graph, or file.py:factory"
+    command.add_argument("model", metavar="MODEL", nargs=number, help=text)
+    command.add_argument(
+        "--global-batch-size", type=int, metavar="N", help="samples of a step on all devices (zoo: 16)"
+    )
+    command.add_argument("--seq-length", type=int, metavar="N", help="tokens of a sample (zoo: the model's)")
+    command.add_argument("--num-layers", type=int, metavar="N", help="zoo: other than published")
+    command.add_argument("--attention", choices=("flash", "self"), help="zoo: flash by default")
+    command.add_argument("--experts", choices=("capacity", "dropless"), help="zoo: capacity by default")
+    command.add_argument(
+        "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
+    )
+    command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
+
+
+def add_request(command: argparse.ArgumentParser) -> None:
+    """The cluster, its memory, and what is pinned."""
+    command.add_argument("--cluster", default=CLUSTER, help="a known cluster, or a file (default: %(default)s)")
+    add_memory(command)
+    command.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=_FIX_HELP)
+    command.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
+    command.add_argument(
+        "--replace-shard",
+        action="store_true",
+        help="file.py:factory: without the shard() and recompute() calls and the stages that are written there",
+    )
+
+
+def add_rank(command: argparse.ArgumentParser) -> None:
+    """Whose program is compared."""
+    command.add_argument(
+        "--rank",
+        type=int,
+        metavar="R",
+        help="whose program is compared (default: 0; with pipeline stages, one of each)",
+    )
+
+
+def add_folder(command: argparse.ArgumentParser) -> None:
+    """How a plan's folder is taken."""
+    command.add_argument(
+        "--edited", action="store_true", help="go on with a plan whose files are not as they were written"
+    )
+    command.add_argument(
+        "--trust",
+        action="store_true",
+        help="run the file.py:factory that the plan names, though this user's own plan did not make it (SYMTENSOR_TRUST=1)",
+    )
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """--json."""
+    command.add_argument("--json", action="store_true", help="print JSON")

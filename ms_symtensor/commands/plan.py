@@ -1,0 +1,114 @@
+"""`symtensor plan`: find a strategy and write it in every form that MindSpore reads."""
+
+import argparse
+from dataclasses import replace
+
+from ms_symtensor.commands import options
+from ms_symtensor.errors import InputError
+
+TEXT = "find a strategy and write it in every form that MindSpore reads"
+EXAMPLES = (
+    "symtensor plan llama2_7b --device-num 8 --global-batch-size 16 --out plan/llama2_7b",
+    "symtensor plan llama3_70b --device-num 64 --fix pipeline_stages=4 --max recompute=8 --out plan/pinned",
+    "symtensor plan net.py:factory --device-num 8 --cluster mine.yaml --json --out plan/mine",
+)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    options.add_model(command)
+    command.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    options.add_request(command)
+    options.add_runtime(command)
+    command.add_argument(
+        "--layouts",
+        choices=("free", "uniform"),
+        default="free",
+        help="uniform: all blocks alike, as Megatron and MindFormers run them (zoo; default: %(default)s)",
+    )
+    command.add_argument(
+        "--exact-loss",
+        action="store_true",
+        help="refuse plans whose micro-batches train another loss than the whole batch",
+    )
+    command.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
+    command.add_argument(
+        "--pareto", action="store_true", help="show the fastest plans within less and less memory, too"
+    )
+    command.add_argument(
+        "--out", type=options.path, required=True, metavar="DIR", help="where to write: the plan's folder"
+    )
+    options.add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from ms_symtensor.arguments import limits, memory_limit_B
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
+    from ms_symtensor.cost.runtime import DEFAULT, runtime_of
+    from ms_symtensor.models import is_factory, planned, with_loss
+    from ms_symtensor.report.alternatives import priced
+    from ms_symtensor.report.considered import considered_text
+    from ms_symtensor.report.emit import write_plan
+    from ms_symtensor.report.pareto import pareto_json, pareto_text
+    from ms_symtensor.report.plan_report import plan_json, plan_text
+    from ms_symtensor.report.programs import programs_of
+    from ms_symtensor.report.progress import progress
+    from ms_symtensor.report.text import numbered, seconds
+    from ms_symtensor.search.asked.floor import floor_of
+    from ms_symtensor.search.asked.request import Request
+    from ms_symtensor.search.nearest import naming_what_fits
+    from ms_symtensor.search.pareto import front
+    from ms_symtensor.search.possible import require_numbers
+    from ms_symtensor.strategy import folder as folders
+    from ms_symtensor.strategy.loss import loss_note
+    from ms_symtensor.strategy.plan import MicroBatchLoss
+    from ms_symtensor.uniform.search import uniform_best
+
+    cluster = warned(load_cluster(chosen.cluster))
+    require_positive("--device-num", chosen.device_num)
+    limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
+    if chosen.top is not None:
+        require_positive("--top", chosen.top)
+    if chosen.replace_shard and not is_factory(chosen.model):
+        raise InputError(f"--replace-shard is for file.py:factory, not for {chosen.model}: leave it out")
+    wanted = limits(chosen.fix, chosen.max)
+    require_numbers(cluster, chosen.device_num, wanted, chosen.global_batch_size)
+    folders.tidy(chosen.out)
+    with progress() as step:
+        step("graph")
+        model = model_of(chosen)
+        require_cut(model, chosen.device_num, wanted)
+        request = Request(
+            cluster, chosen.device_num, model.global_batch_size, model.seq_length,
+            limit_B, model.name, model.source, wanted, runtime=runtime_of(chosen.runtime or DEFAULT, chosen.hide),
+        )  # fmt: skip
+        if chosen.layouts == "uniform":
+            found, graph = uniform_best(model.config, request, step)
+            found = with_loss(found, graph, model.graph)
+        else:
+            found, graph = naming_what_fits(
+                request, lambda wanted: planned(model, wanted, step), model.graph_at is not None, floor_of(model.graph)
+            )
+        if chosen.exact_loss and found.loss is MicroBatchLoss.MEAN_OF_MEANS:
+            raise InputError(
+                f"{model.name} in {found.micro_batch_num} micro-batches: {loss_note(found.loss)}; plan one batch (--fix"
+                " micro_batch_num=1), or divide one sum by one count of the inputs"
+            )
+        step("report")
+        others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
+        programs = programs_of(found, graph)
+        text = plan_text(found, graph, programs, others)
+        data = plan_json(found, graph)
+        if chosen.top:
+            text = f"{text}\n\n{considered_text(found, chosen.top)}"
+        if chosen.pareto:
+            plans = front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0])
+            text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
+        step("write")
+        written = write_plan(found, graph, programs, text, chosen.out)
+    remembered(written.digest)
+    took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
+    show_found(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written.names)}")
+    return 0

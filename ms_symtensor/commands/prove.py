@@ -1,0 +1,72 @@
+"""`symtensor prove`: run every rank's program here, and compare loss and gradients with one process."""
+
+import argparse
+
+from ms_symtensor.commands import options
+from ms_symtensor.errors import InputError
+
+TEXT = "run every rank's program here, and compare loss and gradients with one process"
+EXAMPLES = (
+    "symtensor prove plan/llama2_7b --steps 2",
+    "symtensor prove net.py:factory --device-num 4",
+)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument(
+        "target",
+        metavar="DIR|file.py:factory",
+        type=options.place,
+        help="a plan's directory, or a function that returns (cell, inputs)",
+    )
+    command.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
+    command.add_argument("--ranks", type=int, metavar="R", help="run the first R devices of a plan only")
+    command.add_argument("--steps", type=int, default=0, metavar="K", help="prove K optimizer steps too")
+    command.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="S", help="seconds for the processes (default: %(default)g)"
+    )
+    options.add_folder(command)
+    options.add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from ms_symtensor.bridge.apply.load_network import load_factory
+    from ms_symtensor.bridge.proof.launch import end_on_signals
+    from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_plan
+    from ms_symtensor.commands.shared import folder_of, require_positive, show_found
+    from ms_symtensor.models import is_factory
+    from ms_symtensor.report.proof_report import proof_json, proof_text
+    from ms_symtensor.strategy.file import graph_in, plan_in
+
+    end_on_signals()
+    require_positive("--time-limit", chosen.time_limit)
+    if chosen.steps < 0:
+        raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")
+    if chosen.ranks is not None:
+        require_positive("--ranks", chosen.ranks)
+    request = Request(chosen.steps, chosen.time_limit, chosen.ranks)
+    if chosen.device_num is not None:
+        require_positive("--device-num", chosen.device_num)
+    if is_factory(chosen.target):
+        if chosen.device_num is None:
+            raise InputError(
+                f"{chosen.target} is no plan, which would say for how many devices it is: give --device-num"
+            )
+        if chosen.ranks not in (None, chosen.device_num):
+            raise InputError(
+                "--ranks shrinks plans; what shard() says by hand is for --device-num devices: leave it out"
+            )
+        cell, inputs = load_factory(chosen.target)
+        found = prove_by_hand(cell, inputs, chosen.device_num, request)
+    else:
+        folder = folder_of(chosen, chosen.target)
+        plan = plan_in(folder, chosen.trust)
+        if chosen.device_num not in (None, plan.device_num):
+            raise InputError(
+                f"--device-num {chosen.device_num} is not that of the plan, {plan.device_num}: leave it out"
+            )
+        found = prove_plan(plan, graph_in(folder), request)
+    show_found(chosen, proof_json(found), proof_text(found))
+    return 0 if found.equal else 1

@@ -1,0 +1,102 @@
+"""What the commands share: the network, the plan's folder, and how an answer is shown."""
+
+import argparse
+import json
+import math
+import os
+from typing import Any
+
+from ms_symtensor.cluster.ranges import outside_ranges
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InputError
+from ms_symtensor.models import Model, resolve
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.strategy import folder as folders
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.trust import remember
+from ms_symtensor.streams import notice, show
+from ms_symtensor.tensor.graph import Graph
+
+
+def model_of(chosen: argparse.Namespace) -> Model:
+    """The network that the options ask for."""
+    options = {
+        "num_layers": chosen.num_layers,
+        "attention": chosen.attention,
+        "compute_dtype": chosen.dtype,
+        "experts": chosen.experts,
+        "load_imbalance": chosen.load_imbalance,
+    }
+    return resolve(
+        chosen.model,
+        global_batch_size=chosen.global_batch_size,
+        seq_length=chosen.seq_length,
+        options={name: value for name, value in options.items() if value is not None},
+        replace_shard=chosen.replace_shard,
+    )
+
+
+def folder_of(chosen: argparse.Namespace, path: str | os.PathLike[str]) -> folders.PlanFolder:
+    """The plan's folder at `path`. With --edited a line says what differs from what was written."""
+    folder = folders.read(path, chosen.edited)
+    if folder.differences:
+        notice(f"as it is, --edited: {folders.told(folder.differences)}")
+    return folder
+
+
+def know_operators(plan: Plan, graph: Graph) -> None:
+    """Run the file of a plan's network where that may register operators which are not known."""
+    from ms_symtensor.ops.registry import is_known
+
+    if "factory" in plan.source and not all(op.body or is_known(op.type) for op in graph.ops):
+        from ms_symtensor.bridge.apply.load_network import require_trusted, run_file
+
+        require_trusted(plan)
+        run_file(plan.source["factory"])
+
+
+def remembered(digest: str) -> None:
+    """Note that this user made the plan. A state folder that cannot be written is no error: then its factory needs --trust."""
+    try:
+        remember(digest)
+    except InputError as error:
+        notice(f"not noted as your own plan, so that its factory needs --trust: {error}")
+
+
+def warned(cluster: Cluster) -> Cluster:
+    """`cluster`, whose warnings are printed beside the output."""
+    for warning in (cluster.warning, outside_ranges(cluster)):
+        if warning:
+            notice(f"warning: cluster {cluster.name}: {warning}")
+    return cluster
+
+
+def show_found(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
+    """Show what was found: as JSON if asked, or as text."""
+    show(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
+
+
+def require_positive(option: str, value: float) -> None:
+    """InputError for a number that is not above 0."""
+    if not value > 0:
+        raise InputError(f"{option} is {value:g}: give a number above 0")
+
+
+def require_cut(model: Model, device_num: int, wanted: Limits) -> None:
+    """InputError for a batch of several samples of which no number of devices can take equal parts, where nothing that is pinned
+    says how it is laid out all the same.
+    """
+    batch = model.global_batch_size
+    is_laid_out = wanted.operators or any(wanted.least.get(name, 1) > 1 for name in _WITHOUT_SAMPLES)
+    if is_laid_out or wanted.most.get("data_parallel") == 1:
+        return
+    if "model" in model.source and batch > 1 and device_num > 1 and math.gcd(batch, device_num) == 1:
+        raise InputError(
+            f"a global batch of {batch} samples cannot be cut for {device_num} devices: give a batch that shares a divisor"
+            f" with {device_num}, such as {device_num}; or pin how to do without (--fix model_parallel={device_num}, --fix"
+            f" micro_batch_num={batch})"
+        )
+
+
+_WITHOUT_SAMPLES = ("pipeline_stages", "micro_batch_num", "model_parallel", "context_parallel", "expert_parallel")
+"""What gives several devices work on one sample, or takes samples one after the other."""

@@ -1,0 +1,49 @@
+"""`symtensor validate`: compare predicted step times and memory with a table of measured ones."""
+
+import argparse
+
+from ms_symtensor.commands import options
+from ms_symtensor.errors import InputError
+
+TEXT = "compare predicted step times and memory with a table of measured ones"
+EXAMPLES = ("symtensor validate measured.csv --cluster a100_80g --calibrate 8 --seed 0",)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    options.add_table(command)
+    command.add_argument(
+        "--calibrate", type=int, metavar="N", help="for each group first fit to N measured steps of others"
+    )
+    command.add_argument("--seed", type=int, default=0, help="of the choice of these steps (default: %(default)s)")
+    options.add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.report.timing_report import timing_json, timing_text
+    from ms_symtensor.report.validation_report import validation_json, validation_text
+    from ms_symtensor.validation.reading import TIMING_FORMS
+    from ms_symtensor.validation.table import read_table
+    from ms_symtensor.validation.timings import form_of, validate_timings
+    from ms_symtensor.validation.validate import validate
+
+    if chosen.calibrate is not None:
+        require_positive("--calibrate", chosen.calibrate)
+    if chosen.seed < 0:
+        raise InputError(f"--seed is {chosen.seed}: give 0 or more")
+    cluster, timed = warned(load_cluster(chosen.cluster)), read_table(chosen.table)
+    form = form_of(timed, TIMING_FORMS)
+    if form is not None:
+        if chosen.calibrate is not None:
+            raise InputError(
+                f"--calibrate fits measured steps, and {chosen.table.name} has single kernels: leave it out"
+            )
+        timings = validate_timings(timed, form, cluster)
+        show_found(chosen, timing_json(timings), timing_text(timings))
+        return 0
+    found = validate(chosen.table, cluster, calibrate=chosen.calibrate, seed=chosen.seed)
+    show_found(chosen, validation_json(found), validation_text(found))
+    return 0

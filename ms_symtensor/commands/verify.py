@@ -1,0 +1,58 @@
+"""`symtensor verify`: have MindSpore compile a plan, and compare with the prediction."""
+
+import argparse
+
+from ms_symtensor.commands import options
+from ms_symtensor.streams import notice
+
+TEXT = "have MindSpore compile a plan, and compare with the prediction"
+EXAMPLES = (
+    "symtensor verify plan/llama2_7b",
+    "symtensor verify plan/llama2_7b --blocks 2 --json",
+)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument("directory", metavar="DIR", type=options.path, help="a plan's directory")
+    command.add_argument(
+        "--blocks",
+        type=int,
+        metavar="N",
+        help="zoo: compile at most N of every run of equal blocks, and few micro-batches",
+    )
+    options.add_rank(command)
+    options.add_folder(command)
+    options.add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from ms_symtensor.bridge.judge.fewer_blocks import fewer_blocks
+    from ms_symtensor.bridge.judge.verify import verify
+    from ms_symtensor.bridge.judge.verify_stages import verify_stages
+    from ms_symtensor.commands.shared import folder_of, show_found
+    from ms_symtensor.report.blocks_note import blocks_note, fewer_blocks_json, fewer_blocks_note
+    from ms_symtensor.report.certificate import certificate_json, certify, with_certificate
+    from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
+    from ms_symtensor.report.verdict_report import verdict_json, verdict_text
+    from ms_symtensor.strategy.file import graph_in, plan_in
+
+    folder = folder_of(chosen, chosen.directory)
+    planned, saved = plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
+    note, blocks = blocks_note(plan, graph), {}
+    if chosen.blocks is not None:
+        fewer = fewer_blocks(plan, chosen.blocks, graph)
+        note, blocks = fewer_blocks_note(plan, fewer), fewer_blocks_json(plan, fewer)
+        plan, graph = fewer.plan, fewer.graph
+    if note:
+        notice(note)
+    if plan.pipeline is not None:
+        verdicts = verify_stages(plan, graph, chosen.rank)
+        passed, data, text = all(one.passed for one in verdicts), verdicts_json(verdicts), verdicts_text(verdicts)
+    else:
+        verdict = verify(plan, graph, chosen.rank or 0)
+        passed, data, text = verdict.passed, verdict_json(verdict), verdict_text(verdict)
+    files = certify(folder, planned, saved)
+    show_found(chosen, data | blocks | certificate_json(files), with_certificate(text, files))
+    return 0 if passed and files.holds else 1

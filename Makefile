@@ -9,7 +9,9 @@ INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 PLAN := plan/llama2_7b
 
-.PHONY: install demo test matrix check docs clean
+PYNATIVE := .venv-pynative
+
+.PHONY: install demo test matrix pynative check docs clean
 
 install: $(INSTALLED)
 
@@ -36,6 +38,18 @@ test: install
 matrix: install
 	$(BIN)/python -m pytest -m matrix -rs
 
+# MindFormers 2.1 beside MindSpore, for `--target mindformers-pynative`: an environment of its own, which nothing else needs.
+# The wheel pins MindSpore 2.11 and hyper-parallel, which PyPI does not have; so it comes without what it pins.
+pynative: $(PYNATIVE)/.installed
+
+$(PYNATIVE)/.installed: Makefile
+	$(PYTHON) -m venv --clear $(PYNATIVE)
+	$(PYNATIVE)/bin/python -m pip install --quiet 'mindspore==$(MINDSPORE)' 'numpy<2' 'pyarrow==23.0.1' sentencepiece ftfy regex tqdm \
+	    pyyaml jieba rouge_chinese 'mindpet==1.0.4' opencv-python-headless tokenizers astunparse tiktoken jinja2 setproctitle \
+	    safetensors tensorboardX deprecated 'transformers>=5.3' 'datasets>=5.0.1'
+	$(PYNATIVE)/bin/python -m pip install --quiet --no-deps 'mindformers==2.1.0'
+	touch $@
+
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,4 +64,4 @@ build/docs-venv: setup.py
 	$@/bin/python -m pip install --quiet --editable '.[docs]'
 
 clean:
-	rm -rf $(VENV) plan build dist *.egg-info
+	rm -rf $(VENV) $(PYNATIVE) plan build dist *.egg-info

@@ -59,6 +59,7 @@ setup(
         "ms_symtensor": ["py.typed"],
         "ms_symtensor.cluster": ["*.yaml"],
         "ms_symtensor.cost": ["runtimes/*.yaml"],
+        "ms_symtensor.targets.mindformers_pynative": ["files/*.yaml"],
     },
     python_requires=">=3.10",
     install_requires=["numpy>=1.24", "pyyaml>=6", "scipy>=1.10", "sympy>=1.12", "tqdm>=4.60"],

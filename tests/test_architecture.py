@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
     "version", "errors", "streams", "files", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program", "cluster",
-    "cost", "strategy", "search", "uniform", "validation", "measured", "bridge", "report", "models", "fit", "arguments",
-    "estimates", "commands", "command_line", "cli",
+    "cost", "strategy", "search", "uniform", "targets", "validation", "measured", "bridge", "report", "models", "fit",
+    "arguments", "estimates", "commands", "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
     "search": ("asked", "folded", "space", "tables", "stages", "selections"),
-    "bridge": ("compiler", "compiled", "capture", "apply", "judge", "plugin", "proof"),
+    "bridge": ("compiler", "compiled", "capture", "apply", "judge", "plugin", "proof", "pynative"),
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -75,7 +75,7 @@ def test_rooms_inside_a_room_import_only_rooms_above(room: str) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
 def test_only_the_bridge_imports_mindspore(file: Path) -> None:
-    frameworks = [m for m in imported(file) if m.split(".")[0] == "mindspore"]
+    frameworks = [m for m in imported(file) if m.split(".")[0] in ("mindspore", "mindformers")]
     assert not frameworks or room_of(file) == "bridge"
 
 

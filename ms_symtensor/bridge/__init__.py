@@ -7,4 +7,5 @@ apply      a plan onto a network: strategies, recomputation, stages, the trainin
 judge      verify a plan, audit a user's own strategies
 plugin     the search mode `symtensor` inside MindSpore
 proof      a compiled program executed on local processes, against one process
+pynative   MindFormers' PyNative mode, traced and executed in a process of its own
 """

@@ -15,10 +15,10 @@ MOST_DEPTH = 20
 """Lists and mappings inside each other; in this folder there are 5 (empirical)."""
 
 
-def load_yaml(path: Path) -> Any:
-    """What the cluster file `path` says. InputError if it cannot be read, is no YAML, or goes beyond one of the bounds above."""
-    where = f"cluster file {path}"
-    text = _text(path, where)
+def load_yaml(path: Path, what: str = "cluster file") -> Any:
+    """What the file `path`, a `what`, says. InputError if it cannot be read, is no YAML, or goes beyond a bound above."""
+    where = f"{what} {path}"
+    text = _text(path, where, what)
     try:
         loader = yaml.SafeLoader(text)
     except yaml.YAMLError as error:  # it has characters that no YAML has
@@ -46,14 +46,14 @@ def _no_yaml(where: str, error: yaml.YAMLError) -> InputError:
     return InputError(f"{where}: not valid YAML ({' '.join(str(error).split())})")
 
 
-def _text(path: Path, where: str) -> str:
+def _text(path: Path, where: str, what: str) -> str:
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{where}: cannot be read (it is no file)")
         with open(path, "rb") as file:
             content = file.read(MOST_B + 1)
         if len(content) > MOST_B:
-            raise InputError(f"{where}: has more than {MOST_B >> 10} KiB, which no cluster file needs: shorten it")
+            raise InputError(f"{where}: has more than {MOST_B >> 10} KiB, which no {what} needs: shorten it")
         return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{where}: cannot be read ({error})") from None

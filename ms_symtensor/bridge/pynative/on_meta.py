@@ -1,0 +1,59 @@
+"""What a trace on the `meta` device does otherwise than MindFormers: values that are read on the host are assumed.
+
+Three things: the counts of tokens that each expert gets, which MindFormers reads to split its all-to-alls, are taken as equal;
+and `tensor[index] = values` goes by `index_put_`, for MindSpore's own way copies;
+and stages do not tell each other which of them hold the embedding.
+"""
+
+from typing import Any
+
+from mindspore import Tensor, ops
+
+
+def install() -> None:
+    """Put these in their places; MindFormers is imported."""
+    from mindformers.pynative.base_models.gpt import parallelize
+    from mindformers.pynative.distributed.expert_parallel import ExpertParallel
+
+    ExpertParallel._dispatch_comm = _noting_rows(ExpertParallel._dispatch_comm)
+    ExpertParallel._dispatch_a2a = _noting_rows(ExpertParallel._dispatch_a2a)
+    ExpertParallel._host_token_splits = _even_splits
+    ExpertParallel._finish_async_d2h = lambda self, _copy, _event, experts, degree: _even(self, experts, degree)
+    ExpertParallel._issue_async_d2h = lambda *_: (None, None)
+    parallelize._setup_mtp_embedding_grad_sync = lambda *_: None
+    original = Tensor.__setitem__
+    if not hasattr(Tensor, "detach"):  # MindSpore 2.11 has it
+        Tensor.detach = lambda self: ops.stop_gradient(self)
+
+    def assign(self: Any, index: Any, value: Any) -> Any:
+        return self.index_put_((index,), value) if isinstance(index, Tensor) else original(self, index, value)
+
+    Tensor.__setitem__ = assign
+
+
+def _noting_rows(method: Any) -> Any:
+    def dispatch(self: Any, flat: Any, *args: Any, **kwargs: Any) -> Any:
+        cell = kwargs["cell"]
+        self.routed_rows = int(flat.size) // cell.hidden_size
+        return method(self, flat, *args, **kwargs)
+
+    return dispatch
+
+
+def _even_splits(self: Any, counts: Any, grouped: Any, degree: int) -> Any:
+    del grouped
+    return _even(self, counts.shape[-1], degree)
+
+
+def _even(self: Any, experts: int, degree: int) -> Any:
+    """Rows sent to and received from each rank, and rows per pair of source and expert. The last takes what is left over."""
+    per = self.routed_rows // experts
+    counts = [per] * (experts - 1) + [self.routed_rows - per * (experts - 1)]
+    local = experts // degree
+    sent = [sum(counts[rank * local : (rank + 1) * local]) for rank in range(degree)]
+    total = self.routed_rows
+    received = [total // degree] * (degree - 1) + [total - total // degree * (degree - 1)]
+    grouped = []
+    for rows in received:
+        grouped += [rows // local] * (local - 1) + [rows - rows // local * (local - 1)]
+    return sent, received, grouped

@@ -35,9 +35,7 @@ class Device:
     op_overhead_s         fixed cost of one operator, whatever its size
     collective_overhead_s that of one collective; as op_overhead_s where the file does not say
     host_overhead_s       time of the host to launch one operator where the framework works eagerly; runs beside the device
-    rank_skew_s           by how much every rank of a tensor group delays its collectives where an eager framework's pipeline
-                          crosses nodes
-    communicator_B        memory that the library keeps for every communicator beyond the first
+    communicator_B        memory that the library keeps for every communicator beyond the first, outside of the framework's
     reduce_s_per_B        time to add one received byte to a local one in a collective; 0 where the copy engine adds
     """
 
@@ -56,7 +54,6 @@ class Device:
     l2_B: float
     op_overhead_s: float
     host_overhead_s: float
-    rank_skew_s: float
     communicator_B: float
     reduce_s_per_B: float
     attention_head_dim: float = 0.0

@@ -33,7 +33,6 @@ _MAY_BE_ZERO = (
     "op_overhead_s",
     "collective_overhead_s",
     "host_overhead_s",
-    "rank_skew_s",
     "communicator_B",
     "wave_elements",
     "pipeline_depth",
@@ -45,6 +44,8 @@ _MAY_BE_ZERO = (
     "pipeline_min_slice_B",
     "pipeline_all_reduce_min_slice_B",
 )
+_UNUSED = ("rank_skew_s",)
+"""Entries of a device that files may have, and that no formula reads."""
 _MOST_RANKS = (1 << 31) - 1
 """Communication libraries number ranks with 32 bits."""
 _LEAST, _MOST = 1e-24, 1e24
@@ -170,7 +171,7 @@ class _Reader:
     def _device(self, content: Any) -> Device:
         names = tuple(field.name for field in fields(Device) if field.default is MISSING)
         optional = tuple(field.name for field in fields(Device) if field.default is not MISSING)
-        entries = self._mapping(content, "device", names, optional)
+        entries = self._mapping(content, "device", names, (*optional, *_UNUSED))
         given = [name for name in (*names, *optional) if name in entries and name != "name"]
         numbers = {name: self._number(entries[name], f"device.{name}") for name in given}
         device = Device(name=self._text(entries["name"], "device.name"), **numbers)

@@ -1,7 +1,7 @@
 """What a parameter costs: bringing its gradient together, gathering its shares, and the memory of it and its states."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,16 @@ def price_slice(
 def update_B(share: Any, stored_B: int, gradient_B: int) -> Any:
     """Bytes through memory where `share` elements are updated: weights and states are read and written, gradients read."""
     return (2 * (stored_B + STATES_B) + gradient_B) * share
+
+
+def kernels_B(kernels: Iterable[str], share: int, stored_B: int, gradient_B: int) -> Iterator[int]:
+    """Bytes through memory of each of the `kernels` that update `share` elements (`Runtime.updates`)."""
+    sizes = {"w": stored_B, "g": gradient_B, "f": 4}
+    for kernel in kernels:
+        read, made = kernel.split(">")
+        is_cast = len(read) == len(made) == 1 and read != made
+        if not is_cast or sizes[read] != sizes[made]:
+            yield share * sum(sizes[tensor] for tensor in read + made)
 
 
 def swapped_B(share: Any) -> Any:

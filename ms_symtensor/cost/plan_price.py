@@ -167,7 +167,7 @@ def _seconds(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> list[StageSe
         return known[work]
 
     return [
-        seconds_of_bill(one, update_s(parameters, settings, cluster), cluster, runtime, seconds)
+        seconds_of_bill(one, update_s(parameters, settings, cluster, runtime.updates), cluster, runtime, seconds)
         for one, parameters, settings in zip(bill.bills, bill.parameters, bill.settings, strict=True)
     ]
 

@@ -19,12 +19,15 @@ HIDEABLE = tuple(part.value for part in Part if part is not Part.COMPUTE)
 
 @dataclass(frozen=True)
 class Hiding:
-    """Communication that runs beside computation: up to the share `window` of the computation of its pass (forward for gathers
-    of weights, backward for sums of gradients); a hidden second slows the computation down by `slowdown` seconds.
+    """Communication that runs beside computation: a `share` of it, up to the share `window` of the computation of its pass
+    (forward for gathers of weights, backward for sums of gradients), in `passes`; a hidden second slows the computation down by
+    `slowdown` seconds.
     """
 
     window: float
     slowdown: float
+    share: float = 1.0
+    passes: tuple[str, ...] = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Runtime:
             parameter.
         stores: what a parameter takes; None: what the program says (`cost.step.memory_B`).
         fragments: bytes that the allocator loses, as a share of activations.
+        updates: kernels of a parameter's update, by what each reads and writes ("gf>f"): g its gradient, w the stored weight, f a
+            float32 tensor of that shape; a cast ("w>f") of what is float32 already is none. Empty: one kernel.
         hide: what the user said is hidden, beside the file (`--hide`).
     """
 
@@ -71,6 +76,7 @@ class Runtime:
     bucket_B: float = 0.0
     stores: Stored | None = None
     fragments: float = 0.0
+    updates: tuple[str, ...] = ()
     hide: str = ""
 
     def hiding(self, parts: Mapping[Part, bool]) -> "Runtime":
@@ -100,7 +106,7 @@ def load(name: str) -> Runtime:
         raise InputError(f"unknown run-time {name!r}: known are {', '.join(known_runtimes())}")
     data: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     hides = {
-        Part(part): Hiding(one["window"]["value"], one["slowdown"]["value"])
+        Part(part): Hiding(**{name: _frozen(each["value"]) for name, each in one.items()})
         for part, one in (data.get("hides") or {}).items()
     }
     return Runtime(
@@ -112,7 +118,12 @@ def load(name: str) -> Runtime:
         data["bucket_B"]["value"] if "bucket_B" in data else 0.0,
         Stored(**data["stores"]["value"]) if "stores" in data else None,
         data["fragments"]["value"],
+        tuple(kernel for part in data.get("updates", {}).values() for kernel in part["value"]),
     )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def runtime_of(name: str, hide: str = "") -> Runtime:

@@ -25,12 +25,14 @@ from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Bill, Key, Message, Part, Work, bill_of, launches_of, work_s
-from ms_symtensor.cost.parameter import parameter_cost
+from ms_symtensor.cost.move import SWAP, local_time_s
+from ms_symtensor.cost.parameter import kernels_B, parameter_cost, swapped_B
 from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import ParameterPlacement, Phase
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import StageProgram
+from ms_symtensor.tensor.dtype import size_B
 
 PASSES = ("forward", "backward", "start", "end")
 """Forward and backward are those of every micro-batch; start and end are once per step."""
@@ -115,8 +117,8 @@ def seconds_of_bill(
     for (place, part), seconds in sorted(needed.items(), key=lambda item: (PASSES.index(item[0][0]), item[0][1].value)):
         beside = {"start": "forward", "end": "backward"}.get(place, place)
         hiding = runtime.hides.get(part)
-        if part is not Part.COMPUTE and hiding is not None:
-            gone = min(seconds, hiding.window * free[beside])
+        if part is not Part.COMPUTE and hiding is not None and beside in hiding.passes:
+            gone = min(hiding.share * seconds, hiding.window * free[beside])
             free[beside] -= gone
             hidden[place, part] = gone
             _add(spent, (beside if place in free else place, "compute"), hiding.slowdown * gone)
@@ -138,10 +140,27 @@ def _add(found: dict[tuple[str, str], float], where: tuple[str, str], seconds: f
     found[where] = found.get(where, 0.0) + seconds
 
 
-def update_s(parameters: Iterable[tuple[ParameterPlacement, int]], settings: Settings, cluster: Cluster) -> float:
-    """Seconds of the optimizer's update of the parameters that this stage owns, each so many times."""
+def update_s(
+    parameters: Iterable[tuple[ParameterPlacement, int]],
+    settings: Settings,
+    cluster: Cluster,
+    kernels: Sequence[str] = (),
+) -> float:
+    """Seconds of the optimizer's update of the parameters that this stage owns, each so many times; `kernels`: those of a
+    run-time that has no single one (`Runtime.updates`).
+    """
     owned = ((one, count) for one, count in parameters if one.owner is None)
-    return math.fsum(count * parameter_cost(cluster, one, settings, one.dtype).update_s for one, count in owned)
+    if not kernels:
+        return math.fsum(count * parameter_cost(cluster, one, settings, one.dtype).update_s for one, count in owned)
+    found = []
+    for one, count in owned:
+        share, stored = math.prod(one.slice_shape), size_B(one.dtype)
+        if one.requires_grad:
+            each = kernels_B(kernels, share, stored, stored)
+            found.append(count * math.fsum(local_time_s(cluster, "Mul", traffic_B) for traffic_B in each))
+            if settings.swap_optimizer:
+                found.append(count * local_time_s(cluster, SWAP, swapped_B(share)))
+    return math.fsum(found)
 
 
 def stage_bill(
@@ -168,7 +187,7 @@ def stage_seconds(
     """What a rank of `program`, a stage of `plan`, spends. Errors: as of `price`."""
     under = runtime or load(DEFAULT)
     owned = ((one, 1) for one in program.parameters.values())
-    bill, update = stage_bill(program, plan, known, under.fuses), update_s(owned, plan.settings, cluster)
+    bill, update = stage_bill(program, plan, known, under.fuses), update_s(owned, plan.settings, cluster, under.updates)
     return seconds_of_bill(bill, update, cluster, under)
 
 

@@ -110,6 +110,7 @@ class Transformer:
     geglu: bool = False
     post_norms: bool = False
     capped_logits: bool = False
+    window: int = 0  # a query meets so many keys at most; 0: all before it
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "num_layers", "num_heads", "n_kv_heads", "intermediate_size", "vocab_size"):

@@ -11,6 +11,7 @@ from ms_symtensor.cost.flops import mfu
 from ms_symtensor.cost.parameter import update_peak_B
 from ms_symtensor.cost.plan_price import PlanBill, priced
 from ms_symtensor.cost.runtime import Runtime, load
+from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.program.fusion import ACCUMULATION, BIAS, LABEL_INDICES, LOSS_IN_PLACE
 from ms_symtensor.program.settings import OptimizerLevel
@@ -65,7 +66,10 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
     at_rest = ("parameters", "gradients", "optimizer_states")
     resting = [sum(one[name] for name in at_rest) + more for one, more in zip(memory, updates, strict=True)]
     totals = [sum(one.values()) - one["buffers"] for one in memory]
-    lost = [runtime.fragments * one["activations"] for one in memory]
+    lost = [
+        runtime.fragments * one["activations"] + device.communicator_B * max(0, one["buffers"] // HCCL_BUFFER_B - 1)
+        for one in memory
+    ]
     return Predicted(
         found.step_time_s,
         tuple(totals),
@@ -95,7 +99,7 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
         UnusableRowError: for an architecture that the zoo does not have.
     """
     m = c.model
-    _require_known(m)
+    _require_known(m, c.seq_length)
     vocabulary = PADDING * c.model_parallel
     if not c.padded_vocabulary:
         vocabulary = c.model_parallel
@@ -148,11 +152,12 @@ def _latent_sizes(c: Configuration) -> zoo.LatentSizes | None:
     )
 
 
-def _require_known(m: Transformer) -> None:
+def _require_known(m: Transformer, seq_length: int) -> None:
     for is_it, name in (
         (m.geglu, "a gate through GELU"),
         (m.post_norms, "norms behind attention and feed-forward"),
         (m.capped_logits, "soft caps on logits"),
+        (0 < m.window < seq_length, "sliding window of attention"),
     ):
         if is_it:
             raise UnusableRowError(f"the zoo has no {name}")

@@ -1,6 +1,6 @@
 """Which reader reads a table: the one whose columns it has."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +25,20 @@ from ms_symtensor.validation.timings import Form
 
 @dataclass(frozen=True)
 class Reader:
-    """`read` makes a case or a pair of a row of a table that has `columns`, or raises UnusableRowError or InputError."""
+    """`read` makes a case or a pair of a row of a table that has `columns`, or raises UnusableRowError or InputError; `doubts`:
+    rows of a table, by line, that only the table as a whole shows to be unusable, with the reason.
+    """
 
     name: str
     columns: tuple[str, ...]
     read: Callable[[Row], Case | Pair]
+    doubts: Callable[[Table], Mapping[int, str]] = lambda _: {}
 
 
-_OF_CASES = (vtrain, layouts, ultrascale, mindspeed, ascend, dryrun, nvidia)
+_OF_CASES = (vtrain, layouts, ultrascale, mindspeed, dryrun, nvidia)
 READERS = (
     *(Reader(form.NAME, form.COLUMNS, form.case) for form in _OF_CASES),
+    Reader(ascend.NAME, ascend.COLUMNS, ascend.case, ascend.doubts),
     Reader(pairs.NAME, pairs.COLUMNS, pairs.pair),
 )
 
@@ -58,8 +62,11 @@ def read_rows(table: Table) -> Dataset:
     cases: list[Case] = []
     pairs: list[Pair] = []
     excluded: list[Exclusion] = []
+    doubts = reader.doubts(table)
     for row in table.rows:
         try:
+            if row.line in doubts:
+                raise UnusableRowError(doubts[row.line])
             found = reader.read(row)
         except (UnusableRowError, ImpossibleError) as reason:
             excluded.append(Exclusion(row.line, str(reason)))

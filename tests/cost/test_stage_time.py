@@ -9,9 +9,12 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.bill import Bill, Key, Message, Part, Pass, traffic_B, work_s
 from ms_symtensor.cost.move import node_cost
-from ms_symtensor.cost.runtime import Hiding, Runtime
-from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, seconds_of_bill, stage_seconds
+from ms_symtensor.cost.parameter import kernels_B
+from ms_symtensor.cost.runtime import Hiding, Runtime, runtime_of
+from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, seconds_of_bill, stage_seconds, update_s
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
@@ -49,6 +52,33 @@ def test_hidden_communication_takes_what_its_window_leaves_and_slows_the_work_be
     hides = seconds_of_bill(bill, 0.0, A2, Runtime("hides", "", {Part.GRADIENTS: Hiding(1.0, 0.25)}))
     assert hides.end_s == pytest.approx(summed_s - computed_s + 0.25 * computed_s)
     assert hides.hidden_s == {("end", Part.GRADIENTS): pytest.approx(computed_s)}
+
+
+def test_only_a_share_hides_and_only_in_some_passes():
+    """As of tensor-parallel layers under Megatron: in the backward pass, but for the layers that wait."""
+    sent, computed = Message("AllGather", tuple(range(8)), 1 << 26), Pass("Mul", 1 << 34)
+    passes = {
+        phase: {Key(Part.TENSOR, phase, False, ""): {sent: 1}, Key(Part.COMPUTE, phase, False, ""): {computed: 1}}
+        for phase in (Phase.FORWARD, Phase.BACKWARD)
+    }
+    bill = Bill(passes[Phase.FORWARD] | passes[Phase.BACKWARD])
+    sent_s, computed_s = work_s(sent, A2), work_s(computed, A2)
+    hiding = Hiding(1.0, 0.0, share=0.75, passes=("backward",))
+    found = seconds_of_bill(bill, 0.0, A2, Runtime("hides", "", {Part.TENSOR: hiding}))
+    assert found.forward_s == pytest.approx(computed_s + sent_s)
+    assert found.backward_s == pytest.approx(computed_s + 0.25 * sent_s)
+
+
+def test_an_optimizer_of_many_kernels_is_priced_kernel_by_kernel():
+    assert list(kernels_B(["w>f", "ff>f", "f>w"], 10, 2, 2)) == [60, 120, 60]
+    assert list(kernels_B(["w>f", "ff>f", "f>w"], 10, 4, 4)) == [120]  # casts of what is float32 are none
+    graph = build_graph(replace(dimensions_of("llama2_7b", batch_size=1), num_layers=2))
+    parameters = [(one, 1) for one in partition(graph, StagePlan({}, Settings(1))).parameters.values()]
+    one, many = (
+        update_s(parameters, Settings(1), A2, runtime_of(name).updates)
+        for name in ("mindspore_graph", "mindformers_graph")
+    )
+    assert 5 * one < many < 10 * one  # some 150 bytes of a weight instead of 24, and 27 kernels each
 
 
 def test_a_host_that_launches_is_waited_for():

@@ -1,5 +1,7 @@
 """ascend_measured.csv: throughput on Ascend of Megatron-like (MindSpeed) and MindFormers configurations."""
 
+import re
+
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
@@ -8,7 +10,7 @@ from ms_symtensor.validation.readers.common import devices_must_agree, micro_bat
 from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.readers.slide import slide_configuration
-from ms_symtensor.validation.table import Row
+from ms_symtensor.validation.table import Row, Table
 
 NAME = "ascend_measured"
 COLUMNS = (
@@ -19,6 +21,25 @@ COLUMNS = (
 )  # fmt: skip
 MIB = 1 << 20
 DOUBTED = ("mismatch", "implausible", "ambiguous")
+EXACT_DIGITS = 8
+"""No two steps agree in so many digits of a throughput, of which some thousandths vary from run to run."""
+
+
+def doubts(table: Table) -> dict[int, str]:
+    """Rows, by line, whose throughput stands beside another configuration too, to the last digit: one of them was copied."""
+    of: dict[str, list[Row]] = {}
+    for row in table.rows:
+        if len(row.text("tok_s_dev").replace(".", "").strip("0")) >= EXACT_DIGITS:
+            of.setdefault(row.text("tok_s_dev"), []).append(row)
+    return {
+        row.line: "the same throughput stands beside another configuration"
+        for rows in of.values()
+        if len(
+            {tuple(row.text(column) for column in ("n_devices", "seq_len", "micro_batch", "hidden")) for row in rows}
+        )
+        > 1
+        for row in rows
+    }
 
 
 def case(row: Row) -> Case:
@@ -26,6 +47,8 @@ def case(row: Row) -> Case:
     check, status = row.text("config_check"), row.text("status")
     if check.split("(")[0].strip() in DOUBTED:
         raise UnusableRowError(f"config_check is {check}")
+    if re.search(r"in card .*, yaml", row.cells.get("note", "")):
+        raise UnusableRowError("the text and the file of the source differ")
     if status != "ok" and "OOM" not in status:
         raise UnusableRowError(f"status {status!r}: neither timed nor out of memory")
     if row.text("phase") == "lora":

@@ -25,6 +25,7 @@ class Family:
     geglu: bool = False
     post_norms: bool = False
     capped_logits: bool = False
+    window: int = 0
 
 
 _LLAMA = Family()
@@ -47,7 +48,7 @@ FAMILIES = (
     ("llama", Family(32000)),
     ("mixtral8x22b", Family(32768)),
     ("mixtral", Family(32000)),
-    ("mistral", Family(32000)),
+    ("mistral", Family(32000, window=4096)),
     ("qwen3", Family(151936, head_dim=128)),
     ("qwen2moe", Family(151936, qkv_bias=True)),
     ("qwen250point5b", Family(151936, qkv_bias=True, tied_embeddings=True)),

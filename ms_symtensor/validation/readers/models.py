@@ -46,6 +46,7 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
         geglu=family.geglu,
         post_norms=family.post_norms,
         capped_logits=family.capped_logits,
+        window=family.window,
     )
 
 

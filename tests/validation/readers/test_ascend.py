@@ -89,6 +89,18 @@ def test_reasons(read_rows) -> None:
     assert [case.device for case in found.cases] == ["ascend910a"]
 
 
+def test_figures_of_another_configuration_are_left_out(read_rows) -> None:
+    copied = {**MINDFORMERS, "tok_s_dev": 815.2059134}
+    found = read_rows(copied, {}, {"seq_len": 4096, "global_batch": 64}, {"tok_s_dev": 815.2059135})
+    assert found.reasons() == {"the same throughput stands beside another configuration": 2}
+    assert len(found.cases) == 1
+
+
+def test_a_source_that_contradicts_itself_is_left_out(read_rows) -> None:
+    found = read_rows({**MINDFORMERS, "note": " seq in card 8192, yaml 4096"}, {}, {"note": ""})
+    assert found.reasons() == {"the text and the file of the source differ": 1}
+
+
 def test_recomputation_in_words(read_rows) -> None:
     found = read_rows(MEGATRON, {"recompute": "full"}, {"recompute": "selective"}, {"recompute": ""})
     full, selective, nothing = (case.configuration.recomputation for case in found.cases)

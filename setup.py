@@ -60,6 +60,7 @@ setup(
         "ms_symtensor.cluster": ["*.yaml"],
         "ms_symtensor.cost": ["runtimes/*.yaml"],
         "ms_symtensor.targets.mindformers_pynative": ["files/*.yaml"],
+        "ms_symtensor.report": ["html/*.css", "html/*.js", "html/*.json"],
     },
     python_requires=">=3.10",
     install_requires=["numpy>=1.24", "pyyaml>=6", "scipy>=1.10", "sympy>=1.12", "tqdm>=4.60"],

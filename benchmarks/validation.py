@@ -7,6 +7,8 @@ data sheets only.
 """
 
 import argparse
+import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ms_symtensor.cluster.load import load
+from ms_symtensor.report.html.trust import ACCURACY
 from ms_symtensor.report.text import table
 from ms_symtensor.validation.score import Total
 from ms_symtensor.validation.validate import Validation, validate
@@ -135,6 +138,20 @@ def page(results: str, found: Mapping[str, Validation]) -> str:
     return PAGE.format(results=body, left_out="\n".join(lines))
 
 
+def figures(results: str) -> list[dict[str, object]]:
+    """The figures that a page's table shows, each with its cluster: what a plan's report.html has."""
+    clusters = {(bar.file, bar.what): bar.cluster for bar in BARS}
+    found: list[dict[str, object]] = []
+    for line in results.splitlines():
+        words = re.split(r"\s{2,}", line.strip())
+        if tuple(words[:2]) in clusters and words[2] != "none":
+            file, what, value, bar = words[:4]
+            found.append(
+                {"data": file, "cluster": clusters[file, what], "figure": what, "value": float(value), "bar": bar}
+            )
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="the folder with the tables")
@@ -165,6 +182,7 @@ def main() -> int:
     print(results)
     if chosen.page:
         chosen.page.write_text(page(results, found), encoding="utf-8")
+        ACCURACY.write_text(json.dumps({"figures": figures(results)}, indent=1) + "\n", encoding="utf-8")
     if chosen.plots:
         from benchmarks.validation_plots import write_plots
 

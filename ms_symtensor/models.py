@@ -204,6 +204,14 @@ def _with_one_batch(model: Model, request: Request, why_not: str, progress: Call
     return replace(found, search=replace(found.search, method=method))
 
 
+def by_hand_of(plan: Plan, graph: Graph) -> dict[str, StagePlan]:
+    """Megatron's strategies for the network of `plan`, of one stage, whose graph is `graph`; none where it is not of the zoo."""
+    if "model" not in plan.source:
+        return {}
+    model = Model(plan.model, graph, plan.global_batch_size, plan.seq_length, plan.source)
+    return model.by_hand(plan.stage.settings)
+
+
 def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
     """The best plan within other limits and so many bytes of a device, for the network of `plan`, whose graph is `graph`.
 

@@ -4,6 +4,6 @@ The top of such a file imports nothing that plans; `run` does. A new command is 
 """
 
 COMMANDS = (
-    "plan", "fit", "estimate", "verify", "prove", "audit", "explain", "capture", "validate", "calibrate", "compare",
+    "plan", "fit", "estimate", "verify", "prove", "audit", "explain", "report", "capture", "validate", "calibrate", "compare",
 )  # fmt: skip
 """In the order of --help."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
+from ms_symtensor.streams import notice
 
 TEXT = "find a strategy and write it in every form that MindSpore reads"
 EXAMPLES = (
@@ -64,6 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.strategy import folder as folders
     from ms_symtensor.strategy.loss import loss_note
     from ms_symtensor.strategy.plan import MicroBatchLoss
+    from ms_symtensor.strategy.record import PARETO_FILE, record
     from ms_symtensor.uniform.search import uniform_best
 
     cluster = warned(load_cluster(chosen.cluster))
@@ -108,6 +110,8 @@ def run(chosen: argparse.Namespace) -> int:
             text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
         step("write")
         written = write_plan(found, graph, programs, text, chosen.out)
+        if "pareto" in data and (why := record(folders.read(chosen.out), PARETO_FILE, data["pareto"])):
+            notice(why)
     remembered(written.digest)
     took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
     show_found(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written.names)}")

@@ -4,6 +4,7 @@ import argparse
 
 from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
+from ms_symtensor.streams import notice
 
 TEXT = "run every rank's program here, and compare loss and gradients with one process"
 EXAMPLES = (
@@ -39,6 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.models import is_factory
     from ms_symtensor.report.proof_report import proof_json, proof_text
     from ms_symtensor.strategy.file import graph_in, plan_in
+    from ms_symtensor.strategy.record import PROVED_FILE, record, without_times
 
     end_on_signals()
     require_positive("--time-limit", chosen.time_limit)
@@ -68,5 +70,7 @@ def run(chosen: argparse.Namespace) -> int:
                 f"--device-num {chosen.device_num} is not that of the plan, {plan.device_num}: leave it out"
             )
         found = prove_plan(plan, graph_in(folder), request)
+        if why := record(folder, PROVED_FILE, without_times(proof_json(found))):
+            notice(why)
     show_found(chosen, proof_json(found), proof_text(found))
     return 0 if found.equal else 1

@@ -37,6 +37,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
     from ms_symtensor.strategy.file import graph_in, plan_in
+    from ms_symtensor.strategy.record import VERIFIED_FILE, record, without_times
 
     folder = folder_of(chosen, chosen.directory)
     planned, saved = plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
@@ -54,5 +55,8 @@ def run(chosen: argparse.Namespace) -> int:
         verdict = verify(plan, graph, chosen.rank or 0)
         passed, data, text = verdict.passed, verdict_json(verdict), verdict_text(verdict)
     files = certify(folder, planned, saved)
-    show_found(chosen, data | blocks | certificate_json(files), with_certificate(text, files))
+    data |= blocks | certificate_json(files)
+    if why := record(folder, VERIFIED_FILE, without_times(data)):
+        notice(why)
+    show_found(chosen, data, with_certificate(text, files))
     return 0 if passed and files.holds else 1

@@ -82,6 +82,18 @@ class Bill:
     items: Mapping[Key, Mapping[Work, int]]
 
 
+class Entry(NamedTuple):
+    """`often` times `work` of a program, for `key`; `node`: the position of the node that it is the time of (-1: of none), in
+    `block`.
+    """
+
+    node: int
+    key: Key
+    work: Work
+    block: str | None
+    often: int = 1
+
+
 def bill_of(
     graph: Graph,
     plan: StagePlan,
@@ -99,22 +111,38 @@ def bill_of(
     are not counted). What is received is counted where it is sent. `fuses`: `program`
     is what `program.fusion` makes of the partition.
     """
+    items: dict[Key, dict[Work, int]] = {}
+    for entry in entries_of(graph, plan, program, known, is_once, stage, fuses):
+        of = items.setdefault(entry.key, {})
+        of[entry.work] = of.get(entry.work, 0) + entry.often * times.get(entry.block or "", 1)
+    return Bill(items)
+
+
+def entries_of(
+    graph: Graph,
+    plan: StagePlan,
+    program: Program,
+    known: Meanings,
+    is_once: Callable[[Node], bool] = lambda _: False,
+    stage: int | None = None,
+    fuses: frozenset[str] = frozenset(),
+) -> Iterator[Entry]:
+    """What `bill_of` counts, one by one: the work of operators, then that of all other nodes. The gradients of an operator are
+    one entry, at the first node of its backward pass.
+    """
     cells = fused_cells(graph, known, fuses)
     products: dict[str, int] = {}
     again: dict[str, int] = {}
-    for node in program.nodes:
-        if node.role is Role.WORK and node.phase is Phase.BACKWARD:
-            products[node.op] = products.get(node.op, 0) + len(node.outputs)
-        elif node.role is Role.WORK and node.phase is Phase.RECOMPUTE:
-            again[node.op] = again.get(node.op, 0) + 1
-    items: dict[Key, dict[Work, int]] = {}
+    first: dict[tuple[str, Phase], int] = {}
+    for number, node in enumerate(program.nodes):
+        if node.role is Role.WORK:
+            first.setdefault((node.op, node.phase), number)
+            if node.phase is Phase.BACKWARD:
+                products[node.op] = products.get(node.op, 0) + len(node.outputs)
+            elif node.phase is Phase.RECOMPUTE:
+                again[node.op] = again.get(node.op, 0) + 1
     labels: dict[str, str] = {}
     transparent: set[str] = set()
-
-    def add(part: Part, phase: Phase, once: bool, label: str, work: Work, count: int) -> None:
-        of = items.setdefault(Key(part, phase, once, label), {})
-        of[work] = of.get(work, 0) + count
-
     known_works: dict[tuple, Product] = {}
     for op, name, seen, sig in _works(graph, known):
         label = labels[name] = label_of(op)
@@ -124,15 +152,15 @@ def bill_of(
         if name in cells:
             continue
         cuts = _cuts(op, seen, sig, plan)
-        count = times.get(op.block or "", 1)
         for phase, number in ((Phase.FORWARD, 0), (Phase.RECOMPUTE, 0), (Phase.BACKWARD, products.get(name, 0))):
             is_backward = phase is Phase.BACKWARD
-            often = count * (again.get(name, 0) if phase is Phase.RECOMPUTE else 1)
+            often = again.get(name, 0) if phase is Phase.RECOMPUTE else 1
             if often and (number or not is_backward):
                 form = id(sig), tuple(cuts.items()), number  # equal operators share their signature
                 product = known_works.setdefault(form, Product(seen, sig, cuts, number, is_backward))
-                add(Part.COMPUTE, phase, False, label, product, often)
-    for node in program.nodes:
+                key = Key(Part.COMPUTE, phase, False, label)
+                yield Entry(first.get((name, phase), -1), key, product, op.block, often)
+    for number, node in enumerate(program.nodes):
         if node.kind == "Receive" or (node.kind == "Send" and stage is None) or is_free(node, cells, fuses):
             continue
         if node.role is Role.WORK and node.op not in transparent and node.kind not in (FUSED, FUSED_IN_PLACE):
@@ -140,8 +168,7 @@ def bill_of(
         label = labels.get(node.op, "")
         part, work = _of_node(program, node, label, stage)
         once = node.role is not Role.WORK and is_once(node)
-        add(part, node.phase, once, label, work, times.get(node.block or "", 1))
-    return Bill(items)
+        yield Entry(number, Key(part, node.phase, once, label), work, node.block)
 
 
 def work_s(work: Work, cluster: Cluster) -> float:

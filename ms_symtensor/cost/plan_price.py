@@ -129,7 +129,7 @@ def _stage_memory_B(program: StageProgram, stage: StagePlan) -> Mapping[str, int
 
 def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
     """The price of a plan on `cluster` under `runtime`."""
-    seconds = _seconds(bill, cluster, runtime)
+    seconds = seconds_of_stages(bill, cluster, runtime)
     number, interleave = (1, 1) if bill.pipeline is None else (bill.pipeline.micro_batch_num, bill.pipeline.interleave)
     step_s = pipelined_step_s(seconds, number, interleave)
     time_s = _mean_s(seconds, number)
@@ -155,10 +155,11 @@ def _memory_B(bill: PlanBill, stored: Stored | None) -> tuple[Mapping[str, int],
 
 def each_s(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> float:
     """Seconds of one micro-batch on its way through all stages, forward and backward."""
-    return math.fsum(one.each_s for one in _seconds(bill, cluster, runtime))
+    return math.fsum(one.each_s for one in seconds_of_stages(bill, cluster, runtime))
 
 
-def _seconds(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> list[StageSeconds]:
+def seconds_of_stages(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> list[StageSeconds]:
+    """What every stage spends, first to last."""
     known: dict[Work, float] = {}  # stages that are alike share their work
 
     def seconds(work: Work) -> float:

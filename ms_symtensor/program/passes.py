@@ -98,7 +98,7 @@ def passes(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -
     """
     groups, rest = divmod(micro_batch_num, stages)
     found: dict[tuple[int, bool, bool], set[tuple[int, ...]]] = {}
-    for one in _in_order(stage, stages, min(groups, GROUPS) * stages + rest, interleave):
+    for one in every_pass(stage, stages, min(groups, GROUPS) * stages + rest, interleave):
         found.setdefault(one[:3], set()).add(one.waiting)
     return tuple(
         Pass(*alike, waiting)
@@ -108,8 +108,8 @@ def passes(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -
     )
 
 
-def _in_order(stage: int, stages: int, micro_batch_num: int, interleave: int) -> Iterator[Pass]:
-    """All passes of a step, one after the other."""
+def every_pass(stage: int, stages: int, micro_batch_num: int, interleave: int) -> Iterator[Pass]:
+    """All passes of a step on stage number `stage` of `stages`, one after the other."""
     number, waiting = micro_batch_num * interleave, [0] * interleave
     warm = warm_up(stage, stages, micro_batch_num, interleave)
     order = [run for group in _groups(stages, micro_batch_num) for run in range(interleave) for _ in range(group)]

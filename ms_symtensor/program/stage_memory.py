@@ -63,7 +63,8 @@ class MicroBatch:
     """Bytes that one micro-batch needs on a stage, step by step: `live_B`, without weights in use.
 
     `behind[step]`: whether the step is one of the backward pass; `blocks[step]`: the block it belongs to, or, outside of
-    blocks, the next one, or the last one. `kept_B` wait from the forward pass to the backward pass of these blocks. `weights_B`
+    blocks, the next one, or the last one. `kept_B` wait from the forward pass to the backward pass of these blocks, `waits` are
+    the tensors that do, each with the block whose backward pass reads it last. `weights_B`
     are the weights in use, `weights_behind_B` those of them that the backward pass reads; `dropped_B[step]` those of the others
     that this step or a later one reads.
     """
@@ -75,16 +76,19 @@ class MicroBatch:
     weights_B: ByBlock
     weights_behind_B: ByBlock
     dropped_B: tuple[int, ...]
+    waits: Mapping[int, str | None]
 
     def peak(self, runs: Sequence[Run], every: Iterable[Pass]) -> Peak:
         """The peak over `every` pass on a stage that holds these `runs`; after the last forward pass its weights go."""
+        return max(self.at_each(runs, every), key=lambda peak: peak.total_B)
+
+    def at_each(self, runs: Sequence[Run], every: Iterable[Pass]) -> Iterator[Peak]:
+        """What is there at most in each of these passes, in their order; arguments as of `peak`."""
         held = [self.of_run(run) for run in runs]
         kept_B = tuple(run.kept_B for run in held)
         whole_B, behind_B = (self.held_B(of, runs) for of in (self.weights_B, self.weights_behind_B))
-        peaks = (
-            Peak(behind_B if one.is_late else whole_B, one.waiting, kept_B, held[one.run].of(one)) for one in every
-        )
-        return max(peaks, key=lambda peak: peak.total_B)
+        for one in every:
+            yield Peak(behind_B if one.is_late else whole_B, one.waiting, kept_B, held[one.run].of(one))
 
     def of_run(self, run: Run) -> Moments:
         """What a micro-batch needs in a model chunk."""
@@ -153,6 +157,7 @@ def micro_batch(micro: Program, scatters_gradients: bool, interleaved: bool) -> 
         by_block(used),
         by_block(used_behind),
         tuple(sum(sizes[t] for t, last in last_read.items() if last >= step) for step in range(len(steps))),
+        waiting,
     )
 
 
@@ -179,7 +184,7 @@ def stage_activation_peak_B(program: StageProgram) -> int:
 
 def stage_peak(program: StageProgram) -> Peak:
     """What lies in memory at that peak."""
-    runs = _runs(program)
+    runs = runs_of_stage(program)
     return OneMicroBatch.of(program, runs).peak(program.stage, program.pipeline, runs)
 
 
@@ -207,7 +212,7 @@ class OneMicroBatch:
         return peak._replace(moment_B=peak.moment_B + self.sent_B)
 
 
-def _runs(program: StageProgram) -> list[list[str]]:
+def runs_of_stage(program: StageProgram) -> list[list[str]]:
     """The blocks of every run of the stage."""
     blocks = iter(program.graph.blocks)
     return [[next(blocks) for _ in run] for run in program.pipeline.layers[program.stage]]

@@ -18,7 +18,7 @@ _PARTS = ("work", "recompute", "bubble", "once")
 def considered_text(plan: Plan, count: int) -> str:
     """The best `count` ways to lay out the step, with what an average stage spends in each."""
     rows: list[tuple[str, ...]] = []
-    for one in _different(_ways(plan))[:count]:
+    for one in _different(ways(plan))[:count]:
         if one.step_time_s is None:
             rows.append((*_layout(one), "", "", "", "", "", "", reason(one)))
             continue
@@ -29,15 +29,15 @@ def considered_text(plan: Plan, count: int) -> str:
     return "Step layouts, screened\n" + table(rows, head, right=tuple(range(2)) + tuple(range(3, 10)))
 
 
-def _ways(plan: Plan) -> list[Considered]:
+def ways(plan: Plan) -> list[Considered]:
     """All ways to lay out the step, the best first: of those that the survey takes for faster than the plan, which is the best of
     all that were worked out, what it estimates is no step but a bound.
     """
-    ways = [
+    every = [
         one if not _is_faster(plan, one) else replace(one, bound_s=one.step_time_s or 0.0, step_time_s=None)
         for one in plan.search.considered
     ]
-    return sorted(ways, key=lambda one: one.rank)
+    return sorted(every, key=lambda one: one.rank)
 
 
 def _is_faster(plan: Plan, one: Considered) -> bool:
@@ -105,7 +105,7 @@ def considered_json(plan: Plan) -> list[dict[str, Any]]:
             "pp_interleave_num": one.pp_interleave_num, "mesh": list(one.mesh),
             **({"reason": reason(one)} if one.step_time_s is None else {"step_time_s": one.step_time_s}),
         }
-        for one in _ways(plan)
+        for one in ways(plan)
     ]  # fmt: skip
 
 

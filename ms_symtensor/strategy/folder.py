@@ -30,6 +30,9 @@ CODE_FILE = "shard.py"
 MINDFORMERS_FILE = "mindformers.yaml"
 REPORT_FILE = "report.txt"
 _NAMES = (PLAN_FILE, TIMING_FILE, GRAPH_FILE, DIGESTS_FILE, OPERATOR_FILE, CODE_FILE, MINDFORMERS_FILE, REPORT_FILE)
+HTML_FILE, TIMELINE_FILE = "report.html", "timeline.json"
+BESIDE = (HTML_FILE, TIMELINE_FILE, "verified.json", "proved.json", "pareto.json")
+"""What commands write beside a plan: no part of it, so that no digest tells of them; they go when another plan comes there."""
 FOR_MINDSPORE = re.compile(rf"{re.escape(OPERATOR_FILE)}|{CHECKPOINT_FILE}(_\d+)?\.(json|ckpt)")
 """The names of the files that MindSpore reads, of which plans have different ones."""
 _SEALED = (TIMING_FILE,)
@@ -196,7 +199,7 @@ def _difference(name: str, entry: tuple[int, str] | None, files: Mapping[str, by
 
 
 def _is_of_plans(name: str) -> bool:
-    return name in _NAMES or FOR_MINDSPORE.fullmatch(name) is not None
+    return name in _NAMES or name in BESIDE or FOR_MINDSPORE.fullmatch(name) is not None
 
 
 def _of_the_plan(directory: Path) -> frozenset[str]:
@@ -207,7 +210,7 @@ def _of_the_plan(directory: Path) -> frozenset[str]:
     try:
         content = (directory / DIGESTS_FILE).read_bytes()
         if digest.is_sealed(content):
-            return frozenset(there & ({DIGESTS_FILE} | _listed(directory / DIGESTS_FILE, content).keys()))
+            return frozenset(there & {DIGESTS_FILE, *BESIDE, *_listed(directory / DIGESTS_FILE, content)})
     except (OSError, InputError):
         pass
     return frozenset(there)

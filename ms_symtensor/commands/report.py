@@ -1,0 +1,62 @@
+"""`symtensor report`: a plan as one page, and as a trace."""
+
+import argparse
+
+from ms_symtensor.commands import options
+from ms_symtensor.errors import InputError
+
+TEXT = "a plan as one page (report.html), and its step as a trace (timeline.json)"
+EXAMPLES = ("symtensor report plan/llama2_7b", "symtensor report plan/llama2_7b --json")
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument("directory", metavar="DIR", type=options.path, help="a plan's directory")
+    options.add_folder(command)
+    options.add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    import json
+
+    from ms_symtensor.commands.shared import folder_of, know_operators, show_found
+    from ms_symtensor.files.writing import write_file
+    from ms_symtensor.models import by_hand_of
+    from ms_symtensor.report.alternatives import priced
+    from ms_symtensor.report.html.page import page
+    from ms_symtensor.report.plan_report import plan_json
+    from ms_symtensor.report.progress import progress
+    from ms_symtensor.report.text import seconds
+    from ms_symtensor.strategy.file import check, graph_in, plan_in
+    from ms_symtensor.strategy.folder import HTML_FILE, TIMELINE_FILE
+    from ms_symtensor.timeline.step import step_of
+    from ms_symtensor.timeline.trace import trace_of
+
+    folder = folder_of(chosen, chosen.directory)
+    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
+    if graph is None:
+        raise InputError(f"{chosen.directory} holds no graph.json, on which the report stands: plan again")
+    check(plan, graph)
+    know_operators(plan, graph)
+    with progress() as say:
+        say("timeline")
+        step = step_of(plan, graph)
+        say("alternatives")
+        others = priced(graph, by_hand_of(plan, graph), plan.planned_for) if plan.pipeline is None else ()
+        say("page")
+        text = page(folder, step, others, str(folder.file.parent))
+    trace = trace_of(step)
+    write_file(folder.path(HTML_FILE), text)
+    write_file(folder.path(TIMELINE_FILE), json.dumps(trace, separators=(",", ":"), allow_nan=False) + "\n")
+    places = {"report": str(folder.path(HTML_FILE)), "timeline": str(folder.path(TIMELINE_FILE))}
+    data = {
+        **places, "report_B": len(text.encode()), "events": len(trace["traceEvents"]),
+        "replayed_s": step.timeline.replayed_s, **plan_json(plan, graph),
+    }  # fmt: skip
+    shown = (
+        f"{plan.model}: a step of {seconds(plan.prediction.step_time_s)}\n  {places['report']}: open it in a browser, or print it"
+        f"\n  {places['timeline']}: open it in ui.perfetto.dev, chrome://tracing or MindStudio Insight"
+    )
+    show_found(chosen, data, shown)
+    return 0

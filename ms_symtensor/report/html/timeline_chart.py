@@ -47,7 +47,7 @@ def timeline_chart(timeline: StepTimeline, has_stages: bool) -> Html:
     used = dict.fromkeys(span.kind for lane in lanes for span in lane)
     keys = element("p", *(key_value(kind.value, NAMES[kind]) for kind in NAMES if kind in used), class_="keys")
     label = f"{len(lanes)} stages over {seconds(step_s)}"
-    return joined([keys, drawing(WIDTH, bottom + 20, *drawn, label=label, class_="timeline")])
+    return joined([keys, drawing(WIDTH, bottom + 20, *drawn, label=label, class_="passes")])
 
 
 def operators_chart(operators: Sequence[NodeTime]) -> Html:

@@ -10,9 +10,14 @@ from mindspore import mint, nn
 from planned import network
 from plans import data_times_tensor, plan_of, small_graph
 
+from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.report.emit import OPTIMIZER_STATES, write_plan
 from ms_symtensor.report.programs import programs_of
+from ms_symtensor.report.reshard_files import checkpoint_of, write_reshard
+from ms_symtensor.reshard.reshard import Request, reshard
+from ms_symtensor.reshard.slices import as_rollout, side_of
+from ms_symtensor.reshard.values import box
 from ms_symtensor.strategy.stages import pipeline_stages
 
 STATES = ("moments", "adam_m")
@@ -99,6 +104,41 @@ def test_a_checkpoint_goes_from_plan_to_plan(tmp_path, name, before, after, endi
         for each, value in values.items():
             np.testing.assert_array_equal(found[each].asnumpy(), value, each)
     assert len(list((tmp_path / "new").iterdir())) == len(wanted)
+
+
+@pytest.mark.parametrize(("before", "after"), [(two_stages, tensor_and_data), (tensor_and_data, data_alone)])
+def test_reshard_to_rollout_gives_the_files_of_mindspores_transform(tmp_path, before, after):
+    """Weights whole over their copies, twice where there are ranks for it: every rank's file has the slices that it needs."""
+    graph = small_graph("llama2_7b", attention="self", **TINY)
+    saved = written(before(graph), graph, tmp_path / "before")
+    source = side_of(programs_of(before(graph), graph), has_states=False)
+    one = side_of(programs_of(after(graph), graph), has_states=False)
+    target = as_rollout(one, None, source.rank_num // one.rank_num)
+    found = reshard(source, target, Request(load("atlas_800t_a2"), 1 << 40, aligns=False))
+    sides = ((before(graph), source), (after(graph), target))
+    checkpoints = [checkpoint_of(plan, graph, programs_of(plan, graph), side, False) for plan, side in sides]
+    write_reshard(tmp_path / "way", *checkpoints, {}, "")
+    for rank, values in saved.items():
+        (tmp_path / f"saved/rank_{rank}").mkdir(parents=True)
+        weights = [{"name": n, "data": ms.Tensor(v)} for n, v in values.items() if not n.startswith(STATES)]
+        ms.save_checkpoint(weights, str(tmp_path / f"saved/rank_{rank}/step.ckpt"))
+    files = [str(tmp_path / "way" / name) for name in ("from.ckpt", "to.ckpt")]
+    ms.transform_checkpoints(str(tmp_path / "saved"), str(tmp_path / "new"), "step", *files)
+    for rank in range(target.rank_num):
+        theirs = ms.load_checkpoint(str(tmp_path / f"new/rank_{rank}/step{rank}.ckpt"))
+        ours = {}
+        for move in found.moves:
+            for unit in move.of.units:
+                ends = np.cumsum([np.prod(pair.grid, dtype=int) for pair in unit])[:-1]
+                for pair, row in zip(unit, np.split(move.needed[rank], ends)):
+                    if row.any():
+                        value = whole(pair.source.name, pair.source.shape)
+                        steps = [size // cells for size, cells in zip(pair.source.shape, pair.grid)]
+                        where = [slice(r.start * s, r.stop * s) for r, s in zip(box(row, pair.grid), steps)]
+                        ours[pair.source.name] = value[tuple(where)]
+        assert set(theirs) == set(ours)
+        for name, value in ours.items():
+            np.testing.assert_array_equal(theirs[name].asnumpy(), value, name)
 
 
 def test_the_checkpoint_of_all_stages_is_mindspores_merged_one(tmp_path):

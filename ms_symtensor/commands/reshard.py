@@ -1,0 +1,96 @@
+"""`symtensor reshard`: the way from one plan to another, weight by weight."""
+
+import argparse
+
+from ms_symtensor.commands import options
+
+TEXT = "the way from one plan to another: what moves, how, how long, within which memory"
+EXAMPLES = (
+    "symtensor reshard plan/llama2_7b plan/llama2_7b_on_16 --prove",
+    "symtensor reshard plan/train plan/rollout --rollout --rollout-dtype bfloat16 --out reshard/rollout",
+)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument("source", metavar="FROM", type=options.path, help="the folder of the plan that runs now")
+    command.add_argument("target", metavar="TO", type=options.path, help="the folder of the plan that runs next")
+    command.add_argument(
+        "--rollout", action="store_true", help="TO generates: weights only, whole over their copies, no optimizer"
+    )
+    command.add_argument(
+        "--replicas",
+        type=int,
+        metavar="N",
+        help="--rollout: how often TO runs (default: as often as FROM's devices allow)",
+    )
+    command.add_argument(
+        "--rollout-dtype", choices=("bfloat16", "float16", "float32"), help="--rollout: of TO's weights"
+    )
+    command.add_argument("--weights-only", action="store_true", help="leave the optimizer's states where they are")
+    command.add_argument("--apart", action="store_true", help="TO runs on other devices, the next ones")
+    command.add_argument("--keep-ranks", action="store_true", help="rank r of TO runs on device r: no alignment")
+    command.add_argument("--keep-source", action="store_true", help="FROM's slices stay in device memory")
+    command.add_argument("--cluster", help="a known cluster, or a file (default: that of the plans)")
+    options.add_memory(command)
+    command.add_argument(
+        "--prove", action="store_true", help="make the moves on local processes, and compare bit by bit"
+    )
+    command.add_argument("--out", type=options.path, metavar="DIR", help="where to write: strategy files and moves")
+    options.add_folder(command)
+    options.add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from ms_symtensor.arguments import memory_limit_B
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.shared import folder_of, know_operators, require_positive, show_found, warned
+    from ms_symtensor.errors import InputError
+    from ms_symtensor.report.programs import programs_of
+    from ms_symtensor.report.reshard_files import checkpoint_of, write_reshard
+    from ms_symtensor.report.reshard_report import proof_text, reshard_json, reshard_text
+    from ms_symtensor.report.text import numbered
+    from ms_symtensor.reshard.proof import prove
+    from ms_symtensor.reshard.reshard import Request, reshard
+    from ms_symtensor.reshard.slices import as_rollout, side_of
+    from ms_symtensor.strategy.file import check, graph_in, plan_in
+
+    if not chosen.rollout and (chosen.replicas or chosen.rollout_dtype):
+        option = "--replicas" if chosen.replicas else "--rollout-dtype"
+        raise InputError(f"{option} is for a plan that generates: give --rollout too, or leave it out")
+    sides = []
+    has_states = not chosen.rollout and not chosen.weights_only
+    for path in (chosen.source, chosen.target):
+        folder = folder_of(chosen, path)
+        plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
+        if graph is None:
+            raise InputError(f"{path} holds no graph.json, which names the weights: plan again")
+        check(plan, graph)
+        know_operators(plan, graph)
+        programs = programs_of(plan, graph)
+        sides.append((plan, graph, programs, side_of(programs, has_states)))
+    (first, _, _, source), (second, _, _, target) = sides
+    if chosen.rollout:
+        replicas = chosen.replicas if chosen.replicas is not None else max(1, source.rank_num // target.rank_num)
+        require_positive("--replicas", replicas)
+        target = as_rollout(target, chosen.rollout_dtype, replicas)
+    if chosen.cluster is None and first.cluster != second.cluster:
+        raise InputError(
+            f"the plans are for {first.cluster} and {second.cluster}: say with --cluster what joins the devices"
+        )
+    cluster = warned(load_cluster(chosen.cluster) if chosen.cluster is not None else first.planned_for)
+    limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
+    request = Request(cluster, limit_B, chosen.apart, not chosen.keep_ranks, chosen.keep_source)
+    found = reshard(source, target, request)
+    proof = prove(found) if chosen.prove else None
+    data, text = reshard_json(found, first, second, proof), reshard_text(found, first, second)
+    if chosen.out is not None:
+        before = checkpoint_of(*sides[0][:3], source, has_states)
+        written = write_reshard(chosen.out, before, checkpoint_of(*sides[1][:3], target, has_states), data, text)
+    if proof is not None:
+        text += f"\n\n{proof_text(proof)}"
+    if chosen.out is not None:
+        text += f"\n\nWritten to {chosen.out}: {numbered(written)}"
+    show_found(chosen, data, text)
+    return 0 if proof is None or proof.holds else 1

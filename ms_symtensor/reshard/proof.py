@@ -1,0 +1,120 @@
+"""`prove`: the moves of a resharding are made by local processes, and every new slice is compared bit by bit.
+
+Every cell of a tensor has two elements here, whatever it has in the network: the moves are the same, cell by cell.
+"""
+
+import multiprocessing
+import queue
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.errors import ExecutionError
+from ms_symtensor.reshard.buckets import Bucket
+from ms_symtensor.reshard.reshard import Move, Resharding
+from ms_symtensor.reshard.units import Pair
+from ms_symtensor.reshard.values import ELEMENTS
+from ms_symtensor.reshard.worker import Job, Kind, Member, Result, work
+from ms_symtensor.tensor.dtype import size_B
+
+PROCESSES = 8
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What came of it: slices `compared`, names of tensors that `differ`, and bytes each device received and was to receive."""
+
+    compared: int
+    different: tuple[str, ...]
+    received_B: tuple[int, ...]
+    predicted_B: tuple[int, ...]
+
+    @property
+    def holds(self) -> bool:
+        return not self.different and self.received_B == self.predicted_B and self.compared > 0
+
+
+def prove(found: Resharding, time_limit_s: float = 300.0) -> Proof:
+    """Make the moves of `found` on local processes.
+
+    Errors: ExecutionError if a process ends with an error, or they take longer than `time_limit_s`.
+    """
+    processes = min(PROCESSES, found.device_num)
+    process_of = tuple(device * processes // found.device_num for device in range(found.device_num))
+    kinds = tuple(map(_kind, found.moves))
+    buckets = tuple(_units(found.buckets, found.order))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ms_symtensor.reshard.worker"])
+    inboxes: list[Any] = [context.Queue() for _ in range(processes)]
+    results: Any = context.Queue()
+    started = [
+        context.Process(target=work, args=(Job(n, process_of, kinds, buckets), inboxes, results), daemon=True)
+        for n in range(processes)
+    ]
+    try:
+        for process in started:
+            process.start()
+        done = [_result(results, time_limit_s) for _ in started]
+    finally:
+        for process in started:
+            if process.pid is not None:
+                process.kill()
+                process.join()
+        for inbox in (*inboxes, results):
+            inbox.cancel_join_thread()
+            inbox.close()
+    received = {device: count for one in done for device, count in one.received_B.items()}
+    return Proof(
+        sum(one.compared for one in done),
+        tuple(sorted({name for one in done for name in one.different})),
+        tuple(received[device] for device in range(found.device_num)),
+        tuple(_predicted_B(found.moves, found.device_num).tolist()),
+    )
+
+
+def _result(results: Any, time_limit_s: float) -> Result:
+    try:
+        number, came = results.get(timeout=time_limit_s)
+    except queue.Empty:
+        raise ExecutionError(
+            f"the processes did not end within {time_limit_s:g} s: prove fewer blocks or devices"
+        ) from None
+    if isinstance(came, str):
+        raise ExecutionError(f"process {number} of the proof ended with {came}")
+    assert isinstance(came, Result)
+    return came
+
+
+def _kind(move: Move) -> Kind:
+    one = move.of
+    sends = tuple((each.source, each.target, each.cells) for each in move.transfers.sends)
+    units = tuple(tuple(pair.source.name for pair in unit) for unit in one.units)
+    return Kind(tuple(map(_member, one.units[0])), units, move.held, move.needed, sends)
+
+
+def _member(pair: Pair) -> Member:
+    return Member(pair.grid, pair.source.dtype, pair.moved_as, pair.target.dtype, size_B(pair.source.dtype))
+
+
+def _units(buckets: tuple[Bucket, ...], order: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:
+    """The units of every bucket: (class, number within the class), as they move."""
+    next_of = dict.fromkeys(order, 0)
+    found = []
+    for bucket in buckets:
+        inside = []
+        for number, count in bucket:
+            inside += [(number, next_of[number] + i) for i in range(count)]
+            next_of[number] += count
+        found.append(tuple(inside))
+    return found
+
+
+def _predicted_B(moves: tuple[Move, ...], devices: int) -> NDArray[np.int64]:
+    """The bytes that each device is to receive, at the size of the proof."""
+    total = np.zeros(devices, dtype=np.int64)
+    for move in moves:
+        cell_B = ELEMENTS * size_B(move.of.sample.moved_as)
+        total += move.load.received_B // move.of.moved_B * cell_B * move.of.count
+    return total

@@ -44,8 +44,8 @@ def slice_of(tensor: Bits, ranges: tuple[range, ...]) -> Bits:
     if not ranges:
         return tensor.copy()
     inner = tuple(slice(one.start, one.stop) for one in ranges[:-1])
-    last = slice(ranges[-1].start * ELEMENTS, ranges[-1].stop * ELEMENTS)
-    return np.array(tensor[(*inner, last)])
+    index = (*inner, slice(ranges[-1].start * ELEMENTS, ranges[-1].stop * ELEMENTS))
+    return np.array(tensor[index])
 
 
 def cast(bits: Bits, source: str, target: str) -> Bits:

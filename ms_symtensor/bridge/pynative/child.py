@@ -1,6 +1,7 @@
 """The process that has MindFormers: a request on standard input, an answer in the file that it names."""
 
 import json
+import os
 import resource
 import sys
 import time
@@ -20,7 +21,7 @@ def main() -> int:
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     started_s = time.monotonic()
     stand_in = _set_up()
-    task = {"trace": _trace, "check": _check, "load": _load}[request["task"]]
+    task = {"trace": _trace, "traces": _traces, "check": _check, "load": _load}[request["task"]]
     return task(request) | {
         "versions": _versions(stand_in),
         "time_s": time.monotonic() - started_s,
@@ -68,6 +69,27 @@ def _trace(request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # whatever MindFormers says is told as it said it
         return _refused(error)
     return {"stages": found}
+
+
+def _traces(request: dict[str, Any]) -> dict[str, Any]:
+    """Several files, each in a process of its own that has all imported: MindFormers remembers settings of the last network."""
+    return {"found": [_forked(one, Path(f"{request['answer']}.{i}")) for i, one in enumerate(request["requests"])]}
+
+
+def _forked(request: dict[str, Any], answer: Path) -> dict[str, Any]:
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            answer.write_text(json.dumps(_trace(request)), encoding="utf-8")
+            status = 0
+        finally:
+            os._exit(status)
+    os.waitpid(process, 0)
+    if not answer.is_file():
+        return {"refused": "the process that traced it died"}
+    found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    return found
 
 
 def _traced_stage(built: Any, stage: int) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """What a trace on the `meta` device does otherwise than MindFormers: values that are read on the host are assumed.
 
 Three things: the counts of tokens that each expert gets, which MindFormers reads to split its all-to-alls, are taken as equal;
-and `tensor[index] = values` goes by `index_put_`, for MindSpore's own way copies;
+and `tensor[index]` and `tensor[index] = values` are functions with a gradient, for MindSpore's own ways copy to the host;
 and stages do not tell each other which of them hold the embedding.
 """
 
 from typing import Any
 
-from mindspore import Tensor, ops
+from mindspore import Tensor, mint, ops
+from mindspore.common._grad_function import _Function
+
+from ms_symtensor.bridge.pynative.session import CURRENT
 
 
 def install() -> None:
@@ -21,14 +24,47 @@ def install() -> None:
     ExpertParallel._finish_async_d2h = lambda self, _copy, _event, experts, degree: _even(self, experts, degree)
     ExpertParallel._issue_async_d2h = lambda *_: (None, None)
     parallelize._setup_mtp_embedding_grad_sync = lambda *_: None
+    parallelize._distribute_param = _noting_placement(parallelize._distribute_param)
     original = Tensor.__setitem__
     if not hasattr(Tensor, "detach"):  # MindSpore 2.11 has it
         Tensor.detach = lambda self: ops.stop_gradient(self)
 
     def assign(self: Any, index: Any, value: Any) -> Any:
-        return self.index_put_((index,), value) if isinstance(index, Tensor) else original(self, index, value)
+        if not isinstance(index, Tensor):
+            return original(self, index, value)
+        self.assign_value(_Placed.apply(self, index, value))
+        return self
 
-    Tensor.__setitem__ = assign
+    read = Tensor.__getitem__
+
+    def chosen(self: Any, index: Any) -> Any:
+        rows = isinstance(index, Tensor) and index.ndim == 1 and "Int" in str(index.dtype)
+        return mint.index_select(self, 0, index) if rows else read(self, index)
+
+    Tensor.__setitem__, Tensor.__getitem__ = assign, chosen
+
+
+class _Placed(_Function):
+    """`tensor[index] = values` as a function: its gradient reads the rows of `index`."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, index: Any, values: Any) -> Any:
+        ctx.save_for_backward(index)
+        return tensor * 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (index,) = ctx.saved_tensors
+        return gradient, None, gradient[index]
+
+
+def _noting_placement(distribute: Any) -> Any:
+    def noted(module: Any, param_name: str, device_mesh: Any, placements: Any) -> None:
+        distribute(module, param_name, device_mesh, placements)
+        parameter = getattr(module, param_name)
+        CURRENT.placements[id(parameter)] = (parameter, device_mesh, tuple(placements))
+
+    return noted
 
 
 def _noting_rows(method: Any) -> Any:

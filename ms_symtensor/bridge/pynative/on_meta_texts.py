@@ -2,6 +2,6 @@
 
 ASSUMED = (
     "tokens are split evenly over the experts (MindFormers reads the counts on the host)",
-    "assignment by an index tensor is traced as index_put_",
+    "rows chosen or assigned by an index tensor are traced as functions with gradients",
     "which stages hold a copy of the embedding is not exchanged: its sum over them is one all-reduce a step, not traced",
 )

@@ -1,0 +1,122 @@
+"""Activations that one micro-batch keeps for the backward pass, by module: what MindSpore's gradients save.
+
+Counted as MindSpore's own `saved_tensors_hooks` tell: each tensor once, without weights. Terms follow the modules of MindFormers
+2.1 (mindformers/pynative/transformers), its norms, gates, kernels and routers, one line each. Bytes of one rank.
+"""
+
+from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
+from ms_symtensor.targets.mindformers_pynative.predicted import layers_of, routed_rows, tokens
+from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
+
+_ITEM_B, _FP32_B, _INDEX_B = 2, 4, 8
+_SOFTMAX = 2 * 8
+"""float32 numbers that flash attention keeps per token and head: maximum and sum, eight times each."""
+_MASK = 2048
+"""Side of a compressed attention mask."""
+
+
+def kept_B(shape: ModelShape, degrees: Degrees, stage: int) -> int:
+    """Bytes that a rank of `stage` keeps of one micro-batch."""
+    total = sum(layer_B(shape, degrees, layer) for layer in layers_of(shape, degrees, stage))
+    bounds = degrees.chunks(shape.layers)[stage]
+    starts, ends = bounds[0][0] == 0, bounds[-1][1] == shape.layers - 1
+    predicted = shape.predicted_tokens if ends else 0
+    total += (starts + predicted) * _embedding_B(shape, degrees)
+    total += (ends + predicted) * _head_B(shape, degrees)
+    return total + len(bounds) * _shared_B(shape, degrees)
+
+
+def layer_B(shape: ModelShape, degrees: Degrees, layer: int) -> int:
+    """Bytes that a layer keeps: its input where it is recomputed, the inputs of modules that are, or all."""
+    part, hidden = tokens(shape, degrees) // degrees.tensor, shape.hidden
+    if degrees.recompute.whole(layer):
+        return part * hidden * _ITEM_B * (1 if layer < shape.layers else 2)
+    norm = part * (hidden * _ITEM_B + _FP32_B)  # its input and the root of its mean
+    normed = part * hidden * _ITEM_B
+    parts = {"self_attention": attention_B(shape, degrees), "mlp": feed_forward_B(shape, degrees, layer)}
+    found = 2 * norm
+    for name, size_B in parts.items():
+        found += normed if degrees.recompute.module(name, layer) else size_B
+    return found + (_prediction_B(shape, degrees) if layer >= shape.layers else 0)
+
+
+def attention_B(shape: ModelShape, degrees: Degrees) -> int:
+    """Bytes of an attention: gathered input, compressed and normed parts, the kernel's operands and its output."""
+    rows, part, tensor = tokens(shape, degrees), tokens(shape, degrees) // degrees.tensor, degrees.tensor
+    heads = shape.heads // tensor
+    softmax = rows * heads * _SOFTMAX * _FP32_B
+    gathered = degrees.context // degrees.ulysses_degree  # keys and values of the other ranks
+    latent = shape.latent
+    if latent is None:
+        groups = shape.key_value_heads // tensor
+        normed = rows * (heads + groups) * (shape.head * _ITEM_B + _FP32_B)
+        operands = rows * (2 * heads + 2 * gathered * groups) * shape.head * _ITEM_B
+        output = rows * heads * shape.head * _ITEM_B
+        return rows * shape.hidden * _ITEM_B + normed + operands + output + softmax
+    compressed = latent.query + latent.key_value
+    normed = part * (compressed * _ITEM_B + 2 * _FP32_B) + rows * compressed * _ITEM_B
+    key = latent.nope + latent.rope
+    operands = rows * heads * (key + gathered * (key + latent.value) + latent.value) * _ITEM_B
+    output = rows * heads * latent.value * _ITEM_B
+    return part * shape.hidden * _ITEM_B + normed + operands + output + softmax
+
+
+def feed_forward_B(shape: ModelShape, degrees: Degrees, layer: int) -> int:
+    """Bytes of a dense feed-forward or of one with experts."""
+    rows, part = tokens(shape, degrees), tokens(shape, degrees) // degrees.tensor
+    if not shape.has_experts(layer):
+        return rows * shape.hidden * _ITEM_B + _gated_B(shape, rows, shape.feed_forward // degrees.tensor)
+    experts = shape.experts
+    assert experts is not None
+    routed = routed_rows(shape, degrees)
+    shared = _gated_B(shape, part, experts.shared_feed_forward)
+    chosen = _gated_B(shape, routed, experts.feed_forward)
+    moved = 2 * routed * shape.hidden * _ITEM_B  # into the experts, and out of them to be weighted
+    indices = routed * _INDEX_B * (4 if degrees.expert > 1 else 1) + routed * _ITEM_B
+    return part * shape.hidden * _ITEM_B + router_B(shape, part) + shared + chosen + moved + indices
+
+
+def router_B(shape: ModelShape, part: int) -> int:
+    """Bytes of a router in float32: its input, scores, choices among groups and experts."""
+    experts = shape.experts
+    assert experts is not None
+    scores = part * experts.count * _FP32_B * (3 if experts.balanced else 1)
+    chosen = part * experts.per_token
+    groups = part * (2 * experts.groups + experts.group_choices) * _INDEX_B
+    return part * shape.hidden * _FP32_B + scores + chosen * (3 * _INDEX_B + _FP32_B) + groups + part * 3 * _FP32_B
+
+
+def _gated_B(shape: ModelShape, rows: int, inner: int) -> int:
+    """Both halves and the product; unfused, the activation of one half too."""
+    return rows * inner * _ITEM_B * (3 if shape.fused_activation else 4)
+
+
+def _prediction_B(shape: ModelShape, degrees: Degrees) -> int:
+    """Around a layer of multi-token prediction: three norms and a projection of two hidden states."""
+    part = tokens(shape, degrees) // degrees.tensor
+    return part * (5 * shape.hidden * _ITEM_B + 3 * _FP32_B)
+
+
+def _embedding_B(shape: ModelShape, degrees: Degrees) -> int:
+    """Token numbers, and which of them this rank has."""
+    return tokens(shape, degrees) * _FP32_B * (2 if degrees.tensor > 1 else 1)
+
+
+def _head_B(shape: ModelShape, degrees: Degrees) -> int:
+    """The final norm's input, and the hidden states of all tokens that the vocabulary is cut for."""
+    rows, part = tokens(shape, degrees), tokens(shape, degrees) // degrees.tensor
+    return part * (shape.hidden * _ITEM_B + _FP32_B) + rows * (shape.hidden * _ITEM_B + _FP32_B)
+
+
+def _shared_B(shape: ModelShape, degrees: Degrees) -> int:
+    """Rotary tables and the attention mask, which all layers of a chunk share."""
+    width = shape.latent.rope if shape.latent else shape.head
+    side = shape.sequence // degrees.context
+    rows = tokens(shape, degrees) if degrees.context > 1 else shape.sequence
+    mask = _MASK * _MASK if shape.compressed_mask else degrees.local_batch * side * side
+    return rows * width * _FP32_B + mask
+
+
+def loss_B(shape: ModelShape, degrees: Degrees) -> int:
+    """float32 numbers of the loss: logits as they come, in float32, and their exponentials, which its gradient needs."""
+    return tokens(shape, degrees) * (shape.vocabulary // degrees.tensor) * (_ITEM_B + _FP32_B)

@@ -21,14 +21,14 @@ from ms_symtensor.program.fusion import fused, fused_cells
 from ms_symtensor.program.long_runs import EACH, measure
 from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, dealt, runs_of, stages_of_ops
+from ms_symtensor.program.pipeline import Pipeline, runs_of, stages_of_ops
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.stage_memory import OneMicroBatch
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.tensor.graph import Graph, ParameterRef
-from ms_symtensor.uniform.layout import UniformLayout
-from ms_symtensor.uniform.plan import Mark, graph_of, marks, pipeline_of, recompute_of, settings_of, strategies_of
+from ms_symtensor.uniform.layout import Mark, UniformLayout
+from ms_symtensor.uniform.plan import graph_of, pipeline_of, recompute_of, settings_of, strategies_of
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def folded_bill(
     """
     stages = layout.stages
     held = stages.of(config.num_layers)
-    runs = runs_of(dealt(held, stages.interleave), stages.interleave)
-    stages_held = [_segments(config, of, marks(layout, stage, held[stage])) for stage, of in enumerate(runs)]
+    runs = runs_of(stages.in_order(config.num_layers), stages.interleave)
+    stages_held = [_segments(config, of, layout.recompute.of(stage, held[stage])) for stage, of in enumerate(runs)]
     if stages.number == stages.micro_batch_num == 1:
         return _one_stage(config, layout, stages_held[0], fuses)
     pipeline = pipeline_of(layout, held, is_lenient)
@@ -79,7 +79,7 @@ def folded_flops(config: TransformerConfig) -> float:
     return model_flops(graph, known, dict(zip(graph.blocks, (count for _, count in kinds), strict=True)))
 
 
-def _segments(config: TransformerConfig, runs: Iterable[range], of: list[Mark]) -> _Runs:
+def _segments(config: TransformerConfig, runs: Iterable[range], of: Iterable[Mark]) -> _Runs:
     every = iter(of)
     return tuple(
         tuple(

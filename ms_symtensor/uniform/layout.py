@@ -1,9 +1,10 @@
 """Uniform layouts as data: one set of degrees for all blocks, as Megatron and MindFormers run them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.pipeline import dealt
 from ms_symtensor.program.settings import OptimizerLevel
 
 ALL = -1
@@ -48,6 +49,8 @@ class Stages:
     Attributes:
         interleave: virtual stages of every stage.
         layers: blocks of every stage; empty: as evenly as they divide, the first stages one more.
+        chunks: blocks of every model chunk, a row for each chunk of a stage with a number for every stage; empty: those of a
+            stage divide evenly, the last ones one more.
         head_stage: the stage that holds what stands behind the blocks; -1: that of the last block.
     """
 
@@ -56,6 +59,7 @@ class Stages:
     interleave: int = 1
     layers: tuple[int, ...] = ()
     head_stage: int = -1
+    chunks: tuple[tuple[int, ...], ...] = ()
 
     def of(self, blocks: int) -> tuple[int, ...]:
         """The blocks of every stage, of so many.
@@ -63,6 +67,11 @@ class Stages:
         Raises:
             InputError: if `layers` are not those of so many blocks, or stages would be left without a block.
         """
+        if self.chunks:
+            if len(self.chunks) != self.interleave or any(len(row) != self.number for row in self.chunks):
+                raise InputError(f"{self.chunks} are no chunks of {self.number} stages of {self.interleave} virtual stages")
+            layers = tuple(map(sum, zip(*self.chunks, strict=True)))
+            return replace(self, chunks=(), layers=layers).of(blocks)
         if self.layers:
             if len(self.layers) != self.number or sum(self.layers) != blocks:
                 raise InputError(f"{self.layers} does not put {blocks} blocks on {self.number} pipeline stages")
@@ -76,6 +85,13 @@ class Stages:
         each, more = divmod(blocks, self.number)
         return tuple(each + (stage < more) for stage in range(self.number))
 
+    def in_order(self, blocks: int) -> tuple[int, ...]:
+        """The blocks of every model chunk in the order of a micro-batch's way. Errors: those of `of`."""
+        held = self.of(blocks)
+        if self.chunks:
+            return tuple(number for row in self.chunks for number in row)
+        return dealt(held, self.interleave)
+
 
 class Selection(str, Enum):
     """Parts of a block that are recomputed by themselves (selective recomputation)."""
@@ -87,16 +103,40 @@ class Selection(str, Enum):
     COMMUNICATION = "communication"  # gathers of tokens that tensor-parallel ranks hold parts of
 
 
+Mark = frozenset[Selection] | None
+"""What is recomputed of a block: parts of it (none: nothing), or, None, the whole."""
+
+
 @dataclass(frozen=True)
 class Recomputation:
-    """What is recomputed: the first blocks of every stage as a whole, and in so many of the blocks behind these the `parts`."""
+    """What is recomputed: the first blocks of every stage as a whole, and in so many of the blocks behind these the `parts`.
+
+    `marks`: instead of both, what is recomputed of each block of every stage.
+    """
 
     blocks: Blocks = (0,)
     parts: tuple[tuple[Selection, Blocks], ...] = ()
+    marks: tuple[tuple[Mark, ...], ...] = ()
 
     def whole(self, stage: int, held: int) -> int:
         """How many of the `held` blocks of `stage` are recomputed as a whole."""
         return _on_stage(self.blocks, stage, held)
+
+    def of(self, stage: int, held: int) -> tuple[Mark, ...]:
+        """What is recomputed of each of the `held` blocks of `stage`.
+
+        Raises:
+            InputError: if `marks` are for other stages.
+        """
+        if self.marks:
+            if stage >= len(self.marks) or len(self.marks[stage]) != held:
+                raise InputError(f"recomputation is marked for other stages than one with {held} blocks: give a mark for each")
+            return self.marks[stage]
+        whole, parts = self.whole(stage, held), self.selected(stage, held)
+        return tuple(
+            None if n < whole else frozenset(part for part, number in parts.items() if n - whole < number)
+            for n in range(held)
+        )
 
     def selected(self, stage: int, held: int) -> dict[Selection, int]:
         """In how many of the blocks behind those each part is recomputed."""
@@ -120,6 +160,7 @@ class UniformLayout:
 
     Attributes:
         optimizer_weight_shard_size: -1: over all copies.
+        parallel_optimizer_threshold_KB: smaller parameters are not sharded; MindSpore's default is 64.
     """
 
     degrees: Degrees = field(default_factory=Degrees)
@@ -128,6 +169,7 @@ class UniformLayout:
     optimizer_level: OptimizerLevel = OptimizerLevel.LEVEL1
     optimizer_weight_shard_size: int = -1
     swap_optimizer: bool = False
+    parallel_optimizer_threshold_KB: int = 64
 
     @property
     def device_num(self) -> int:

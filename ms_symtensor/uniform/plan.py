@@ -11,11 +11,11 @@ from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import Meanings, meanings
-from ms_symtensor.program.pipeline import Pipeline, dealt, runs_of, stages_of_ops
+from ms_symtensor.program.pipeline import Pipeline, runs_of, stages_of_ops
 from ms_symtensor.program.recomputation import name_in_block
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op
-from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
+from ms_symtensor.uniform.layout import Degrees, Mark, Selection, UniformLayout
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ def uniform_plan(config: TransformerConfig, layout: UniformLayout, is_lenient: b
     degrees, stages = layout.degrees, layout.stages
     strategies = strategies_of(graph, config, degrees)
     held = stages.of(len(graph.blocks))
-    runs = runs_of(dealt(held, stages.interleave), stages.interleave)
+    runs = runs_of(stages.in_order(len(graph.blocks)), stages.interleave)
     blocks = [[graph.blocks[position] for run in of_stage for position in run] for of_stage in runs]
     recomputed = [
-        recompute_of(graph, dict(zip(names, marks(layout, stage, len(names)), strict=True)))
+        recompute_of(graph, dict(zip(names, layout.recompute.of(stage, len(names)), strict=True)))
         for stage, names in enumerate(blocks)
     ]
     if stages.number == stages.micro_batch_num == 1:
@@ -89,6 +89,7 @@ def settings_of(layout: UniformLayout, recompute: Mapping[str, Recompute]) -> Se
         enable_alltoall=True,
         optimizer_level=layout.optimizer_level,
         optimizer_weight_shard_size=layout.optimizer_weight_shard_size,
+        parallel_optimizer_threshold_KB=layout.parallel_optimizer_threshold_KB,
         swap_optimizer=layout.swap_optimizer,
         recompute=recompute,
     )
@@ -99,9 +100,8 @@ def pipeline_of(layout: UniformLayout, held: tuple[int, ...], is_lenient: bool) 
     stages = layout.stages
     moves_head = stages.head_stage not in (-1, stages.number - 1) or not held[-1]
     head = stages.head_stage % stages.number if moves_head else None
-    return Pipeline(
-        runs_of(dealt(held, stages.interleave), stages.interleave), stages.micro_batch_num, is_lenient, head
-    )
+    runs = runs_of(stages.in_order(sum(held)), stages.interleave)
+    return Pipeline(runs, stages.micro_batch_num, is_lenient, head)
 
 
 @lru_cache(maxsize=256)
@@ -109,20 +109,6 @@ def graph_of(config: TransformerConfig) -> tuple[Graph, Meanings]:
     """The graph of `config`, and what its operators mean."""
     graph = build_graph(config)
     return graph, meanings(graph)
-
-
-Mark = frozenset[Selection] | None
-"""What is recomputed of a block: parts of it (none: nothing), or, None, the whole."""
-
-
-def marks(layout: UniformLayout, stage: int, held: int) -> list[Mark]:
-    """What is recomputed of each of the `held` blocks of `stage`."""
-    whole = layout.recompute.whole(stage, held)
-    parts = layout.recompute.selected(stage, held)
-    return [
-        None if n < whole else frozenset(part for part, number in parts.items() if n - whole < number)
-        for n in range(held)
-    ]
 
 
 def recompute_of(graph: Graph, of: Mapping[str, Mark]) -> dict[str, Recompute]:

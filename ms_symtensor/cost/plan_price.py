@@ -57,12 +57,14 @@ class PlanPrice:
             what it waits for the host. They add up to the step.
         hidden_s: seconds of communication that runs beside computation, by `Part`, of an average stage.
         memory_B: bytes of every stage at its peak, by `cost.step.MEMORIES`.
+        stage_each_s: seconds of a micro-batch on every stage, forward and backward.
     """
 
     step_time_s: float
     time_s: Mapping[str, float]
     hidden_s: Mapping[str, float]
     memory_B: tuple[Mapping[str, int], ...]
+    stage_each_s: tuple[float, ...]
 
     @property
     def stage_peaks_B(self) -> tuple[int, ...]:
@@ -135,7 +137,8 @@ def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
     time_s = _mean_s(seconds, number)
     if len(seconds) > 1:
         time_s["bubble"] = max(0.0, step_s - math.fsum(time_s.values()))
-    return PlanPrice(step_s, time_s, _hidden_s(seconds, number), _memory_B(bill, runtime.stores))
+    each = tuple(stage.each_s for stage in seconds)
+    return PlanPrice(step_s, time_s, _hidden_s(seconds, number), _memory_B(bill, runtime.stores), each)
 
 
 def _memory_B(bill: PlanBill, stored: Stored | None) -> tuple[Mapping[str, int], ...]:

@@ -1,0 +1,103 @@
+"""Recomputation and sharding until a layout fits: as little as its stages need, the cheapest kind first.
+
+A stage's peak hangs on what that stage recomputes alone. So the fewest blocks of every stage are found for all stages at once, by
+interpolation, and no selection of the same kind that fits is faster.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ms_symtensor.cost.plan_price import PlanPrice
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.uniform.layout import ALL, Recomputation, UniformLayout
+from ms_symtensor.uniform.prices import Prices
+from ms_symtensor.uniform.request import recomputation
+from ms_symtensor.uniform.rules import Parts, Rules
+from ms_symtensor.uniform.space import levels
+
+Found = tuple[UniformLayout, PlanPrice]
+
+
+def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -> Iterator[Found]:
+    """`layout`, and what of more recomputation and sharding is tried until it fits, each with its price; nothing that is sure to
+    take `best_s` seconds or more. Errors: those of `Prices.of`.
+    """
+    limits, limit_B = prices.request.limits, prices.request.limit_B
+    for level in levels(limits, rules, layout.degrees.data_parallel):
+        at = replace(layout, optimizer_level=OptimizerLevel(level))
+        if _is_pinned(limits):
+            pinned = recomputation(limits, prices.config.num_layers, at.stages.number)
+            found = replace(at, recompute=pinned)
+            yield found, prices.of(found)
+            continue
+        plain = prices.of(at)
+        yield at, plain
+        if plain.peak_memory_B <= limit_B or plain.step_time_s >= best_s:
+            return
+        for parts in ((), *rules.selections):
+            for found, price in _fewest(prices, at, parts, best_s):
+                if price.peak_memory_B <= limit_B:
+                    best_s = min(best_s, price.step_time_s)
+                yield found, price
+
+
+def _is_pinned(limits: Limits) -> bool:
+    return limits.selects or "recompute" in limits.least or "recompute" in limits.most
+
+
+def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) -> Iterator[Found]:
+    """`layout` with the `parts` of all blocks recomputed, and as few blocks as a whole as fit; what is tried, the best last."""
+    limit_B = prices.request.limit_B
+    held = layout.stages.of(prices.config.num_layers)
+
+    def at(blocks: tuple[int, ...]) -> Found:
+        again = Recomputation(blocks, tuple((part, (ALL,)) for part in parts))
+        found = replace(layout, recompute=again)
+        return found, prices.of(found)
+
+    least = at((0,) * len(held))
+    yield least
+    if least[1].peak_memory_B <= limit_B or least[1].step_time_s >= best_s:
+        return
+    most = at(held)
+    yield most
+    if most[1].peak_memory_B > limit_B:
+        return
+    few = [_End(0, peak_B) for peak_B in least[1].stage_peaks_B]
+    many = [_End(0 if one.peak_B <= limit_B else number, peak_B) for one, number, peak_B in zip(few, held, most[1].stage_peaks_B, strict=True)]
+    while any(high.blocks - low.blocks > 1 for low, high in zip(few, many, strict=True)):
+        tried = at(tuple(_guess(low, high, limit_B) for low, high in zip(few, many, strict=True)))
+        yield tried
+        if _least_s(tried, limit_B) >= best_s:
+            return
+        for stage, (number, peak_B) in enumerate(zip(tried[0].recompute.blocks, tried[1].stage_peaks_B, strict=True)):
+            (many if peak_B <= limit_B else few)[stage] = _End(number, peak_B)
+    yield at(tuple(high.blocks for high in many))
+
+
+@dataclass(frozen=True)
+class _End:
+    """So many blocks of a stage recomputed as a whole, and the bytes that it then needs."""
+
+    blocks: int
+    peak_B: int
+
+
+def _guess(low: _End, high: _End, limit_B: int) -> int:
+    """The fewest blocks that fit, if what every block saves is the same: between `low`, which does not fit, and `high`, which
+    does.
+    """
+    if high.blocks - low.blocks < 2:
+        return high.blocks
+    share = (low.peak_B - limit_B) / max(1, low.peak_B - high.peak_B)
+    wanted = low.blocks + math.ceil(share * (high.blocks - low.blocks))
+    return min(max(wanted, low.blocks + 1), high.blocks - 1)
+
+
+def _least_s(tried: Found, limit_B: int) -> float:
+    """Seconds of a step whose stages recompute more than those of `tried` that do not fit."""
+    layout, price = tried
+    pairs = zip(price.stage_each_s, price.stage_peaks_B, strict=True)
+    return layout.stages.micro_batch_num * max((each_s for each_s, peak_B in pairs if peak_B > limit_B), default=0.0)

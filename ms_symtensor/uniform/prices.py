@@ -1,0 +1,115 @@
+"""Prices of uniform layouts of one network for one request, and what no layout is better than."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from model_zoo.config import TransformerConfig
+from ms_symtensor.cost.plan_price import PlanPrice, each_s, priced
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.uniform.folded import folded_bill
+from ms_symtensor.uniform.layout import Degrees, Stages, UniformLayout
+from ms_symtensor.uniform.request import of_micro_batch
+
+
+ACCUMULATION = 0.05
+"""empirical: no step of several micro-batches spends more than this share of its time on adding up gradients."""
+
+
+FORWARD = 1 / 3
+"""The share of a forward pass in a micro-batch's time: a backward pass has two products for each one of it."""
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A micro-batch of so many samples in the whole network on one stage: seconds, and bytes at rest by what for."""
+
+    samples: int
+    seconds: float
+    at_rest_B: Mapping[str, int]
+
+    def recomputed(self, layout: UniformLayout, samples: int, limit_B: int) -> float:
+        """The share of the blocks that the first stage of `layout` has to recompute, as a guess: it keeps what a micro-batch of so
+        many `samples` needs in about the whole network, since a stage of P holds P micro-batches.
+        """
+        stages = layout.stages
+        in_flight = 1 + (stages.number - 1) / (stages.number * stages.interleave) if stages.interleave > 1 else 1.0
+        needed_B = in_flight * self.at_rest_B["activations"] * samples / self.samples
+        over_B = self.kept_B(layout.optimizer_level) / stages.number + needed_B - limit_B
+        return max(0.0, over_B / max(1.0, needed_B))
+
+    def kept_B(self, level: OptimizerLevel) -> int:
+        """Weights, states and, unless they are scattered, gradients."""
+        kept = ("parameters", "optimizer_states", *(("gradients",) if level <= OptimizerLevel.LEVEL1 else ()))
+        return sum(self.at_rest_B[name] for name in kept)
+
+
+@dataclass
+class Prices:
+    """Prices of layouts of the network `config`, whose batch is that of a step. `number`: how many were asked for."""
+
+    config: TransformerConfig
+    request: Request
+    number: int = 0
+    _whole: dict[tuple[int, Degrees, bool], _Whole] = field(default_factory=dict)
+    _known: dict[UniformLayout, PlanPrice] = field(default_factory=dict)
+
+    def of(self, layout: UniformLayout) -> PlanPrice:
+        """The price of `layout`. Errors: those of `folded_bill`."""
+        if layout not in self._known:
+            self.number += 1
+            bill = folded_bill(of_micro_batch(self.config, layout), layout, self.request.runtime.fuses)
+            self._known[layout] = priced(bill, self.request.cluster, self.request.runtime)
+        return self._known[layout]
+
+    def rough(self, layout: UniformLayout) -> tuple[float, float, float]:
+        """`least`, if a larger micro-batch takes no longer for a sample: one program for all micro-batches of the same degrees."""
+        whole, samples = self._of_samples(layout, self.config.batch_size), self._samples(layout)
+        least_s = self._least_s(layout, whole.seconds * samples / whole.samples)
+        least_s *= 1 - ACCUMULATION if _is_plain(layout) else 1.0
+        guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
+        at_rest_B = 0.0 if _is_plain(layout) else whole.kept_B(layout.optimizer_level) / layout.stages.number
+        return least_s, guess_s, at_rest_B
+
+    def least(self, layout: UniformLayout) -> tuple[float, float, float]:
+        """Seconds that no step of `layout` is faster than, a guess of what it takes with what has to be recomputed, and bytes
+        that some device needs at least, whatever is recomputed and whichever blocks its stages hold. Errors: those of
+        `folded_bill`.
+        """
+        if _is_plain(layout):
+            price = self.of(layout)
+            return price.step_time_s, price.step_time_s, 0.0
+        samples = self._samples(layout)
+        whole = self._of_samples(layout, samples)
+        least_s = self._least_s(layout, whole.seconds)
+        guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
+        return least_s, guess_s, whole.kept_B(layout.optimizer_level) / layout.stages.number
+
+    def _samples(self, layout: UniformLayout) -> int:
+        return self.config.batch_size // layout.stages.micro_batch_num
+
+    def _of_samples(self, layout: UniformLayout, samples: int) -> _Whole:
+        sharded = layout.optimizer_level != OptimizerLevel.NONE
+        key = samples, layout.degrees, sharded
+        if key not in self._whole:
+            # of two micro-batches, so that what is done once stands apart
+            level = OptimizerLevel.LEVEL1 if sharded else OptimizerLevel.NONE
+            one = UniformLayout(layout.degrees, Stages(1, 2), optimizer_level=level, swap_optimizer=layout.swap_optimizer)
+            network = replace(self.config, batch_size=samples)
+            bill = folded_bill(network, one, self.request.runtime.fuses)
+            memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B
+            self._whole[key] = _Whole(samples, each_s(bill, self.request.cluster, self.request.runtime), memory)
+        return self._whole[key]
+
+    @staticmethod
+    def _least_s(layout: UniformLayout, whole_s: float) -> float:
+        """Of a micro-batch that takes `whole_s` seconds in the whole network."""
+        stages = layout.stages
+        share_s = whole_s / stages.number
+        return math.fsum([stages.micro_batch_num * share_s, (whole_s - share_s) / stages.interleave])
+
+
+def _is_plain(layout: UniformLayout) -> bool:
+    """Whether there is one stage, which takes the batch as a whole."""
+    return layout.stages.number == layout.stages.micro_batch_num == 1

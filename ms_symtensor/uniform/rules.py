@@ -1,0 +1,42 @@
+"""What a software that runs uniform layouts can say and does, as rules that a search keeps to."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from model_zoo.config import TransformerConfig
+from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
+
+Parts = tuple[Selection, ...]
+
+
+def _one_form(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
+    yield degrees
+
+
+def _no_reason(config: TransformerConfig, layout: UniformLayout) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of one software.
+
+    Attributes:
+        forms: the ways in which it runs such degrees.
+        refusal: why it cannot run a layout; empty: it can.
+        levels: levels of the optimizer's sharding to try where there are several copies of the model.
+        selections: parts of blocks to try to recompute by themselves before whole blocks are recomputed.
+        mixes_context: context parallelism beside several samples of a micro-batch is tried without being asked for.
+        moves_blocks: stages may hold other numbers of blocks than even ones.
+    """
+
+    forms: Callable[[TransformerConfig, Degrees], Iterator[Degrees]] = _one_form
+    refusal: Callable[[TransformerConfig, UniformLayout], str] = _no_reason
+    levels: tuple[int, ...] = (1,)
+    selections: tuple[Parts, ...] = ((Selection.ATTENTION_CORE,),)
+    mixes_context: bool = False
+    moves_blocks: bool = True
+
+
+ANY = Rules()
+"""What MindSpore runs of uniform layouts."""

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
     "version", "errors", "streams", "files", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program", "cluster",
     "cost", "strategy", "reshard", "search", "uniform", "targets", "validation", "measured", "timeline", "bridge", "report",
-    "models", "fit", "arguments", "estimates", "commands", "command_line", "cli",
+    "models", "fit", "arguments", "target_plans", "estimates", "commands", "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
     "search": ("asked", "folded", "space", "tables", "stages", "selections"),

@@ -27,7 +27,7 @@ VERDICT_KEYS = {
 }  # fmt: skip
 FILES = {
     "plan.json", "timing.json", "graph.json", "operator_strategy.json", "parameter_layout.json", "parameter_layout.ckpt",
-    "shard.py", "mindformers.yaml", "report.txt", "digests.json",
+    "shard.py", "report.txt", "digests.json",
 }  # fmt: skip
 NETWORKS = Path(__file__).parent / "bridge" / "hand_written.py"
 needs_mindspore = pytest.mark.skipif(not importlib.util.find_spec("mindspore"), reason="needs MindSpore")

@@ -9,6 +9,7 @@ from pathlib import Path
 CLUSTER = "atlas_800t_a2"
 RUNTIMES = tuple(sorted(file.stem for file in (Path(__file__).parents[1] / "cost" / "runtimes").glob("*.yaml")))
 HIDEABLE = ("gradients", "weights", "tensor", "expert", "point_to_point")
+TARGETS = ("mindspore", "mindformers")
 PINNED = (
     "pipeline_stages", "micro_batch_num", "pp_interleave_num", "data_parallel", "model_parallel", "sequence_parallel",
     "context_parallel", "expert_parallel", "optimizer_level", "optimizer_weight_shard_size", "recompute", "swap_optimizer",
@@ -56,6 +57,16 @@ def add_runtime(command: argparse.ArgumentParser) -> None:
     command.add_argument("--runtime", metavar="NAME", help=f"whose habits the price assumes: {', '.join(RUNTIMES)}")
     command.add_argument(
         "--hide", metavar="PARTS", default="", help=f"communication beside computation: {', '.join(HIDEABLE)}, or none"
+    )
+
+
+def add_target(command: argparse.ArgumentParser) -> None:
+    """The software that runs the plan."""
+    command.add_argument(
+        "--target",
+        metavar="NAME",
+        default=TARGETS[0],
+        help=f"the software that runs the plan, within what its files can say: {', '.join(TARGETS)} (default: %(default)s)",
     )
 
 

@@ -11,6 +11,7 @@ TEXT = "find a strategy and write it in every form that MindSpore reads"
 EXAMPLES = (
     "symtensor plan llama2_7b --device-num 8 --global-batch-size 16 --out plan/llama2_7b",
     "symtensor plan llama3_70b --device-num 64 --fix pipeline_stages=4 --max recompute=8 --out plan/pinned",
+    "symtensor plan qwen3_32b --device-num 64 --target mindformers --out plan/mindformers",
     "symtensor plan net.py:factory --device-num 8 --cluster mine.yaml --json --out plan/mine",
 )
 
@@ -24,9 +25,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--layouts",
         choices=("free", "uniform"),
-        default="free",
-        help="uniform: all blocks alike, as Megatron and MindFormers run them (zoo; default: %(default)s)",
+        help="uniform: all blocks alike, as Megatron and MindFormers run them (zoo; default: free, or as the target has them)",
     )
+    options.add_target(command)
     command.add_argument(
         "--exact-loss",
         action="store_true",
@@ -48,7 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
-    from ms_symtensor.models import is_factory, planned, with_loss
+    from ms_symtensor.models import is_factory, planned
     from ms_symtensor.report.alternatives import priced
     from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
@@ -66,8 +67,13 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.strategy.loss import loss_note
     from ms_symtensor.strategy.plan import MicroBatchLoss
     from ms_symtensor.strategy.record import PARETO_FILE, record
-    from ms_symtensor.uniform.search import uniform_best
+    from ms_symtensor.target_plans import in_uniform_layouts, with_free_layouts
+    from ms_symtensor.targets.registry import target_of
 
+    target = target_of(chosen.target)
+    if target.rules is not None and chosen.layouts == "free":
+        raise InputError(f"--target {target.name} cuts all blocks alike: leave --layouts free out")
+    is_uniform = target.rules is not None or chosen.layouts == "uniform"
     cluster = warned(load_cluster(chosen.cluster))
     require_positive("--device-num", chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
@@ -86,9 +92,9 @@ def run(chosen: argparse.Namespace) -> int:
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
             limit_B, model.name, model.source, wanted, runtime=runtime_of(chosen.runtime or DEFAULT, chosen.hide),
         )  # fmt: skip
-        if chosen.layouts == "uniform":
-            found, graph = uniform_best(model.config, request, step)
-            found = with_loss(found, graph, model.graph)
+        uniform = None
+        if is_uniform:
+            found, graph, uniform = in_uniform_layouts(model, request, target, step)
         else:
             found, graph = naming_what_fits(
                 request, lambda wanted: planned(model, wanted, step), model.graph_at is not None, floor_of(model.graph)
@@ -102,17 +108,22 @@ def run(chosen: argparse.Namespace) -> int:
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
         programs = programs_of(found, graph)
         text = plan_text(found, graph, programs, others)
-        data = plan_json(found, graph)
+        data = plan_json(found, graph) | {"target": target.name}
+        if target.rules is not None:
+            words, data["free_layouts"] = with_free_layouts(model, request, found, step)
+            text = f"{text}\n\n{words}"
         if chosen.top:
             text = f"{text}\n\n{considered_text(found, chosen.top)}"
         if chosen.pareto:
             plans = front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0])
             text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
         step("write")
-        written = write_plan(found, graph, programs, text, chosen.out)
+        written = write_plan(found, graph, programs, text, chosen.out, uniform, target)
         if "pareto" in data and (why := record(folders.read(chosen.out), PARETO_FILE, data["pareto"])):
             notice(why)
     remembered(written.digest)
+    data["not_written"] = list(written.unsaid)
     took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
-    show_found(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written.names)}")
+    unsaid = "".join(f"\n  {reason}" for reason in written.unsaid)
+    show_found(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written.names)}{unsaid}")
     return 0

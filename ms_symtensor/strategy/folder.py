@@ -106,7 +106,12 @@ def write(directory: str | os.PathLike[str], contents: Mapping[str, Content]) ->
     InputError if the directory cannot be written, or has a directory in the place of a file.
     """
     digests = _digests(contents)
-    write_folder(directory, {**contents, DIGESTS_FILE: digests}, _of_the_plan, _is_of_plans)
+    write_folder(
+        directory,
+        {**contents, DIGESTS_FILE: digests},
+        _of_the_plan,
+        lambda name: _is_of_plans(name) or name in contents,
+    )
     return digest.of_content(digests)
 
 
@@ -139,6 +144,7 @@ def _read(file: Path, edited: bool) -> tuple[PlanFolder, bool]:
         raise InputError(f"cannot read the plan {file} ({error.strerror}): check the path") from error
     try:
         names = {name for name in os.listdir(handle) if _is_of_plans(name)} | {file.name}
+        names |= _listed_names(_content(handle, DIGESTS_FILE))
         files = {name: content for name in sorted(names) if (content := _content(handle, name)) is not None}
         folder = _compared(file, files, edited)
         try:
@@ -186,6 +192,14 @@ def _listed(path: Path, written: bytes) -> dict[str, tuple[int, str] | None]:
     }
 
 
+def _listed_names(digests: bytes | None) -> set[str]:
+    """The names of the plan's files, if its digests are as they were written: formats come with their own names."""
+    if digests is None or not digest.is_sealed(digests):
+        return set()
+    files = json.loads(digests).get("files", {})
+    return {name for name in files if name == os.path.basename(name)}
+
+
 def _difference(name: str, entry: tuple[int, str] | None, files: Mapping[str, bytes]) -> str:
     """How a file differs; empty if it does not."""
     if name not in files:
@@ -204,7 +218,8 @@ def _is_of_plans(name: str) -> bool:
 
 def _of_the_plan(directory: Path) -> frozenset[str]:
     """The files of the plan in `directory`, if there is one: those with digests, or all with names of plans' files."""
-    there = {one.name for one in directory.iterdir() if _is_of_plans(one.name) and not one.is_dir()}
+    there = {one.name for one in directory.iterdir() if not one.is_dir()}
+    named = {name for name in there if _is_of_plans(name)}
     if PLAN_FILE not in there and DIGESTS_FILE not in there:
         return frozenset()
     try:
@@ -213,4 +228,4 @@ def _of_the_plan(directory: Path) -> frozenset[str]:
             return frozenset(there & {DIGESTS_FILE, *BESIDE, *_listed(directory / DIGESTS_FILE, content)})
     except (OSError, InputError):
         pass
-    return frozenset(there)
+    return frozenset(named)

@@ -66,7 +66,10 @@ def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) 
     if most[1].peak_memory_B > limit_B:
         return
     few = [_End(0, peak_B) for peak_B in least[1].stage_peaks_B]
-    many = [_End(0 if one.peak_B <= limit_B else number, peak_B) for one, number, peak_B in zip(few, held, most[1].stage_peaks_B, strict=True)]
+    many = [
+        _End(0 if one.peak_B <= limit_B else number, peak_B)
+        for one, number, peak_B in zip(few, held, most[1].stage_peaks_B, strict=True)
+    ]
     while any(high.blocks - low.blocks > 1 for low, high in zip(few, many, strict=True)):
         tried = at(tuple(_guess(low, high, limit_B) for low, high in zip(few, many, strict=True)))
         yield tried

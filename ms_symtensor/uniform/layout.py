@@ -69,7 +69,9 @@ class Stages:
         """
         if self.chunks:
             if len(self.chunks) != self.interleave or any(len(row) != self.number for row in self.chunks):
-                raise InputError(f"{self.chunks} are no chunks of {self.number} stages of {self.interleave} virtual stages")
+                raise InputError(
+                    f"{self.chunks} are no chunks of {self.number} stages of {self.interleave} virtual stages"
+                )
             layers = tuple(map(sum, zip(*self.chunks, strict=True)))
             return replace(self, chunks=(), layers=layers).of(blocks)
         if self.layers:
@@ -130,7 +132,9 @@ class Recomputation:
         """
         if self.marks:
             if stage >= len(self.marks) or len(self.marks[stage]) != held:
-                raise InputError(f"recomputation is marked for other stages than one with {held} blocks: give a mark for each")
+                raise InputError(
+                    f"recomputation is marked for other stages than one with {held} blocks: give a mark for each"
+                )
             return self.marks[stage]
         whole, parts = self.whole(stage, held), self.selected(stage, held)
         return tuple(

@@ -28,7 +28,9 @@ def _neighbours(prices: Prices, found: Found, rules: Rules) -> Iterator[Found]:
     layout, price = found
     held = layout.stages.of(prices.config.num_layers)
     slowest = max(range(len(held)), key=lambda stage: price.stage_each_s[stage])
-    others = sorted((stage for stage in range(len(held)) if stage != slowest), key=lambda stage: price.stage_each_s[stage])
+    others = sorted(
+        (stage for stage in range(len(held)) if stage != slowest), key=lambda stage: price.stage_each_s[stage]
+    )
     for stage in others[:2]:
         layers = list(held)
         layers[slowest] -= 1

@@ -12,7 +12,6 @@ from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import Degrees, Stages, UniformLayout
 from ms_symtensor.uniform.request import of_micro_batch
 
-
 ACCUMULATION = 0.05
 """empirical: no step of several micro-batches spends more than this share of its time on adding up gradients."""
 
@@ -30,8 +29,8 @@ class _Whole:
     at_rest_B: Mapping[str, int]
 
     def recomputed(self, layout: UniformLayout, samples: int, limit_B: int) -> float:
-        """The share of the blocks that the first stage of `layout` has to recompute, as a guess: it keeps what a micro-batch of so
-        many `samples` needs in about the whole network, since a stage of P holds P micro-batches.
+        """The share of the blocks that the first stage of `layout` has to recompute, as a guess: it keeps what a micro-batch
+        of so many `samples` needs in about the whole network, since a stage of P holds P micro-batches.
         """
         stages = layout.stages
         in_flight = 1 + (stages.number - 1) / (stages.number * stages.interleave) if stages.interleave > 1 else 1.0
@@ -64,7 +63,7 @@ class Prices:
         return self._known[layout]
 
     def rough(self, layout: UniformLayout) -> tuple[float, float, float]:
-        """`least`, if a larger micro-batch takes no longer for a sample: one program for all micro-batches of the same degrees."""
+        """`least`, if a larger micro-batch takes no longer for a sample: one program for all micro-batches of equal degrees."""
         whole, samples = self._of_samples(layout, self.config.batch_size), self._samples(layout)
         least_s = self._least_s(layout, whole.seconds * samples / whole.samples)
         least_s *= 1 - ACCUMULATION if _is_plain(layout) else 1.0
@@ -95,7 +94,9 @@ class Prices:
         if key not in self._whole:
             # of two micro-batches, so that what is done once stands apart
             level = OptimizerLevel.LEVEL1 if sharded else OptimizerLevel.NONE
-            one = UniformLayout(layout.degrees, Stages(1, 2), optimizer_level=level, swap_optimizer=layout.swap_optimizer)
+            one = UniformLayout(
+                layout.degrees, Stages(1, 2), optimizer_level=level, swap_optimizer=layout.swap_optimizer
+            )
             network = replace(self.config, batch_size=samples)
             bill = folded_bill(network, one, self.request.runtime.fuses)
             memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B

@@ -14,6 +14,7 @@ exchange blocks (`uniform.moving`). The gap is to the lowest bound, without the 
 
 import heapq
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -55,15 +56,15 @@ def uniform_best(
     request: Request,
     progress: Callable[[str], None] = lambda _: None,
     rules: Rules = ANY,
-) -> tuple[Plan, Graph]:
-    """The plan of `best_layout`, and the graph it is for. Errors: those of `best_layout`."""
+) -> tuple[Plan, Graph, UniformLayout]:
+    """The plan of `best_layout`, the graph it is for, and the layout. Errors: those of `best_layout`."""
     if config is None:
         raise InputError(
             f"{request.model} is no network of the zoo: uniform layouts know these only; leave --layouts and --target out"
         )
     layout, search = best_layout(config, request, progress, rules)
     plan, graph = estimate(config, layout, request)
-    return replace(plan, search=search), graph
+    return replace(plan, search=search), graph, layout
 
 
 def best_layout(
@@ -78,11 +79,13 @@ def best_layout(
         InputError: for pins that no layout meets.
         InfeasibleError: if no layout fits; it names the one that needs least.
     """
-    prices, refused = Prices(config, request), Refused()
+    prices, refused, started = Prices(config, request), Refused(), time.perf_counter()
     progress("uniform layouts")
     looked = _look(prices, rules, refused)
     if math.isinf(looked.least_s) and math.isinf(looked.least_B):
-        raise InputError(f"no uniform layout on {request.device_num} devices: {refused.reason or 'the pins leave none'}")
+        raise InputError(
+            f"no uniform layout on {request.device_num} devices: {refused.reason or 'the pins leave none'}"
+        )
     if not looked.fits:
         raise InfeasibleError(
             f"no uniform layout fits {request.limit_B / GIB:.1f} GiB on {request.device_num} devices: the one that needs least"
@@ -91,7 +94,7 @@ def best_layout(
     progress("blocks of stages")
     layout, price = _best(prices, looked.fits, rules)
     gap = max(0.0, price.step_time_s / min(looked.least_s, price.step_time_s) - 1.0)
-    return layout, SearchReport(prices.number, 0.0, gap, METHOD)
+    return layout, SearchReport(prices.number, time.perf_counter() - started, gap, METHOD)
 
 
 def _best(prices: Prices, fits: list[Found], rules: Rules) -> Found:

@@ -34,7 +34,7 @@ def mine(written, tmp_path):
 
 
 NAMES = (
-    "digests.json", "graph.json", "mindformers.yaml", "operator_strategy.json", "parameter_layout.ckpt", "parameter_layout.json",
+    "digests.json", "graph.json", "operator_strategy.json", "parameter_layout.ckpt", "parameter_layout.json",
     "plan.json", "report.txt", "shard.py", "timing.json",
 )  # fmt: skip
 

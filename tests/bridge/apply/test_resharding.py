@@ -12,13 +12,14 @@ from plans import data_times_tensor, plan_of, small_graph
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel, Settings
-from ms_symtensor.report.emit import OPTIMIZER_STATES, write_plan
+from ms_symtensor.report.emit import write_plan
 from ms_symtensor.report.programs import programs_of
 from ms_symtensor.report.reshard_files import checkpoint_of, write_reshard
 from ms_symtensor.reshard.reshard import Request, reshard
 from ms_symtensor.reshard.slices import as_rollout, side_of
 from ms_symtensor.reshard.values import box
 from ms_symtensor.strategy.stages import pipeline_stages
+from ms_symtensor.targets.formats.strategy_checkpoint import OPTIMIZER_STATES
 
 STATES = ("moments", "adam_m")
 TINY = {"hidden_size": 64, "intermediate_size": 128, "vocab_size": 256, "head_dim": 8, "num_layers": 2}

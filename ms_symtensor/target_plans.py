@@ -1,0 +1,48 @@
+"""The best plan that a target can say, and what free layouts would gain."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ms_symtensor.errors import SymTensorError
+from ms_symtensor.models import Model, planned, with_loss
+from ms_symtensor.search.asked.request import Request
+from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.targets.exporter import Uniform
+from ms_symtensor.targets.target import Target
+from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.uniform.rules import ANY
+from ms_symtensor.uniform.search import uniform_best
+
+Progress = Callable[[str], None]
+
+
+def in_uniform_layouts(
+    model: Model, request: Request, target: Target, progress: Progress = lambda _: None
+) -> tuple[Plan, Graph, Uniform]:
+    """The best plan in uniform layouts within the target's rules. Errors: those of `uniform_best`."""
+    found, graph, layout = uniform_best(model.config, request, progress, target.rules or ANY)
+    assert model.config is not None
+    return with_loss(found, graph, model.graph), graph, Uniform(model.config, layout)
+
+
+def free_layouts_s(model: Model, request: Request, progress: Progress = lambda _: None) -> float | str:
+    """Seconds of a step of the best plan in free layouts for the same request, or why there is none."""
+    try:
+        return planned(model, request, progress)[0].prediction.step_time_s
+    except SymTensorError as error:
+        return str(error)
+
+
+def with_free_layouts(model: Model, request: Request, found: Plan, progress: Progress) -> tuple[str, dict[str, Any]]:
+    """What free layouts would gain over `found`: for people, and as data."""
+    progress("free layouts")
+    free_s = free_layouts_s(model, request, progress)
+    if isinstance(free_s, str):
+        return f"Free layouts (shard()): none, {free_s}", {"reason": free_s}
+    gain = found.prediction.step_time_s / free_s - 1.0
+    words = f"{100 * gain:.1f} % faster" if gain > 0 and not math.isclose(gain, 0, abs_tol=5e-4) else "no faster"
+    return f"Free layouts (shard()) would take {free_s:.4g} s, {words} (--target mindspore)", {
+        "step_time_s": free_s,
+        "gain": gain,
+    }

@@ -1,0 +1,80 @@
+"""Recomputation in MindFormers' lists: how many of the first blocks of every model chunk, a row for each chunk of a stage.
+
+LayerSetting (parallel_core/training_graph/transformer/utils.py) recomputes the first blocks of a chunk as a whole; of patterns it
+counts the first blocks too, those included that are recomputed as a whole.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from model_zoo.config import TransformerConfig
+from ms_symtensor.program.pipeline import runs_of
+from ms_symtensor.targets.exporter import CannotSayError
+from ms_symtensor.uniform.layout import Mark, Selection, UniformLayout
+
+Rows = tuple[tuple[int, ...], ...]
+"""A number for every stage, in a row for every model chunk of a stage."""
+
+PATTERNS: Mapping[Selection, tuple[str, ...]] = {
+    Selection.ATTENTION_CORE: (r"self_attention\.core_attention",),
+    Selection.ACTIVATION: (
+        r"mlp\.mul", r"mlp\.activation_func\.silu", r"mlp\.shared_experts\.mul", r"mlp\.shared_experts\.activation_func\.silu",
+    ),
+}  # fmt: skip
+"""Cells of mcore's blocks; those of the activation are LayerSetting's own where no pattern is given."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """How many blocks every model chunk holds, how many of them are recomputed as a whole, and of how many the first so many
+    recompute a part.
+    """
+
+    held: Rows
+    whole: Rows
+    parts: Mapping[Selection, Rows]
+
+
+def lists_of(config: TransformerConfig, layout: UniformLayout) -> Lists:
+    """The lists of `layout`. CannotSayError for other blocks than the first ones of chunks, and parts without a pattern."""
+    chunks = _marks(config, layout)
+    every = {part for of_stage in chunks for chunk in of_stage for mark in chunk for part in mark or ()}
+    for part in sorted(every, key=lambda one: one.value):
+        if part not in PATTERNS:
+            raise CannotSayError(f"no pattern of select_recompute is known for {part.value}")
+    held = _rows([[len(chunk) for chunk in of_stage] for of_stage in chunks])
+    whole = _rows([[_first(chunk, None) for chunk in of_stage] for of_stage in chunks])
+    parts = {
+        part: _rows([[_first(chunk, part) for chunk in of_stage] for of_stage in chunks])
+        for part in Selection
+        if part in every
+    }
+    return Lists(held, whole, parts)
+
+
+def _marks(config: TransformerConfig, layout: UniformLayout) -> list[list[tuple[Mark, ...]]]:
+    """What is recomputed of each block of the model chunks of every stage."""
+    stages = layout.stages
+    runs = runs_of(stages.in_order(config.num_layers), stages.interleave)
+    found = []
+    for stage, of_stage in enumerate(runs):
+        every = iter(layout.recompute.of(stage, sum(map(len, of_stage))))
+        found.append([tuple(next(every) for _ in run) for run in of_stage])
+    return found
+
+
+def _first(chunk: tuple[Mark, ...], part: Selection | None) -> int:
+    """How many first blocks of `chunk` are recomputed as a whole, or at least the `part` of them."""
+    again = [mark is None or part in mark for mark in chunk]
+    if not part:
+        again = [mark is None for mark in chunk]
+    number = sum(again)
+    if not all(again[:number]):
+        raise CannotSayError("recomputation is counted over the first blocks of every model chunk")
+    if part and number == sum(mark is None for mark in chunk):
+        return 0  # none beyond those that are recomputed as a whole
+    return number
+
+
+def _rows(of_stages: list[list[int]]) -> Rows:
+    return tuple(zip(*of_stages, strict=True))

@@ -1,0 +1,83 @@
+"""What MindFormers' networks in graph mode refuse, and how they run degrees (mindformers 1.9.0 and 2.1.0, parallel_core).
+
+Sources: transformer_config.py (`__post_init__`), training_graph/transformer/attention.py, moe/moe_layer.py and moe/ffn.py,
+base_models/gpt/gpt_model.py, transformer/utils.py (LayerSetting).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from model_zoo.config import TransformerConfig
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.targets.exporter import CannotSayError
+from ms_symtensor.targets.mindformers.recompute import lists_of
+from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
+from ms_symtensor.uniform.rules import Rules
+
+SCHEDULER = "1f1b"
+
+
+def forms(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
+    """The ways to run `degrees`: experts are never cut within, and sequences are shared out by AlltoAll of heads (ulysses_cp) or
+    gathers of keys and values (colossalai_cp).
+    """
+    own = replace(degrees, expert_model_parallel=1 if config.experts is not None else 0)
+    if degrees.context_parallel == 1 or _exchanges(config, own):
+        yield own
+    if degrees.context_parallel > 1:
+        yield replace(own, exchanges_heads=False)
+
+
+def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
+    """Why MindFormers cannot run or be told `layout`; empty: it can."""
+    of = layout.degrees
+    tensor, context = of.model_parallel, of.context_parallel
+    checks = (
+        (config.num_heads % tensor or config.n_kv_heads % tensor,
+         f"{config.num_heads} heads and {config.n_kv_heads} key-value heads must divide by model_parallel {tensor}"),
+        (config.vocab_size % tensor, f"a vocabulary of {config.vocab_size} must divide by model_parallel {tensor}"),
+        (of.sequence_parallel and tensor == 1, "use_seq_parallel needs model_parallel above 1"),
+        (of.sequence_parallel and config.seq_length // context % tensor,
+         f"use_seq_parallel: {config.seq_length} tokens must divide by context_parallel x model_parallel"),
+        (config.experts is not None and tensor > 1 and not of.sequence_parallel,
+         "experts with model_parallel need use_seq_parallel"),
+        (config.experts is not None and of.expert_model_parallel != 1, "the width of an expert is not cut"),
+        (config.experts is not None and of.data_parallel * tensor % max(1, of.expert_parallel),
+         f"expert_parallel {of.expert_parallel} must divide data_parallel x model_parallel {of.data_parallel * tensor}"),
+        (context > 1 and of.exchanges_heads and not _exchanges(config, of),
+         f"ulysses_cp: {config.n_kv_heads} key-value heads must divide by model_parallel x context_parallel"),
+        (config.seq_length % context, f"{config.seq_length} tokens must divide by context_parallel {context}"),
+        (layout.optimizer_level > OptimizerLevel.LEVEL2,
+         "optimizer_level=level3 cannot stand beside gradient_accumulation_shard, which its files have: levels 0 to 2"),
+        (layout.optimizer_weight_shard_size != -1, "the optimizer shards over all copies"),
+        (not of.cuts_embedding, "mcore networks cut the embedding as the head: vocab_emb_dp is turned to False"),
+        (of.gathers_logits, "the loss is computed from a cut vocabulary"),
+        (layout.stages.head_stage not in (-1, layout.stages.number - 1), "the head is on the last stage"),
+        (not config.causal, "it trains decoders"),
+    )  # fmt: skip
+    reason = next((f"MindFormers: {words}" for is_refused, words in checks if is_refused), "")
+    return reason or _unsayable(config, layout)
+
+
+def _unsayable(config: TransformerConfig, layout: UniformLayout) -> str:
+    if not layout.recompute.marks and len(layout.recompute.blocks) == 1 and not layout.stages.layers:
+        return ""  # as the search begins; what it adds are counts of first blocks
+    try:
+        lists_of(config, layout)
+    except CannotSayError as error:
+        return f"MindFormers: {error}"
+    return ""
+
+
+def _exchanges(config: TransformerConfig, degrees: Degrees) -> bool:
+    """Whether context parallelism can exchange heads."""
+    return config.n_kv_heads % (degrees.model_parallel * degrees.context_parallel) == 0
+
+
+RULES = Rules(
+    forms,
+    refusal,
+    levels=(1, 2),
+    selections=((Selection.ACTIVATION,), (Selection.ATTENTION_CORE, Selection.ACTIVATION)),
+    mixes_context=True,
+)

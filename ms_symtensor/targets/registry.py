@@ -1,0 +1,19 @@
+"""The targets by their names."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ms_symtensor.errors import InputError
+from ms_symtensor.targets.mindformers.target import MINDFORMERS
+from ms_symtensor.targets.mindspore import MINDSPORE
+from ms_symtensor.targets.target import Target
+
+TARGETS: Mapping[str, Target] = MappingProxyType({one.name: one for one in (MINDSPORE, MINDFORMERS)})
+"""The first is the default."""
+
+
+def target_of(name: str) -> Target:
+    """The target called `name`. InputError for another name."""
+    if name not in TARGETS:
+        raise InputError(f"unknown target {name!r}: known are {', '.join(TARGETS)}")
+    return TARGETS[name]

@@ -4,15 +4,15 @@
 
 Each small network of tests/bridge/proof/masked_networks.py is planned for four devices in four micro-batches, in the first of
 which nothing counts, and in each further one more of it; MindSpore compiles the plan for Ascend (`verify`), and its loss and
-gradients on local processes are compared with one process that takes the whole batch (`prove`). Exit code 1 if something that
-is not a mean of micro-batch means differs.
+gradients on local processes are compared with one process that takes the whole batch (`prove`). What `plan` refuses is printed
+with its reason. Exit code 1 if something that is planned and no mean of micro-batch means differs.
 """
 
 import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
@@ -68,10 +68,11 @@ def rows(losses: Sequence[str], cases: Sequence[str]) -> Iterator[tuple[tuple[st
 
 def _row(name: str, case: str, folder: Path, request: Request) -> tuple[tuple[str, ...], bool]:
     pins = [f"--fix={pin}" for pin in (*CASES[case], f"micro_batch_num={MICRO_BATCHES}")]
-    with redirect_stdout(StringIO()):
+    errors = StringIO()
+    with redirect_stdout(StringIO()), redirect_stderr(errors):
         code = symtensor(["plan", f"{NETWORKS}:{name}", "--device-num", str(DEVICES), "--out", str(folder), *pins])
     if code:
-        return (name, case, "not planned", "", "", ""), False
+        return (name, case, f"refused: {errors.getvalue().strip().rpartition('error: ')[2]}", "", "", ""), True
     plan, graph = load(folder), load_graph(folder)
     verdicts = verify_stages(plan, graph)
     proof = prove_plan(plan, graph, request)

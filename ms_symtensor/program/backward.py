@@ -44,6 +44,7 @@ class _Differentiator:
         if self.half.loss in self.half.needs_gradient:
             seed = self.builder.tensor(self.builder.tensors[self.half.loss], kept=True)
             self.incoming[self.half.loss] = [seed]
+            self.builder.seed = seed
         for node in reversed(self.forward_nodes):
             if node.role is Role.BORDER:
                 self._cross_back(node)

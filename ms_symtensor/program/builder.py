@@ -14,6 +14,7 @@ class Builder:
         self.kept: set[int] = set()
         self.given: set[int] = set()
         self.held: set[int] = set()
+        self.seed: int | None = None
         self.computed_again: set[int] = set()
         self._known: dict[tuple, tuple[int, ...]] = {}
 

@@ -42,4 +42,5 @@ def partition(
     nodes = depth_first(shared)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))
-    return Program(plan.settings.device_num, tuple(built.tensors), ordered, half.parameters, kept, given, held)
+    tensors = tuple(built.tensors)
+    return Program(plan.settings.device_num, tensors, ordered, half.parameters, kept, given, held, built.seed)

@@ -114,7 +114,8 @@ class Program:
     """`tensors` are local types by number.
 
     `kept` are tensors that never count as activations: parameters, inputs, constants, and what only leads to a parameter's
-    gradient. `given` are the inputs, `held` the parameters as they are stored.
+    gradient. `given` are the inputs, `held` the parameters as they are stored, `seed` the gradient of the loss (None where the
+    loss is another stage's).
     """
 
     device_num: int
@@ -124,6 +125,7 @@ class Program:
     kept: frozenset[int]
     given: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
+    seed: int | None = None
 
     @property
     def is_known(self) -> bool:

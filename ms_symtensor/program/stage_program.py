@@ -24,7 +24,8 @@ from ms_symtensor.tensor.graph import Graph
 @dataclass(frozen=True)
 class StageProgram:
     """What every rank of pipeline stage `stage` runs in a step: `micro`, the nodes of one micro-batch, so often as `times`
-    says. Ranks of `micro` count from 0 within the stage. `graph` is the stage's part of the network.
+    says. Ranks of `micro` count from 0 within the stage. `graph` is the stage's part of the network. `counted`: the loss of every
+    micro-batch is multiplied by its share in a count of the whole batch.
     """
 
     stage: int
@@ -32,6 +33,7 @@ class StageProgram:
     pipeline: Pipeline
     level: OptimizerLevel
     micro: Program
+    counted: bool = False
 
     @property
     def device_num(self) -> int:
@@ -82,6 +84,8 @@ class StageProgram:
     def _varying(self) -> frozenset[int]:
         """The tensors that depend on the samples of a micro-batch."""
         found = set(self.micro.given)
+        if self.counted and self.micro.seed is not None:
+            found.add(self.micro.seed)
         for node in self.micro.nodes:
             if not node.inputs or not found.isdisjoint(node.inputs):
                 found.update(node.outputs)
@@ -110,8 +114,10 @@ def partition_stages(
     pipeline: Pipeline,
     rules: Mapping[str, Rule] | None = None,
     known: Meanings | None = None,
+    counted: bool = False,
 ) -> tuple[StageProgram, ...]:
     """The programs of the stages of `pipeline`, whose plans are `stages`; `graph` is the network of one micro-batch.
+    `counted`: see `StageProgram`.
 
     Errors: InputError for a pipeline that does not fit the graph; UnknownOperatorError; InvalidStrategyError for what
     MindSpore rejects.
@@ -138,6 +144,7 @@ def partition_stages(
             partition(
                 part.graph, stage, known={op.name: found[op.name] for op in part.graph.ops}, borders=part.borders
             ),
+            counted,
         )
         for part, stage in zip(parts, stages, strict=True)
     )

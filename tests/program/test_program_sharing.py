@@ -66,6 +66,13 @@ def test_between_micro_batches_every_gradient_adds_up_by_itself():
     assert Counter(c.phase for c in found.collectives(0) if not c.parameter) == {Phase.FORWARD: 2, Phase.BACKWARD: 1}
 
 
+@pytest.mark.parametrize(("counted", "sums"), [(False, 1), (True, 2)])
+def test_a_loss_that_is_counted_over_the_batch_sends_another_gradient_to_every_micro_batch(counted, sums):
+    graph, of = two_products(2.0)
+    (found,) = partition_stages(graph, (of,), Pipeline(runs_of((1,)), 2), counted=counted)
+    assert [c.phase for c in found.collectives(0) if not c.parameter].count(Phase.BACKWARD) == sums
+
+
 def test_quotients_by_the_same_send_back_the_same():
     """Two losses, each divided by how many samples count."""
     ops = [op("count", "ReduceSum", InputRef("x"), ALL, Constant(False), to=SCALAR)]

@@ -24,7 +24,10 @@ def _obstacle(limit_B: int, **fix: str):
     return caught.value.obstacle, request
 
 
-@pytest.mark.parametrize("fix", [{}, {"pipeline_stages": "2"}, {"pipeline_stages": "4", "recompute": "none"}])
+@pytest.mark.parametrize(
+    "fix",
+    [{}, {"pipeline_stages": "2", "swap_optimizer": "yes"}, {"pipeline_stages": "4", "recompute": "none"}],
+)
 def test_with_as_much_memory_there_is_a_plan(fix):
     obstacle, request = _obstacle(2 * GIB, **fix)
     assert obstacle.peak_B > 2 * GIB and sum(obstacle.memory_B.values()) == obstacle.peak_B

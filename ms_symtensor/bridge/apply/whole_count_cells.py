@@ -26,7 +26,7 @@ def multiply_by(wrapper, factors):
     if not factors:
         return
     wrapper.__class__ = type(type(wrapper).__name__, (_Counted, type(wrapper)), {})
-    wrapper.read = _Read(factors)
+    wrapper.read, wrapper.read_whole = _Read(factors), _Read(factors)
     wrapper.whole_counts = _Counts([factor.count and factor.count.whole for factor in factors])
     wrapper.micro_counts = _Counts([factor.count and factor.count.micro for factor in factors])
     wrapper.fills = _Fills(factors)
@@ -39,7 +39,7 @@ class _Counted(nn.Cell):
     def construct(self, *inputs):
         ret = None
         inputs = self.read(inputs)
-        whole = self.whole_counts(inputs)
+        whole = self.whole_counts(self.read_whole(inputs))
         for i in range(self.micro_size):
             micro = self.micro_inputs[i](i, *inputs)
             counts = self.micro_counts(micro)
@@ -66,7 +66,8 @@ class Apart(nn.Cell):
 class _Read(nn.Cell):
     """The inputs, those that are counted as the result of one operator, which changes nothing.
 
-    MindSpore's stages take an input's micro-batches from its first reader, and find none where that is a count.
+    MindSpore's stages take an input's micro-batches from the slices of its first reader. They find none where that is a count,
+    and one too many where a count slices the inputs (labels of the next token).
     """
 
     def __init__(self, factors):

@@ -16,6 +16,7 @@ from ms_symtensor.bridge.judge.comparison import compare
 from ms_symtensor.bridge.judge.verify import Verdict, require_compiler, require_loss, require_rank
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.micro_loss import Factor
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
 from ms_symtensor.tensor.graph import Graph
@@ -34,9 +35,11 @@ def verify_stages(
     require_compiler(plan.device_num, rank or 0)
     cell, inputs, graph = load_with_graph(plan)
     apply(cell, graph, plan, planned, rules)
+    factors: tuple[Factor, ...] = ()
     if plan.loss is not MicroBatchLoss.EACH:
-        set_factors(cell, graph, whole_graph(plan))
-    programs = partition_stages(graph, plan.stages, plan.pipeline, rules)
+        factors = set_factors(cell, graph, whole_graph(plan))
+    counted = any(factor.count is not None for factor in factors)
+    programs = partition_stages(graph, plan.stages, plan.pipeline, rules, counted=counted)
     ranks = [program.ranks[program.stage % len(program.ranks)] for program in programs] if rank is None else [rank]
     return tuple(judge_rank(cell, inputs, graph, plan, programs, one) for one in ranks)
 

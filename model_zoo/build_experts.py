@@ -34,11 +34,13 @@ def mixture_of_experts(b: Layers, x: Value) -> Value:
         weights = b.reshape("split_weights", weights, (batch, length, experts.per_token, 1))
         y = b.binary("Mul", "mul_weights", y, b.cast("cast_weights", weights, c.compute_dtype))
         y = b.reshape("merge_samples", b.sum("sum_experts", y, (2,), False), (tokens, c.hidden_size))
-        return (
-            b.binary("Add", "add_shared", y, b.feed_forward("shared", x, experts.shared_size))
-            if experts.shared_size
-            else y
-        )
+        if not experts.shared_size:
+            return y
+        shared = b.feed_forward("shared", x, experts.shared_size)
+        if experts.shared_gate:
+            gate = b.unary("Sigmoid", "sigmoid_gate", b.linear("shared_gate", x, 1, False))
+            shared = b.binary("Mul", "mul_gate", shared, gate)
+        return b.binary("Add", "add_shared", y, shared)
 
 
 def _look_up(b: Layers, primitive: str, table: Value, index: Value) -> Value:
@@ -63,40 +65,56 @@ def _top_k(b: Layers, primitive: str, x: Value, number: int) -> tuple[Value, Val
     return found[0], found[1]
 
 
-def _normalised(b: Layers, weights: Value) -> Value:
-    return b.binary("RealDiv", "div", weights, b.sum("sum_weights", weights, (-1,), True))
+def _weigh(b: Layers, weights: Value, experts: Experts) -> Value:
+    if experts.normalised:
+        weights = b.binary("RealDiv", "div", weights, b.sum("sum_weights", weights, (-1,), True))
+    return weights if experts.scale == 1.0 else b.binary("Mul", "mul_scale", weights, b.table((), "float32"))
 
 
 def _router(b: Layers, x: Value) -> tuple[Value, Value]:
     experts = b.config.experts
     assert experts is not None
-    if experts.scoring == "sigmoid":
+    if experts.chooses_apart:
         return _group_router(b, x, experts)
     with b.emit.cell("router", "Router"):
-        logits = _scores(b, x)
-        scores = b.emit.op("Softmax", "softmax", (logits, Constant((-1,))), logits.type)[0]
-        weights, index = _top_k(b, "top_k", scores, experts.per_token)
-        return _normalised(b, weights), index
+        weights, index = _top_k(b, "top_k", _probabilities(b, _scores(b, x)), experts.per_token)
+        return _weigh(b, weights, experts), index
+
+
+def _probabilities(b: Layers, logits: Value) -> Value:
+    return b.emit.op("Softmax", "softmax", (logits, Constant((-1,))), logits.type)[0]
 
 
 def _group_router(b: Layers, x: Value, experts: Experts) -> tuple[Value, Value]:
-    tokens, groups = x.shape[0], experts.groups
-    scalar = b.table((), "float32")
+    is_softmax = experts.scoring == "softmax"
     with b.emit.cell("router", "GroupRouter"):
-        scores = b.unary("Sigmoid", "sigmoid", _scores(b, x))
-        correction = b.emit.parameter("correction", (experts.number,), b.config.param_dtype, trains=False)
-        choice = b.binary("Add", "add_correction", b.unary("StopGradient", "stop_gradient", scores), correction)
-        choice = b.reshape("split_groups", choice, (tokens, groups, experts.number // groups))
-        best = b.sum("sum_two", _top_k(b, "top_two", choice, 2)[0], (-1,), False)
-        found = _top_k(b, "top_groups", best, experts.groups_per_token)[1]
-        one_hot = TensorType((*found.shape, groups), "float32")
-        arguments = (found, Constant(groups), scalar, scalar, Constant(-1))
-        chosen = b.sum("sum_groups", b.emit.op("OneHot", "one_hot", arguments, one_hot)[0], (1,), False)
-        choice = b.binary("Mul", "mul_groups", choice, b.reshape("widen_groups", chosen, (tokens, groups, 1)))
-        index = _top_k(b, "top_k", b.reshape("merge_groups", choice, (tokens, experts.number)), experts.per_token)[1]
+        logits = _scores(b, x)
+        scores = choice = _probabilities(b, logits) if is_softmax else b.unary("Sigmoid", "sigmoid", logits)
+        if experts.is_corrected:
+            correction = b.emit.parameter("correction", (experts.number,), b.config.param_dtype, trains=False)
+            choice = b.binary("Add", "add_correction", b.unary("StopGradient", "stop_gradient", scores), correction)
+        if experts.groups > 1:
+            choice = _in_best_groups(b, choice, experts)
+        index = _top_k(b, "top_k", choice, experts.per_token)[1]
         picked = TensorType(index.shape, "float32")
         weights = b.emit.op("GatherD", "pick", (scores, Constant(1), index), picked)[0]
-        return b.binary("Mul", "mul_scale", _normalised(b, weights), scalar), index
+        return _weigh(b, weights, experts), index
+
+
+def _in_best_groups(b: Layers, choice: Value, experts: Experts) -> Value:
+    """`choice` [tokens, experts] with zeros outside the chosen groups of every token."""
+    tokens, groups, scalar = choice.shape[0], experts.groups, b.table((), "float32")
+    choice = b.reshape("split_groups", choice, (tokens, groups, experts.number // groups))
+    if experts.scoring == "softmax":
+        best = b.reduce("ReduceMax", "max_expert", choice, (-1,), False)
+    else:
+        best = b.sum("sum_two", _top_k(b, "top_two", choice, 2)[0], (-1,), False)
+    found = _top_k(b, "top_groups", best, experts.groups_per_token)[1]
+    one_hot = TensorType((*found.shape, groups), "float32")
+    arguments = (found, Constant(groups), scalar, scalar, Constant(-1))
+    chosen = b.sum("sum_groups", b.emit.op("OneHot", "one_hot", arguments, one_hot)[0], (1,), False)
+    choice = b.binary("Mul", "mul_groups", choice, b.reshape("widen_groups", chosen, (tokens, groups, 1)))
+    return b.reshape("merge_groups", choice, (tokens, experts.number))
 
 
 def _feed_forward(b: Layers, x: Value) -> Value:

@@ -16,7 +16,9 @@ def latent_attention(b: Layers, x: Value) -> Value:
         return b.reshape(f"split_{name}", y, (tokens // c.seq_length, c.seq_length, heads, size))
 
     with b.emit.cell("attention", "LatentAttention"):
-        narrow = b.norm("query_norm", b.linear("query_down", x, latent.query_rank, bias))
+        narrow = x
+        if latent.query_rank:
+            narrow = b.norm("query_norm", b.linear("query_down", x, latent.query_rank, bias))
         rotary = heads_of("query_rotary", narrow, c.num_heads, latent.rotary_head_dim)
         rotary = b.rotary_embedding("rotate_query", rotary)
         query = b.concat("join_query", [heads_of("query", narrow, c.num_heads, plain), rotary], -1)

@@ -3,12 +3,12 @@
 import math
 
 from model_zoo.build_operators import Operators, float32
-from model_zoo.config import COMPRESSED_MASK_SIZE
+from model_zoo.config import COMPRESSED_MASK_SIZE, BlockKind
 from model_zoo.emitter import Argument, Value
 from ms_symtensor.tensor.graph import Constant, TensorType
 
 _BSND = 3  # FlashAttentionScore's number of this input layout
-_CAUSAL_SPARSE_MODE = 2
+_CAUSAL_SPARSE_MODE, _BAND_SPARSE_MODE = 2, 4
 _UNLIMITED_TOKENS = 2147483647
 _SOFTMAX_STATISTICS_SIZE = 8  # FlashAttentionScore keeps each row's maximum and sum eight times
 
@@ -64,17 +64,19 @@ class Layers(Operators):
             across = self.binary("Mul", "mul_sin", swapped, sin)
             return self.binary("Add", "add", along, across)
 
-    def core(self, query: Value, key: Value, value: Value) -> Value:
-        chosen = self.flash_attention if self.config.attention == "flash" else self.core_attention
-        return chosen(query, key, value)
+    def core(self, query: Value, key: Value, value: Value, window: int = 0) -> Value:
+        if self.config.attention == "flash":
+            return self.flash_attention(query, key, value, window)
+        return self.core_attention(query, key, value)
 
-    def flash_attention(self, query: Value, key: Value, value: Value) -> Value:
+    def flash_attention(self, query: Value, key: Value, value: Value, window: int) -> Value:
         c, none = self.config, Constant(None)
         mask: Argument = self.table((COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE), "uint8") if c.causal else none
-        options = (
-            c.num_heads, 1.0, float32(1.0 / math.sqrt(c.head_dim)), _UNLIMITED_TOKENS, _UNLIMITED_TOKENS, 0, _BSND,
-            _CAUSAL_SPARSE_MODE if c.causal else 0,
-        )  # fmt: skip
+        before, after, mode = _UNLIMITED_TOKENS, _UNLIMITED_TOKENS, _CAUSAL_SPARSE_MODE if c.causal else 0
+        if window:
+            before, after, mode = window - 1, 0, _BAND_SPARSE_MODE
+        scale = float32(1.0 / math.sqrt(c.score_size or c.head_dim))
+        options = c.num_heads, 1.0, scale, before, after, 0, _BSND, mode
         arguments = (query, key, value, none, none, none, mask, none, none, none, *map(Constant, options))
         batch, seq, heads, _ = query.shape
         statistic = TensorType((batch, heads, seq, _SOFTMAX_STATISTICS_SIZE), "float32")
@@ -97,7 +99,10 @@ class Layers(Operators):
                 value = self.repeat_heads("repeat_value", value, times)
             scores = TensorType((batch, heads, seq, seq), query.dtype)
             score = self.emit.op("BatchMatMul", "score", (query, key, Constant(False), Constant(True)), scores)[0]
-            score = self.binary("Mul", "mul_scale", score, self.table((), c.compute_dtype))
+            if c.score_cap:
+                score = self.cap("cap", score)
+            else:
+                score = self.binary("Mul", "mul_scale", score, self.table((), c.compute_dtype))
             if c.causal:
                 score = self.binary("Add", "add_mask", score, self.table((seq, seq), c.compute_dtype))
             score = self.cast("cast_score", score, "float32")
@@ -108,6 +113,11 @@ class Layers(Operators):
             out = self.emit.op("BatchMatMul", "weighted_sum", arguments, result)[0]
             return self.swap_heads_and_sequence("transpose_out", out)
 
+    def cap(self, attribute: str, x: Value) -> Value:
+        with self.emit.cell(attribute, "Cap"):
+            scaled = self.binary("Mul", "mul_scale", x, self.table((), x.dtype))
+            return self.binary("Mul", "mul_limit", self.unary("Tanh", "tanh", scaled), self.table((), x.dtype))
+
     def repeat_heads(self, attribute: str, x: Value, times: int) -> Value:
         batch, heads, seq, head_dim = x.shape
         with self.emit.cell(attribute, "RepeatHeads"):
@@ -116,30 +126,34 @@ class Layers(Operators):
             x = self.emit.op("Tile", "tile", (x, Constant((1, 1, times, 1))), tiled)[0]
             return self.reshape("unflatten", x, (batch, heads * times, seq, head_dim))
 
-    def self_attention(self, x: Value) -> Value:
+    def self_attention(self, x: Value, kind: BlockKind) -> Value:
         c = self.config
         tokens = x.shape[0]
         with self.emit.cell("attention", "SelfAttention"):
             projected = []
             for attribute, heads in (("query", c.num_heads), ("key", c.n_kv_heads), ("value", c.n_kv_heads)):
+                normed = c.qk_norm if attribute != "value" else None
                 y = self.linear(attribute, x, heads * c.head_dim, c.qkv_bias)
+                if normed == "projection":
+                    y = self.norm(f"{attribute}_norm", y)
                 y = self.reshape(f"split_{attribute}", y, (tokens // c.seq_length, c.seq_length, heads, c.head_dim))
-                if c.qk_norm and attribute != "value":
+                if normed == "head":
                     y = self.norm(f"{attribute}_norm", y)
                 projected.append(y)
             query, key, value = projected
-            if c.position == "rotary":
+            if c.position == "rotary" and kind.rotary:
                 query = self.rotary_embedding("rotary_query", query)
                 key = self.rotary_embedding("rotary_key", key)
-            out = self.reshape("merge_heads", self.core(query, key, value), (tokens, c.query_size))
-            return self.linear("output", out, c.hidden_size, c.linear_bias)
+            out = self.reshape("merge_heads", self.core(query, key, value, kind.window), (tokens, c.query_size))
+            return self.linear("output", out, c.hidden_size, c.linear_bias or c.output_bias)
 
     def feed_forward(self, attribute: str, x: Value, width: int) -> Value:
         c = self.config
-        is_gated = c.activation == "swiglu"
+        is_gated = c.activation != "gelu"
         with self.emit.cell(attribute, "GatedFeedForward" if is_gated else "FeedForward"):
             if is_gated:
-                gate = self.unary("SiLU", "silu", self.linear("gate", x, width, c.linear_bias))
+                gate = self.linear("gate", x, width, c.linear_bias)
+                gate = self.unary("SiLU", "silu", gate) if c.activation == "swiglu" else self.unary("GeLU", "gelu", gate)
                 x = self.binary("Mul", "mul", gate, self.linear("up", x, width, c.linear_bias))
             else:
                 x = self.unary("GeLU", "gelu", self.linear("up", x, width, c.linear_bias))

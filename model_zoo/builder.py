@@ -7,13 +7,13 @@ same attributes. MindSpore is not needed.
 from model_zoo.build_experts import mixture_of_experts
 from model_zoo.build_latent_attention import latent_attention
 from model_zoo.build_layers import Layers
-from model_zoo.config import TransformerConfig
+from model_zoo.config import BlockKind, TransformerConfig
 from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
 
 _PARAMETER_ORDER = (
-    "output_table", "word_embedding", "layers", "attention_norm", "feed_forward_norm", "attention", "feed_forward",
-    "router", "experts", "shared", "query_down", "key_value_down", "query", "query_rotary", "key", "value", "key_rotary",
+    "output_table", "word_embedding", "layers", "attention_norm", "feed_forward_norm", "attended_norm", "fed_forward_norm", "attention", "feed_forward",
+    "router", "experts", "shared", "shared_gate", "query_down", "key_value_down", "query", "query_rotary", "key", "value", "key_rotary",
     "query_norm", "key_value_norm", "key_norm", "output", "gate", "up", "down", "dense", "hidden_norm", "embedding_norm",
     "project", "block", "norm", "head", "second_token", "position_embedding", "type_embedding", "transform", "table",
     "weight", "bias", "correction", "scores", "low_rank", "gamma", "beta",
@@ -26,17 +26,21 @@ def build_graph(config: TransformerConfig) -> Graph:
 
 
 class _Network(Layers):
-    def transformer_block(self, x: Value, has_experts: bool) -> Value:
-        attention = self.self_attention if self.config.latent_attention is None else self.latent_attention
-        feed_forward = self.mixture_of_experts if has_experts else self.dense_feed_forward
-        if self.config.causal:
-            x = self.binary("Add", "add_attention", x, attention(self.norm("attention_norm", x)))
-            return self.binary("Add", "add_feed_forward", x, feed_forward(self.norm("feed_forward_norm", x)))
-        x = self.norm("attention_norm", self.binary("Add", "add_attention", x, attention(x)))
+    def transformer_block(self, x: Value, kind: BlockKind) -> Value:
+        c = self.config
+        feed_forward = self.mixture_of_experts if kind.experts else self.dense_feed_forward
+        if c.causal:
+            before, after = c.branch_norm != "after", c.branch_norm != "before"
+            attended = self.attend(self.norm("attention_norm", x) if before else x, kind)
+            attended = self.norm("attended_norm", attended) if after else attended
+            x = self.binary("Add", "add_attention", x, attended)
+            fed = feed_forward(self.norm("feed_forward_norm", x) if before else x)
+            return self.binary("Add", "add_feed_forward", x, self.norm("fed_forward_norm", fed) if after else fed)
+        x = self.norm("attention_norm", self.binary("Add", "add_attention", x, self.attend(x, kind)))
         return self.norm("feed_forward_norm", self.binary("Add", "add_feed_forward", x, feed_forward(x)))
 
-    def latent_attention(self, x: Value) -> Value:
-        return latent_attention(self, x)
+    def attend(self, x: Value, kind: BlockKind) -> Value:
+        return self.self_attention(x, kind) if self.config.latent_attention is None else latent_attention(self, x)
 
     def mixture_of_experts(self, x: Value) -> Value:
         return mixture_of_experts(self, x)
@@ -69,7 +73,7 @@ class _Network(Layers):
             if not c.causal:
                 bias = self.weight("bias", (c.vocab_size,), c.trains_vocabulary)
                 logits = self.binary("Add", "add_bias", logits, bias)
-        return logits
+            return self.cap("cap", logits) if c.logit_cap else logits
 
     def cross_entropy(self, logits: Value, labels: Value, loss_mask: Value) -> Value:
         scalar = self.table((), "float32")
@@ -101,7 +105,7 @@ class _Network(Layers):
             parts = [self.norm("embedding_norm", embedded), self.norm("hidden_norm", hidden)]
             x = self.linear("project", self.concat("concat", parts, -1), c.hidden_size, c.linear_bias)
             with self.emit.cell("block", "TransformerBlock"):
-                x = self.transformer_block(x, c.experts is not None)
+                x = self.transformer_block(x, c.second_token_kind)
             loss = self.loss_of(self.norm("norm", x), output_table, labels, loss_mask)
             return self.binary("Mul", "mul_weight", loss, self.table((), "float32"))
 
@@ -121,11 +125,13 @@ class _Network(Layers):
         labels = self.emit.input("labels", shape, "int32")
         loss_mask = self.emit.input("loss_mask", shape, "float32")
         x = self.reshape("flatten_embedding", self.cast("cast_embedding", x, c.compute_dtype), (tokens, c.hidden_size))
+        if c.embedding_scale != 1.0:
+            x = self.binary("Mul", "mul_scale", x, self.table((), c.compute_dtype))
         if not c.causal:
             x = self.norm("norm", x)
         for layer in range(c.num_layers):
             with self.emit.cell("layers", "CellList"), self.emit.cell(str(layer), "TransformerBlock"):
-                x = self.transformer_block(x, c.has_experts(layer))
+                x = self.transformer_block(x, c.kind(layer))
         normed = self.norm("norm", x) if c.causal else self.masked_token_transform(x)
         output_table = word_table
         if not c.tied_embeddings:

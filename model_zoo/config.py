@@ -1,13 +1,16 @@
 """What a network of the zoo is made of, as data; MindSpore is not imported here."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ms_symtensor.errors import InputError
 
 Norm = Literal["rms_norm", "layer_norm"]
-Activation = Literal["swiglu", "gelu"]
+Activation = Literal["swiglu", "geglu", "gelu"]
+QkNorm = Literal["head", "projection"]
+BranchNorm = Literal["before", "after", "both"]
 Position = Literal["rotary", "learned"]
 Attention = Literal["flash", "self"]
 
@@ -38,14 +41,27 @@ class Experts:
     intermediate_size: int
     shared_size: int = 0  # width of the expert that every token takes; 0: there is none
     scoring: Scoring = "softmax"
-    groups: int = 1  # with sigmoid scores: a token's experts come from the best `groups_per_token` of so many groups
+    corrected: bool = False  # softmax scores are corrected to balance the load too, as sigmoid scores always are
+    groups: int = 1  # a token's experts come from the best `groups_per_token` of so many groups
     groups_per_token: int = 1
-    scale: float = 1.0  # what the weights of a token's experts sum to
+    scale: float = 1.0  # what the weights of a token's experts sum to, or are multiplied with
+    normalised: bool = True  # these weights are made to sum to one first
+    shared_gate: bool = False  # the shared expert's result is weighted by a sigmoid of the token
     load_imbalance: float = 1.1  # MindFormers' default for its mixtures
     dropless: bool = False
     token_groups: int = (
         1  # parts of a sample that are routed for themselves (MindFormers: tensor-parallel ranks' tokens)
     )
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether what chooses experts has a correction that their weights have not."""
+        return self.corrected or self.scoring == "sigmoid"
+
+    @property
+    def chooses_apart(self) -> bool:
+        """Whether experts are chosen by other numbers than their weights."""
+        return self.is_corrected or self.groups > 1
 
     def places(self, tokens: int) -> int:
         """Places of one expert for `tokens` tokens of a group, in all groups of a sample a multiple of the cube unit's 16 rows;
@@ -60,7 +76,8 @@ class Experts:
 @dataclass(frozen=True)
 class LatentSizes:
     """Multi-head latent attention: the widths that queries, and keys with values, are projected from, and of a head its rotated
-    part (of `head_dim`) and its value. `pads_values`: zeros make a value as wide as a key (MindFormers' attention).
+    part (of `head_dim`) and its value. `query_rank` 0: queries are projected from the hidden state (DeepSeek-V2-Lite).
+    `pads_values`: zeros make a value as wide as a key (MindFormers' attention).
     """
 
     query_rank: int
@@ -68,6 +85,19 @@ class LatentSizes:
     rotary_head_dim: int
     value_head_dim: int
     pads_values: bool = False
+
+
+@dataclass(frozen=True)
+class BlockKind:
+    """What may differ from block to block.
+
+    `window`: tokens that a query sees, itself among them; 0: all up to itself. `rotary_base` 0: the network's.
+    """
+
+    experts: bool = False
+    window: int = 0
+    rotary: bool = True
+    rotary_base: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,14 +139,22 @@ class TransformerConfig:
     tied_embeddings: bool
     causal: bool = True
     type_vocab_size: int = 0
-    qk_norm: bool = False  # every head's query and key are normalised before the rotation
+    output_bias: bool = False  # of attention's output; `linear_bias` gives it one too
+    qk_norm: QkNorm | None = None  # query and key are normalised before the rotation: every head, or all heads together
+    branch_norm: BranchNorm = "before"  # where a decoder's attention and feed-forward are normalised
     rotary_base: float = 10000.0
+    rotated_size: int = 0  # dims of a head that are rotated, its first ones; 0: all
     head_dim: int = 0  # 0: hidden_size / num_heads
+    score_size: int = 0  # scores are divided by its square root; 0: head_dim
+    score_cap: float = 0.0  # scores of attention s become cap * tanh(s / cap); 0: they stay
+    logit_cap: float = 0.0  # so do the vocabulary's
+    embedding_scale: float = 1.0
     lora: Lora | None = None
     experts: Experts | None = None
     latent_attention: LatentSizes | None = None
     second_token_weight: float = 0.0  # of the loss of the token after the next; 0: it is not predicted
     dense_layers: int = 0  # so many blocks before the first one with experts
+    kinds: tuple[BlockKind, ...] = ()  # of every block; none: they differ by `dense_layers` alone
     seq_length: int = DEFAULT_SEQ_LENGTH
     batch_size: int = 16
     attention: Attention = "flash"
@@ -140,6 +178,12 @@ class TransformerConfig:
         if self.experts is not None and self.seq_length % self.experts.token_groups:
             raise InputError(
                 f"{self.name}: {self.seq_length} tokens of a sample do not divide by token_groups {self.experts.token_groups}"
+            )
+        if self.kinds and len(self.kinds) != self.num_layers:
+            raise InputError(f"{self.name} has {len(self.kinds)} kinds of blocks for {self.num_layers} layers")
+        if self.score_cap and self.attention == "flash":
+            raise InputError(
+                f"{self.name} caps the scores of attention, which flash attention has no form for: give --attention self"
             )
         if self.attention not in ("flash", "self"):
             raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
@@ -168,12 +212,35 @@ class TransformerConfig:
 
     @property
     def rotary_size(self) -> int:
-        """Dims of a head that are rotated by position."""
+        """Dims of what is multiplied with the tables of the rotation; all but `rotated_size` of them stay as they are."""
         return self.head_dim if self.latent_attention is None else self.latent_attention.rotary_head_dim
+
+    def kind(self, layer: int) -> BlockKind:
+        """What block number `layer` is; a window that holds a whole sample is none."""
+        if not self.kinds:
+            return BlockKind(experts=self.experts is not None and layer >= self.dense_layers)
+        kind = self.kinds[layer]
+        return replace(kind, window=0) if kind.window >= self.seq_length else kind
+
+    @property
+    def second_token_kind(self) -> BlockKind:
+        """That of the block which predicts the second token."""
+        return BlockKind(experts=self.experts is not None)
+
+    def of_kinds(self, kinds: Sequence[BlockKind]) -> "TransformerConfig":
+        """The network of such blocks; without `kinds` of its own, those with experts come last."""
+        if self.kinds:
+            return replace(self, num_layers=len(kinds), kinds=tuple(kinds))
+        dense = sum(not kind.experts for kind in kinds) if self.experts is not None else 0
+        return replace(self, num_layers=len(kinds), dense_layers=dense)
+
+    def with_layers(self, kept: Sequence[int]) -> "TransformerConfig":
+        """The network of the blocks with these numbers alone."""
+        return self.of_kinds([self.kind(n) for n in kept])
 
     def has_experts(self, layer: int) -> bool:
         """Whether the feed-forward of block number `layer` is a mixture of experts."""
-        return self.experts is not None and layer >= self.dense_layers
+        return self.kind(layer).experts
 
     @property
     def trains_base(self) -> bool:

@@ -70,7 +70,7 @@ _PUBLISHED = (
     _llama(
         "qwen3_32b", hidden_size=5120, num_layers=64, num_heads=64, n_kv_heads=8, head_dim=128,
         intermediate_size=25600, vocab_size=151936, max_position_embeddings=40960, rotary_base=1000000.0,
-        norm_epsilon=1e-6, qk_norm=True,
+        norm_epsilon=1e-6, qk_norm="head",
     ),
     # https://huggingface.co/Qwen/Qwen-7B config.json; adapters: mindspore-lab/mindformers finetune_qwen_7b_lora.yaml
     _llama(
@@ -88,7 +88,7 @@ _PUBLISHED = (
     _llama(
         "qwen3_30b_a3b", hidden_size=2048, num_layers=48, num_heads=32, n_kv_heads=4, head_dim=128,
         intermediate_size=6144, vocab_size=151936, max_position_embeddings=40960, rotary_base=1000000.0,
-        norm_epsilon=1e-6, qk_norm=True, experts=Experts(number=128, per_token=8, intermediate_size=768),
+        norm_epsilon=1e-6, qk_norm="head", experts=Experts(number=128, per_token=8, intermediate_size=768),
     ),
     # https://huggingface.co/deepseek-ai/DeepSeek-V3 config.json; the weight of the second token: arXiv:2412.19437, 4.2
     _llama(

@@ -12,8 +12,8 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 from mindspore.ops.auto_generate import SiLU, TopKRouter
 
-from model_zoo.config import TransformerConfig
-from model_zoo.layers import GatedFeedForward, dtype_of, weight
+from model_zoo.config import Experts, TransformerConfig
+from model_zoo.layers import GatedFeedForward, Linear, dtype_of, weight
 
 DROP_BY_POSITION = 0  # TopKRouter: where places are short, earlier tokens come first
 
@@ -44,60 +44,92 @@ class Scores(nn.Cell):
         return self.matmul(self.cast_in(x, ms.float32), self.cast_weight(self.weight, ms.float32))
 
 
-class Router(nn.Cell):
-    """x [tokens, hidden] -> weights float32 and experts int32, both [tokens, per_token]: those with the highest softmax of the
-    scores, which are then made to sum to one.
-    """
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        assert config.experts is not None
-        self.per_token = config.experts.per_token
-        self.scores = Scores(config)
-        self.softmax, self.top_k = ops.Softmax(axis=-1), ops.TopK()
-        self.sum_weights, self.div = ops.ReduceSum(keep_dims=True), ops.RealDiv()
-
-    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        weights, experts = self.top_k(self.softmax(self.scores(x)), self.per_token)
-        return self.div(weights, self.sum_weights(weights, -1)), experts
-
-
-class GroupRouter(nn.Cell):
-    """DeepSeek-V3's router, as `Router`: sigmoids of the scores, plus a correction that balances the load and is no parameter of
-    the loss, choose first the groups (by their two best experts), then the experts; the weights are without it.
-    """
+class _Weighing(nn.Cell):
+    """What routers have in common."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         experts = config.experts
         assert experts is not None
         self.number, self.per_token = experts.number, experts.per_token
-        self.groups, self.groups_per_token = experts.groups, experts.groups_per_token
         self.scores = Scores(config)
-        self.correction = weight((self.number,), config, "zeros")
-        self.correction.requires_grad = False
-        self.sigmoid, self.stop_gradient, self.add_correction = ops.Sigmoid(), ops.StopGradient(), ops.Add()
-        self.split_groups, self.top_two, self.sum_two = ops.Reshape(), ops.TopK(), ops.ReduceSum()
-        self.top_groups, self.one_hot = ops.TopK(), ops.OneHot()
-        self.one, self.zero = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
-        self.sum_groups, self.widen_groups = ops.ReduceSum(), ops.Reshape()
-        self.mul_groups, self.merge_groups = ops.Mul(), ops.Reshape()
+        self.is_normalised, self.is_scaled = experts.normalised, experts.scale != 1.0
+        if self.is_normalised:
+            self.sum_weights, self.div = ops.ReduceSum(keep_dims=True), ops.RealDiv()
+        if self.is_scaled:
+            self.scale, self.mul_scale = Tensor(experts.scale, ms.float32), ops.Mul()
+
+    def weigh(self, weights: Tensor) -> Tensor:
+        """Scores of a token's experts [tokens, per_token] -> their weights, which sum to `scale` or are the scores times it."""
+        if self.is_normalised:
+            weights = self.div(weights, self.sum_weights(weights, -1))
+        return self.mul_scale(weights, self.scale) if self.is_scaled else weights
+
+
+class Router(_Weighing):
+    """x [tokens, hidden] -> weights float32 and experts int32, both [tokens, per_token]: those with the highest softmax of the
+    scores, which are then made to sum to one where `Experts.normalised`.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        self.softmax, self.top_k = ops.Softmax(axis=-1), ops.TopK()
+
+    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        weights, experts = self.top_k(self.softmax(self.scores(x)), self.per_token)
+        return self.weigh(weights), experts
+
+
+class GroupRouter(_Weighing):
+    """DeepSeek's router, as `Router`: scores choose first the groups, then the experts of these. V2: softmax, groups by their
+    best expert. V3: sigmoids plus a correction that balances the load and is no parameter of the loss, groups by their two best
+    experts; the weights are without it.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        experts = config.experts
+        assert experts is not None
+        self.groups, self.groups_per_token = experts.groups, experts.groups_per_token
+        self.is_softmax, self.is_corrected = experts.scoring == "softmax", experts.is_corrected
+        if self.is_corrected:
+            self.correction = weight((self.number,), config, "zeros")
+            self.correction.requires_grad = False
+            self.stop_gradient, self.add_correction = ops.StopGradient(), ops.Add()
+        if self.is_softmax:
+            self.softmax = ops.Softmax(axis=-1)
+        else:
+            self.sigmoid = ops.Sigmoid()
+        if self.groups > 1:
+            self.split_groups, self.top_groups, self.one_hot = ops.Reshape(), ops.TopK(), ops.OneHot()
+            if self.is_softmax:
+                self.max_expert = ops.ReduceMax()
+            else:
+                self.top_two, self.sum_two = ops.TopK(), ops.ReduceSum()
+            self.one, self.zero = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
+            self.sum_groups, self.widen_groups = ops.ReduceSum(), ops.Reshape()
+            self.mul_groups, self.merge_groups = ops.Mul(), ops.Reshape()
         self.top_k, self.pick = ops.TopK(), ops.GatherD()
-        self.sum_weights, self.div = ops.ReduceSum(keep_dims=True), ops.RealDiv()
-        self.scale, self.mul_scale = Tensor(experts.scale, ms.float32), ops.Mul()
 
     def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
         tokens = x.shape[0]
-        scores = self.sigmoid(self.scores(x))
-        choice = self.add_correction(self.stop_gradient(scores), self.correction)
-        choice = self.split_groups(choice, (tokens, self.groups, self.number // self.groups))
-        best, _ = self.top_two(choice, 2)
-        _, groups = self.top_groups(self.sum_two(best, -1), self.groups_per_token)
-        chosen = self.sum_groups(self.one_hot(groups, self.groups, self.one, self.zero), 1)
-        choice = self.mul_groups(choice, self.widen_groups(chosen, (tokens, self.groups, 1)))
-        _, experts = self.top_k(self.merge_groups(choice, (tokens, self.number)), self.per_token)
-        weights = self.pick(scores, 1, experts)
-        return self.mul_scale(self.div(weights, self.sum_weights(weights, -1)), self.scale), experts
+        scores = self.scores(x)
+        scores = self.softmax(scores) if self.is_softmax else self.sigmoid(scores)
+        choice = scores
+        if self.is_corrected:
+            choice = self.add_correction(self.stop_gradient(scores), self.correction)
+        if self.groups > 1:
+            choice = self.split_groups(choice, (tokens, self.groups, self.number // self.groups))
+            if self.is_softmax:
+                best = self.max_expert(choice, -1)
+            else:
+                best = self.sum_two(self.top_two(choice, 2)[0], -1)
+            _, groups = self.top_groups(best, self.groups_per_token)
+            chosen = self.sum_groups(self.one_hot(groups, self.groups, self.one, self.zero), 1)
+            choice = self.mul_groups(choice, self.widen_groups(chosen, (tokens, self.groups, 1)))
+            choice = self.merge_groups(choice, (tokens, self.number))
+        _, experts = self.top_k(choice, self.per_token)
+        return self.weigh(self.pick(scores, 1, experts)), experts
 
 
 class ExpertFeedForward(nn.Cell):
@@ -132,7 +164,7 @@ class MixtureOfExperts(nn.Cell):
         self.length, self.hidden_size = config.routed_length, config.hidden_size
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.no_token, self.no_place = empty
-        self.router = Router(config) if config.experts.scoring == "softmax" else GroupRouter(config)
+        self.router = GroupRouter(config) if config.experts.chooses_apart else Router(config)
         self.experts = ExpertFeedForward(config)
         self.split_samples, self.split_choices, self.split_weights = ops.Reshape(), ops.Reshape(), ops.Reshape()
         self.route = TopKRouter()
@@ -146,6 +178,10 @@ class MixtureOfExperts(nn.Cell):
         self.has_shared = config.experts.shared_size > 0
         if self.has_shared:
             self.shared, self.add_shared = GatedFeedForward(config, config.experts.shared_size), ops.Add()
+        self.has_gate = config.experts.shared_gate
+        if self.has_gate:
+            self.shared_gate = Linear(config, config.hidden_size, 1, False)
+            self.sigmoid_gate, self.mul_gate = ops.Sigmoid(), ops.Mul()
 
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
@@ -163,4 +199,9 @@ class MixtureOfExperts(nn.Cell):
         weights = self.split_weights(weights, (batch, self.length, self.per_token, 1))
         y = self.sum_experts(self.mul_weights(y, self.cast_weights(weights, self.compute_dtype)), 2)
         y = self.merge_samples(y, (tokens, self.hidden_size))
-        return self.add_shared(y, self.shared(x)) if self.has_shared else y
+        if not self.has_shared:
+            return y
+        shared = self.shared(x)
+        if self.has_gate:
+            shared = self.mul_gate(shared, self.sigmoid_gate(self.shared_gate(x)))
+        return self.add_shared(y, shared)

@@ -4,7 +4,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from model_zoo.config import TransformerConfig
-from model_zoo.layers import dtype_of, weight
+from model_zoo.layers import Cap, dtype_of, weight
 
 
 class VocabularyHead(nn.Cell):
@@ -19,12 +19,15 @@ class VocabularyHead(nn.Cell):
         if has_bias:
             self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
             self.add_bias = ops.Add()
+        self.is_capped = config.logit_cap > 0
+        if self.is_capped:
+            self.cap = Cap(config.logit_cap, ms.float32)
 
     def construct(self, x: Tensor, table: Tensor) -> Tensor:
         logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
         if self.has_bias:
             logits = self.add_bias(logits, self.bias)
-        return logits
+        return self.cap(logits) if self.is_capped else logits
 
 
 class CrossEntropy(nn.Cell):

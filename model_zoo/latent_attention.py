@@ -4,7 +4,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from model_zoo.config import TransformerConfig
-from model_zoo.layers import CoreAttention, FlashAttention, Linear, Norm, RotaryEmbedding, dtype_of
+from model_zoo.layers import Linear, Norm, RotaryEmbedding, core_attention, dtype_of
 
 
 class LatentAttention(nn.Cell):
@@ -20,20 +20,24 @@ class LatentAttention(nn.Cell):
         self.rotary_size, self.value_size = latent.rotary_head_dim, latent.value_head_dim
         self.plain_size = config.head_dim - latent.rotary_head_dim
         hidden, bias = config.hidden_size, config.linear_bias
-        self.query_down = Linear(config, hidden, latent.query_rank, bias)
+        self.is_narrow = latent.query_rank > 0
+        if self.is_narrow:
+            self.query_down = Linear(config, hidden, latent.query_rank, bias)
         self.key_value_down = Linear(config, hidden, latent.key_value_rank, bias)
-        self.query = Linear(config, latent.query_rank, self.heads * self.plain_size, bias)
-        self.query_rotary = Linear(config, latent.query_rank, self.heads * self.rotary_size, bias)
+        self.query = Linear(config, latent.query_rank or hidden, self.heads * self.plain_size, bias)
+        self.query_rotary = Linear(config, latent.query_rank or hidden, self.heads * self.rotary_size, bias)
         self.key = Linear(config, latent.key_value_rank, self.heads * self.plain_size, bias)
         self.value = Linear(config, latent.key_value_rank, self.heads * self.value_size, bias)
         self.key_rotary = Linear(config, hidden, self.rotary_size, bias)
-        self.query_norm, self.key_value_norm = Norm(config, latent.query_rank), Norm(config, latent.key_value_rank)
+        if self.is_narrow:
+            self.query_norm = Norm(config, latent.query_rank)
+        self.key_value_norm = Norm(config, latent.key_value_rank)
         self.split_query, self.split_query_rotary, self.split_key = ops.Reshape(), ops.Reshape(), ops.Reshape()
         self.split_value, self.split_key_rotary = ops.Reshape(), ops.Reshape()
         self.rotate_query, self.rotate_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
         self.repeat_key = ops.Tile()
         self.join_query, self.join_key = ops.Concat(axis=-1), ops.Concat(axis=-1)
-        self.core = FlashAttention(config, mask) if config.attention == "flash" else CoreAttention(config, mask)
+        self.core = core_attention(config, mask)
         self.pads_values = latent.pads_values
         if self.pads_values:
             pad = np.zeros(
@@ -47,7 +51,7 @@ class LatentAttention(nn.Cell):
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
         batch, seq, heads = tokens // self.seq_length, self.seq_length, self.heads
-        latent = self.query_norm(self.query_down(x))
+        latent = self.query_norm(self.query_down(x)) if self.is_narrow else x
         query = self.split_query(self.query(latent), (batch, seq, heads, self.plain_size))
         rotary = self.split_query_rotary(self.query_rotary(latent), (batch, seq, heads, self.rotary_size))
         rotary = self.rotate_query(rotary)

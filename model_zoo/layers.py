@@ -18,7 +18,7 @@ from mindspore.ops.operations.nn_ops import FlashAttentionScore
 
 from model_zoo.config import COMPRESSED_MASK_SIZE, TransformerConfig
 
-CAUSAL_SPARSE_MODE = 2
+CAUSAL_SPARSE_MODE, BAND_SPARSE_MODE = 2, 4
 MASKED_SCORE = -10000.0  # added to the score of a hidden position; float16 can hold it
 
 
@@ -100,22 +100,27 @@ class Norm(nn.Cell):
         return self.cast_out(x, self.compute_dtype)
 
 
-def rotary_tables(config: TransformerConfig) -> tuple[Tensor, Tensor]:
+def rotary_tables(config: TransformerConfig, base: float = 0.0) -> tuple[Tensor, Tensor]:
     """cos and sin of the rotary angles, each [seq_length, 1, rotary_size]; the first half of sin is negated.
 
-    With the sign in the table, x * cos + swap_halves(x) * sin is the rotation, one operator fewer for every use.
+    With the sign in the table, x * cos + swap_halves(x) * sin is the rotation, one operator fewer for every use. Dims that are
+    not rotated have cos 1 and sin 0. `base` 0: the network's.
     """
-    half = config.rotary_size // 2
-    frequency = config.rotary_base ** -(np.arange(half, dtype=np.float32) / half)
+    rotated = config.rotated_size or config.rotary_size
+    half = rotated // 2
+    frequency = (base or config.rotary_base) ** -(np.arange(half, dtype=np.float32) / half)
     angle = np.outer(np.arange(config.seq_length, dtype=np.float32), frequency)[:, None]
-    cos = np.concatenate([np.cos(angle), np.cos(angle)], axis=-1).astype(np.float32)
-    sin = np.concatenate([-np.sin(angle), np.sin(angle)], axis=-1).astype(np.float32)
+    rest = np.zeros((config.seq_length, 1, config.rotary_size - rotated), np.float32)
+    cos = np.concatenate([np.cos(angle), np.cos(angle), rest + 1], axis=-1).astype(np.float32)
+    sin = np.concatenate([-np.sin(angle), np.sin(angle), rest], axis=-1).astype(np.float32)
     return Tensor(cos, dtype_of(config.compute_dtype)), Tensor(sin, dtype_of(config.compute_dtype))
 
 
 def halves_swapped(config: TransformerConfig) -> Tensor:
-    """The permutation [rotary_size, rotary_size] that swaps the halves of what it is multiplied with, exactly."""
-    swapped = np.roll(np.eye(config.rotary_size, dtype=np.float32), config.rotary_size // 2, axis=0)
+    """The permutation [rotary_size, rotary_size] that swaps the halves of what is rotated, exactly."""
+    rotated = config.rotated_size or config.rotary_size
+    swapped = np.eye(config.rotary_size, dtype=np.float32)
+    swapped[:rotated, :rotated] = np.roll(np.eye(rotated, dtype=np.float32), rotated // 2, axis=0)
     return Tensor(swapped, dtype_of(config.compute_dtype))
 
 
@@ -139,16 +144,17 @@ class RotaryEmbedding(nn.Cell):
 
 
 class FlashAttention(nn.Cell):
-    """Fused attention on [batch, seq, heads, head_dim]; key and value may have fewer heads."""
+    """Fused attention on [batch, seq, heads, head_dim]; key and value may have fewer heads. `window`: see `BlockKind`."""
 
-    def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
+    def __init__(self, config: TransformerConfig, mask: Tensor | None, window: int = 0) -> None:
         super().__init__()
         self.mask = mask
+        band = {"pre_tokens": window - 1, "next_tokens": 0, "sparse_mode": BAND_SPARSE_MODE}
         self.flash_attention = FlashAttentionScore(
             head_num=config.num_heads,
-            scale_value=1.0 / math.sqrt(config.head_dim),
+            scale_value=1.0 / math.sqrt(config.score_size or config.head_dim),
             input_layout="BSND",
-            sparse_mode=CAUSAL_SPARSE_MODE if config.causal else 0,
+            **(band if window else {"sparse_mode": CAUSAL_SPARSE_MODE if config.causal else 0}),
         )
 
     def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -170,8 +176,20 @@ class RepeatHeads(nn.Cell):
         return self.unflatten(x, (batch, heads * self.times, seq, head_dim))
 
 
+class Cap(nn.Cell):
+    """limit * tanh(scale * x / limit): what is small stays, nothing is larger than the limit (Gemma 2)."""
+
+    def __init__(self, limit: float, dtype: Any, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale, self.limit = Tensor(scale / limit, dtype), Tensor(limit, dtype)
+        self.mul_scale, self.tanh, self.mul_limit = ops.Mul(), ops.Tanh(), ops.Mul()
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.mul_limit(self.tanh(self.mul_scale(x, self.scale)), self.limit)
+
+
 class CoreAttention(nn.Cell):
-    """softmax(query key^T / sqrt(head_dim) + mask) value from plain operators, on [batch, seq, heads, head_dim]."""
+    """softmax(query key^T / sqrt(score_size) + mask) value from plain operators, on [batch, seq, heads, head_dim]."""
 
     def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
         super().__init__()
@@ -183,9 +201,13 @@ class CoreAttention(nn.Cell):
         if self.repeats_heads:
             times = config.num_heads // config.n_kv_heads
             self.repeat_key, self.repeat_value = RepeatHeads(times), RepeatHeads(times)
-        self.scale = Tensor(1.0 / math.sqrt(config.head_dim), self.compute_dtype)
+        scale = 1.0 / math.sqrt(config.score_size or config.head_dim)
         self.score = ops.BatchMatMul(transpose_b=True)
-        self.mul_scale = ops.Mul()
+        self.is_capped = config.score_cap > 0
+        if self.is_capped:
+            self.cap = Cap(config.score_cap, self.compute_dtype, scale)
+        else:
+            self.scale, self.mul_scale = Tensor(scale, self.compute_dtype), ops.Mul()
         self.add_mask = ops.Add()
         self.cast_score, self.cast_probability = ops.Cast(), ops.Cast()
         self.softmax = ops.Softmax(axis=-1)
@@ -197,7 +219,8 @@ class CoreAttention(nn.Cell):
         value = self.transpose_value(value, (0, 2, 1, 3))
         if self.repeats_heads:
             key, value = self.repeat_key(key), self.repeat_value(value)
-        score = self.mul_scale(self.score(query, key), self.scale)
+        score = self.score(query, key)
+        score = self.cap(score) if self.is_capped else self.mul_scale(score, self.scale)
         if self.causal:
             score = self.add_mask(score, self.mask)
         probability = self.softmax(self.cast_score(score, ms.float32))
@@ -205,20 +228,30 @@ class CoreAttention(nn.Cell):
         return self.transpose_out(out, (0, 2, 1, 3))
 
 
-def attention_mask(config: TransformerConfig) -> Tensor | None:
-    """What keeps attention from later positions; None for encoders, whose samples are packed and need no mask."""
+def attention_mask(config: TransformerConfig, window: int = 0) -> Tensor | None:
+    """What keeps attention from later positions, and from those before the window; None for encoders, whose samples are packed
+    and need no mask.
+    """
     if not config.causal:
         return None
     if config.attention == "flash":
         return Tensor(np.triu(np.ones((COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE), np.uint8), k=1))
-    hidden = np.triu(np.full((config.seq_length, config.seq_length), MASKED_SCORE, np.float32), k=1)
+    scores = np.full((config.seq_length, config.seq_length), MASKED_SCORE, np.float32)
+    hidden = np.triu(scores, k=1) + (np.tril(scores, k=-window) if window else 0)
     return Tensor(hidden, dtype_of(config.compute_dtype))
 
 
-class SelfAttention(nn.Cell):
-    """Multi-head (or grouped-query) attention of [tokens, hidden] with its projections."""
+def core_attention(config: TransformerConfig, mask: Tensor | None, window: int = 0) -> nn.Cell:
+    """Attention of heads in the form that the network takes; a mask of plain operators knows the window itself."""
+    return FlashAttention(config, mask, window) if config.attention == "flash" else CoreAttention(config, mask)
 
-    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None) -> None:
+
+class SelfAttention(nn.Cell):
+    """Multi-head (or grouped-query) attention of [tokens, hidden] with its projections; without tables nothing is rotated."""
+
+    def __init__(
+        self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None, window: int = 0
+    ) -> None:
         super().__init__()
         self.seq_length, self.head_dim = config.seq_length, config.head_dim
         self.num_heads, self.n_kv_heads = config.num_heads, config.n_kv_heads
@@ -227,23 +260,30 @@ class SelfAttention(nn.Cell):
         self.key = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
         self.value = Linear(config, config.hidden_size, config.kv_size, config.qkv_bias)
         self.split_query, self.split_key, self.split_value = ops.Reshape(), ops.Reshape(), ops.Reshape()
-        self.has_qk_norm = config.qk_norm
-        if config.qk_norm:
+        self.norms_heads, self.norms_projection = config.qk_norm == "head", config.qk_norm == "projection"
+        if self.norms_heads:
             self.query_norm, self.key_norm = Norm(config, config.head_dim), Norm(config, config.head_dim)
-        self.is_rotary = config.position == "rotary"
+        if self.norms_projection:
+            self.query_norm, self.key_norm = Norm(config, config.query_size), Norm(config, config.kv_size)
+        self.is_rotary = tables is not None
         if tables is not None:
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
-        self.core = FlashAttention(config, mask) if config.attention == "flash" else CoreAttention(config, mask)
+        self.core = core_attention(config, mask, window)
         self.merge_heads = ops.Reshape()
-        self.output = Linear(config, config.query_size, config.hidden_size, config.linear_bias)
+        self.output = Linear(
+            config, config.query_size, config.hidden_size, config.linear_bias or config.output_bias
+        )
 
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
         batch = tokens // self.seq_length
-        query = self.split_query(self.query(x), (batch, self.seq_length, self.num_heads, self.head_dim))
-        key = self.split_key(self.key(x), (batch, self.seq_length, self.n_kv_heads, self.head_dim))
-        value = self.split_value(self.value(x), (batch, self.seq_length, self.n_kv_heads, self.head_dim))
-        if self.has_qk_norm:
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        if self.norms_projection:
+            query, key = self.query_norm(query), self.key_norm(key)
+        query = self.split_query(query, (batch, self.seq_length, self.num_heads, self.head_dim))
+        key = self.split_key(key, (batch, self.seq_length, self.n_kv_heads, self.head_dim))
+        value = self.split_value(value, (batch, self.seq_length, self.n_kv_heads, self.head_dim))
+        if self.norms_heads:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.is_rotary:
             query, key = self.rotary_query(query), self.rotary_key(key)
@@ -252,17 +292,23 @@ class SelfAttention(nn.Cell):
 
 
 class GatedFeedForward(nn.Cell):
-    """down(silu(gate(x)) * up(x)) of some `width`, as in LLaMA."""
+    """down(silu(gate(x)) * up(x)) of some `width`, as in LLaMA; gelu instead of silu, as in Gemma."""
 
     def __init__(self, config: TransformerConfig, width: int) -> None:
         super().__init__()
         self.gate = Linear(config, config.hidden_size, width, config.linear_bias)
         self.up = Linear(config, config.hidden_size, width, config.linear_bias)
         self.down = Linear(config, width, config.hidden_size, config.linear_bias)
-        self.silu, self.mul = SiLU(), ops.Mul()
+        self.is_silu = config.activation == "swiglu"
+        if self.is_silu:
+            self.silu = SiLU()
+        else:
+            self.gelu = ops.GeLU()
+        self.mul = ops.Mul()
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.down(self.mul(self.silu(self.gate(x)), self.up(x)))
+        gate = self.silu(self.gate(x)) if self.is_silu else self.gelu(self.gate(x))
+        return self.down(self.mul(gate, self.up(x)))
 
 
 class FeedForward(nn.Cell):

@@ -20,8 +20,9 @@ _COLUMN_CUT = ("query", "query_rotary", "key", "value", "gate", "up")
 _ROW_CUT = ("output", "down")
 _DISPATCH = (
     "route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts",
-    "add_shared",
+    "add_shared", "sigmoid_gate", "mul_gate",
 )  # fmt: skip
+_SHARED = ("add_shared", "sigmoid_gate", "mul_gate")  # what is done to the shared expert's result
 _BEFORE_SWAP = (
     "FlashAttentionScore",
     "Transpose",
@@ -144,7 +145,7 @@ class _Rules:
         owner = op.cell[-1] if op.cell else ""
         if "router" in op.cell or "experts" in op.cell or op.primitive in _DISPATCH:
             return self._experts(shapes, op), None
-        if owner == "low_rank":
+        if owner in ("low_rank", "cap"):
             owner = op.cell[-2]
         if op.type == "MatMul":
             return self._matmul(op, owner)
@@ -170,7 +171,7 @@ class _Rules:
         """Experts are cut with the samples as far as they go, their width like the feed-forward's."""
         expert = self.experts
         wide = (expert, self.expert_rows, self.expert_width)
-        if "router" in op.cell or op.primitive == "add_shared":
+        if "router" in op.cell or op.primitive in _SHARED:
             if op.type == "OneHot":
                 return (self.tokens, 1, 1), (), ()
             return tuple(_first_cut(shape, self.tokens if shape[:1] == (self.token_num,) else 1) for shape in shapes)

@@ -48,9 +48,12 @@ class Transformer(nn.Cell):
         self.tied_embeddings = config.tied_embeddings
         self.word_embedding = Embedding(config, config.vocab_size)
         self.cast_embedding, self.flatten_embedding = ops.Cast(), ops.Reshape()
+        self.is_scaled = config.embedding_scale != 1.0
+        if self.is_scaled:
+            self.scale, self.mul_scale = Tensor(config.embedding_scale, self.compute_dtype), ops.Mul()
         self.shared, self.block = constants(config), block_class(config)
         self.layers = nn.CellList(
-            [self.block(config, self.shared, config.has_experts(i)) for i in range(config.num_layers)]
+            [self.block(config, self.shared, config.kind(i)) for i in range(config.num_layers)]
         )
         self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=not config.causal)
@@ -63,7 +66,8 @@ class Transformer(nn.Cell):
         """[batch, seq, hidden] -> [tokens, hidden] in the compute type."""
         batch, seq, _ = embedded.shape
         embedded = self.cast_embedding(embedded, self.compute_dtype)
-        return self.flatten_embedding(embedded, (batch * seq, self.hidden_size))
+        x = self.flatten_embedding(embedded, (batch * seq, self.hidden_size))
+        return self.mul_scale(x, self.scale) if self.is_scaled else x
 
     def run_layers(self, x: Tensor) -> Tensor:
         for layer in self.layers:

@@ -23,7 +23,7 @@ class SecondToken(nn.Cell):
         self.hidden_norm, self.embedding_norm = Norm(config, self.hidden_size), Norm(config, self.hidden_size)
         self.concat = ops.Concat(axis=-1)
         self.project = Linear(config, 2 * self.hidden_size, self.hidden_size, config.linear_bias)
-        self.block = block(config, shared, config.experts is not None)
+        self.block = block(config, shared, config.second_token_kind)
         self.norm = Norm(config, self.hidden_size)
         self.head = VocabularyHead(config, has_bias=False)
         self.flatten_labels, self.flatten_mask = ops.Reshape(), ops.Reshape()

@@ -10,7 +10,7 @@ from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, always, na
 
 # FlashAttentionScore's optional tensors, by input position
 _REAL_SHIFT, _DROP_MASK, _PADDING_MASK, _ATTENTION_MASK, _PREFIX = 3, 4, 5, 6, 7
-_HEAD_NUM, _LAYOUT, _SPARSE_MODE = -8, -2, -1  # among the trailing compile-time arguments
+_HEAD_NUM, _BEFORE, _AFTER, _LAYOUT, _SPARSE_MODE = -8, -5, -4, -2, -1  # among the trailing compile-time arguments
 _LAYOUT_BY_NUMBER = ("BSH", "BNSD", "SBH", "BSND", "TND")
 _QUERY_DIMS: dict[str, Dims] = {
     "BSH": ("b", "s", "n"), "SBH": ("s", "b", "n"), "BNSD": ("b", "n", "s", None), "BSND": ("b", "s", "n", None),
@@ -19,6 +19,7 @@ _QUERY_DIMS: dict[str, Dims] = {
 _MESH = {"BNSD": ("b", "n", "s"), "SBH": ("s", "b", "n")}  # the others: ("b", "s", "n")
 _COMPRESSED_MASKS = (2, 3, 4)  # sparse modes whose mask is a fixed 2048 x 2048 pattern
 _CAUSAL_MODES = (2, 3)
+_BAND_MODE = 4
 _RINGS = ("enable_ring_attention", "enable_flash_sp")
 """Marks with which MindSpore leaves keys and values where they are and sends them from rank to rank."""
 
@@ -31,7 +32,7 @@ def flash_attention_score(op: OpView) -> Signature:
     all. Outputs: maximum and sum of the softmax, an unused one, the attention.
 
     Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; under a causal mask half of them
-    meet. Of packed samples (TND) each is counted by itself where their ends are tuples; where these are known on the device
+    meet, and of a band those in it. Of packed samples (TND) each is counted by itself where their ends are tuples; where these are known on the device
     alone, all tokens are counted as one sample, an upper bound.
     """
     _require_no_ring(op)
@@ -65,6 +66,9 @@ def flash_attention_score(op: OpView) -> Signature:
     value_width = value.shape[-1] if None in dims else value.shape[-1] // key_heads
     causal = sparse_mode in _CAUSAL_MODES
     seen = 0.5 if causal else 1.0
+    if sparse_mode == _BAND_MODE and layout != "TND":
+        lengths = query.shape[dims.index("s")], key.shape[dims.index("s")]
+        seen = _share_in_band(*lengths, _number(op, _BEFORE), _number(op, _AFTER))
     if layout == "TND":
         packed = _packed_meetings(query.shape[0], key.shape[0], sequence_ends)
         meetings, keys = packed / batch, packed / query.shape[0]
@@ -95,6 +99,13 @@ def _require_no_ring(op: OpView) -> None:
                 " take the mark away and give it a causal mask (sparse_mode=2 or 3): sequences are then cut by gathering keys and"
                 " values, or by exchanging tokens for heads"
             )
+
+
+def _share_in_band(queries: int, keys: int, before: int, after: int) -> float:
+    """The share of all pairs in a band: a query sees `before` keys before its own and `after` behind it, fewer at the ends."""
+    before, after = min(before, keys), min(after, keys)
+    pairs = queries * (before + 1 + after) - before * (before + 1) // 2 - after * (after + 1) // 2
+    return min(1.0, max(0.0, pairs / (queries * keys)))
 
 
 def _packed_meetings(tokens: int, keys: int, ends: Sequence[tuple]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import BlockKind, TransformerConfig
 from ms_symtensor.cost.bill import Bill, Message, Part, Work, bill_of
 from ms_symtensor.cost.flops import model_flops
 from ms_symtensor.cost.plan_price import PlanBill
@@ -35,7 +35,7 @@ from ms_symtensor.uniform.plan import graph_of, pipeline_of, recompute_of, setti
 class _Segment:
     """So many consecutive blocks that are alike."""
 
-    has_experts: bool
+    kind: BlockKind
     mark: Mark
     count: int
 
@@ -70,12 +70,8 @@ def folded_bill(
 @lru_cache(maxsize=1 << 12)
 def folded_flops(config: TransformerConfig) -> float:
     """`cost.flops.model_flops` of the network `config`, from one block of each kind."""
-    kinds = [
-        (has_experts, len(list(alike)))
-        for has_experts, alike in groupby(map(config.has_experts, range(config.num_layers)))
-    ]
-    dense = sum(not has_experts for has_experts, _ in kinds) if config.experts is not None else 0
-    graph, known = graph_of(replace(config, num_layers=len(kinds), dense_layers=dense))
+    kinds = [(kind, len(list(alike))) for kind, alike in groupby(map(config.kind, range(config.num_layers)))]
+    graph, known = graph_of(config.of_kinds([kind for kind, _ in kinds]))
     return model_flops(graph, known, dict(zip(graph.blocks, (count for _, count in kinds), strict=True)))
 
 
@@ -84,7 +80,7 @@ def _segments(config: TransformerConfig, runs: Iterable[range], of: Iterable[Mar
     return tuple(
         tuple(
             _Segment(*form, len(list(alike)))
-            for form, alike in groupby((config.has_experts(n), next(every)) for n in run)
+            for form, alike in groupby((config.kind(n), next(every)) for n in run)
         )
         for run in runs
     )
@@ -107,8 +103,8 @@ def _short(
     """The network whose stages hold the few blocks of `written`."""
     order = [(stage, run) for run in range(len(written[0])) for stage in range(len(written))]
     counts = tuple(sum(one.few for one in written[stage][run]) for stage, run in order)
-    dense = sum(one.few for runs in written for run in runs for one in run if not one.has_experts)
-    few = replace(config, num_layers=sum(counts), dense_layers=dense if config.experts is not None else 0)
+    kinds = [one.kind for stage, run in order for one in written[stage][run] for _ in range(one.few)]
+    few = config.of_kinds(kinds)
     graph, known = graph_of(few)
     strategies = strategies_of(graph, few, layout.degrees)
     names = iter(graph.blocks)
@@ -168,7 +164,7 @@ def _stages(
     last, head = pipeline.stage_num - 1, pipeline.head_run
     for stage, runs in enumerate(held):
         ends = (stage == 0, stage == last, stage == head)
-        form = ends, tuple(tuple((one.has_experts, one.mark, one.few) for one in run) for run in runs)
+        form = ends, tuple(tuple((one.kind, one.mark, one.few) for one in run) for run in runs)
         if form not in number_of:
             number_of[form] = len(written)
             written.append(runs)

@@ -55,16 +55,10 @@ def fewer_blocks(plan: Plan, most: int, planned: Graph | None = None) -> FewerBl
     whole_graph = build_graph(whole)
     check(plan, whole_graph, planned)
     kept = _kept(plan, whole, whole_graph, most)
-    small = with_layers(whole, kept)
+    small = whole.with_layers(kept)
     graph = build_graph(small)
     source = {**plan.source, "num_layers": str(len(kept)), "dense_layers": str(small.dense_layers)}
     return FewerBlocks(replace(_carried(plan, whole_graph, graph, kept), source=source), graph, kept, whole.num_layers)
-
-
-def with_layers(config: "TransformerConfig", kept: Sequence[int]) -> "TransformerConfig":
-    """`config` with the layers whose numbers are `kept` alone."""
-    dense = min(config.dense_layers, sum(not config.has_experts(n) for n in kept))
-    return replace(config, num_layers=len(kept), dense_layers=dense)
 
 
 def carried(strategies: Mapping[str, OpStrategy], graph: Graph, kept: Sequence[int]) -> dict[str, OpStrategy]:
@@ -81,7 +75,7 @@ def _kept(plan: Plan, config: "TransformerConfig", graph: Graph, most: int) -> t
 
     def kind(n: int) -> tuple[object, ...]:
         run = 0 if plan.pipeline is None else plan.pipeline.run_of(n)
-        return config.has_experts(n), run, again.get(names[n]), own[names[n]]
+        return config.kind(n), run, again.get(names[n]), own[names[n]]
 
     return tuple(n for _, run in groupby(range(len(names)), kind) for n in list(run)[:most])
 

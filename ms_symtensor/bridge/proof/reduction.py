@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ms_symtensor.bridge.apply.load_network import zoo_options
-from ms_symtensor.bridge.judge.fewer_blocks import carried, with_layers
+from ms_symtensor.bridge.judge.fewer_blocks import carried
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.program.parameters import KIB, may_be_shared
@@ -25,7 +25,7 @@ from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
 if TYPE_CHECKING:
-    from model_zoo.config import TransformerConfig
+    from model_zoo.config import BlockKind, TransformerConfig
 
 LAYERS = 2
 _SCALES = (1, 2, 4, 8)
@@ -53,7 +53,7 @@ def reduce_plan(plan: Plan, ranks: int | None = None) -> ReducedPlan:
     options = zoo_options(plan.source)
     whole = dimensions_of(plan.source["model"], **options | {"lazy_inline": False})
     kept = kept_layers(whole, plan.pipeline)
-    shallow = with_layers(whole, kept)
+    shallow = whole.with_layers(kept)
     full_graph = build_graph(shallow)
     pipeline = None if plan.pipeline is None else reduced_pipeline(plan.pipeline, kept, full_graph)
     full_stages = _stages(plan, pipeline, full_graph, kept, whole.num_layers)
@@ -111,7 +111,7 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
         if latent is not None:
             latent = replace(
                 latent,
-                query_rank=divided(latent.query_rank, _WIDTH * scale),
+                query_rank=latent.query_rank and divided(latent.query_rank, _WIDTH * scale),
                 key_value_rank=divided(latent.key_value_rank, _WIDTH * scale),
                 rotary_head_dim=divided(latent.rotary_head_dim, _HEAD_DIM * scale),
                 value_head_dim=divided(latent.value_head_dim, _HEAD_DIM * scale),
@@ -126,6 +126,8 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
             num_heads=heads,
             n_kv_heads=kv_heads,
             head_dim=head_dim,
+            rotated_size=config.rotated_size and head_dim * config.rotated_size // config.head_dim // 2 * 2,
+            kinds=tuple(replace(k, window=k.window and max(1, k.window * seq_length // config.seq_length)) for k in config.kinds),
             hidden_size=heads * head_dim if square else divided(config.hidden_size, _WIDTH * scale),
             intermediate_size=divided(config.intermediate_size, _WIDTH * scale),
             vocab_size=divided(config.vocab_size, _WIDTH * scale),
@@ -167,13 +169,24 @@ def collectives_of(graph: Graph, stages: Sequence[StagePlan], pipeline: Pipeline
 
 
 def kept_layers(config: "TransformerConfig", pipeline: Pipeline | None) -> tuple[int, ...]:
-    """Which layers stay: the first two, or the first of each kind; with pipeline stages the first of every run of layers."""
+    """Which layers stay: the first two, or the first of each kind; with pipeline stages the first of every run of layers, or of
+    each kind in it where the network says the kind of every layer.
+    """
     layers = range(config.num_layers)
-    if pipeline is not None:
+    if pipeline is not None and not config.kinds:
         return tuple(run.start for run in pipeline.runs if run.start in layers)
-    dense = [n for n in layers if not config.has_experts(n)]
-    mixed = [n for n in layers if config.has_experts(n)]
-    return (dense[0], mixed[0]) if dense and mixed else tuple(layers[:LAYERS])
+    if pipeline is not None:
+        return tuple(n for run in pipeline.runs for n in _first_of_kinds(config, run))
+    found = _first_of_kinds(config, layers)
+    return tuple(found if len(found) > 1 else layers[:LAYERS])
+
+
+def _first_of_kinds(config: "TransformerConfig", run: range) -> list[int]:
+    first: dict["BlockKind", int] = {}
+    for n in run:
+        if n < config.num_layers:
+            first.setdefault(config.kind(n), n)
+    return sorted(first.values())
 
 
 def reduced_pipeline(pipeline: Pipeline, kept: tuple[int, ...], graph: Graph) -> Pipeline:

@@ -153,7 +153,9 @@ class Layers(Operators):
         with self.emit.cell(attribute, "GatedFeedForward" if is_gated else "FeedForward"):
             if is_gated:
                 gate = self.linear("gate", x, width, c.linear_bias)
-                gate = self.unary("SiLU", "silu", gate) if c.activation == "swiglu" else self.unary("GeLU", "gelu", gate)
+                gate = (
+                    self.unary("SiLU", "silu", gate) if c.activation == "swiglu" else self.unary("GeLU", "gelu", gate)
+                )
                 x = self.binary("Mul", "mul", gate, self.linear("up", x, width, c.linear_bias))
             else:
                 x = self.unary("GeLU", "gelu", self.linear("up", x, width, c.linear_bias))

@@ -23,6 +23,8 @@ COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
 MOST_LAYERS = 1024
 """More than the 1,000 of DeepNet (arXiv:2203.00555); planned in half a minute and 0.6 GB (empirical)."""
 DEFAULT_SEQ_LENGTH = 4096
+LORA_ALPHA = 16.0
+"""Of adapters whose rank alone is given: that of QLoRA (arXiv:2305.14314, appendix B.2). No size or time depends on it."""
 _CUBE_ROWS = 16  # rows of a fractal block of Ascend's matrix unit
 COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
 

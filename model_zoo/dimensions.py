@@ -6,7 +6,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from model_zoo.config import Attention, ExpertForm, Experts, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import LORA_ALPHA, Attention, ExpertForm, Experts, LatentSizes, Lora, TransformerConfig
+from model_zoo.described import config_of
 from ms_symtensor.errors import InputError
 
 
@@ -124,30 +125,45 @@ def dimensions_of(
     num_layers: int | None = None,
     seq_length: int | None = None,
     batch_size: int = 16,
-    attention: Attention = "flash",
+    attention: Attention | None = None,
     compute_dtype: str = "bfloat16",
     lazy_inline: bool = False,
     dense_layers: int | None = None,
     experts: ExpertForm = "capacity",
     load_imbalance: float | None = None,
+    dimensions: str = "",
+    lora: int | None = None,
 ) -> TransformerConfig:
     """The published network `name`, with the given number of layers (None: all), tokens per sample and global batch.
 
     `dense_layers` of them come before the first one with experts (None: as published). `experts` and `load_imbalance` (None: 1.1)
     say for how many tokens an expert has room (`Experts`).
 
+    `dimensions`: those of a network that is not published here, as `described.text_of` writes them. `lora`: the rank of low-rank
+    adapters, which alone are trained. `attention` None: flash, or the one form that the network has.
+
     `seq_length` None stands for 4096, or all learned positions where there are fewer. InputError if the name is
     unknown (the message lists the known ones) or a value does not fit the network.
     """
-    if name not in PUBLISHED:
+    if name not in PUBLISHED and not dimensions:
         raise InputError(f"unknown model {name!r}; known: {', '.join(PUBLISHED)}")
-    config = PUBLISHED[name]
+    config = config_of(name, dimensions) if dimensions else PUBLISHED[name]
+    if config.kinds and num_layers is not None:
+        if not 0 < num_layers <= config.num_layers:
+            raise InputError(
+                f"{name} says of {config.num_layers} layers what each is: give a num_layers from 1 to {config.num_layers}"
+            )
+        config = config.with_layers(range(num_layers))
+    if lora is not None:
+        if lora < 1:
+            raise InputError(f"{name}: the rank of lora is {lora}; it must be at least 1")
+        config = replace(config, lora=Lora(lora, LORA_ALPHA, trains_vocabulary=False))
     return replace(
         config,
         num_layers=config.num_layers if num_layers is None else num_layers,
         seq_length=config.seq_length if seq_length is None else seq_length,
         batch_size=batch_size,
-        attention=attention,
+        attention=config.attention if attention is None else attention,
         compute_dtype=compute_dtype,
         lazy_inline=lazy_inline,
         dense_layers=config.dense_layers if dense_layers is None else dense_layers,

@@ -12,7 +12,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 from mindspore.ops.auto_generate import SiLU, TopKRouter
 
-from model_zoo.config import Experts, TransformerConfig
+from model_zoo.config import TransformerConfig
 from model_zoo.layers import GatedFeedForward, Linear, dtype_of, weight
 
 DROP_BY_POSITION = 0  # TopKRouter: where places are short, earlier tokens come first
@@ -120,10 +120,7 @@ class GroupRouter(_Weighing):
             choice = self.add_correction(self.stop_gradient(scores), self.correction)
         if self.groups > 1:
             choice = self.split_groups(choice, (tokens, self.groups, self.number // self.groups))
-            if self.is_softmax:
-                best = self.max_expert(choice, -1)
-            else:
-                best = self.sum_two(self.top_two(choice, 2)[0], -1)
+            best = self.max_expert(choice, -1) if self.is_softmax else self.sum_two(self.top_two(choice, 2)[0], -1)
             _, groups = self.top_groups(best, self.groups_per_token)
             chosen = self.sum_groups(self.one_hot(groups, self.groups, self.one, self.zero), 1)
             choice = self.mul_groups(choice, self.widen_groups(chosen, (tokens, self.groups, 1)))

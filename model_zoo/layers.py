@@ -270,9 +270,7 @@ class SelfAttention(nn.Cell):
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
         self.core = core_attention(config, mask, window)
         self.merge_heads = ops.Reshape()
-        self.output = Linear(
-            config, config.query_size, config.hidden_size, config.linear_bias or config.output_bias
-        )
+        self.output = Linear(config, config.query_size, config.hidden_size, config.linear_bias or config.output_bias)
 
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]

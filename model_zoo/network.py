@@ -52,9 +52,7 @@ class Transformer(nn.Cell):
         if self.is_scaled:
             self.scale, self.mul_scale = Tensor(config.embedding_scale, self.compute_dtype), ops.Mul()
         self.shared, self.block = constants(config), block_class(config)
-        self.layers = nn.CellList(
-            [self.block(config, self.shared, config.kind(i)) for i in range(config.num_layers)]
-        )
+        self.layers = nn.CellList([self.block(config, self.shared, config.kind(i)) for i in range(config.num_layers)])
         self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=not config.causal)
         if not config.tied_embeddings:

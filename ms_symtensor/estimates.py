@@ -11,7 +11,7 @@ from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
-from ms_symtensor.models import resolve
+from ms_symtensor.models import asked
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -25,7 +25,7 @@ NO_MARGIN = "0"
 
 _OPTIONS = (
     "model", "cluster", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts",
-    "load_imbalance", "memory_limit", "memory_margin", "runtime", "hide", "fix",
+    "load_imbalance", "lora", "dim", "approximate", "memory_limit", "memory_margin", "runtime", "hide", "fix",
 )  # fmt: skip
 
 
@@ -55,16 +55,7 @@ def _priced(options: Mapping[str, Any]) -> Priced:
     cluster = load_cluster(options["cluster"] or DEFAULT_CLUSTER)
     if not options["device_num"] or options["device_num"] < 1:
         raise InputError(f"--device-num is {options['device_num']}: give the number of devices")
-    of_zoo = {
-        "num_layers": options["num_layers"], "attention": options["attention"], "compute_dtype": options["dtype"],
-        "experts": options["experts"], "load_imbalance": options["load_imbalance"],
-    }  # fmt: skip
-    model = resolve(
-        options["model"],
-        global_batch_size=options["global_batch_size"],
-        seq_length=options["seq_length"],
-        options={name: value for name, value in of_zoo.items() if value is not None},
-    )
+    model = asked(options)
     if model.config is None:
         raise InputError(
             f"{options['model']} is no network of the zoo: uniform layouts know these only; give --plan DIR"

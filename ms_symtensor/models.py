@@ -1,6 +1,6 @@
-"""What a user may name as a model: one of the zoo, a saved graph, or a factory in a file."""
+"""What a user may name as a model: one of the zoo, a config.json, a saved graph, or a factory in a file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -52,6 +52,8 @@ class Model:
     captured: "Captured | None" = None
     config: "TransformerConfig | None" = None
     """The dimensions of a network of the zoo, at the batch of a step."""
+    notes: tuple[str, ...] = ()
+    """What a config.json has that is not planned, or is planned as something else."""
 
     def by_hand(self, settings: Settings) -> dict[str, StagePlan]:
         """Megatron's strategies on the devices of `settings`, whose optimizer sharding and recompute they share.
@@ -83,8 +85,11 @@ def resolve(
     seq_length: int | None = None,
     options: Mapping[str, Any] | None = None,
     replace_shard: bool = False,
+    dims: Sequence[str] = (),
+    approximate: bool = False,
 ) -> Model:
-    """The model called `name`. `options` are those of `model_zoo.dimensions_of`; only the zoo takes them.
+    """The model called `name`. `options` are those of `model_zoo.dimensions_of`; only the zoo takes them, and a config.json.
+    `dims`, other values of its keys (KEY=VALUE), and `approximate` are for the latter: see `model_zoo.config_json.read`.
 
     A factory's network must have no strategies written by hand, or, with `replace_shard`, gives them up.
 
@@ -92,12 +97,19 @@ def resolve(
     names and files that hold no graph.
     """
     from model_zoo import PUBLISHED
+    from model_zoo.config_json import file_of
 
-    if name in PUBLISHED:
+    file = None if name in PUBLISHED else file_of(name)
+    if file is not None:
+        return _described(file, global_batch_size, seq_length, dict(options or {}), dims, approximate)
+    if dims or approximate:
+        raise InputError(f"--{'dim' if dims else 'approximate'} is for a config.json, not for {name}: leave it out")
+    if name in PUBLISHED or "dimensions" in (options or {}):
         return _zoo(name, global_batch_size, seq_length, dict(options or {}))
     if not is_factory(name) and not Path(name).is_file():
         raise InputError(
-            f"unknown model {name!r}: give a model of the zoo ({', '.join(PUBLISHED)}), a saved graph, or file.py:factory"
+            f"unknown model {name!r}: give a model of the zoo ({', '.join(PUBLISHED)}), a config.json, a saved graph, or"
+            " file.py:factory"
         )
     if options:
         option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")
@@ -264,6 +276,45 @@ def _require_as_planned(model: Model, plan: Plan, graph: Graph) -> None:
     check(plan, built, graph)
 
 
+_KEPT_OPTIONS = ("experts", "load_imbalance", "dimensions", "lora")
+
+
+def asked(options: Mapping[str, Any]) -> Model:
+    """The model that the options of a command ask for, by their names; as `resolve`."""
+    of_zoo = {
+        "num_layers": options["num_layers"], "attention": options["attention"], "compute_dtype": options["dtype"],
+        "experts": options["experts"], "load_imbalance": options["load_imbalance"], "lora": options["lora"],
+    }  # fmt: skip
+    return resolve(
+        options["model"],
+        global_batch_size=options["global_batch_size"],
+        seq_length=options["seq_length"],
+        options={name: value for name, value in of_zoo.items() if value is not None},
+        replace_shard=options.get("replace_shard", False),
+        dims=[f"{key}={value}" for key, value in dim.items()] if isinstance(dim := options["dim"], dict) else dim,
+        approximate=options["approximate"],
+    )
+
+
+def _described(
+    file: Path,
+    batch_size: int | None,
+    seq_length: int | None,
+    options: dict[str, Any],
+    dims: Sequence[str],
+    approximate: bool,
+) -> Model:
+    """The network of a config.json; its plan keeps the dims, so that it needs the file no more."""
+    from model_zoo.config_json import read
+    from model_zoo.described import text_of
+
+    found = read(file, dims, seq_length, approximate)
+    options["dimensions"] = text_of(found.config)
+    model = _zoo(found.config.name, batch_size, seq_length or found.config.seq_length, options)
+    notes = {"notes": "; ".join(found.notes)} if found.notes else {}
+    return replace(model, source={**model.source, **notes}, notes=found.notes)
+
+
 def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:
     from model_zoo import dimensions_of
     from model_zoo.builder import build_graph
@@ -279,7 +330,7 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
         "attention": config.attention,
         "compute_dtype": config.compute_dtype,
     }
-    source |= {option: str(options[option]) for option in ("experts", "load_imbalance") if option in options}
+    source |= {option: str(options[option]) for option in _KEPT_OPTIONS if option in options}
 
     @cache
     def graph_at(batch: int, layers: int | None) -> Graph:

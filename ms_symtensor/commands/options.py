@@ -80,7 +80,7 @@ def add_table(command: argparse.ArgumentParser) -> None:
 
 def add_model(command: argparse.ArgumentParser, number: str | None = None) -> None:
     """The network and its dims."""
-    text = "a name of the model zoo, a saved graph, or file.py:factory"
+    text = "a name of the model zoo, a Hugging Face config.json or its folder, a saved graph, or file.py:factory"
     command.add_argument("model", metavar="MODEL", nargs=number, help=text)
     command.add_argument(
         "--global-batch-size", type=int, metavar="N", help="samples of a step on all devices (zoo: 16)"
@@ -91,6 +91,15 @@ def add_model(command: argparse.ArgumentParser, number: str | None = None) -> No
     command.add_argument("--experts", choices=("capacity", "dropless"), help="zoo: capacity by default")
     command.add_argument(
         "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
+    )
+    command.add_argument("--lora", type=int, metavar="RANK", help="zoo: train adapters of this rank alone")
+    command.add_argument(
+        "--dim", action="append", default=[], metavar="KEY=VALUE", help="config.json: another value of a key of it"
+    )
+    command.add_argument(
+        "--approximate",
+        action="store_true",
+        help="config.json: take what cannot be planned for the nearest that takes no less time, and say so",
     )
     command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
 

@@ -9,7 +9,7 @@ from typing import Any
 from ms_symtensor.cluster.ranges import outside_ranges
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
-from ms_symtensor.models import Model, resolve
+from ms_symtensor.models import Model, asked
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.strategy import folder as folders
 from ms_symtensor.strategy.plan import Plan
@@ -20,20 +20,10 @@ from ms_symtensor.tensor.graph import Graph
 
 def model_of(chosen: argparse.Namespace) -> Model:
     """The network that the options ask for."""
-    options = {
-        "num_layers": chosen.num_layers,
-        "attention": chosen.attention,
-        "compute_dtype": chosen.dtype,
-        "experts": chosen.experts,
-        "load_imbalance": chosen.load_imbalance,
-    }
-    return resolve(
-        chosen.model,
-        global_batch_size=chosen.global_batch_size,
-        seq_length=chosen.seq_length,
-        options={name: value for name, value in options.items() if value is not None},
-        replace_shard=chosen.replace_shard,
-    )
+    model = asked(vars(chosen))
+    for note in model.notes:
+        notice(note)
+    return model
 
 
 def folder_of(chosen: argparse.Namespace, path: str | os.PathLike[str]) -> folders.PlanFolder:

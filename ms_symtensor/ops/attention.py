@@ -31,9 +31,9 @@ def flash_attention_score(op: OpView) -> Signature:
     under a causal mask, MindSpore tells every slice which keys it sees (`next_tokens`, sparse mode 4), the last one nearly
     all. Outputs: maximum and sum of the softmax, an unused one, the attention.
 
-    Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; under a causal mask half of them
-    meet, and of a band those in it. Of packed samples (TND) each is counted by itself where their ends are tuples; where these are known on the device
-    alone, all tokens are counted as one sample, an upper bound.
+    Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; under a causal mask half of
+    them meet, and of a band those in it. Of packed samples (TND) each is counted by itself where their ends are tuples;
+    where these are known on the device alone, all tokens are counted as one sample, an upper bound.
     """
     _require_no_ring(op)
     query, key, value = op.inputs[:3]

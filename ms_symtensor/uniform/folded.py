@@ -78,10 +78,7 @@ def folded_flops(config: TransformerConfig) -> float:
 def _segments(config: TransformerConfig, runs: Iterable[range], of: Iterable[Mark]) -> _Runs:
     every = iter(of)
     return tuple(
-        tuple(
-            _Segment(*form, len(list(alike)))
-            for form, alike in groupby((config.kind(n), next(every)) for n in run)
-        )
+        tuple(_Segment(*form, len(list(alike))) for form, alike in groupby((config.kind(n), next(every)) for n in run))
         for run in runs
     )
 

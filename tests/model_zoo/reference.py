@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import BlockKind, TransformerConfig
 
 Array = NDArray[np.float64]
 
@@ -25,9 +25,10 @@ class Reference:
         x = w["word_embedding.table"][input_ids]
         for name, ids in zip(("position_embedding", "type_embedding"), extra, strict=False):
             x = x + w[f"{name}.table"][ids]
+        x = x * c.embedding_scale
         x = x if c.causal else self._norm("norm", x)
         for layer in range(c.num_layers):
-            x = self._layer(f"layers.{layer}", x, c.has_experts(layer))
+            x = self._layer(f"layers.{layer}", x, c.kind(layer))
         hidden = x
         last = ("norm", x) if c.causal else ("transform.norm", _gelu(self._linear("transform.dense", x)))
         x = self._norm(*last)
@@ -35,25 +36,33 @@ class Reference:
         if second:
             name, embedded = "second_token", w["word_embedding.table"][labels]
             parts = [self._norm(f"{name}.embedding_norm", embedded), self._norm(f"{name}.hidden_norm", hidden)]
-            x = self._layer(f"{name}.block", self._linear(f"{name}.project", np.concatenate(parts, axis=-1)), True)
+            x = self._layer(
+                f"{name}.block", self._linear(f"{name}.project", np.concatenate(parts, axis=-1)), c.second_token_kind
+            )
             loss += c.second_token_weight * self._cross_entropy(self._norm(f"{name}.norm", x), *second)
         return loss
 
     def _cross_entropy(self, x: Array, labels: NDArray[Any], loss_mask: NDArray[Any]) -> float:
         w = self.weights
         table = w["word_embedding.table"] if self.config.tied_embeddings else w["output_table"]
-        logits = x @ table.T + w.get("head.bias", 0.0)
+        logits = _capped(x @ table.T + w.get("head.bias", 0.0), self.config.logit_cap)
         picked = np.take_along_axis(_log_softmax(logits), labels[..., None], axis=-1)[..., 0]
         return float(-(picked * loss_mask).sum() / loss_mask.sum())
 
-    def _layer(self, name: str, x: Array, has_experts: bool = False) -> Array:
+    def _layer(self, name: str, x: Array, kind: BlockKind) -> Array:
         if self.config.causal:
-            attention = self._latent_attention if self.config.latent_attention else self._attention
-            x = x + attention(f"{name}.attention", self._norm(f"{name}.attention_norm", x))
-            y = self._norm(f"{name}.feed_forward_norm", x)
-            name = f"{name}.feed_forward"
-            return x + (experts_result(self, name, y) if has_experts else self._feed_forward(name, y))
-        x = self._norm(f"{name}.attention_norm", x + self._attention(f"{name}.attention", x))
+            before, after = self.config.branch_norm != "after", self.config.branch_norm != "before"
+            y = self._norm(f"{name}.attention_norm", x) if before else x
+            if self.config.latent_attention:
+                y = self._latent_attention(f"{name}.attention", y)
+            else:
+                y = self._attention(f"{name}.attention", y, kind)
+            x = x + (self._norm(f"{name}.attended_norm", y) if after else y)
+            y = self._norm(f"{name}.feed_forward_norm", x) if before else x
+            feed = f"{name}.feed_forward"
+            y = experts_result(self, feed, y) if kind.experts else self._feed_forward(feed, y)
+            return x + (self._norm(f"{name}.fed_forward_norm", y) if after else y)
+        x = self._norm(f"{name}.attention_norm", x + self._attention(f"{name}.attention", x, kind))
         return self._norm(f"{name}.feed_forward_norm", x + self._feed_forward(f"{name}.feed_forward", x))
 
     def _linear(self, name: str, x: Array) -> Array:
@@ -70,23 +79,26 @@ class Reference:
         x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
         return x * self.weights[f"{name}.gamma"] + self.weights[f"{name}.beta"]
 
-    def _attention(self, name: str, x: Array) -> Array:
+    def _attention(self, name: str, x: Array, kind: BlockKind) -> Array:
         c = self.config
         batch, seq, _ = x.shape
         out = np.zeros((batch, seq, c.query_size))
         query, key, value = (self._linear(f"{name}.{part}", x) for part in ("query", "key", "value"))
+        if c.qk_norm == "projection":
+            query, key = self._norm(f"{name}.query_norm", query), self._norm(f"{name}.key_norm", key)
         for head in range(c.num_heads):
             mine = slice(head * c.head_dim, (head + 1) * c.head_dim)
             kv_head = head // (c.num_heads // c.n_kv_heads)
             shared = slice(kv_head * c.head_dim, (kv_head + 1) * c.head_dim)
             q, k = query[..., mine], key[..., shared]
-            if c.qk_norm:
+            if c.qk_norm == "head":
                 q, k = self._norm(f"{name}.query_norm", q), self._norm(f"{name}.key_norm", k)
-            if c.position == "rotary":
-                q, k = self._rotated(q), self._rotated(k)
-            score = q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim)
+            if c.position == "rotary" and kind.rotary:
+                q, k = self._rotated(q, kind.rotary_base), self._rotated(k, kind.rotary_base)
+            score = _capped(q @ k.transpose(0, 2, 1) / math.sqrt(c.score_size or c.head_dim), c.score_cap)
             if c.causal:
-                score = np.where(np.tril(np.ones((seq, seq), bool)), score, -np.inf)
+                back = np.arange(seq)[:, None] - np.arange(seq)
+                score = np.where((back >= 0) & (back < (kind.window or seq)), score, -np.inf)
             out[..., mine] = np.exp(_log_softmax(score)) @ value[..., shared]
         return self._linear(f"{name}.output", out)
 
@@ -95,7 +107,9 @@ class Reference:
         c, sizes = self.config, self.config.latent_attention
         assert sizes is not None
         plain, rotary, value = c.head_dim - sizes.rotary_head_dim, sizes.rotary_head_dim, sizes.value_head_dim
-        queries = self._norm(f"{name}.query_norm", self._linear(f"{name}.query_down", x))
+        queries = x
+        if sizes.query_rank:
+            queries = self._norm(f"{name}.query_norm", self._linear(f"{name}.query_down", x))
         latent = self._norm(f"{name}.key_value_norm", self._linear(f"{name}.key_value_down", x))
         turned = self._rotated(self._linear(f"{name}.key_rotary", x))
         seq = x.shape[1]
@@ -114,17 +128,19 @@ class Reference:
             out.append(np.exp(_log_softmax(score)) @ part("value", latent, value))
         return self._linear(f"{name}.output", np.concatenate(out, -1))
 
-    def _rotated(self, x: Array) -> Array:
-        """Dims i and i + half as the parts of a complex number, turned by position / base^(i / half)."""
-        half = x.shape[-1] // 2
-        angle = np.outer(np.arange(x.shape[1]), self.config.rotary_base ** -(np.arange(half) / half))
-        turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angle)
-        return np.concatenate([turned.real, turned.imag], axis=-1)
+    def _rotated(self, x: Array, base: float = 0.0) -> Array:
+        """Dims i and i + half as the parts of a complex number, turned by position / base^(i / half); what is behind stays."""
+        size = self.config.rotated_size or x.shape[-1]
+        half = size // 2
+        angle = np.outer(np.arange(x.shape[1]), (base or self.config.rotary_base) ** -(np.arange(half) / half))
+        turned = (x[..., :half] + 1j * x[..., half:size]) * np.exp(1j * angle)
+        return np.concatenate([turned.real, turned.imag, x[..., size:]], axis=-1)
 
     def _feed_forward(self, name: str, x: Array) -> Array:
-        if self.config.activation == "swiglu":
+        if self.config.activation != "gelu":
             gate = self._linear(f"{name}.gate", x)
-            return self._linear(f"{name}.down", gate / (1.0 + np.exp(-gate)) * self._linear(f"{name}.up", x))
+            gate = _gelu(gate) if self.config.activation == "geglu" else gate / (1.0 + np.exp(-gate))
+            return self._linear(f"{name}.down", gate * self._linear(f"{name}.up", x))
         return self._linear(f"{name}.down", _gelu(self._linear(f"{name}.up", x)))
 
 
@@ -144,23 +160,33 @@ def experts_result(of: Reference, name: str, x: Array) -> Array:
                     gate, up = (token @ w[f"{name}.experts.{part}"][expert] for part in ("gate", "up"))
                     result = (gate / (1.0 + np.exp(-gate)) * up) @ w[f"{name}.experts.down"][expert]
                     out[sample, position] += weight * result
-    return out + of._feed_forward(f"{name}.shared", x) if experts.shared_size else out
+    if not experts.shared_size:
+        return out
+    shared = of._feed_forward(f"{name}.shared", x)
+    if experts.shared_gate:
+        shared = shared / (1.0 + np.exp(-of._linear(f"{name}.shared_gate", x)))
+    return out + shared
 
 
 def _choices(of: Reference, name: str, token: Array) -> list[tuple[int, float]]:
     """The experts of a token, best first, with their weights."""
     experts, logits = of.config.experts, of.weights[f"{name}.scores.weight"] @ token
     assert experts is not None
-    if experts.scoring == "softmax":
-        scores = choice = np.exp(_log_softmax(logits))
-    else:
-        scores = 1.0 / (1.0 + np.exp(-logits))
-        choice = scores + of.weights[f"{name}.correction"]
-        grouped = np.sort(choice.reshape(experts.groups, -1), axis=-1)[:, -2:].sum(-1)
+    is_softmax = experts.scoring == "softmax"
+    scores = np.exp(_log_softmax(logits)) if is_softmax else 1.0 / (1.0 + np.exp(-logits))
+    choice = scores + of.weights[f"{name}.correction"] if experts.is_corrected else scores
+    if experts.groups > 1:
+        best_of = 1 if is_softmax else 2
+        grouped = np.sort(choice.reshape(experts.groups, -1), axis=-1)[:, -best_of:].sum(-1)
         best = np.argsort(-grouped)[: experts.groups_per_token]
         choice = choice * np.repeat(np.isin(np.arange(experts.groups), best), experts.number // experts.groups)
     chosen = np.argsort(-choice)[: experts.per_token]
-    return [(int(e), float(experts.scale * scores[e] / scores[chosen].sum())) for e in chosen]
+    total = scores[chosen].sum() if experts.normalised else 1.0
+    return [(int(e), float(experts.scale * scores[e] / total)) for e in chosen]
+
+
+def _capped(x: Array, cap: float) -> Array:
+    return cap * np.tanh(x / cap) if cap else x
 
 
 def _gelu(x: Array) -> Array:

@@ -1,10 +1,11 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Attention
+from model_zoo.config import Attention, BlockKind, Experts, LatentSizes
 from ms_symtensor.tensor.graph import Graph
 
 # BERT: with the masked-token head, without pooler and next-sentence head, as transformers' BertForMaskedLM has it.
@@ -73,6 +74,40 @@ def test_dropless_experts_capture_to_the_same_graph() -> None:
     from ms_symtensor.bridge.capture.capture import capture
 
     config = dimensions_of("mixtral_8x7b", num_layers=1, seq_length=512, experts="dropless")
+    assert capture(*flat(build(config))) == build_graph(config)
+
+
+_TINY = {
+    "hidden_size": 64, "num_layers": 3, "num_heads": 4, "n_kv_heads": 2, "head_dim": 16, "intermediate_size": 96,
+    "vocab_size": 128, "seq_length": 64, "batch_size": 2,
+}  # fmt: skip
+_KINDS = (BlockKind(window=8), BlockKind(rotary=False), BlockKind(window=8, rotary_base=500.0))
+_EXPERTS = Experts(8, 2, 32, shared_size=32)
+_PARTS = {
+    "windows": {"kinds": _KINDS, "rotated_size": 8, "qk_norm": "projection", "branch_norm": "after"},
+    "windows of plain operators": {
+        "kinds": _KINDS, "attention": "self", "activation": "geglu", "branch_norm": "both", "score_cap": 50.0, "logit_cap": 30.0,
+        "embedding_scale": 8.0, "score_size": 32, "output_bias": True,
+    },
+    "kinds of experts": {
+        "kinds": (BlockKind(), BlockKind(experts=True), BlockKind()),
+        "experts": replace(_EXPERTS, groups=4, groups_per_token=2, corrected=True, normalised=False, scale=16.0),
+        "n_kv_heads": 4, "latent_attention": LatentSizes(0, 16, 8, 8),
+    },
+    "a gate, one group": {
+        "num_layers": 1, "second_token_weight": 0.3,
+        "experts": replace(_EXPERTS, shared_gate=True, scoring="sigmoid", scale=2.8),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", _PARTS.values(), ids=_PARTS)
+def test_every_part_captures_to_the_same_graph(parts: dict[str, Any]) -> None:
+    pytest.importorskip("mindspore")
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture.capture import capture
+
+    config = replace(PUBLISHED["llama3_8b"], **_TINY | parts)
     assert capture(*flat(build(config))) == build_graph(config)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from mindspore import ops
 
 from model_zoo import FACTORIES, PUBLISHED
-from model_zoo.config import Experts, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import BlockKind, Experts, LatentSizes, Lora, TransformerConfig
 from model_zoo.network import build, optimizer
 from ms_symtensor.bridge.proof.definitions import Product
 from tests.model_zoo.reference import Reference
@@ -65,6 +65,19 @@ SMALL: dict[str, Any] = {
 }
 
 
+_ROTARY = replace(PUBLISHED["llama3_8b"], **SMALL, attention="self", n_kv_heads=2, norm="layer_norm")
+PARTS = {
+    "windows, other bases, no rotation, a part of a head rotated, norms of projections and after": replace(
+        _ROTARY, name="windows", num_layers=3, rotated_size=4, qk_norm="projection", output_bias=True, branch_norm="after",
+        kinds=(BlockKind(window=3), BlockKind(rotary=False), BlockKind(window=2, rotary_base=9.0)),
+    ),
+    "caps, GeGLU, four norms": replace(
+        _ROTARY, name="four_norms", activation="geglu", branch_norm="both", score_cap=0.5, logit_cap=1.0,
+        embedding_scale=4.0, score_size=32,
+    ),
+}  # fmt: skip
+
+
 # MindSpore has no RmsNorm kernel for CPU, so rotary decoders run with LayerNorm here; BatchMatMul does not broadcast there,
 # and is defined by what does.
 @pytest.mark.parametrize(
@@ -80,6 +93,7 @@ SMALL: dict[str, Any] = {
             norm="layer_norm",
             lora=Lora(2, 3.0, True),
         ),
+        *PARTS.values(),
         replace(PUBLISHED["gpt2_xl"], **SMALL, attention="self", n_kv_heads=4),
         replace(PUBLISHED["bert_large"], **SMALL, attention="self", n_kv_heads=4),
     ],
@@ -123,6 +137,15 @@ EXPERTS = Experts(number=4, per_token=2, intermediate_size=24, load_imbalance=0.
             PUBLISHED["deepseek_v3"], **ROUTED, n_kv_heads=4, dense_layers=1,
             latent_attention=LatentSizes(12, 10, 4, 6, pads_values=True),
             experts=replace(EXPERTS, shared_size=20, scoring="sigmoid", groups=2, groups_per_token=1, scale=2.5),
+        ),
+        replace(
+            PUBLISHED["deepseek_v3"], **ROUTED, name="deepseek_v2", n_kv_heads=4, second_token_weight=0.0,
+            kinds=(BlockKind(experts=True), BlockKind()), latent_attention=LatentSizes(0, 10, 4, 6),
+            experts=replace(EXPERTS, shared_size=20, groups=2, corrected=True, normalised=False, scale=16.0),
+        ),
+        replace(
+            PUBLISHED["mixtral_8x7b"], **ROUTED, name="gated", n_kv_heads=2,
+            experts=replace(EXPERTS, shared_size=20, shared_gate=True, scoring="sigmoid"),
         ),
     ],
     ids=lambda config: config.name,

@@ -99,10 +99,10 @@ def whole_graph(plan: Plan) -> Graph:
 def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
     """The options of `model_zoo.dimensions_of` that `source` holds as texts."""
     options: dict[str, Any] = {
-        name: source[name] for name in ("attention", "compute_dtype", "experts") if name in source
+        name: source[name] for name in ("attention", "compute_dtype", "experts", "dimensions") if name in source
     }
     try:
-        numbers = ("num_layers", "dense_layers", "seq_length", "batch_size")
+        numbers = ("num_layers", "dense_layers", "seq_length", "batch_size", "lora")
         options |= {name: int(source[name]) for name in numbers if name in source}
         options |= {name: float(source[name]) for name in ("load_imbalance",) if name in source}
     except ValueError as error:

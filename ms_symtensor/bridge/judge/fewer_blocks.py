@@ -50,6 +50,7 @@ def fewer_blocks(plan: Plan, most: int, planned: Graph | None = None) -> FewerBl
         )
     from model_zoo import dimensions_of
     from model_zoo.builder import build_graph
+    from model_zoo.described import text_of
 
     whole = dimensions_of(plan.source["model"], **zoo_options(plan.source))
     whole_graph = build_graph(whole)
@@ -58,6 +59,8 @@ def fewer_blocks(plan: Plan, most: int, planned: Graph | None = None) -> FewerBl
     small = whole.with_layers(kept)
     graph = build_graph(small)
     source = {**plan.source, "num_layers": str(len(kept)), "dense_layers": str(small.dense_layers)}
+    if "dimensions" in source:
+        source["dimensions"] = text_of(small)
     return FewerBlocks(replace(_carried(plan, whole_graph, graph, kept), source=source), graph, kept, whole.num_layers)
 
 

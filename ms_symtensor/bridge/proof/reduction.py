@@ -127,7 +127,9 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
             n_kv_heads=kv_heads,
             head_dim=head_dim,
             rotated_size=config.rotated_size and head_dim * config.rotated_size // config.head_dim // 2 * 2,
-            kinds=tuple(replace(k, window=k.window and max(1, k.window * seq_length // config.seq_length)) for k in config.kinds),
+            kinds=tuple(
+                replace(k, window=k.window and max(1, k.window * seq_length // config.seq_length)) for k in config.kinds
+            ),
             hidden_size=heads * head_dim if square else divided(config.hidden_size, _WIDTH * scale),
             intermediate_size=divided(config.intermediate_size, _WIDTH * scale),
             vocab_size=divided(config.vocab_size, _WIDTH * scale),
@@ -182,7 +184,7 @@ def kept_layers(config: "TransformerConfig", pipeline: Pipeline | None) -> tuple
 
 
 def _first_of_kinds(config: "TransformerConfig", run: range) -> list[int]:
-    first: dict["BlockKind", int] = {}
+    first: dict[BlockKind, int] = {}
     for n in run:
         if n < config.num_layers:
             first.setdefault(config.kind(n), n)

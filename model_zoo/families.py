@@ -1,0 +1,192 @@
+"""What the keys of a Hugging Face config.json mean, by its model_type.
+
+A model_type is one line of `FAMILIES`: what its class fixes, what it takes where the file is silent, and which keys mean
+something else there. Source: the files `configuration_*.py` and `modeling_*.py` of transformers 5.24 and 4.57; of networks
+with code of their own (InternLM2, Kimi K2, TeleChat3) their published files. Facts have the names of `TransformerConfig`, those
+of its parts a dot; what several facts make up is read in `layer_kinds` and `config_json`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model_type: facts that are `fixed`, facts where the file is `silent`, what `keys` mean here ("": nothing), and `parts`
+    that the zoo has not, by the key that brings them ("model_type": always).
+    """
+
+    fixed: Facts = field(default_factory=dict)
+    silent: Facts = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+
+KEYS: Mapping[str, str] = {
+    "hidden_size": "hidden_size", "intermediate_size": "intermediate_size", "ffn_hidden_size": "intermediate_size",
+    "num_hidden_layers": "num_layers", "num_layers": "num_layers", "vocab_size": "vocab_size",
+    "num_attention_heads": "num_heads", "num_key_value_heads": "n_kv_heads", "head_dim": "head_dim",
+    "max_position_embeddings": "max_position_embeddings", "rms_norm_eps": "norm_epsilon",
+    "layer_norm_eps": "norm_epsilon", "layer_norm_epsilon": "norm_epsilon", "rope_theta": "rotary_base",
+    "rotary_emb_base": "rotary_base", "rope_parameters": "rope", "rope_local_base_freq": "local_base",
+    "partial_rotary_factor": "rotated_share", "rotary_dim": "rotated_size", "no_rope_layers": "rotated_layers",
+    "no_rope_layer_interval": "unrotated_step", "hidden_act": "activation", "hidden_activation": "activation",
+    "tie_word_embeddings": "tied_embeddings", "attention_bias": "attention_bias", "qkv_bias": "qkv_bias",
+    "mlp_bias": "mlp_bias", "use_bias": "bias", "bias": "bias", "use_qk_norm": "uses_qk_norm",
+    "query_pre_attn_scalar": "score_size", "attn_logit_softcapping": "score_cap", "final_logit_softcapping": "logit_cap",
+    # windows
+    "sliding_window": "window", "use_sliding_window": "uses_window", "max_window_layers": "full_layers",
+    "sliding_window_pattern": "window_period", "_sliding_window_pattern": "window_period", "layer_types": "layer_types",
+    "attention_chunk_size": "chunk",
+    # experts
+    "num_experts": "experts.number", "num_local_experts": "experts.number", "n_routed_experts": "experts.number",
+    "moe_num_experts": "experts.number", "num_experts_per_tok": "experts.per_token",
+    "num_experts_per_token": "experts.per_token", "moe_k": "experts.per_token", "moe_topk": "experts.per_token",
+    "moe_intermediate_size": "experts.intermediate_size", "expert_ffn_hidden_size": "experts.intermediate_size",
+    "shared_expert_intermediate_size": "experts.shared_size", "n_shared_experts": "shared_num",
+    "num_shared_experts": "shared_num", "moe_num_shared_experts": "shared_num", "norm_topk_prob": "experts.normalised",
+    "moe_renormalize": "experts.normalised", "routed_scaling_factor": "experts.scale", "n_group": "experts.groups",
+    "num_expert_group": "experts.groups", "topk_group": "experts.groups_per_token", "scoring_func": "experts.scoring",
+    "moe_router_activation_func": "experts.scoring", "topk_method": "topk_method",
+    "first_k_dense_replace": "dense_first", "decoder_sparse_step": "experts_step", "moe_layer_freq": "experts_frequency",
+    "interleave_moe_layer_step": "experts_step", "mlp_only_layers": "dense_layers", "moe_layers": "expert_layers",
+    "mlp_layer_types": "mlp_types", "moe_layer_start_index": "experts_start", "moe_layer_end_index": "experts_end",
+    "moe_layer_interval": "experts_step", "use_routing_bias": "uses_correction",
+    # latent attention
+    "q_lora_rank": "latent.query_rank", "kv_lora_rank": "latent.key_value_rank",
+    "qk_rope_head_dim": "latent.rotary_head_dim", "qk_nope_head_dim": "plain_head_dim",
+    "v_head_dim": "latent.value_head_dim",
+    "num_nextn_predict_layers": "second_tokens",
+}  # fmt: skip
+"""What keys mean in every family that does not say otherwise."""
+
+ACTIVATIONS = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu", "gelu": "geglu"}
+"""The gated feed-forward of an activation. Both forms of gelu cost the same; the network computes the tanh form."""
+
+_LACKING: Mapping[str, str] = {
+    "sparse attention with an indexer": "index_topk index_n_heads index_head_dim indexer_types",
+    "gated linear attention": """linear_num_key_heads linear_num_value_heads linear_key_head_dim linear_value_head_dim
+        linear_conv_kernel_dim linear_num_heads linear_head_dim linear_attn_config""",
+    "compressed attention": "compress_rates compress_ratios compress_rope_theta",
+    "hyper-connections": "hc_mult hc_eps hc_sinkhorn_iters",
+    "an output projection of low rank": "o_groups o_lora_rank",
+    "hash-routed experts": "num_hash_layers",
+    "zero experts": "zero_expert_num zero_expert_type",
+    "clamped SwiGLU": "swiglu_limit swiglu_alpha",
+    "ALiBi": "alibi",
+    "attention beside the feed-forward": "parallel_attn use_parallel_residual",
+    "a bias of the vocabulary's head": "lm_head_bias",
+    "several more predicted tokens": "num_mtp_modules mtp_transformer_layers",
+    "dropout": "attention_dropout hidden_dropout resid_pdrop embd_pdrop mlp_dropout",
+    "noise in routing": "router_jitter_noise input_jitter_noise",
+    "attention to later tokens": "use_bidirectional_attention",
+    "an encoder with a decoder": "is_encoder_decoder",
+    "attention to another sequence": "add_cross_attention",
+    "scaled residual sums, scores or logits": "residual_multiplier attention_multiplier logits_scaling",
+}
+LACKING: Mapping[str, str] = {key: part for part, keys in _LACKING.items() for key in keys.split()}
+"""The parts that keys bring and the zoo has not, for the message that refuses them; 0, false and nothing bring nothing."""
+
+NEAREST: Mapping[str, str] = {
+    "sparse attention with an indexer": "full attention, without the indexer's weights",
+    "routing by a sparse mixer": "softmax routing",
+    "chunked attention": "a window as wide as a chunk",
+}
+"""What each may be planned as, which takes no less time, where one asks for it."""
+
+HARMLESS = frozenset({
+    "_attn_implementation", "_name_or_path", "architectures", "attn_implementation",
+    "attn_implementation_autoset", "audio_config", "auto_map", "aux_loss_alpha", "bad_words_ids",
+    "begin_suppress_tokens", "boi_token_index", "bos_token_id", "chunk_size_feed_forward",
+    "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
+    "early_stopping", "encoder_no_repeat_ngram_size", "eoi_token_index", "eos_token_id", "ep_size",
+    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
+    "id2label", "image_token_id", "image_token_index", "initializer_range", "is_decoder", "label2id",
+    "language_model_only", "length_penalty", "max_length", "min_length", "model_max_length", "model_type",
+    "moe_norm_min", "no_repeat_ngram_size", "norm_topk_eps", "num_beam_groups", "num_beams",
+    "num_return_sequences", "original_max_position_embeddings", "output_attentions", "output_hidden_states",
+    "output_router_logits", "output_scores", "pad_token_id", "prefix", "pretraining_tp", "problem_type",
+    "pruned_heads", "qk_head_dim", "quantization_config", "remove_invalid_values", "repetition_penalty",
+    "return_dict", "return_dict_in_generate", "rope_interleave", "rope_scaling", "router_aux_loss_coef",
+    "sep_token_id", "seq_aux", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
+    "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
+    "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "use_flash_attention",
+    "use_flash_attn", "use_mtp", "video_token_id", "vision_config", "vision_end_token_id",
+    "vision_feature_select_strategy", "vision_start_token_id", "vision_token_id",
+})  # fmt: skip
+"""Keys that change no operator and no size of the training step: tokens, generation, initial values, balance losses, how a
+framework runs it, numbers in the tables of the rotation, and what stands beside the text network.
+"""
+
+_MLA = {"head_dim": "", "num_key_value_heads": ""}  # the rotated part, and no grouped heads
+_HEAD_NORM: dict[str, Any] = {"qk_norm": "head"}
+_QKV: dict[str, Any] = {"qkv_bias": True}
+_GEMMA: dict[str, Any] = {"branch_norm": "both", "scales_embedding": True}
+_TIED: dict[str, Any] = {"tied_embeddings": True}
+_GLM = {"attention_bias": "qkv_bias"}  # its output has none
+_SIGMOID = {"experts.scoring": "sigmoid"}
+_EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family(),
+    "mistral": Family(),
+    "internlm2": Family(),
+    "internlm3": Family(),
+    "telechat3": Family(),
+    "ernie4_5": Family(silent=_TIED),
+    "qwen2": Family(fixed=_QKV, silent={"uses_window": False}),
+    "qwen2_5_vl_text": Family(fixed=_QKV, silent={"uses_window": False}),
+    "qwen3": Family(fixed=_HEAD_NORM, silent={"head_dim": 128, "uses_window": False}),
+    "phi3": Family(keys={"attention_bias": ""}),
+    "glm": Family(keys=_GLM, silent={"rotated_share": 0.5, "qkv_bias": True, "head_dim": 128}),
+    "glm4": Family(
+        fixed={"branch_norm": "both"}, keys=_GLM, silent={"rotated_share": 0.5, "qkv_bias": True, "head_dim": 128}
+    ),
+    "gemma": Family(fixed={"scales_embedding": True}, silent=_TIED | {"activation": "gelu_pytorch_tanh", "head_dim": 256}),
+    "gemma2": Family(
+        fixed=_GEMMA,
+        silent=_TIED | {"window_period": 2, "score_size": 256, "score_cap": 50.0, "logit_cap": 30.0, "head_dim": 256},
+    ),
+    "gemma3_text": Family(
+        fixed=_GEMMA | {"qk_norm": "head"},
+        silent=_TIED
+        | {"window_period": 6, "score_size": 256, "head_dim": 256, "rotary_base": 1e6, "local_base": 1e4, "window": 4096},
+    ),
+    "olmo2": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}),
+    "olmo3": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}, silent={"window_period": 4}),
+    "mixtral": Family(keys=_EXPERTS_ONLY),
+    "qwen2_moe": Family(
+        fixed={"experts.shared_gate": True}, silent={"qkv_bias": True, "uses_window": False, "experts.normalised": False}
+    ),
+    "qwen3_moe": Family(fixed=_HEAD_NORM, silent={"experts.normalised": False, "uses_window": False}),
+    "deepseek_v2": Family(
+        keys=_MLA, silent={"experts.normalised": False, "latent.query_rank": 1536, "topk_method": "greedy"}
+    ),
+    "deepseek_v3": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
+    "kimi_k2": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
+    "telechat3_moe": Family(keys=_MLA, fixed=_SIGMOID),
+    "glm_moe_dsa": Family(keys=_MLA, fixed=_SIGMOID),
+    "glm4_moe": Family(
+        fixed=_SIGMOID, keys=_GLM, silent={"rotated_share": 0.5, "uses_qk_norm": False, "dense_first": 1}
+    ),
+    "minimax_m2": Family(
+        fixed=_SIGMOID | {"qk_norm": "projection"}, keys=_EXPERTS_ONLY | {"use_qk_norm": "", "qk_norm_type": ""}
+    ),
+    "ernie4_5_moe": Family(fixed={"experts.corrected": True}, silent=_TIED),
+    "llama4_text": Family(parts={"model_type": "norms without weights and routing before the experts"}),
+    "qwen3_next": Family(parts={"model_type": "gated linear attention"}),
+    "qwen3_5_moe_text": Family(parts={"model_type": "gated linear attention"}),
+    "kimi_linear": Family(parts={"model_type": "gated linear attention"}),
+    "kimi_k3": Family(parts={"model_type": "gated linear attention and experts in a narrow space"}),
+    "deepseek_v4": Family(parts={"model_type": "compressed attention and hyper-connections"}),
+    "longcat_flash": Family(parts={"model_type": "experts beside attention and zero experts"}),
+    "gpt_oss": Family(parts={"model_type": "attention sinks and biases in experts"}),
+    "baichuan": Family(parts={"model_type": "ALiBi and a normalised head"}),
+    "falcon": Family(parts={"model_type": "attention beside the feed-forward"}),
+    "phimoe": Family(
+        fixed={"norm": "layer_norm"}, keys=_EXPERTS_ONLY, parts={"model_type": "routing by a sparse mixer"}
+    ),
+}  # fmt: skip

@@ -1,0 +1,73 @@
+"""Which kind each block of a network is, from what its config.json says about layers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from model_zoo.config import BlockKind
+from ms_symtensor.errors import InputError
+
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+Facts = Mapping[str, Any]
+
+
+def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
+    """The kinds of `number` blocks.
+
+    Errors: InputError naming an attention that the zoo has not.
+    """
+    types, has_experts = attention_types(facts, number), _has_experts(facts)
+    turns = _rotated(facts, number)
+    width = {FULL: 0, SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0)}
+    local = float(facts.get("local_base") or 0.0)
+    return tuple(
+        BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0)
+        for n, kind in enumerate(types)
+    )
+
+
+def attention_types(facts: Facts, number: int) -> list[str]:
+    """The attention of every block, by transformers' names."""
+    if facts.get("layer_types"):
+        return _every(facts["layer_types"], number, "layer_types")
+    if not facts.get("window") or not facts.get("uses_window", True):
+        return [FULL] * number
+    full = int(facts.get("full_layers") or 0)  # Qwen 2: so many first blocks have no window
+    period = int(facts.get("window_period") or 0)  # Gemma 2 and 3: the last block of so many has none
+    return [FULL if n < full or (period and (n + 1) % period == 0) else SLIDING for n in range(number)]
+
+
+def _rotated(facts: Facts, number: int) -> list[bool]:
+    if facts.get("rotated_layers"):
+        return [bool(turns) for turns in _every(facts["rotated_layers"], number, "no_rope_layers")]
+    step = int(facts.get("unrotated_step") or 0)
+    return [not step or (n + 1) % step > 0 for n in range(number)]
+
+
+def _has_experts(facts: Facts) -> Callable[[int], bool]:
+    if not facts.get("experts.number"):
+        return lambda n: False
+    if facts.get("expert_layers") is not None:
+        return frozenset(facts["expert_layers"]).__contains__
+    if facts.get("mlp_types"):
+        types = facts["mlp_types"]
+        return lambda n: n < len(types) and types[n] == "sparse"
+    frequency = facts.get("experts_frequency") or 1
+    if isinstance(frequency, Sequence):
+        return lambda n: n < len(frequency) and bool(frequency[n])
+    first = max(int(facts.get(name) or 0) for name in ("dense_first", "experts_start"))
+    last, step = facts.get("experts_end"), int(facts.get("experts_step") or 1)
+    dense = frozenset(facts.get("dense_layers") or ())
+    return lambda n: (
+        n >= first
+        and (last is None or last < 0 or n <= last)
+        and (n + 1) % step == 0
+        and n % frequency == 0
+        and n not in dense
+    )
+
+
+def _every(values: Sequence[Any], number: int, key: str) -> list[Any]:
+    """The first `number` of the values that `key` has for every layer."""
+    if len(values) < number:
+        raise InputError(f"{key} says what {len(values)} of {number} layers are: give as many")
+    return list(values[:number])

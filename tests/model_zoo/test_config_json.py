@@ -1,0 +1,188 @@
+"""A network from its config.json: the same sizes as transformers gives it, and what is refused."""
+
+import csv
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_zoo import PUBLISHED, dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.config import Experts, TransformerConfig
+from model_zoo.config_json import file_of, read
+from model_zoo.described import config_of, text_of
+from model_zoo.families import FAMILIES
+from ms_symtensor.bridge.apply.load_network import zoo_options
+from ms_symtensor.errors import InputError
+from ms_symtensor.models import resolve
+
+FILES = Path(__file__).parents[1] / "data" / "configs"
+COUNTED = {row["file"]: row for row in csv.DictReader((FILES / "parameters.csv").open(encoding="utf-8"))}
+REFUSED = {
+    "llama_4_scout_17b_16e.json": "norms without weights", "llama_4_maverick_17b_128e.json": "norms without weights",
+    "qwen3_next_80b_a3b.json": "gated linear attention", "qwen3_5_35b_a3b.json": "gated linear attention",
+    "deepseek_v4_flash.json": "compressed attention", "deepseek_v4_pro.json": "compressed attention",
+    "phi_3_5_moe.json": "routing by a sparse mixer", "glm_5.json": "sparse attention with an indexer",
+    "gpt_oss_20b.json": "attention sinks", "gpt_oss_120b.json": "attention sinks",
+    "kimi_linear_48b_a3b.json": "gated linear attention", "longcat_flash.json": "zero experts",
+    "falcon_7b.json": "attention beside the feed-forward",
+}  # fmt: skip
+QWEN3 = json.loads((FILES / "qwen3_32b.json").read_text())
+
+
+def parameters_of(config: TransformerConfig) -> tuple[int, int]:
+    """Of the network, and of what predicts its second token; blocks of a kind have equally many."""
+    times = Counter(map(config.kind, range(config.num_layers)))
+    graph = build_graph(replace(config.of_kinds(list(times)), batch_size=1, seq_length=16))
+    of_block = {f"layers.{number}": count for number, count in enumerate(times.values())}
+    found = [0, 0]
+    for parameter in graph.parameters:
+        part = ".".join(parameter.name.split(".")[:2])
+        found[part.startswith("second_token")] += parameter.type.element_num * of_block.get(part, 1)
+    return found[0], found[1]
+
+
+def written(tmp_path: Path, **keys: Any) -> str:
+    """A folder with Qwen3-32B's config.json, some keys of which are others."""
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3 | keys))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("file", sorted(COUNTED.keys() - REFUSED.keys()))
+def test_parameters_are_as_many_as_transformers_counts(file: str) -> None:
+    row, config = COUNTED[file], read(FILES / file).config
+    main, second = parameters_of(config)
+    assert main == int(row["parameters"]) + int(row["corrections_in_buffers"])
+    assert (second > 0) == (config.second_token_weight > 0)
+    assert config_of(config.name, text_of(config)) == replace(config, seq_length=4096)
+
+
+@pytest.mark.parametrize("file", REFUSED)
+def test_what_cannot_be_expressed_is_refused_by_name(file: str) -> None:
+    with pytest.raises(InputError, match=REFUSED[file]) as error:
+        read(FILES / file)
+    assert len(str(error.value)) <= 450
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("qwen3_32b", "qwen3_32b"), ("qwen3_30b_a3b", "qwen3_30b_a3b"), ("mixtral_8x7b", "mixtral_8x7b"),
+        ("deepseek_v3_r1", "deepseek_v3"), ("llama_2_7b", "llama2_7b"), ("internlm2_20b", "internlm2_20b"),
+    ],
+)  # fmt: skip
+def test_the_graph_is_that_of_the_zoo(file: str, name: str) -> None:
+    options = {"num_layers": 4, "dense_layers": PUBLISHED[name].dense_layers}
+    of_zoo = build_graph(replace(dimensions_of(name, **options), norm_epsilon=1e-6))
+    config = read(FILES / f"{file}.json", seq_length=4096).config
+    assert build_graph(replace(config.with_layers(range(4)), norm_epsilon=1e-6)).hash == of_zoo.hash
+
+
+def test_the_whole_network_has_the_hash_of_the_zoo() -> None:
+    model = resolve(str(FILES / "qwen3_32b.json"))
+    assert model.graph.hash == resolve("qwen3_32b").graph.hash
+    assert model.name == "qwen3_32b" and (model.global_batch_size, model.seq_length) == (16, 4096)
+
+
+def test_keys_of_transformers_4_mean_the_same(tmp_path: Path) -> None:
+    for file, old in (
+        ("qwen3_30b_a3b", {"num_local_experts": None, "num_experts": 128, "rope_parameters": None, "rope_theta": 10000.0}),
+        ("gemma_2_27b", {"layer_types": None, "rope_parameters": None, "hidden_act": "gelu_pytorch_tanh"}),
+        ("gemma_3_4b_text_class_defaults", {
+            "layer_types": None, "rope_parameters": None, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+            "sliding_window_pattern": 6,
+        }),
+        ("minimax_m2_m2_5", {"rope_parameters": None, "rope_theta": 5e6, "rotary_dim": 64}),
+        ("glm_4_9b", {"rope_parameters": None, "rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+    ):  # fmt: skip
+        data = json.loads((FILES / f"{file}.json").read_text())
+        assert set(old) & set(data)
+        data = {key: value for key, value in (data | old).items() if value is not None}
+        (tmp_path / f"{file}.json").write_text(json.dumps(data))
+        assert read(tmp_path / f"{file}.json") == read(FILES / f"{file}.json")
+
+
+def test_a_folder_a_text_config_and_a_name_of_its_own_are_found(tmp_path: Path) -> None:
+    folder = tmp_path / "My-Qwen"
+    folder.mkdir()
+    assert file_of(str(folder)) is None
+    outer = {"model_type": "qwen3_vl", "text_config": QWEN3, "vision_config": {"depth": 2}}
+    (folder / "config.json").write_text(json.dumps(outer))
+    model = resolve(str(folder), options={"num_layers": 2})
+    assert model.name == "My-Qwen" and "vision_config" in model.source["notes"]
+    assert model.graph.hash == resolve("qwen3_32b", options={"num_layers": 2}).graph.hash
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"residual_dropout_of_mine": 0.5}, "residual_dropout_of_mine"),
+        ({"attention_dropout": 0.1}, "dropout .attention_dropout"),
+        ({"use_bidirectional_attention": True}, "attention to later tokens"),
+        ({"model_type": "qwen4"}, "model_type 'qwen4' is not known .* such as qwen"),
+        ({"hidden_act": "relu2"}, "hidden_act 'relu2'"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"layer_types": ["full_attention"] * 3}, "3 of 64 layers"),
+        ({"layer_types": ["linear_attention"] * 64}, "gated linear attention .layer_types"),
+        ({"hidden_size": 5120.5}, "hidden_size is 5120.5"),
+        ({"num_attention_heads": None}, "lacks num_attention_heads"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "the next token"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(keys: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said) as error:
+        resolve(written(tmp_path, **keys))
+    assert len(str(error.value)) <= 450 and "config.json" in str(error.value)
+
+
+def test_keys_without_meaning_for_a_step_change_nothing(tmp_path: Path) -> None:
+    plain = read(FILES / "qwen3_32b.json").config
+    more = {"torch_dtype": "bfloat16", "temperature": 0.7, "an_unknown_one": None, "rope_scaling": {"type": "yarn"}}
+    found = read(Path(written(tmp_path, **more)) / "config.json").config
+    assert replace(found, name=plain.name) == plain
+
+
+def test_dims_and_adapters_are_asked_for(tmp_path: Path) -> None:
+    asked_for = {"dims": ["hidden_size=1024", "num_hidden_layers=3", "head_dim=64"]}
+    model = resolve(written(tmp_path), 2, 64, {"lora": 8}, **asked_for)
+    config = model.config
+    assert config is not None and (config.hidden_size, config.num_layers, config.head_dim) == (1024, 3, 64)
+    trained = [p for p in model.graph.parameters if p.requires_grad]
+    assert trained and all("low_rank" in p.name and 8 in p.type.shape for p in trained)
+    with pytest.raises(InputError, match="--dim 'hidden_size'"):
+        resolve(written(tmp_path), dims=["hidden_size"])
+    with pytest.raises(InputError, match="--dim is for a config.json"):
+        resolve("qwen3_32b", dims=["hidden_size=8"])
+
+
+def test_a_plan_holds_the_network_without_its_file(tmp_path: Path) -> None:
+    layers = {"num_layers": 3}
+    for file in ("gemma_2_27b", "deepseek_v2_lite", "glm_4_5_air"):
+        model = resolve(str(FILES / f"{file}.json"), 2, 64, layers)
+        rebuilt = dimensions_of(model.source["model"], **zoo_options(model.source))
+        assert rebuilt == model.config and build_graph(rebuilt) == model.graph
+
+
+def test_the_nearest_is_taken_where_one_asks_for_it() -> None:
+    found = read(FILES / "glm_5.json", approximate=True)
+    assert any("full attention" in note for note in found.notes)
+    whole = int(COUNTED["glm_5.json"]["parameters"])
+    assert 0.98 * whole < parameters_of(found.config)[0] < whole
+    with pytest.raises(InputError, match="gated linear attention"):
+        read(FILES / "kimi_linear_48b_a3b.json", approximate=True)
+
+
+def test_windows_are_none_where_a_sample_is_no_longer() -> None:
+    config = read(FILES / "gemma_2_27b.json").config
+    assert {config.kind(n).window for n in range(46)} == {0}
+    longer = replace(config, seq_length=8192)
+    assert [longer.kind(n).window for n in range(4)] == [4096, 0, 4096, 0]
+
+
+def test_every_model_type_is_one_line_of_known_facts() -> None:
+    facts = {fact for family in FAMILIES.values() for fact in (*family.fixed, *family.silent)}
+    of_experts = {f"experts.{name}" for name in Experts.__dataclass_fields__}
+    assert {fact for fact in facts if fact.startswith("experts.")} <= of_experts

@@ -334,7 +334,8 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
 
     @cache
     def graph_at(batch: int, layers: int | None) -> Graph:
-        return build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers))
+        first = config if layers is None else config.with_layers(range(min(layers, config.num_layers)))
+        return build_graph(replace(first, batch_size=batch))
 
     graph = graph_at(config.batch_size, None)
     return Model(name, graph, config.batch_size, config.seq_length, source, graph_at, config=config)

@@ -9,6 +9,7 @@ Williams, Waterman and Patterson 2009):
 - `vector_s`   does so, with O operations of the vector unit in float32 (softmax, SiLU), which works as fast in 16 bit.
 - `product_s`  a result of E elements, each a sum of K products, on the matrix unit.
 - `attention_s`  fused attention: R queries, each with S keys.
+- `cold_product_s`, `cold_attention_s`  the same, of which C bytes were read last a whole pass ago (serving's weights and cache).
 - `copy_s`     moves Q bytes between device and host.
 
 A formula is a function of numbers of the kernel, in symbols or as expressions over dims: `Kernel.expression` is what `explain`
@@ -40,6 +41,7 @@ most (empirical: split-K of CUTLASS and catlass leaves sums of a few hundred who
 
 _ARGUMENTS = (
     s.symbol("traffic_B", "B", "bytes that a kernel reads and writes", "Q", nonnegative=True),
+    s.symbol("cold_B", "B", "bytes that no operator before has left in the L2 cache", "C", nonnegative=True),
     s.symbol("operations", "1", "operations of the vector unit", "O", nonnegative=True),
     s.symbol("elements", "1", "elements of a product's result on one device", "E"),
     s.symbol("depth", "1", "length of the sums of a product on one device", "K"),
@@ -100,10 +102,15 @@ def product_float32_s(elements: Any, depth: Any, flops: Any, traffic_B: Any) -> 
     return _product_s(s.eta_cube32 * s.F_cube32, elements, depth, flops, traffic_B)
 
 
-def _product_s(rate: sympy.Expr, elements: Any, depth: Any, flops: Any, traffic_B: Any) -> sympy.Expr:
+def cold_product_s(elements: Any, depth: Any, flops: Any, traffic_B: Any, cold_B: Any) -> sympy.Expr:
+    """As `product_s`, with `cold_B` bytes more that come from HBM whatever the L2 cache has room for."""
+    return _product_s(s.eta_cube * s.F_cube, elements, depth, flops, traffic_B, cold_B)
+
+
+def _product_s(rate: sympy.Expr, elements: Any, depth: Any, flops: Any, traffic_B: Any, cold_B: Any = 0) -> sympy.Expr:
     """Beside the other work of a training step a share eta_step of the rate is kept."""
     work_s = flops * paid(elements, depth) / (s.eta_step * rate)
-    return sympy.Max(work_s, memory(traffic_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
+    return sympy.Max(work_s, (memory(traffic_B) + cold_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
 
 
 def attention_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any) -> sympy.Expr:
@@ -116,14 +123,20 @@ def attention_float32_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any) -> 
     return _attention_s(s.F_cube32, rows, keys, head_dim, traffic_B)
 
 
-def _attention_s(peak: sympy.Expr, rows: Any, keys: Any, head_dim: Any, traffic_B: Any) -> sympy.Expr:
+def cold_attention_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any, cold_B: Any) -> sympy.Expr:
+    """As `attention_s`, with `cold_B` bytes more that come from HBM: keys and values of a cache."""
+    return _attention_s(s.F_cube, rows, keys, head_dim, traffic_B, cold_B)
+
+
+def _attention_s(peak: sympy.Expr, rows: Any, keys: Any, head_dim: Any, traffic_B: Any, cold_B: Any = 0) -> sympy.Expr:
     """Two products with softmax between them, at an efficiency of their own; softmax takes the vector unit as long for a narrow
     head as for one of D_att. Cores take tiles of rows: of the last R_wave, a tile for each core, half have none on average; and
     each core computes S_fill keys ahead, once, before softmax and the second product have work.
     """
     width = sympy.Max(head_dim, s.D_att, evaluate=False)
     flops = 4 * width * ((rows + s.R_wave / 2) * keys + s.R_wave * s.S_fill)
-    return sympy.Max(flops / (s.eta_att * peak), memory(traffic_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
+    read_s = (memory(traffic_B) + cold_B) / (s.eta_read * s.B_hbm)
+    return sympy.Max(flops / (s.eta_att * peak), read_s, evaluate=False) + s.t_op
 
 
 def copy_s(traffic_B: Any) -> sympy.Expr:

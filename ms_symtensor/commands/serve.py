@@ -1,0 +1,107 @@
+"""`symtensor serve`: strategy, batch and instances that serve a network fastest."""
+
+import argparse
+
+from ms_symtensor.commands import options
+
+TEXT = "strategy, batch and instances that give most tokens a second and device within limits of latency"
+EXAMPLES = (
+    "symtensor serve llama3_70b --device-num 8 --input-tokens 3500 --output-tokens 1500 --ttft 2s --tpot 50ms",
+    "symtensor serve deepseek_v3 --cluster cloudmatrix384 --device-num 384 --weights int8 --input-tokens 4096"
+    " --output-tokens 1024 --tpot 50ms --out serve/deepseek",
+    "symtensor serve qwen3_32b --device-num 8 --input-tokens 512-8192 --output-tokens 500 --fix decode.tp=4",
+)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument("model", metavar="MODEL", help="a decoder of the model zoo")
+    command.add_argument("--cluster", default=options.CLUSTER, help="a known cluster, or a file (default: %(default)s)")
+    command.add_argument("--device-num", type=int, required=True, help="number of NPUs")
+    options.add_memory(command)
+    command.add_argument(
+        "--input-tokens", required=True, metavar="N|A-B", help="of a prompt; A-B: lengths are spread evenly between"
+    )
+    command.add_argument("--output-tokens", type=int, required=True, metavar="N", help="generated for each prompt")
+    command.add_argument(
+        "--ttft", metavar="2s", help="the most time to the first token, with no queue before it (s or ms)"
+    )
+    command.add_argument("--tpot", metavar="50ms", help="the most time per token after it, on average (s or ms)")
+    mode = command.add_mutually_exclusive_group()
+    mode.add_argument("--colocated", action="store_true", help="prefill and decode on the same instances only")
+    mode.add_argument("--disaggregated", action="store_true", help="on instances of their own only")
+    mode.add_argument("--both", action="store_true", help="whichever is faster (default)")
+    command.add_argument(
+        "--weights",
+        choices=("bfloat16", "int8", "int4"),
+        default="bfloat16",
+        help="type of linear layers (%(default)s)",
+    )
+    command.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="pin what a plan reports: tp, dp, pp, ep, requests (at once of a dp rank), tokens (of a prefill pass); decode.tp=4",
+    )
+    command.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step: deployments")
+    command.add_argument(
+        "--why-not",
+        metavar="tp=8,decode.dp=4",
+        help="why the step is not laid out so: the best deployment with these values beside the best",
+    )
+    command.add_argument(
+        "--out", type=options.path, metavar="DIR", help="where to write: report, JSON, engine commands"
+    )
+    options.add_json(command)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from dataclasses import replace
+    from time import perf_counter
+
+    from model_zoo.dimensions import dimensions_of
+    from ms_symtensor.arguments import memory_limit_B
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.report.serve_report import serve_json, serve_text, why_not_text, write_serve
+    from ms_symtensor.report.text import numbered, seconds
+    from ms_symtensor.serving.request import Request, fixed_of, seconds_of, tokens_of
+    from ms_symtensor.serving.search import MIXED, SPLIT, search
+
+    started = perf_counter()
+    top = 1 if chosen.top is None else chosen.top
+    for option, number in (
+        ("--device-num", chosen.device_num),
+        ("--output-tokens", chosen.output_tokens),
+        ("--top", top),
+    ):
+        require_positive(option, number)
+    cluster = warned(load_cluster(chosen.cluster))
+    request = Request(
+        dimensions_of(chosen.model),
+        cluster,
+        chosen.device_num,
+        tokens_of(chosen.input_tokens, chosen.output_tokens),
+        memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin),
+        seconds_of("--ttft", chosen.ttft),
+        seconds_of("--tpot", chosen.tpot),
+        chosen.weights,
+        fixed_of(chosen.fix),
+    )
+    modes = (MIXED,) if chosen.colocated else (SPLIT,) if chosen.disaggregated else (MIXED, SPLIT)
+    found = search(request, modes, top)
+    took_s = perf_counter() - started
+    text, data = serve_text(request, found), serve_json(request, found, took_s)
+    if chosen.why_not is not None:
+        pinned = fixed_of(chosen.why_not.split(","), "--why-not")
+        both = {phase: {**request.fixed[phase], **pinned[phase]} for phase in pinned}
+        other = search(replace(request, fixed=both), modes)
+        text += f"\n\n{why_not_text(chosen.why_not, found.best, other.best)}"
+        data["why_not"] = serve_json(request, other, 0.0)
+    if chosen.out is not None:
+        written = write_serve(chosen.out, request, found.best, data, text)
+        text += f"\n\nWritten to {chosen.out}: {numbered(written)}"
+    show_found(chosen, data, f"{text}\n\nSearched in {seconds(took_s)}")
+    return 0

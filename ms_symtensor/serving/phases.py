@@ -1,0 +1,103 @@
+"""The time of a pass of either phase through an instance, for all numbers of requests at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from ms_symtensor.serving.layer import Array, Layer, Step
+from ms_symtensor.serving.memory import buffers_B, cache_B, cache_tokens, layers_of, request_tokens, weights_B
+from ms_symtensor.serving.request import Request
+from ms_symtensor.serving.strategy import Strategy
+
+PREFILL_TOKENS = tuple(1 << n for n in range(10, 18))
+"""Tokens of a `dp` rank in one prefill pass that are tried (vLLM's --max-num-batched-tokens)."""
+MOST_REQUESTS = 2048
+"""Requests of a `dp` rank that are tried; empirical: with more a step takes longer than any reader waits."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes through `one`, an entry for each number of requests (decode) or tokens (prefill) of a `dp` rank.
+
+    `stage_s`: seconds of the slowest stage, so the time between two passes where stages are busy; `parts` of it by name.
+    `requests`: how many requests a `dp` rank takes in a pass; `tokens`: how many tokens.
+    """
+
+    one: Strategy
+    requests: Array
+    tokens: Array
+    stage_s: Array
+    parts: dict[str, Array]
+
+    @property
+    def pass_s(self) -> Array:
+        """Seconds through all stages."""
+        return self.stage_s * self.one.pp
+
+
+def most_requests(request: Request, one: Strategy, tokens_of_prefill: int = 0) -> int:
+    """How many requests of a `dp` rank and stage the cache holds, beside buffers of a prefill pass of so many tokens where the
+    same engine makes some.
+    """
+    left_B = request.limit_B - weights_B(request, one) - buffers_B(request.config, one, tokens_of_prefill, 0)
+    each_B = one.pp * request_tokens(request) * cache_B(request.config, one) + buffers_B(request.config, one, 1, 1)
+    return max(0, min(left_B // each_B, MOST_REQUESTS))
+
+
+def decode(request: Request, one: Strategy) -> Passes | None:
+    """Decode steps with 1, 2, … requests of a `dp` rank and stage, as many as the cache holds; None where it holds none."""
+    most = most_requests(request, one)
+    if not most:
+        return None
+    batch = np.arange(1.0, most + 1)
+    keys = request.tokens.input + request.tokens.output / 2
+    return _passes(request, one, Step(batch, batch, keys, is_decode=True), batch)
+
+
+def prefill(request: Request, one: Strategy, tokens: tuple[int, ...] = PREFILL_TOKENS) -> Passes | None:
+    """Prefill passes of so many tokens of a `dp` rank; None where weights and one request do not fit.
+
+    Ranks of `dp` wait for the one with most tokens: of `dp` sums of evenly spread lengths the largest lies Blom's share of a
+    deviation above the mean (Blom 1958).
+    """
+    fits = [
+        n for n in tokens if cache_tokens(request, one, n, max(1, int(n / request.tokens.input))) >= request.tokens.most
+    ]
+    if not fits:
+        return None
+    size = np.array(fits, dtype=float)
+    prompts = size / request.tokens.input
+    above = norm.ppf((one.dp - 0.375) / (one.dp + 0.25)) if one.dp > 1 else 0.0
+    imbalance = 1 + above * request.tokens.deviation / np.sqrt(np.maximum(prompts, 1.0))
+    step = Step(size, prompts, request.tokens.seen, is_decode=False, imbalance=imbalance)
+    return _passes(request, one, step, np.minimum(prompts, np.ceil(prompts)))
+
+
+def first_token_s(request: Request, passes: Passes) -> Array:
+    """Seconds of a prompt through all stages, with no queue before it: its chunks follow each other."""
+    chunks = np.maximum(1.0, np.ceil(request.tokens.input / passes.tokens))
+    seconds: Array = (chunks + passes.one.pp - 1) * passes.stage_s
+    return seconds
+
+
+def _passes(request: Request, one: Strategy, step: Step, rows: Array) -> Passes:
+    dense, sparse = layers_of(request.config, one)
+    parts: dict[str, Array] = {}
+
+    def add(count: float, part: Callable[[Layer], None]) -> None:
+        layer = Layer(request, one, step)
+        part(layer)
+        for name, time in layer.parts.items():
+            parts[name] = parts.get(name, 0.0) + count * time
+
+    add(dense + sparse, Layer.attention)
+    if dense:
+        add(dense, Layer.dense)
+    if sparse:
+        add(sparse, Layer.experts)
+    add(1, lambda layer: layer.head(rows))
+    add(1, Layer.to_next_stage)
+    stage_s = np.sum(list(parts.values()), axis=0)
+    return Passes(one, step.requests, step.tokens, stage_s, parts)

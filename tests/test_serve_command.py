@@ -1,0 +1,86 @@
+"""`symtensor serve` as users call it."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ms_symtensor.cli import main
+
+LENGTHS = ["--input-tokens", "3500", "--output-tokens", "1500"]
+
+
+def served(capsys: pytest.CaptureFixture[str], *options: str) -> dict:
+    assert main(["serve", *options, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["llama3_70b", "--device-num", "8"],
+        ["qwen3_32b", "--device-num", "8"],
+        ["qwen3_30b_a3b", "--device-num", "16"],
+        ["deepseek_v3", "--device-num", "64", "--cluster", "atlas_800t_a3", "--weights", "int8", "--ttft", "7s"],
+    ],
+    ids=lambda options: options[0],
+)
+def test_serve_keeps_its_limits(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    found = served(capsys, *options, *LENGTHS, "--tpot", "50ms")
+    assert found["tokens_per_s_device"] > 0 and found["tpot_s"] <= 0.05 and found["optimality_gap"] <= 0.02
+    assert (
+        sum(one["count"] * one["device_num"] for one in found["instances"]) == found["devices"] <= found["device_num"]
+    )
+    assert found["peak_memory_B"] <= found["memory_limit_B"]
+    for one in found["instances"]:
+        assert one["step_time_s"] == pytest.approx(sum(one["time_s"].values()))
+
+
+def test_out_has_the_engines_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = ["--cluster", "atlas_800t_a3", "--weights", "int8"]
+    options = ["deepseek_v3", "--device-num", "64", *cluster, *LENGTHS, "--tpot", "50ms", "--disaggregated"]
+    found = served(capsys, *options, "--out", str(tmp_path / "served"))
+    lines = (tmp_path / "served" / "vllm_ascend.sh").read_text().splitlines()
+    commands = [shlex.split(line) for line in lines if line.startswith("vllm ")]
+    assert [one["phase"] for one in found["instances"]] == ["prefill", "decode"] and len(commands) == 2
+    roles = [json.loads(c[c.index("--kv-transfer-config") + 1])["kv_role"] for c in commands]
+    assert roles == ["kv_producer", "kv_consumer"]
+    for command, one in zip(commands, found["instances"]):
+        for option, name in (
+            ("--tensor-parallel-size", "tp"),
+            ("--data-parallel-size", "dp"),
+            ("--pipeline-parallel-size", "pp"),
+        ):
+            assert int(command[command.index(option) + 1]) == one["strategy"][name]
+        assert ("--enable-expert-parallel" in command) == (one["strategy"]["ep"] > 1)
+    again = json.loads((tmp_path / "served" / "serve.json").read_text())
+    assert "search_time_s" not in again and again["instances"] == found["instances"]
+
+
+def test_fix_top_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["llama3_70b", "--device-num", "8", *LENGTHS, "--top", "3", "--why-not", "tp=4"]
+    assert main(["serve", *options]) == 0
+    said = capsys.readouterr().out
+    assert "Why not tp=4" in said and "fewer tokens" in said and "tokens/s/device" in said
+    found = served(
+        capsys, "llama3_70b", "--device-num", "8", *LENGTHS, "--fix", "tp=4", "--fix", "requests=16", "--colocated"
+    )
+    (one,) = found["instances"]
+    assert one["strategy"]["tp"] == 4 and one["requests"] == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tpot", "50"], "with its unit"),
+        (["--tpot", "1ms"], "--tpot"),
+        (["--fix", "heads=2"], "NAME=N"),
+        (["--memory-limit", "10"], "does not fit"),
+        (["--input-tokens", "9-5"], "--input-tokens"),
+    ],
+)
+def test_mistakes_are_one_line(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "llama3_70b", "--device-num", "8", *LENGTHS, *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line and len(line) <= 450

@@ -132,7 +132,8 @@ def _mindformers(row: Row) -> Configuration:
         raise UnusableRowError("recomputation in words")
     settings = mindformers.settings_of(recompute, row.text("other"))
     _must_be_complete(row)
-    model, stages, interleave = transformer_of(row, row.text("model")), row.count("pp"), row.optional_count("vpp") or 1
+    model = transformer_of(row, row.text("model"), imbalance=mindformers.capacity(settings))
+    stages, interleave = row.count("pp"), row.optional_count("vpp") or 1
     samples = row.count("micro_batch") * mindformers.copies(settings)
     return Configuration(
         model,
@@ -152,7 +153,7 @@ def _mindformers(row: Row) -> Configuration:
         recomputation=mindformers.recomputation(settings, stages),
         attention=mindformers.attention(settings),
         precision=mindformers.precision(settings),
-        stored=mindformers.stored(settings, row.text("phase")),
+        stored=mindformers.stored(settings, row.text("model")),
         memory_limit_B=mindformers.memory_limit_B(settings),
         framework="mindspore",
         overlap_gradients=False,  # as plans are priced, too

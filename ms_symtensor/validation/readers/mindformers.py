@@ -90,15 +90,28 @@ def precision(settings: Settings) -> Precision:
     return "float16" if settings.get("dtype") == "float16" else "bfloat16"
 
 
-def stored(settings: Settings, phase: str) -> Precision:
-    """`param_init_type`, where it is not given: what is computed with (mindformers 1.9.0, LlamaConfig and ChatGLM2Config:
-    float16), but float32 in the files that train a model from the start (pretrain_yi_34b.yaml, pretrain_qwen1_5_7b.yaml).
+STORED_IN_16_BIT = r"llama2_70b|glm2_6b|glm3_6b"
+"""Models whose files say bfloat16 for param_init_type: configs/llama2/finetune_llama2_70b_bf16_32p.yaml, configs/glm2/
+finetune_glm2_6b_fp16.yaml, configs/glm3/finetune_glm3_6b_bf16.yaml.
+"""
+
+
+def stored(settings: Settings, model: str) -> Precision:
+    """`param_init_type`, where it is not given: float16 in the files that compute in float16 (baichuan2, glm32k, qwen), and float32 in
+    those that compute in bfloat16 (deepseek, glm4, llama3, qwen1_5, qwen2, telechat, yi), but for STORED_IN_16_BIT.
     """
     if (given := settings.get("param_init_type", "")) in ("float32", "float16", "bfloat16"):
         return cast(Precision, given)
-    return "float32" if phase == "pretrain" else precision(settings)
+    computed = precision(settings)
+    return computed if computed == "float16" or re.search(STORED_IN_16_BIT, model) else "float32"
 
 
+def capacity(settings: Settings) -> float:
+    """`capacity_factor`: what an expert has room for; 1.1 where it is not given (mindformers/modules/transformer/moe.py)."""
+    return float(settings.get("capacity_factor") or CAPACITY)
+
+
+CAPACITY = 1.1
 GIB = 1 << 30
 
 

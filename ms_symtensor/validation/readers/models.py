@@ -57,7 +57,9 @@ def _experts(
     if number == 1:
         return None
     must_be_given(row, "topk")
-    known = published.experts if published and published.intermediate_size == ffn else None
+    known = published.experts if published else None
+    if published and known and ffn not in (published.intermediate_size, known.intermediate_size):
+        known = None
     width = _optional(row, "moe_ffn") or (known.intermediate_size if known else ffn)
     if width is None:
         raise UnusableRowError("the experts' width is not given")

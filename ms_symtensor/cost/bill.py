@@ -4,6 +4,7 @@ A bill holds nothing of the cluster: the same one is priced on any, which is wha
 needs.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -193,9 +194,6 @@ def traffic_B(program: Program, node: Node) -> tuple[int, int]:
     return sum(program.tensors[t].size_B for t in node.inputs), sum(program.tensors[t].size_B for t in node.outputs)
 
 
-_PERMUTING = frozenset({"Gather", "Transpose", "Concat", "TopKRouter", "Mul", "ReduceSum"})
-
-
 def label_of(op: Op) -> str:
     """The part of a network that `op` belongs to, for people: by the cells of the zoo and of MindFormers; "" elsewhere."""
     cells = op.cell
@@ -207,15 +205,12 @@ def label_of(op: Op) -> str:
         return "experts: router"
     for name in ("attention", "feed_forward", "shared", "head", "loss"):
         if name in cells:
-            if name == "feed_forward" and op.type in _PERMUTING and cells[-1] == name and op.primitive in _DISPATCH:
-                return "experts: permutation"
-            return name.replace("_", " ")
+            return "experts: permutation" if _MIXTURE.search(op.name) else name.replace("_", " ")
     return "rest"
 
 
-_DISPATCH = frozenset(
-    {"route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts"}
-)
+_MIXTURE = re.compile(r"-(MixtureOfExperts|MoE\w*)/[^/]*$")
+"""What a mixture of experts does itself, outside of its router and its experts."""
 
 
 def _of_node(program: Program, node: Node, label: str, stage: int | None) -> tuple[Part, Work]:

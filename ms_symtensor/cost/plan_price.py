@@ -5,8 +5,9 @@ stage.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Bill, Part, Work, bill_of, work_s
@@ -14,6 +15,7 @@ from ms_symtensor.cost.parameter import stored_B, update_peak_B
 from ms_symtensor.cost.runtime import Runtime, Stored
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import (
+    EXPERTS,
     PASSES,
     StageSeconds,
     pipelined_step_s,
@@ -32,6 +34,7 @@ from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.tensor.graph import Graph
 
+_Name = TypeVar("_Name")
 Programs = Sequence[Program] | Sequence[StageProgram]
 
 
@@ -56,6 +59,7 @@ class PlanPrice:
         time_s: seconds by what an average stage spends (`cost.step.TIMES`); "bubble": what it waits for others; "overhead":
             what it waits for the host. They add up to the step.
         hidden_s: seconds of communication that runs beside computation, by `Part`, of an average stage.
+        experts_s: of all that, what an average stage spends on experts (`cost.stage_time.EXPERTS`).
         memory_B: bytes of every stage at its peak, by `cost.step.MEMORIES`.
         stage_each_s: seconds of a micro-batch on every stage, forward and backward.
     """
@@ -65,6 +69,7 @@ class PlanPrice:
     hidden_s: Mapping[str, float]
     memory_B: tuple[Mapping[str, int], ...]
     stage_each_s: tuple[float, ...]
+    experts_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def stage_peaks_B(self) -> tuple[int, ...]:
@@ -138,7 +143,9 @@ def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
     if len(seconds) > 1:
         time_s["bubble"] = max(0.0, step_s - math.fsum(time_s.values()))
     each = tuple(stage.each_s for stage in seconds)
-    return PlanPrice(step_s, time_s, _hidden_s(seconds, number), _memory_B(bill, runtime.stores), each)
+    experts_s = _each_s([stage.experts_s for stage in seconds], EXPERTS, number)
+    hidden_s = {part.value: s for part, s in _each_s([stage.hidden_s for stage in seconds], Part, number).items()}
+    return PlanPrice(step_s, time_s, hidden_s, _memory_B(bill, runtime.stores), each, experts_s)
 
 
 def _memory_B(bill: PlanBill, stored: Stored | None) -> tuple[Mapping[str, int], ...]:
@@ -199,17 +206,20 @@ def _mean_s(stages: Sequence[StageSeconds], micro_batch_num: int) -> dict[str, f
     return {kind: s for kind, s in found.items() if kind in TIMES or s > 0}
 
 
-def _hidden_s(stages: Sequence[StageSeconds], micro_batch_num: int) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for part in Part:
+def _each_s(
+    stages: Sequence[Mapping[tuple[str, _Name], float]], names: Iterable[_Name], micro_batch_num: int
+) -> dict[_Name, float]:
+    """Seconds of an average stage, by `names`, those it has."""
+    found: dict[_Name, float] = {}
+    for name in names:
         every = [
             _times(place, micro_batch_num) * seconds / len(stages)
             for stage in stages
-            for (place, of), seconds in stage.hidden_s.items()
-            if of is part
+            for (place, of), seconds in stage.items()
+            if of == name
         ]
         if every:
-            found[part.value] = math.fsum(every)
+            found[name] = math.fsum(every)
     return found
 
 

@@ -24,7 +24,7 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Bill, Key, Message, Part, Work, bill_of, launches_of, work_s
+from ms_symtensor.cost.bill import Bill, Key, Message, Part, Product, Work, bill_of, launches_of, work_s
 from ms_symtensor.cost.move import SWAP, local_time_s
 from ms_symtensor.cost.parameter import kernels_B, parameter_cost, swapped_B
 from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
@@ -47,6 +47,7 @@ class StageSeconds:
         start_s, end_s: once per step, before the first micro-batch and behind the last one.
         spent_s: the same seconds by pass and by what they are spent on (`cost.step.TIMES`, and "overhead": waiting for the host).
         hidden_s: by pass and part of communication, what runs beside computation and is not among those.
+        experts_s: by pass and by EXPERTS, what the experts take of all that, hidden or not.
     """
 
     forward_s: float
@@ -55,6 +56,7 @@ class StageSeconds:
     end_s: float
     spent_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
     hidden_s: Mapping[tuple[str, Part], float] = field(default_factory=dict)
+    experts_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def each_s(self) -> float:
@@ -79,6 +81,30 @@ KINDS: Mapping[Part, str] = {
     Part.GRADIENTS: "synchronisation",
 }
 """What people see of a part (`cost.step.TIMES`)."""
+
+
+EXPERTS = ("dispatch", "permutation", "products", "imbalance")
+"""What experts take time for: tokens sent to them and back, tokens put in their order, their products, and, of these, what they
+do for places beyond an even share of the tokens.
+"""
+
+
+def expert_seconds(bill: Bill, seconds_of: Callable[[Work], float]) -> dict[tuple[str, str], float]:
+    """By pass and EXPERTS; nothing where there are none."""
+    found: dict[tuple[str, str], float] = {}
+    room = 1.0
+    for key, works in bill.items.items():
+        name = "dispatch" if key.part is Part.EXPERT else key.label.removeprefix("experts: ")
+        if name not in EXPERTS or key.part not in (Part.EXPERT, Part.COMPUTE):
+            continue
+        for work, count in works.items():
+            _add(found, (pass_of(key), name), count * seconds_of(work))
+            if isinstance(work, Product) and work.op.type == "TopKRouter":
+                (_, tokens, chosen), (_, experts, places) = work.op.inputs[0].shape, work.op.outputs[0].shape
+                room = max(room, experts * (places + 1) / (tokens * chosen))  # the first place stays empty
+    for place, _ in [key for key in found if key[1] == "products"]:
+        found[place, "imbalance"] = (1 - 1 / room) * found[place, "products"]
+    return found
 
 
 MERGED = (Part.GRADIENTS, Part.WEIGHTS)
@@ -131,9 +157,8 @@ def seconds_of_bill(
     forward_s, backward_s, start_s, end_s = (
         math.fsum(s for (where, _), s in spent.items() if where == place) for place in PASSES
     )
-    return StageSeconds(
-        forward_s, backward_s, start_s, end_s, spent, {where: s for where, s in hidden.items() if s > 0}
-    )
+    shown = {where: s for where, s in hidden.items() if s > 0}
+    return StageSeconds(forward_s, backward_s, start_s, end_s, spent, shown, expert_seconds(bill, of))
 
 
 def _add(found: dict[tuple[str, str], float], where: tuple[str, str], seconds: float) -> None:

@@ -52,6 +52,7 @@ def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
         **rates(plan, graph),
         "time_breakdown_s": dict(prediction.time_s),
         "hidden_s": dict(prediction.hidden_s),
+        **({"experts_s": dict(prediction.experts_s)} if prediction.experts_s else {}),
         "peak_memory_B": prediction.peak_memory_B,
         "memory_breakdown_B": dict(prediction.memory_B),
         "memory_limit_B": prediction.limit_B,
@@ -142,7 +143,9 @@ def _times(plan: Plan) -> str:
     time = plan.prediction
     rows = [(name, seconds(s), share(s, time.step_time_s)) for name, s in time.time_s.items()]
     hidden = [(f"({part} hidden)", seconds(s), "") for part, s in time.hidden_s.items()]
-    return "Predicted step time\n" + table([*rows, ("step", seconds(time.step_time_s), ""), *hidden], right=(1, 2))
+    experts = [(f"(experts: {name})", seconds(s), share(s, time.step_time_s)) for name, s in time.experts_s.items()]
+    step = ("step", seconds(time.step_time_s), "")
+    return "Predicted step time\n" + table([*rows, step, *hidden, *experts], right=(1, 2))
 
 
 def _memory(plan: Plan) -> str:

@@ -32,6 +32,7 @@ def as_priced(plan: Plan, graph: Graph, request: Request) -> Plan:
         before,
         time_s=found.time_s,
         hidden_s=found.hidden_s,
+        experts_s=found.experts_s,
         memory_B=memory,
         fits=sum(memory.values()) <= request.limit_B,
     )

@@ -192,7 +192,11 @@ def to_json(plan: Plan) -> dict[str, Any]:
             "fits": plan.prediction.fits,
             "limit_B": plan.prediction.limit_B,
             **({"host_memory_B": plan.prediction.host_memory_B} if plan.settings.swap_optimizer else {}),
-            **({"hidden_s": dict(sorted(plan.prediction.hidden_s.items()))} if plan.prediction.hidden_s else {}),
+            **{
+                name: dict(sorted(seconds.items()))
+                for name, seconds in (("hidden_s", plan.prediction.hidden_s), ("experts_s", plan.prediction.experts_s))
+                if seconds
+            },
         },
         "search": {
             "candidates": plan.search.candidates,
@@ -285,9 +289,11 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
             fits=prediction["fits"].flag(),
             limit_B=prediction["limit_B"].integer(0),
             host_memory_B=prediction["host_memory_B"].integer(0) if "host_memory_B" in prediction else 0,
-            hidden_s=_mapping(prediction["hidden_s"], lambda item: item.number(0.0))
-            if "hidden_s" in prediction
-            else {},
+            **{
+                name: _mapping(prediction[name], lambda item: item.number(0.0))
+                for name in ("hidden_s", "experts_s")
+                if name in prediction
+            },
         ),
         search=SearchReport(
             candidates=search["candidates"].integer(0),

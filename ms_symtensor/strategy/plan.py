@@ -44,6 +44,8 @@ class Prediction:
     host_memory_B: int = 0
     hidden_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds of communication that runs beside computation, by `cost.bill.Part`: no part of the step."""
+    experts_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of experts, by what for (`cost.stage_time.EXPERTS`), which are among `time_s` or hidden."""
 
     @property
     def step_time_s(self) -> float:

@@ -40,7 +40,7 @@ def prediction_of(price: PlanPrice, limit_B: int, host_memory_B: int = 0) -> Pre
     """What a plan says of its price."""
     memory: Mapping[str, int] = price.fullest_B
     fits = sum(memory.values()) <= limit_B
-    return Prediction(price.time_s, memory, fits, limit_B, host_memory_B, price.hidden_s)
+    return Prediction(price.time_s, memory, fits, limit_B, host_memory_B, price.hidden_s, price.experts_s)
 
 
 def _plan(found: UniformPlan, layout: UniformLayout, price: PlanPrice, request: Request) -> Plan:

@@ -47,6 +47,21 @@ def test_a_plan_in_free_layouts_is_estimated_as_it_was_priced(tmp_path: Path, ca
     again = answer(capsys, "estimate", "--plan", str(tmp_path / "plan"))
     assert again["step_time_s"] == pytest.approx(planned["step_time_s"], rel=1e-9)
     assert again["peak_memory_B"] == planned["peak_memory_B"]
+    assert again["experts_s"] == pytest.approx(planned["experts_s"])
+
+
+def test_experts_are_lines_of_the_breakdown(capsys) -> None:
+    common = ("mixtral_8x7b", "--device-num", "8", *SMALL, "--fix=expert_parallel=4")
+    found = answer(capsys, "estimate", *common)
+    experts = found["experts_s"]
+    assert set(experts) == {"dispatch", "permutation", "products", "imbalance"} and min(experts.values()) > 0
+    assert experts["dispatch"] < found["time_breakdown_s"]["communication"]
+    assert experts["products"] + experts["permutation"] < found["time_breakdown_s"]["compute"]
+    # 2 of 8 experts: 128 of 512 tokens each, in 144 places, which are a multiple of 16
+    assert experts["imbalance"] / experts["products"] == pytest.approx(1 - 128 / 144)
+    assert main(["estimate", *common]) == 0
+    assert "(experts: dispatch)" in capsys.readouterr().out
+    assert "experts_s" not in answer(capsys, "estimate", "llama2_7b", "--device-num", "8", *SMALL)
 
 
 def test_what_is_hidden_is_no_part_of_the_step(capsys) -> None:

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 from estimate import estimate
 
-from benchmarks.validation import BARS
+from benchmarks.validation import BARS, expert_figures
 from ms_symtensor.cluster.load import load
+from ms_symtensor.validation.configuration import Experts
 from ms_symtensor.validation.reading import READERS
 from ms_symtensor.validation.validate import validate
 
@@ -28,7 +31,15 @@ def test_bars_of_parts_find_their_part(bar, tmp_path) -> None:
     assert bar.figure(validate(path, load("a100_80g"), estimate)) is not None
 
 
-def test_reaching_a_bar() -> None:
-    least, most = next(b for b in BARS if not b.at_most), next(b for b in BARS if b.at_most)
-    assert least.reached(least.bar) and not least.reached(least.bar - 0.01)
-    assert most.reached(most.bar) and not most.reached(most.bar + 0.01)
+def test_experts_are_judged_over_all_tables(tmp_path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text("\n".join((HEADER, "g8,1024,24,16,1024,8,8,1,1,1,32,100,Y")), encoding="utf-8")
+    without = validate(path, load("a100_80g"), estimate)
+    (case,) = without.dataset.cases
+    experts = Experts(8, 2, 4096)
+    model = replace(case.configuration.model, experts=experts)
+    having = replace(case, configuration=replace(case.configuration, model=model))
+    found = replace(without, dataset=replace(without.dataset, cases=(having,)))
+    figures = {what: value for what, value, _, _ in expert_figures([without, found, found])}
+    assert figures["rows"] == 2 and figures["memory MAPE"] is None
+    assert figures["ratio at least"] == pytest.approx(without.outcome.step_time_s[0] / 0.1)

@@ -97,8 +97,8 @@ finetune_glm2_6b_fp16.yaml, configs/glm3/finetune_glm3_6b_bf16.yaml.
 
 
 def stored(settings: Settings, model: str) -> Precision:
-    """`param_init_type`, where it is not given: float16 in the files that compute in float16 (baichuan2, glm32k, qwen), and float32 in
-    those that compute in bfloat16 (deepseek, glm4, llama3, qwen1_5, qwen2, telechat, yi), but for STORED_IN_16_BIT.
+    """`param_init_type`; where it is not given, float16 in the files that compute in float16 (baichuan2, glm32k, qwen), and
+    float32 in those that compute in bfloat16 (deepseek, glm4, llama3, qwen1_5, qwen2, telechat, yi), but for STORED_IN_16_BIT.
     """
     if (given := settings.get("param_init_type", "")) in ("float32", "float16", "bfloat16"):
         return cast(Precision, given)

@@ -59,7 +59,7 @@ class Layer:
             width = (heads + 2 * kv_heads) * c.head_dim
             self._product("attention", m, width, c.hidden_size)
             self._pass("attention", 2 * m * width)  # rotation, and into the cache
-            keys_B = self.step.requests * self.step.keys * 2 * kv_heads * c.head_dim * ELEMENT_B
+            keys_B = self.step.requests * self.step.keys * 2 * kv_heads * c.head_dim * self.request.cache_element_B
             self._attention(heads, c.head_dim, keys_B, 2 * heads * c.head_dim)
             self._product("attention", m, c.hidden_size, heads * c.head_dim)
         else:
@@ -142,7 +142,7 @@ class Layer:
         self._product("attention", m, latent.query_rank + rank + rotary, c.hidden_size)
         self._product("attention", m, heads * c.head_dim, latent.query_rank)
         self._pass("attention", 2 * m * (heads * rotary + rank + rotary))
-        keys_B = self.step.requests * self.step.keys * (rank + rotary) * ELEMENT_B
+        keys_B = self.step.requests * self.step.keys * (rank + rotary) * self.request.cache_element_B
         if self.step.is_decode:  # queries into the latent space, where the cache is, and back
             self._product("attention", m, heads * rank, plain)
             self._attention(heads, rank + rotary / 2, keys_B, heads * (2 * rank + rotary))

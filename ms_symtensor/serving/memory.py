@@ -8,7 +8,7 @@ from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import Strategy
 
 ELEMENT_B = 2
-"""Activations, norms, tables of the vocabulary and the cache are in 16 bit."""
+"""Activations, norms and tables of the vocabulary are in 16 bit."""
 BLOCK_TOKENS = 128
 """Tokens of a block of the paged cache (vllm-ascend's block_size); the last block of a request is half empty on average."""
 
@@ -71,13 +71,14 @@ def weights_B(request: Request, one: Strategy) -> int:
     return int(linear * request.weight_B + (tables + sparse * per.router) * ELEMENT_B)
 
 
-def cache_B(config: TransformerConfig, one: Strategy) -> int:
+def cache_B(request: Request, one: Strategy) -> int:
     """Bytes of one token's cache on a device: its heads, or the latent vector, which every device of `tp` has whole."""
+    config = request.config
     latent = config.latent_attention
     width = max(config.n_kv_heads // one.tp, 1) * 2 * config.head_dim
     if latent is not None:
         width = latent.key_value_rank + latent.rotary_head_dim
-    return math.ceil(config.num_layers / one.pp) * width * ELEMENT_B
+    return int(math.ceil(config.num_layers / one.pp) * width * request.cache_element_B)
 
 
 def buffers_B(config: TransformerConfig, one: Strategy, tokens: int, rows: int) -> int:
@@ -93,7 +94,7 @@ def buffers_B(config: TransformerConfig, one: Strategy, tokens: int, rows: int) 
 def cache_tokens(request: Request, one: Strategy, tokens: int, rows: int) -> int:
     """Tokens that the cache of a `dp` rank has room for beside weights and a step's buffers; negative if these do not fit."""
     left = request.limit_B - weights_B(request, one) - buffers_B(request.config, one, tokens, rows)
-    return left // cache_B(request.config, one)
+    return left // cache_B(request, one)
 
 
 def request_tokens(request: Request) -> int:

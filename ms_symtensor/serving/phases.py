@@ -42,7 +42,7 @@ def most_requests(request: Request, one: Strategy, tokens_of_prefill: int = 0) -
     same engine makes some.
     """
     left_B = request.limit_B - weights_B(request, one) - buffers_B(request.config, one, tokens_of_prefill, 0)
-    each_B = one.pp * request_tokens(request) * cache_B(request.config, one) + buffers_B(request.config, one, 1, 1)
+    each_B = one.pp * request_tokens(request) * cache_B(request, one) + buffers_B(request.config, one, 1, 1)
     return max(0, min(left_B // each_B, MOST_REQUESTS))
 
 

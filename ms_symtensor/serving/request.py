@@ -62,6 +62,7 @@ class Request:
     ttft_s: float | None = None
     tpot_s: float | None = None
     weights: str = "bfloat16"
+    cache: str = "bfloat16"
     fixed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,6 +76,11 @@ class Request:
         most = self.cluster.max_ranks
         if most is not None and self.device_num > most:
             raise InputError(f"cluster {self.cluster.name} has {most} devices, not {self.device_num}: ask for fewer")
+
+    @property
+    def cache_element_B(self) -> float:
+        """Bytes of an element of the cache."""
+        return WEIGHT_BITS[self.cache] / 8
 
     @property
     def weight_B(self) -> float:

@@ -212,7 +212,7 @@ def _instance(
         float(passes.pass_s[n]),
         {name: float(time[n]) * one.pp for name, time in passes.parts.items()},
         weights_B(request, one),
-        room * cache_B(request.config, one),
+        room * cache_B(request, one),
         room,
     )
 
@@ -225,7 +225,7 @@ def _deployment(
 
 def _transfer_s(request: Request, first: Instance) -> float:
     """A prompt's cache from the devices of a stage to those that decode, each over its port, to the farthest device."""
-    size_B = request.tokens.most * cache_B(request.config, first.strategy)
+    size_B = request.tokens.most * cache_B(request, first.strategy)
     return (
         collective_time_s(request.cluster, "Send", (0, request.device_num - 1), size_B)
         if request.device_num > 1
@@ -268,7 +268,7 @@ def _why_nothing(request: Request, priced: _Priced) -> str:
     name, devices = request.config.name, request.device_num
     if not priced.count:
         need = min(
-            weights_B(request, one) + request_tokens(request) * cache_B(request.config, one)
+            weights_B(request, one) + request_tokens(request) * cache_B(request, one)
             for one in strategies(request.config, devices, _cuts(dict(request.fixed.get("decode", {}))))
         )
         return (

@@ -47,9 +47,9 @@ def test_tensor_and_expert_parallelism_share_out_the_weights(name):
 
 
 def test_latent_attention_has_one_cache_on_all_devices_of_tp():
-    config = dimensions_of("deepseek_v3")
-    assert cache_B(config, Strategy(tp=8)) == cache_B(config, Strategy()) == 61 * 576 * 2
-    dense = dimensions_of("llama3_70b")
+    latent = request_for("deepseek_v3")
+    assert cache_B(latent, Strategy(tp=8)) == cache_B(latent, Strategy()) == 61 * 576 * 2
+    dense = request_for("llama3_70b")
     assert cache_B(dense, Strategy(tp=8)) * 8 == cache_B(dense, Strategy()) == 80 * 2 * 1024 * 2
 
 

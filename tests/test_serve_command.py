@@ -70,6 +70,30 @@ def test_fix_top_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert one["strategy"]["tp"] == 4 and one["requests"] == 16
 
 
+def test_a_config_json_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Qwen3-235B-A22B: 3,500 tokens in and 1,500 out on two nodes of A3."""
+    dims = {
+        "model_type": "qwen3_moe", "hidden_size": 4096, "num_hidden_layers": 94, "num_attention_heads": 64, "head_dim": 128,
+        "num_key_value_heads": 4, "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_experts": 128,
+        "num_experts_per_tok": 8, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0, "hidden_act": "silu", "tie_word_embeddings": False, "norm_topk_prob": True,
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "attention_bias": False,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(dims))
+    options = [
+        str(tmp_path / "config.json"),
+        "--cluster",
+        "atlas_800t_a3",
+        "--device-num",
+        "32",
+        *LENGTHS,
+        "--tpot",
+        "50ms",
+    ]
+    rates = [served(capsys, *options, mode)["tokens_per_s_device"] for mode in ("--disaggregated", "--colocated")]
+    assert rates[0] > rates[1]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -93,6 +93,12 @@ def add_model(command: argparse.ArgumentParser, number: str | None = None) -> No
         "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
     )
     command.add_argument("--lora", type=int, metavar="RANK", help="zoo: train adapters of this rank alone")
+    add_description(command)
+    command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
+
+
+def add_description(command: argparse.ArgumentParser) -> None:
+    """How a config.json is taken."""
     command.add_argument(
         "--dim", action="append", default=[], metavar="KEY=VALUE", help="config.json: another value of a key of it"
     )
@@ -101,7 +107,6 @@ def add_model(command: argparse.ArgumentParser, number: str | None = None) -> No
         action="store_true",
         help="config.json: take what cannot be planned for the nearest that takes no less time, and say so",
     )
-    command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")
 
 
 def add_request(command: argparse.ArgumentParser) -> None:

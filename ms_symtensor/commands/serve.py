@@ -15,7 +15,8 @@ EXAMPLES = (
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    command.add_argument("model", metavar="MODEL", help="a decoder of the model zoo")
+    command.add_argument("model", metavar="MODEL", help="a name of the model zoo, or a config.json")
+    options.add_description(command)
     command.add_argument("--cluster", default=options.CLUSTER, help="a known cluster, or a file (default: %(default)s)")
     command.add_argument("--device-num", type=int, required=True, help="number of NPUs")
     options.add_memory(command)
@@ -36,6 +37,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
         choices=("bfloat16", "int8", "int4"),
         default="bfloat16",
         help="type of linear layers (%(default)s)",
+    )
+    command.add_argument(
+        "--cache", choices=("bfloat16", "int8"), default="bfloat16", help="type of keys and values (%(default)s)"
     )
     command.add_argument(
         "--fix",
@@ -61,14 +65,17 @@ def run(chosen: argparse.Namespace) -> int:
     from dataclasses import replace
     from time import perf_counter
 
+    from model_zoo.config_json import file_of, read
     from model_zoo.dimensions import dimensions_of
     from ms_symtensor.arguments import memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.errors import InputError
     from ms_symtensor.report.serve_report import serve_json, serve_text, why_not_text, write_serve
     from ms_symtensor.report.text import numbered, seconds
     from ms_symtensor.serving.request import Request, fixed_of, seconds_of, tokens_of
     from ms_symtensor.serving.search import MIXED, SPLIT, search
+    from ms_symtensor.streams import notice
 
     started = perf_counter()
     top = 1 if chosen.top is None else chosen.top
@@ -79,8 +86,15 @@ def run(chosen: argparse.Namespace) -> int:
     ):
         require_positive(option, number)
     cluster = warned(load_cluster(chosen.cluster))
+    file = file_of(chosen.model)
+    if file is None and (chosen.dim or chosen.approximate):
+        option = "--dim" if chosen.dim else "--approximate"
+        raise InputError(f"{option} is for a config.json, not for {chosen.model}: leave it out")
+    described = None if file is None else read(file, chosen.dim, None, chosen.approximate)
+    for note in () if described is None else described.notes:
+        notice(note)
     request = Request(
-        dimensions_of(chosen.model),
+        dimensions_of(chosen.model) if described is None else described.config,
         cluster,
         chosen.device_num,
         tokens_of(chosen.input_tokens, chosen.output_tokens),
@@ -88,6 +102,7 @@ def run(chosen: argparse.Namespace) -> int:
         seconds_of("--ttft", chosen.ttft),
         seconds_of("--tpot", chosen.tpot),
         chosen.weights,
+        chosen.cache,
         fixed_of(chosen.fix),
     )
     modes = (MIXED,) if chosen.colocated else (SPLIT,) if chosen.disaggregated else (MIXED, SPLIT)

@@ -48,9 +48,11 @@ class Layer:
         self.parts: dict[str, Any] = defaultdict(lambda: np.zeros_like(step.tokens))
         self.stage = tuple(range(one.stage_devices))
         self.tensor = tuple(range(one.tp))
+        self.keys = step.keys
 
-    def attention(self) -> None:
-        """Norm, projections, cache, attention, output, and its sum over `tp`."""
+    def attention(self, window: int = 0) -> None:
+        """Norm, projections, cache, attention, output, its sum over `tp`. `window`: the most keys that a token sees; 0: all."""
+        self.keys = self._seen(window)
         c, m = self.config, self.step.tokens
         heads = c.num_heads / self.one.tp
         self._pass("norm", 3 * m * c.hidden_size)
@@ -59,7 +61,7 @@ class Layer:
             width = (heads + 2 * kv_heads) * c.head_dim
             self._product("attention", m, width, c.hidden_size)
             self._pass("attention", 2 * m * width)  # rotation, and into the cache
-            keys_B = self.step.requests * self.step.keys * 2 * kv_heads * c.head_dim * self.request.cache_element_B
+            keys_B = self.step.requests * self.keys * 2 * kv_heads * c.head_dim * self.request.cache_element_B
             self._attention(heads, c.head_dim, keys_B, 2 * heads * c.head_dim)
             self._product("attention", m, c.hidden_size, heads * c.head_dim)
         else:
@@ -140,9 +142,9 @@ class Layer:
         rank, rotary, value = latent.key_value_rank, latent.rotary_head_dim, latent.value_head_dim
         plain = c.head_dim - rotary
         self._product("attention", m, latent.query_rank + rank + rotary, c.hidden_size)
-        self._product("attention", m, heads * c.head_dim, latent.query_rank)
+        self._product("attention", m, heads * c.head_dim, latent.query_rank or c.hidden_size)
         self._pass("attention", 2 * m * (heads * rotary + rank + rotary))
-        keys_B = self.step.requests * self.step.keys * (rank + rotary) * self.request.cache_element_B
+        keys_B = self.step.requests * self.keys * (rank + rotary) * self.request.cache_element_B
         if self.step.is_decode:  # queries into the latent space, where the cache is, and back
             self._product("attention", m, heads * rank, plain)
             self._attention(heads, rank + rotary / 2, keys_B, heads * (2 * rank + rotary))
@@ -153,18 +155,27 @@ class Layer:
             self._attention(heads, (c.head_dim + value) / 2, keys_B, heads * (c.head_dim + value))
         self._product("attention", m, c.hidden_size, heads * value)
 
+    def _seen(self, window: int) -> float:
+        """Keys of a token on average; in a prompt the first tokens have fewer than a window."""
+        keys = self.step.keys
+        if not window:
+            return keys
+        if self.step.is_decode:
+            return min(keys, window)
+        return min(keys, window - window**2 / (4 * keys)) if window < 2 * keys else keys
+
     def _attention(self, heads: float, head_dim: float, keys_B: Any, width: float) -> None:
         """`keys_B`: bytes of keys and values, in decode those of the cache; `width`: of a token's other tensors."""
         m, cold = self.step.tokens, 1.0 if self.step.is_decode else 0.0
         arguments = {
-            "rows": m * heads, "keys": self.step.keys, "head_dim": head_dim,
+            "rows": m * heads, "keys": self.keys, "head_dim": head_dim,
             "traffic_B": keys_B * (1 - cold) + m * width * ELEMENT_B, "cold_B": keys_B * cold,
         }  # fmt: skip
         self._add("attention", Kernel(cold_attention_s, arguments))
 
     def _feed_forward(self, name: str, rows: Any, width: float, matrices: Any = 1.0) -> None:
         """A feed-forward of `width`; `matrices`: how many of its weights are read (experts that tokens meet)."""
-        gates = 2 if self.config.activation == "swiglu" else 1
+        gates = 1 if self.config.activation == "gelu" else 2
         h = self.config.hidden_size
         self._product(name, rows, gates * width, h, matrices=matrices)
         traffic = rows * (gates + 1) * width

@@ -1,9 +1,11 @@
 """Bytes of an instance on its fullest device: weights, cache of a token, buffers of a step."""
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import BlockKind, TransformerConfig
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import Strategy
 
@@ -28,7 +30,7 @@ class Weights:
 def weights_of(config: TransformerConfig, one: Strategy) -> Weights:
     """Elements on a device; what heads cut lies `tp` ways, latent projections and the router whole."""
     h, d, experts = config.hidden_size, config.head_dim, config.experts
-    gates = 3 if config.activation == "swiglu" else 2
+    gates = 2 if config.activation == "gelu" else 3
     latent = config.latent_attention
     if latent is None:
         heads, kv_heads = config.num_heads / one.tp, max(config.n_kv_heads / one.tp, 1)
@@ -36,7 +38,7 @@ def weights_of(config: TransformerConfig, one: Strategy) -> Weights:
     else:
         heads = config.num_heads / one.tp
         down = h * (latent.query_rank + latent.key_value_rank + latent.rotary_head_dim)
-        up = latent.query_rank * d + latent.key_value_rank * (d - latent.rotary_head_dim + latent.value_head_dim)
+        up = (latent.query_rank or h) * d + latent.key_value_rank * (d - latent.rotary_head_dim + latent.value_head_dim)
         attention = down + heads * (up + latent.value_head_dim * h)
     return Weights(
         attention=attention,
@@ -53,17 +55,19 @@ def slots(config: TransformerConfig, one: Strategy) -> int:
     return -(-config.experts.number // one.ep) if config.experts is not None else 0
 
 
-def layers_of(config: TransformerConfig, one: Strategy) -> tuple[float, float]:
-    """Dense layers and layers with experts of a stage; stages are as full as the fullest."""
-    experts = config.num_layers - config.dense_layers if config.experts is not None else 0
+def layers_of(config: TransformerConfig, one: Strategy) -> Mapping[BlockKind, float]:
+    """How many layers of a stage are of each kind; stages are as full as the fullest."""
+    kinds = config.kinds or tuple(config.kind(layer) for layer in range(config.num_layers))
     full = math.ceil(config.num_layers / one.pp) / config.num_layers
-    return (config.num_layers - experts) * full, experts * full
+    counts = Counter(BlockKind(kind.experts, kind.window) for kind in kinds)
+    return {kind: count * full for kind, count in counts.items()}
 
 
 def weights_B(request: Request, one: Strategy) -> int:
     """Bytes of the weights on a device of the last stage, or of the first, which have a table each (both, where they are one)."""
     config, per = request.config, weights_of(request.config, one)
-    dense, sparse = layers_of(config, one)
+    sparse = sum(count for kind, count in layers_of(config, one).items() if kind.experts)
+    dense = sum(layers_of(config, one).values()) - sparse
     linear = (
         (dense + sparse) * per.attention + dense * per.dense + sparse * (slots(config, one) * per.expert + per.shared)
     )
@@ -72,13 +76,17 @@ def weights_B(request: Request, one: Strategy) -> int:
 
 
 def cache_B(request: Request, one: Strategy) -> int:
-    """Bytes of one token's cache on a device: its heads, or the latent vector, which every device of `tp` has whole."""
+    """Bytes of one token's cache on a device: its heads, or the latent vector, which every device of `tp` has whole. Layers with
+    a window keep that many tokens of a request; this is the mean over its tokens at its longest.
+    """
     config = request.config
     latent = config.latent_attention
     width = max(config.n_kv_heads // one.tp, 1) * 2 * config.head_dim
     if latent is not None:
         width = latent.key_value_rank + latent.rotary_head_dim
-    return int(math.ceil(config.num_layers / one.pp) * width * request.cache_element_B)
+    whole = request_tokens(request)
+    layers = sum(count * min(kind.window or whole, whole) / whole for kind, count in layers_of(config, one).items())
+    return math.ceil(layers * width * request.cache_element_B)
 
 
 def buffers_B(config: TransformerConfig, one: Strategy, tokens: int, rows: int) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.stats import norm
@@ -83,7 +84,6 @@ def first_token_s(request: Request, passes: Passes) -> Array:
 
 
 def _passes(request: Request, one: Strategy, step: Step, rows: Array) -> Passes:
-    dense, sparse = layers_of(request.config, one)
     parts: dict[str, Array] = {}
 
     def add(count: float, part: Callable[[Layer], None]) -> None:
@@ -92,11 +92,13 @@ def _passes(request: Request, one: Strategy, step: Step, rows: Array) -> Passes:
         for name, time in layer.parts.items():
             parts[name] = parts.get(name, 0.0) + count * time
 
-    add(dense + sparse, Layer.attention)
-    if dense:
-        add(dense, Layer.dense)
-    if sparse:
-        add(sparse, Layer.experts)
+    layers = layers_of(request.config, one)
+    for window in dict.fromkeys(kind.window for kind in layers):
+        count = sum(number for kind, number in layers.items() if kind.window == window)
+        add(count, partial(Layer.attention, window=window))
+    for has_experts, part in ((False, Layer.dense), (True, Layer.experts)):
+        if count := sum(number for kind, number in layers.items() if kind.experts == has_experts):
+            add(count, part)
     add(1, lambda layer: layer.head(rows))
     add(1, Layer.to_next_stage)
     stage_s = np.sum(list(parts.values()), axis=0)

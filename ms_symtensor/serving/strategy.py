@@ -55,7 +55,8 @@ def why_not(config: TransformerConfig, one: Strategy) -> str:
         return f"{kv_heads} key-value heads and tp {one.tp}: neither divides the other"
     if one.pp > config.num_layers:
         return f"{config.num_layers} layers for pp {one.pp}"
-    widths = [] if config.experts is not None and not config.dense_layers else [(config.intermediate_size, one.ffn_tp)]
+    has_dense = not all(config.has_experts(layer) for layer in range(config.num_layers))
+    widths = [(config.intermediate_size, one.ffn_tp)] if has_dense else []
     if config.experts is not None:
         widths.append((config.experts.intermediate_size, one.expert_tp))
     for width, cut in widths:

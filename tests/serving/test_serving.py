@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from model_zoo.builder import build_graph
+from model_zoo.config import BlockKind
 from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
@@ -103,6 +104,14 @@ def test_qwen3_235b_on_two_nodes_is_faster_in_two_kinds_of_instances():
         request = request_for(qwen3_235b(), "atlas_800t_a3", 32, fixed=fixed)
         rates.append(search(request, (mode,)).best.tokens_per_s_device)
     assert 1.0 < rates[0] / rates[1] < 1.4
+
+
+def test_a_window_bounds_the_cache_and_the_keys():
+    config = replace(dimensions_of("llama3_8b"), kinds=tuple(BlockKind(window=512 * (n % 2)) for n in range(32)))
+    whole, half = request_for("llama3_8b"), request_for(config)
+    assert cache_B(half, Strategy()) < 0.6 * cache_B(whole, Strategy())
+    steps = [decode(one, Strategy()).parts["attention"][15] for one in (whole, half)]
+    assert steps[1] < 0.8 * steps[0]
 
 
 def test_the_best_split_is_that_of_brute_force():

@@ -23,6 +23,10 @@ NAMES = (
     "unet", "dit", "flux", "video", "mamba2",
 )  # fmt: skip
 STEPS = ("captured", "planned", "verified", "proved")
+DIFFERENCES = ("rejected", "WRONG", "NOT ", "not predicted", " differences", ": predicted ")
+"""What the lines of `verify` and `prove` have in them that say what is wrong."""
+MOST_LINES = 4
+"""Of them are shown."""
 STEP_S = 900.0
 """Seconds that one step may take (empirical: the slowest takes a third of it on two cores)."""
 
@@ -43,8 +47,15 @@ def run(python: Path, *arguments: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=STEP_S)
     except subprocess.TimeoutExpired:
         return f"not ready after {STEP_S:g} s"
-    lines = (done.stderr if done.returncode == 2 else done.stdout + done.stderr).strip().splitlines()
-    return "" if done.returncode == 0 else next(iter(reversed(lines)), f"exit code {done.returncode}")
+    return "" if done.returncode == 0 else reason(done.returncode, done.stdout, done.stderr)
+
+
+def reason(code: int, output: str, errors: str) -> str:
+    """The lines that say why: the refusal, or what was found to differ, or where the process broke off."""
+    if code == 2:
+        return "\n".join(line for line in errors.splitlines() if line.startswith("symtensor: error: "))
+    wrong = [line.strip() for line in output.splitlines() if any(word in line for word in DIFFERENCES)]
+    return "\n".join(wrong[:MOST_LINES] or errors.strip().splitlines()[-MOST_LINES:] or [f"exit code {code}"])
 
 
 def steps(python: Path, name: str, device_num: int, prove_on: int, folder: Path) -> list[str]:
@@ -76,7 +87,7 @@ def main() -> int:
             marks = ["yes" if not one else "no" for one in found] + ["-"] * (len(STEPS) - len(found))
             print(f"{name:14s}" + "".join(f"{mark:>10s}" for mark in marks), flush=True)
             if found[-1]:
-                print(f"    {found[-1]}", flush=True)
+                print("\n".join(f"    {line}" for line in found[-1].splitlines()), flush=True)
             done += len(found) == len(STEPS) and not found[-1]
     print(f"{done} of {len(names)} proved")
     return 0 if done == len(names) else 1

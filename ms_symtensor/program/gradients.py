@@ -20,8 +20,8 @@ from ms_symtensor.tensor.graph import (
 )
 
 PASSED_ON = {
-    **dict.fromkeys(("Add", "AddExt", "AddN"), None),
-    **dict.fromkeys(("Sub", "SubExt"), (0,)),
+    **dict.fromkeys(("Add", "AddExt", "AddN", "InplaceAddExt"), None),
+    **dict.fromkeys(("Sub", "SubExt", "InplaceSubExt"), (0,)),
 }
 """Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
 

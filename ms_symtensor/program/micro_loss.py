@@ -34,10 +34,15 @@ from ms_symtensor.tensor.graph import (
 
 _MOST_OF_RATIO = 1 << 20
 """The largest denominator of how a number changes with the batch: batches are whole numbers of samples (empirical)."""
-ADDITIONS = frozenset({"Add", "AddExt", "AddN", "Adds", "Sub", "SubExt", "Subs", "BiasAdd"})
-_DIVISIONS = QUOTIENTS | {"Divs"}
+ADDITIONS = frozenset(
+    {
+        "Add", "AddExt", "AddN", "Adds", "Sub", "SubExt", "Subs", "BiasAdd", "InplaceAddExt", "InplaceAddsExt", "InplaceSubExt",
+        "InplaceSubScalar",
+    }
+)  # fmt: skip
+_DIVISIONS = QUOTIENTS | {"Divs", "InplaceDivs"}
 _VIEWS = frozenset({"Cast", "Reshape", "Squeeze", "ExpandDims"})
-_PRODUCTS = frozenset({"Mul", "Muls"})
+_PRODUCTS = frozenset({"Mul", "Muls", "InplaceMul", "InplaceMuls"})
 
 
 @dataclass(frozen=True)

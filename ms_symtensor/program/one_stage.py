@@ -14,7 +14,9 @@ from ms_symtensor.tensor.graph import (
     sources_of,
 )
 
-_WITHOUT_BACKWARD = {"Add", "AddExt", "Adds", "Sub", "SubExt", "Subs"}
+_WITHOUT_BACKWARD = {
+    "Add", "AddExt", "Adds", "Sub", "SubExt", "Subs", "InplaceAddExt", "InplaceAddsExt", "InplaceSubExt", "InplaceSubScalar",
+}  # fmt: skip
 """Operators whose gradient is that of their result as it comes, so that nothing stands for them in the backward pass."""
 
 

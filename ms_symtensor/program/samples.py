@@ -8,7 +8,7 @@ from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Combine, Signature, view
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, Source, TensorType, sources_of
 
-QUOTIENTS = frozenset({"Div", "RealDiv", "DivNoNan"})
+QUOTIENTS = frozenset({"Div", "RealDiv", "DivNoNan", "InplaceDiv"})
 
 
 class Holds(Enum):

@@ -47,8 +47,8 @@ MASKED = (LOSS, ("m", "Mul", (OpOutput("l"), MASK), ("b", 4)), reduced("total", 
 TOTAL, COUNT = OpOutput("total"), OpOutput("count")
 
 
-def divided(by=COUNT, name="loss"):
-    return name, "RealDiv", (TOTAL, by), ()
+def divided(by=COUNT, name="loss", kind="RealDiv"):
+    return name, kind, (TOTAL, by), ()
 
 
 def test_a_mean_over_the_samples_is_that_of_one_batch():
@@ -67,8 +67,9 @@ def test_a_sum_is_one_of_all_micro_batches(after):
     assert factor is not None and (factor.scale, factor.count) == (2, None)
 
 
-def test_a_count_of_the_inputs():
-    factor = factor_of_loss(*pair(*MASKED, divided()))
+@pytest.mark.parametrize("kind", ["RealDiv", "InplaceDiv"])
+def test_a_count_of_the_inputs(kind):
+    factor = factor_of_loss(*pair(*MASKED, divided(kind=kind)))
     assert factor is not None and factor.count is not None
     assert factor.scale == 2
     assert [op.type for op in factor.count.micro.ops] == ["ReduceSum"]

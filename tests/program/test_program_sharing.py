@@ -35,7 +35,7 @@ def plan(graph):
     return StagePlan({o.name: OpStrategy(cuts.get(o.type, ((4, 1),))) for o in graph.ops}, Settings(4))
 
 
-def two_products(factor):
+def two_products(factor, adds="Add"):
     """`x @ a + x @ b`, or with another factor at `b`."""
     ops = [
         op("relu", "ReLU", InputRef("x"), block="layers.0"),
@@ -43,7 +43,7 @@ def two_products(factor):
         product("b", OpOutput("relu")),
         op("scaled", "Muls", OpOutput("b"), Constant(factor)),
         op("other", "Muls", OpOutput("a"), Constant(2.0)),
-        op("sum", "Add", OpOutput("other"), OpOutput("scaled")),
+        op("sum", adds, OpOutput("other"), OpOutput("scaled")),
         op("loss", "ReduceSum", OpOutput("sum"), ALL, Constant(False), to=SCALAR),
     ]
     graph = network(*ops, weights="ab")
@@ -56,6 +56,13 @@ def test_weights_whose_gradients_are_equal_are_summed_at_once(factor, sums):
     found = partition(*two_products(factor))
     assert [n.kind for n in found.nodes if n.role is Role.SYNC] == ["AllReduce"] * sums
     assert [n.kind for n in found.nodes if n.phase is Phase.BACKWARD].count("MatMulGrad") == sums
+
+
+@pytest.mark.parametrize("adds", ["Add", "InplaceAddExt"])
+def test_the_gradient_of_a_sum_is_that_of_its_addends(adds):
+    graph, of = two_products(2.0, adds)
+    of.strategies["sum"] = OpStrategy(((4, 1), (4, 1)))
+    assert [n.kind for n in partition(graph, of).nodes].count("MatMulGrad") == 1
 
 
 def test_between_micro_batches_every_gradient_adds_up_by_itself():

@@ -1,5 +1,6 @@
 """Networks as people write them, with functions of `ops` and `mint` on the way, as factories: `file.py:name`."""
 
+import functools
 from dataclasses import replace
 
 import mindspore as ms
@@ -381,20 +382,31 @@ class Changed(nn.Cell):
             h = h * y
         elif self.kind == "whole_view":
             h = mint.narrow(h.reshape(4, 16, 64), 1, 0, 8)
+        elif self.kind == "constants":
+            made = mint.zeros(h.shape) + mint.ones(h.shape) + ops.full(h.shape, 0.5, dtype=ms.float32)
+            h = h + made + mint.arange(h.shape[-1]).astype(ms.float32)
+            h = ops.masked_fill(h, ops.triu(ops.ones(h.shape, ms.bool_), 1), -1.0)
+            h = mint.cat((h, ops.zeros((h.shape[0], 64), h.dtype)), -1)[:, :64]
+        elif self.kind == "filled":
+            h = h.masked_fill(mint.triu(mint.ones(h.shape, dtype=ms.bool_), 1), -1.0)
+        elif self.kind == "chosen_number":
+            h = mint.where(h > 0, h, -1.0)
+        elif self.kind == "new":
+            h = mint.cat((h, h.new_zeros((h.shape[0], 64))), -1)[:, :64]
+        elif self.kind == "scattered":
+            value, index = mint.topk(h, 4, -1)
+            h = mint.scatter(mint.zeros_like(h), -1, index, value)
+        elif self.kind == "ordered":
+            value, index = mint.topk(mint.cumsum(h, -1), 2, -1)
+            h = h * mint.sum(mint.nn.functional.one_hot(index, 64).astype(h.dtype) * value.unsqueeze(-1), 1)
         return (h**2).mean()
 
 
-def in_place():
-    return Changed("in_place"), (tensor(64, 64),)
+def changed(kind):
+    return Changed(kind), (tensor(64, 64),)
 
 
-def added():
-    return Changed("added"), (tensor(64, 64),)
-
-
-def renamed():
-    return Changed("renamed"), (tensor(64, 64),)
-
-
-def whole_view():
-    return Changed("whole_view"), (tensor(64, 64),)
+for kind in (
+    "in_place", "added", "renamed", "whole_view", "constants", "filled", "chosen_number", "new", "scattered", "ordered"
+):  # fmt: skip
+    globals()[kind] = functools.partial(changed, kind)

@@ -3,13 +3,11 @@
 from typing import Any
 
 from ms_symtensor.bridge.capture.capture import primitives_of
+from ms_symtensor.bridge.capture.given import MICRO_BATCHES
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.program.loss_parts import Parts, parts_of_loss
 from ms_symtensor.program.micro_loss import Factor, factor_of_loss
 from ms_symtensor.tensor.graph import Graph
-
-MICRO_BATCHES = ("PipelineCell", "Pipeline", "GradAccumulationCell", "GradAccumulation")
-"""MindSpore's cells that cut a batch into micro-batches, by the names of their classes."""
 
 _FACTORS = "_symtensor_loss_factors"  # on a network in micro-batches
 _BEFORE = "_symtensor_before_parts"  # on a network of whose cells some give their numbers side by side

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ms_symtensor.bridge.capture.given import MICRO_BATCHES
 from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.plugin.auto_parallel import is_auto_parallel
 from ms_symtensor.errors import InputError
@@ -56,7 +57,7 @@ def in_micro_batches(network: Any) -> tuple[Any, int]:
     """The network inside of a cell of MindSpore's that cuts a batch (`PipelineCell`, `GradAccumulationCell`), and its
     micro-batches; itself and 1 without one.
     """
-    if type(network).__name__ in ("PipelineCell", "Pipeline", "GradAccumulationCell", "GradAccumulation"):
+    if type(network).__name__ in MICRO_BATCHES:
         return network.network, network.micro_size
     return network, 1
 

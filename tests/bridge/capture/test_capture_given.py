@@ -21,6 +21,11 @@ def step():
             step,
             r"TrainOneStepCell computes gradients: give the forward network \(with its loss\), not TrainOneStepCell",
         ),
+        (
+            lambda: nn.PipelineCell(Net(), 4),
+            r"PipelineCell cuts the batch into 4 micro-batches: give the network in it.*--fix micro_batch_num=4",
+        ),
+        (lambda: nn.GradAccumulationCell(Net(), 2), "GradAccumulationCell cuts the batch into 2 micro-batches"),
         (lambda: Net, r"found the class Net in place of a network: give an nn\.Cell"),
         (lambda: step, r"found a function in place of a network: give an nn\.Cell"),
     ],

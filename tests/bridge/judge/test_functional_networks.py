@@ -10,7 +10,7 @@ from ms_symtensor.cli import main
 NETWORKS = Path(__file__).parents[1] / "functional_networks.py"
 
 
-@pytest.mark.parametrize("name", ["vision", "unet", "decoder", "shared", "gated", "stranger", "in_place"])
+@pytest.mark.parametrize("name", ["vision", "unet", "decoder", "shared", "gated", "stranger", "in_place", "constants"])
 def test_plans_compile_as_predicted(name, tmp_path, capsys):
     out = str(tmp_path / name)
     assert main(["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--out", out]) == 0
@@ -119,6 +119,10 @@ def test_what_mindspore_does_not_send_keeps_one_stage(tmp_path, capsys):
         ("added", "Addmm.*gives another result; use ops.addmm"),
         ("renamed", "InplaceAddExt.*changes in place what .*ReLU-op0 made, which is read afterwards by its old name"),
         ("whole_view", "MindSpore rejects NarrowView where 8 devices do not divide.*use a slice"),
+        ("filled", "MaskedFillScalar.*gives another result; use ops.masked_fill"),
+        ("chosen_number", "Select.*takes no number.*ops.masked_fill takes a number"),
+        ("new", "NewZeros.*gives another result; use ops.zeros"),
+        ("scattered", "Scatter.*gives another result; write the sum of one-hot vectors"),
     ],
 )
 def test_what_mindspore_cannot_cut_rightly_is_refused_in_a_line(name, said, tmp_path, capsys):

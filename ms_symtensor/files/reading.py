@@ -16,6 +16,16 @@ def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
         raise InputError(f"cannot read {what} {path} ({error.strerror}): check the path") from error
 
 
+def read_text(path: str | os.PathLike[str], what: str) -> str:
+    """The text in the file `path`; InputError saying that `what` cannot be read, and why."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not {what} (not a text file): give another file") from error
+    except OSError as error:
+        raise InputError(f"cannot read {what} {path} ({error.strerror}): check the path") from error
+
+
 def parsed_json(content: bytes, path: str | os.PathLike[str], what: str, remedy: str) -> Any:
     """The JSON data in `content`, that of the file `path`; InputError that it is not `what`, and why, with the `remedy`."""
     try:

@@ -31,7 +31,11 @@ MINDFORMERS_FILE = "mindformers.yaml"
 REPORT_FILE = "report.txt"
 _NAMES = (PLAN_FILE, TIMING_FILE, GRAPH_FILE, DIGESTS_FILE, OPERATOR_FILE, CODE_FILE, MINDFORMERS_FILE, REPORT_FILE)
 HTML_FILE, TIMELINE_FILE = "report.html", "timeline.json"
-BESIDE = (HTML_FILE, TIMELINE_FILE, "verified.json", "proved.json", "pareto.json")
+TRAFFIC_FILE, PAIRS_FILE, LINKS_FILE, RANK_TABLE_FILE = "traffic.json", "traffic.csv", "links.csv", "rank_table.json"
+BESIDE = (
+    HTML_FILE, TIMELINE_FILE, TRAFFIC_FILE, PAIRS_FILE, LINKS_FILE, RANK_TABLE_FILE, "verified.json", "proved.json",
+    "pareto.json",
+)  # fmt: skip
 """What commands write beside a plan: no part of it, so that no digest tells of them; they go when another plan comes there."""
 FOR_MINDSPORE = re.compile(rf"{re.escape(OPERATOR_FILE)}|{CHECKPOINT_FILE}(_\d+)?\.(json|ckpt)")
 """The names of the files that MindSpore reads, of which plans have different ones."""

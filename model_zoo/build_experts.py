@@ -22,7 +22,10 @@ def mixture_of_experts(b: Layers, x: Value) -> Value:
             (chosen, *map(Constant, (places - 1, experts.number, _DROP_BY_POSITION))),
             TensorType((batch, experts.number, places - 1), "int32"), chosen.type,
         )  # fmt: skip
-        samples = b.reshape("split_samples", x, (batch, length, c.hidden_size))
+        read = x
+        if experts.scales_input:
+            read = b.binary("Mul", "mul_weights", x, b.cast("cast_weights", weights, c.compute_dtype))
+        samples = b.reshape("split_samples", read, (batch, length, c.hidden_size))
         samples = b.concat("add_token", [b.table((batch, 1, c.hidden_size), c.compute_dtype), samples], 1)
         tokens_of = b.concat("add_place", [b.table((batch, experts.number, 1), "int32"), tokens_of], 2)
         y = b.transpose("to_experts", _look_up(b, "dispatch", samples, tokens_of), (1, 0, 2, 3))
@@ -31,8 +34,9 @@ def mixture_of_experts(b: Layers, x: Value) -> Value:
         y = b.transpose("to_samples", y, (1, 0, 2, 3))
         y = b.reshape("join_experts", y, (batch, experts.number * places, c.hidden_size))
         y = _look_up(b, "combine", y, place_of)
-        weights = b.reshape("split_weights", weights, (batch, length, experts.per_token, 1))
-        y = b.binary("Mul", "mul_weights", y, b.cast("cast_weights", weights, c.compute_dtype))
+        if not experts.scales_input:
+            weights = b.reshape("split_weights", weights, (batch, length, experts.per_token, 1))
+            y = b.binary("Mul", "mul_weights", y, b.cast("cast_weights", weights, c.compute_dtype))
         y = b.reshape("merge_samples", b.sum("sum_experts", y, (2,), False), (tokens, c.hidden_size))
         if not experts.shared_size:
             return y
@@ -54,7 +58,11 @@ def _scores(b: Layers, x: Value) -> Value:
     assert experts is not None
     with b.emit.cell("scores", "Scores"):
         weight = b.weight("weight", (experts.number, c.hidden_size), c.trains_base)
-        return b.matmul(b.cast("cast_in", x, "float32"), b.cast("cast_weight", weight, "float32"))
+        scores = b.matmul(b.cast("cast_in", x, "float32"), b.cast("cast_weight", weight, "float32"))
+        if not experts.bias:
+            return scores
+        bias = b.weight("bias", (experts.number,), c.trains_base)
+        return b.binary("Add", "add_bias", scores, b.cast("cast_bias", bias, "float32"))
 
 
 def _top_k(b: Layers, primitive: str, x: Value, number: int) -> tuple[Value, Value]:
@@ -77,19 +85,19 @@ def _router(b: Layers, x: Value) -> tuple[Value, Value]:
     if experts.chooses_apart:
         return _group_router(b, x, experts)
     with b.emit.cell("router", "Router"):
-        weights, index = _top_k(b, "top_k", _probabilities(b, _scores(b, x)), experts.per_token)
+        weights, index = _top_k(b, "top_k", _probabilities(b, _scores(b, x), experts), experts.per_token)
         return _weigh(b, weights, experts), index
 
 
-def _probabilities(b: Layers, logits: Value) -> Value:
+def _probabilities(b: Layers, logits: Value, experts: Experts) -> Value:
+    if experts.scoring == "sigmoid":
+        return b.unary("Sigmoid", "sigmoid", logits)
     return b.emit.op("Softmax", "softmax", (logits, Constant((-1,))), logits.type)[0]
 
 
 def _group_router(b: Layers, x: Value, experts: Experts) -> tuple[Value, Value]:
-    is_softmax = experts.scoring == "softmax"
     with b.emit.cell("router", "GroupRouter"):
-        logits = _scores(b, x)
-        scores = choice = _probabilities(b, logits) if is_softmax else b.unary("Sigmoid", "sigmoid", logits)
+        scores = choice = _probabilities(b, _scores(b, x), experts)
         if experts.is_corrected:
             correction = b.emit.parameter("correction", (experts.number,), b.config.param_dtype, trains=False)
             choice = b.binary("Add", "add_correction", b.unary("StopGradient", "stop_gradient", scores), correction)
@@ -125,13 +133,26 @@ def _feed_forward(b: Layers, x: Value) -> Value:
         (experts.number, experts.intermediate_size, c.hidden_size),
     )
     with b.emit.cell("experts", "ExpertFeedForward"):
-        gate = b.unary("SiLU", "silu", _product(b, "gate", x, wide))
-        return _product(b, "down", b.binary("Mul", "mul", gate, _product(b, "up", x, wide)), narrow)
+        gate, up = _product(b, "gate", x, wide), _product(b, "up", x, wide)
+        if experts.clamp:
+            scalar = b.table((), c.compute_dtype)
+            gate = b.binary("Minimum", "clamp_gate", gate, scalar)
+            up = b.binary("Maximum", "raise_up", b.binary("Minimum", "clamp_up", up, scalar), scalar)
+            up = b.binary("Add", "add_one", up, scalar)
+            slope = b.unary("Sigmoid", "sigmoid", b.binary("Mul", "mul_slope", gate, scalar))
+            gate = b.binary("Mul", "mul_gate", gate, slope)
+        else:
+            gate = b.unary("SiLU", "silu", gate)
+        return _product(b, "down", b.binary("Mul", "mul", gate, up), narrow)
 
 
 def _product(b: Layers, name: str, x: Value, shape: tuple[int, int, int]) -> Value:
-    """x [experts, n, k] times the weight of that name, [experts, k, m]."""
+    """x [experts, n, k] times the weight of that name, [experts, k, m], plus its bias."""
     weight = b.cast(f"cast_{name}", b.weight(name, shape, b.config.trains_base), b.config.compute_dtype)
     result = TensorType((*x.shape[:2], shape[2]), x.dtype)
     arguments = (x, weight, Constant(False), Constant(False))
-    return b.emit.op("BatchMatMul", f"matmul_{name}", arguments, result)[0]
+    y = b.emit.op("BatchMatMul", f"matmul_{name}", arguments, result)[0]
+    if b.config.experts is None or not b.config.experts.bias:
+        return y
+    bias = b.weight(f"{name}_bias", (shape[0], 1, shape[2]), b.config.trains_base)
+    return b.binary("Add", f"add_{name}", y, b.cast(f"cast_{name}_bias", bias, b.config.compute_dtype))

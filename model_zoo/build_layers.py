@@ -38,11 +38,13 @@ class Layers(Operators):
                 y = self.binary("Add", "add_low_rank", y, self.low_rank(x, out_size))
         return y
 
-    def norm(self, attribute: str, x: Value) -> Value:
+    def norm(self, attribute: str, x: Value, has_weight: bool = True) -> Value:
         c = self.config
         with self.emit.cell(attribute, "Norm"):
             x = self.cast("cast_in", x, "float32")
-            gamma = self.emit.parameter("gamma", x.shape[-1:], "float32", c.trains_base)
+            gamma = self.table(x.shape[-1:], "float32")
+            if has_weight:
+                gamma = self.emit.parameter("gamma", x.shape[-1:], "float32", c.trains_base)
             epsilon = Constant(float32(c.norm_epsilon))
             statistic = TensorType((*x.shape[:-1], 1), "float32")
             if c.norm == "rms_norm":
@@ -106,12 +108,27 @@ class Layers(Operators):
             if c.causal:
                 score = self.binary("Add", "add_mask", score, self.table((seq, seq), c.compute_dtype))
             score = self.cast("cast_score", score, "float32")
-            probability = self.emit.op("Softmax", "softmax", (score, Constant((-1,))), score.type)[0]
+            if c.sinks:
+                probability = self.sink_softmax("softmax", score)
+            else:
+                probability = self.emit.op("Softmax", "softmax", (score, Constant((-1,))), score.type)[0]
             probability = self.cast("cast_probability", probability, c.compute_dtype)
             arguments = (probability, value, Constant(False), Constant(False))
             result = TensorType((*query.shape[:3], value.shape[3]), query.dtype)
             out = self.emit.op("BatchMatMul", "weighted_sum", arguments, result)[0]
             return self.swap_heads_and_sequence("transpose_out", out)
+
+    def sink_softmax(self, attribute: str, x: Value) -> Value:
+        c = self.config
+        with self.emit.cell(attribute, "SinkSoftmax"):
+            peak = self.unary("StopGradient", "stop_gradient", self.reduce("ReduceMax", "max", x, (-1,), True))
+            scores = self.unary("Exp", "exp", self.binary("Sub", "sub_max", x, peak))
+            sink = self.cast("cast_sink", self.weight("sink", (c.num_heads,), c.trains_base), "float32")
+            sink = self.reshape("widen_sink", sink, (1, c.num_heads, 1, 1))
+            beside = self.emit.op("Sub", "sub_sink", (sink, peak), peak.type)[0]
+            total = self.sum("sum_exp", scores, (-1,), True)
+            total = self.binary("Add", "add_sink", total, self.unary("Exp", "exp_sink", beside))
+            return self.binary("RealDiv", "div", scores, total)
 
     def cap(self, attribute: str, x: Value) -> Value:
         with self.emit.cell(attribute, "Cap"):
@@ -144,6 +161,8 @@ class Layers(Operators):
             if c.position == "rotary" and kind.rotary:
                 query = self.rotary_embedding("rotary_query", query)
                 key = self.rotary_embedding("rotary_key", key)
+                if c.qk_norm == "rotated":
+                    query, key = self.norm("query_norm", query, False), self.norm("key_norm", key, False)
             out = self.reshape("merge_heads", self.core(query, key, value, kind.window), (tokens, c.query_size))
             return self.linear("output", out, c.hidden_size, c.linear_bias or c.output_bias)
 

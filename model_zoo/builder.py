@@ -15,9 +15,10 @@ _PARAMETER_ORDER = (
     "output_table", "word_embedding", "layers", "attention_norm", "feed_forward_norm", "attended_norm",
     "fed_forward_norm", "attention", "feed_forward", "router", "experts", "shared", "shared_gate", "query_down",
     "key_value_down", "query", "query_rotary", "key", "value", "key_rotary", "query_norm", "key_value_norm",
-    "key_norm", "output", "gate", "up", "down", "dense", "hidden_norm", "embedding_norm", "project", "block",
-    "norm", "head", "second_token", "position_embedding", "type_embedding", "transform", "table", "weight", "bias",
-    "correction", "scores", "low_rank", "gamma", "beta",
+    "key_norm", "core", "softmax", "output", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "sink",
+    "dense", "hidden_norm", "embedding_norm", "project", "block", "norm", "head", "second_token",
+    "position_embedding", "type_embedding", "transform", "table", "weight", "bias", "correction", "scores",
+    "low_rank", "gamma", "beta",
 )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ class _Network(Layers):
         with self.emit.cell("head", "VocabularyHead"):
             logits = self.matmul(x, self.cast("cast_table", table, c.compute_dtype))
             logits = self.cast("cast_logits", logits, "float32")
-            if not c.causal:
+            if c.head_bias or not c.causal:
                 bias = self.weight("bias", (c.vocab_size,), c.trains_vocabulary)
                 logits = self.binary("Add", "add_bias", logits, bias)
             return self.cap("cap", logits) if c.logit_cap else logits

@@ -9,7 +9,7 @@ from ms_symtensor.errors import InputError
 
 Norm = Literal["rms_norm", "layer_norm"]
 Activation = Literal["swiglu", "geglu", "gelu"]
-QkNorm = Literal["head", "projection"]
+QkNorm = Literal["head", "projection", "rotated"]
 BranchNorm = Literal["before", "after", "both"]
 Position = Literal["rotary", "learned"]
 Attention = Literal["flash", "self"]
@@ -48,6 +48,12 @@ class Experts:
     groups_per_token: int = 1
     scale: float = 1.0  # what the weights of a token's experts sum to, or are multiplied with
     normalised: bool = True  # these weights are made to sum to one first
+    bias: bool = False  # of the scores and of every expert's products (gpt-oss)
+    clamp: float = (
+        0.0  # gpt-oss: gate and up are cut off there, and multiplied as `ExpertFeedForward` says; 0: they are not
+    )
+    clamp_slope: float = 1.702
+    scales_input: bool = False  # weights multiply what the one expert of a token reads, not its result (Llama 4)
     shared_gate: bool = False  # the shared expert's result is weighted by a sigmoid of the token
     load_imbalance: float = 1.1  # MindFormers' default for its mixtures
     dropless: bool = False
@@ -58,7 +64,7 @@ class Experts:
     @property
     def is_corrected(self) -> bool:
         """Whether what chooses experts has a correction that their weights have not."""
-        return self.corrected or self.scoring == "sigmoid"
+        return self.corrected or (self.scoring == "sigmoid" and not self.scales_input)
 
     @property
     def chooses_apart(self) -> bool:
@@ -142,12 +148,16 @@ class TransformerConfig:
     causal: bool = True
     type_vocab_size: int = 0
     output_bias: bool = False  # of attention's output; `linear_bias` gives it one too
-    qk_norm: QkNorm | None = None  # query and key are normalised before the rotation: every head, or all heads together
+    qk_norm: QkNorm | None = (
+        None  # of query and key: every head or all heads together; a head without weight, once rotated
+    )
     branch_norm: BranchNorm = "before"  # where a decoder's attention and feed-forward are normalised
     rotary_base: float = 10000.0
     rotated_size: int = 0  # dims of a head that are rotated, its first ones; 0: all
     head_dim: int = 0  # 0: hidden_size / num_heads
     score_size: int = 0  # scores are divided by its square root; 0: head_dim
+    sinks: bool = False  # a learned number of every head stands beside the scores in the softmax (gpt-oss)
+    head_bias: bool = False  # of the vocabulary's head; encoders have it
     score_cap: float = 0.0  # scores of attention s become cap * tanh(s / cap); 0: they stay
     logit_cap: float = 0.0  # so do the vocabulary's
     embedding_scale: float = 1.0
@@ -183,10 +193,13 @@ class TransformerConfig:
             )
         if self.kinds and len(self.kinds) != self.num_layers:
             raise InputError(f"{self.name} has {len(self.kinds)} kinds of blocks for {self.num_layers} layers")
-        if self.score_cap and self.attention == "flash":
+        if (self.score_cap or self.sinks) and self.attention == "flash":
             raise InputError(
-                f"{self.name} caps the scores of attention, which flash attention has no form for: give --attention self"
+                f"{self.name} caps the scores of attention or has sinks, for which flash attention has no form:"
+                " give --attention self"
             )
+        if self.experts is not None and self.experts.scales_input and self.experts.per_token > 1:
+            raise InputError(f"{self.name}: weights multiply what experts read where a token has one expert")
         if self.attention not in ("flash", "self"):
             raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
         if self.compute_dtype not in COMPUTE_DTYPES:
@@ -238,7 +251,7 @@ class TransformerConfig:
 
     def with_layers(self, kept: Sequence[int]) -> "TransformerConfig":
         """The network of the blocks with these numbers alone."""
-        return self.of_kinds([self.kind(n) for n in kept])
+        return self.of_kinds([self.kinds[n] if self.kinds else self.kind(n) for n in kept])
 
     def has_experts(self, layer: int) -> bool:
         """Whether the feed-forward of block number `layer` is a mixture of experts."""

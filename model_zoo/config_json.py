@@ -89,6 +89,8 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
             refused.setdefault(_ATTENTION.get(part, part), []).append("layer_types")
         elif facts["seq_length"] > (facts.get("chunk") or 0):
             refused.setdefault("chunked attention", []).append("attention_chunk_size")
+    if facts.get("tempers") and facts["seq_length"] >= (facts.get("tempered_from") or 0):
+        refused["queries scaled by position"] = ["attn_temperature_tuning"]  # of later positions than that alone
     notes = _approximated(refused, approximate)
     if approximate:
         facts["layer_types"] = [t if t in (SLIDING, CHUNKED) else FULL for t in attention_types(facts, layers)]
@@ -160,12 +162,13 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
         "tied_embeddings": bool(facts.get("tied_embeddings")), "qk_norm": _qk_norm(facts),
         "branch_norm": facts.get("branch_norm", "before"), "score_size": 0 if score_size == head_dim else score_size,
         "score_cap": facts.get("score_cap") or 0.0, "logit_cap": facts.get("logit_cap") or 0.0,
+        "sinks": bool(facts.get("sinks")), "head_bias": bool(facts.get("head_bias")),
         "embedding_scale": math.sqrt(hidden) if facts.get("scales_embedding") else 1.0,
         "rotary_base": float(facts.get("rotary_base") or 10000.0), "latent_attention": latent, "experts": experts,
         "second_token_weight": _second_token_weight(facts), "dense_layers": 0 if kinds != prefix else dense,
         "kinds": kinds if kinds != prefix else (), "seq_length": int(facts["seq_length"]),
     }  # fmt: skip
-    config["attention"] = "self" if config["score_cap"] else "flash"
+    config["attention"] = "self" if config["score_cap"] or config["sinks"] else "flash"
     return TransformerConfig(name=name, **config | rotary | _biases(facts, latent))
 
 
@@ -216,7 +219,7 @@ def _rope(facts: dict[str, Any]) -> None:
 
 
 def _qk_norm(facts: Mapping[str, Any]) -> Any:
-    return "head" if facts.get("uses_qk_norm") else facts.get("qk_norm")
+    return facts.get("norm_of_heads", "head") if facts.get("uses_qk_norm") else facts.get("qk_norm")
 
 
 def _activation(facts: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ def config_of(name: str, text: str) -> TransformerConfig:
         data = json.loads(text)
         parts = {part: kind(**data.pop(part)) for part, kind in _PARTS.items() if part in data}
         kinds = tuple(BlockKind(**kind) for kind in data.pop("kinds", ()))
-        data["attention"] = "self" if data.get("score_cap") else "flash"
+        data["attention"] = "self" if data.get("score_cap") or data.get("sinks") else "flash"
         return TransformerConfig(name=name, **data, **parts, kinds=kinds)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"the plan's source has dims of {name} that are none ({error}): plan again") from error

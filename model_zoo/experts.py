@@ -39,9 +39,14 @@ class Scores(nn.Cell):
         self.weight = weight((config.experts.number, config.hidden_size), config, trains=config.trains_base)
         self.cast_in, self.cast_weight = ops.Cast(), ops.Cast()
         self.matmul = ops.MatMul(transpose_b=True)
+        self.has_bias = config.experts.bias
+        if self.has_bias:
+            self.bias = weight((config.experts.number,), config, "zeros", trains=config.trains_base)
+            self.cast_bias, self.add_bias = ops.Cast(), ops.Add()
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.matmul(self.cast_in(x, ms.float32), self.cast_weight(self.weight, ms.float32))
+        scores = self.matmul(self.cast_in(x, ms.float32), self.cast_weight(self.weight, ms.float32))
+        return self.add_bias(scores, self.cast_bias(self.bias, ms.float32)) if self.has_bias else scores
 
 
 class _Weighing(nn.Cell):
@@ -67,16 +72,23 @@ class _Weighing(nn.Cell):
 
 
 class Router(_Weighing):
-    """x [tokens, hidden] -> weights float32 and experts int32, both [tokens, per_token]: those with the highest softmax of the
-    scores, which are then made to sum to one where `Experts.normalised`.
+    """x [tokens, hidden] -> weights float32 and experts int32, both [tokens, per_token]: those with the highest softmax (or
+    sigmoid) of the scores, which are then made to sum to one where `Experts.normalised`.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        self.softmax, self.top_k = ops.Softmax(axis=-1), ops.TopK()
+        assert config.experts is not None
+        self.is_softmax, self.top_k = config.experts.scoring == "softmax", ops.TopK()
+        if self.is_softmax:
+            self.softmax = ops.Softmax(axis=-1)
+        else:
+            self.sigmoid = ops.Sigmoid()
 
     def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        weights, experts = self.top_k(self.softmax(self.scores(x)), self.per_token)
+        scores = self.scores(x)
+        scores = self.softmax(scores) if self.is_softmax else self.sigmoid(scores)
+        weights, experts = self.top_k(scores, self.per_token)
         return self.weigh(weights), experts
 
 
@@ -130,24 +142,54 @@ class GroupRouter(_Weighing):
 
 
 class ExpertFeedForward(nn.Cell):
-    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]."""
+    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]. Clamped: gate and up, cut off at the limit (gate
+    above alone), as gate * sigmoid(slope * gate) * (up + 1) between.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         assert config.experts is not None
         number, width = config.experts.number, config.experts.intermediate_size
+        trains = config.trains_base
         self.compute_dtype = dtype_of(config.compute_dtype)
-        self.gate = weight((number, config.hidden_size, width), config, trains=config.trains_base)
-        self.up = weight((number, config.hidden_size, width), config, trains=config.trains_base)
-        self.down = weight((number, width, config.hidden_size), config, trains=config.trains_base)
+        self.gate = weight((number, config.hidden_size, width), config, trains=trains)
+        self.up = weight((number, config.hidden_size, width), config, trains=trains)
+        self.down = weight((number, width, config.hidden_size), config, trains=trains)
         self.cast_gate, self.cast_up, self.cast_down = ops.Cast(), ops.Cast(), ops.Cast()
         self.matmul_gate, self.matmul_up, self.matmul_down = (ops.BatchMatMul() for _ in range(3))
-        self.silu, self.mul = SiLU(), ops.Mul()
+        self.has_bias = config.experts.bias
+        if self.has_bias:
+            self.gate_bias = weight((number, 1, width), config, "zeros", trains=trains)
+            self.up_bias = weight((number, 1, width), config, "zeros", trains=trains)
+            self.down_bias = weight((number, 1, config.hidden_size), config, "zeros", trains=trains)
+            self.cast_gate_bias, self.cast_up_bias, self.cast_down_bias = ops.Cast(), ops.Cast(), ops.Cast()
+            self.add_gate, self.add_up, self.add_down = ops.Add(), ops.Add(), ops.Add()
+        self.is_clamped = config.experts.clamp > 0
+        if self.is_clamped:
+            limit, slope = config.experts.clamp, config.experts.clamp_slope
+            self.highest, self.lowest, self.slope, self.one = (
+                Tensor(number, self.compute_dtype) for number in (limit, -limit, slope, 1.0)
+            )
+            self.clamp_gate, self.clamp_up, self.raise_up = ops.Minimum(), ops.Minimum(), ops.Maximum()
+            self.mul_slope, self.sigmoid, self.mul_gate, self.add_one = ops.Mul(), ops.Sigmoid(), ops.Mul(), ops.Add()
+        else:
+            self.silu = SiLU()
+        self.mul = ops.Mul()
 
     def construct(self, x: Tensor) -> Tensor:
-        gate = self.silu(self.matmul_gate(x, self.cast_gate(self.gate, self.compute_dtype)))
-        x = self.mul(gate, self.matmul_up(x, self.cast_up(self.up, self.compute_dtype)))
-        return self.matmul_down(x, self.cast_down(self.down, self.compute_dtype))
+        gate = self.matmul_gate(x, self.cast_gate(self.gate, self.compute_dtype))
+        up = self.matmul_up(x, self.cast_up(self.up, self.compute_dtype))
+        if self.has_bias:
+            gate = self.add_gate(gate, self.cast_gate_bias(self.gate_bias, self.compute_dtype))
+            up = self.add_up(up, self.cast_up_bias(self.up_bias, self.compute_dtype))
+        if self.is_clamped:
+            gate = self.clamp_gate(gate, self.highest)
+            up = self.add_one(self.raise_up(self.clamp_up(up, self.highest), self.lowest), self.one)
+            gate = self.mul_gate(gate, self.sigmoid(self.mul_slope(gate, self.slope)))
+        else:
+            gate = self.silu(gate)
+        y = self.matmul_down(self.mul(gate, up), self.cast_down(self.down, self.compute_dtype))
+        return self.add_down(y, self.cast_down_bias(self.down_bias, self.compute_dtype)) if self.has_bias else y
 
 
 class MixtureOfExperts(nn.Cell):
@@ -169,6 +211,7 @@ class MixtureOfExperts(nn.Cell):
         self.dispatch, self.combine = ops.Gather(batch_dims=1), ops.Gather(batch_dims=1)
         self.to_experts, self.to_samples = ops.Transpose(), ops.Transpose()
         self.join_places, self.split_places, self.join_experts = ops.Reshape(), ops.Reshape(), ops.Reshape()
+        self.scales_input = config.experts.scales_input
         self.cast_weights, self.mul_weights = ops.Cast(), ops.Mul()
         self.sum_experts = ops.ReduceSum()
         self.merge_samples = ops.Reshape()
@@ -186,15 +229,18 @@ class MixtureOfExperts(nn.Cell):
         weights, experts = self.router(x)
         experts = self.split_choices(experts, (batch, self.length, self.per_token))
         tokens_of, place_of = self.route(experts, self.places - 1, self.number, DROP_BY_POSITION)
-        samples = self.add_token((self.no_token, self.split_samples(x, (batch, self.length, self.hidden_size))))
+        read = self.mul_weights(x, self.cast_weights(weights, self.compute_dtype)) if self.scales_input else x
+        samples = self.add_token((self.no_token, self.split_samples(read, (batch, self.length, self.hidden_size))))
         y = self.dispatch(samples, self.add_place((self.no_place, tokens_of)), 1)
         y = self.to_experts(y, (1, 0, 2, 3))
         y = self.experts(self.join_places(y, (self.number, batch * self.places, self.hidden_size)))
         y = self.to_samples(self.split_places(y, (self.number, batch, self.places, self.hidden_size)), (1, 0, 2, 3))
         y = self.join_experts(y, (batch, self.number * self.places, self.hidden_size))
         y = self.combine(y, place_of, 1)
-        weights = self.split_weights(weights, (batch, self.length, self.per_token, 1))
-        y = self.sum_experts(self.mul_weights(y, self.cast_weights(weights, self.compute_dtype)), 2)
+        if not self.scales_input:
+            weights = self.split_weights(weights, (batch, self.length, self.per_token, 1))
+            y = self.mul_weights(y, self.cast_weights(weights, self.compute_dtype))
+        y = self.sum_experts(y, 2)
         y = self.merge_samples(y, (tokens, self.hidden_size))
         if not self.has_shared:
             return y

@@ -40,7 +40,8 @@ KEYS: Mapping[str, str] = {
     # windows
     "sliding_window": "window", "use_sliding_window": "uses_window", "max_window_layers": "full_layers",
     "sliding_window_pattern": "window_period", "_sliding_window_pattern": "window_period", "layer_types": "layer_types",
-    "attention_chunk_size": "chunk",
+    "attention_chunk_size": "chunk", "attn_temperature_tuning": "tempers", "floor_scale": "tempered_from",
+    "attn_scale": "",
     # experts
     "num_experts": "experts.number", "num_local_experts": "experts.number", "n_routed_experts": "experts.number",
     "moe_num_experts": "experts.number", "num_experts_per_tok": "experts.per_token",
@@ -54,7 +55,8 @@ KEYS: Mapping[str, str] = {
     "first_k_dense_replace": "dense_first", "decoder_sparse_step": "experts_step", "moe_layer_freq": "experts_frequency",
     "interleave_moe_layer_step": "experts_step", "mlp_only_layers": "dense_layers", "moe_layers": "expert_layers",
     "mlp_layer_types": "mlp_types", "moe_layer_start_index": "experts_start", "moe_layer_end_index": "experts_end",
-    "moe_layer_interval": "experts_step", "use_routing_bias": "uses_correction",
+    "moe_layer_interval": "experts_step", "use_routing_bias": "uses_correction", "experts_per_token": "experts.per_token",
+    "swiglu_limit": "experts.clamp", "swiglu_alpha": "experts.clamp_slope", "lm_head_bias": "head_bias",
     # latent attention
     "q_lora_rank": "latent.query_rank", "kv_lora_rank": "latent.key_value_rank",
     "qk_rope_head_dim": "latent.rotary_head_dim", "qk_nope_head_dim": "plain_head_dim",
@@ -75,10 +77,8 @@ _LACKING: Mapping[str, str] = {
     "an output projection of low rank": "o_groups o_lora_rank",
     "hash-routed experts": "num_hash_layers",
     "zero experts": "zero_expert_num zero_expert_type",
-    "clamped SwiGLU": "swiglu_limit swiglu_alpha",
     "ALiBi": "alibi",
     "attention beside the feed-forward": "parallel_attn use_parallel_residual",
-    "a bias of the vocabulary's head": "lm_head_bias",
     "several more predicted tokens": "num_mtp_modules mtp_transformer_layers",
     "dropout": "attention_dropout hidden_dropout resid_pdrop embd_pdrop mlp_dropout",
     "noise in routing": "router_jitter_noise input_jitter_noise",
@@ -94,6 +94,7 @@ NEAREST: Mapping[str, str] = {
     "sparse attention with an indexer": "full attention, without the indexer's weights",
     "routing by a sparse mixer": "softmax routing",
     "chunked attention": "a window as wide as a chunk",
+    "queries scaled by position": "queries as they are",
 }
 """What each may be planned as, which takes no less time, where one asks for it."""
 
@@ -176,17 +177,25 @@ FAMILIES: Mapping[str, Family] = {
         fixed=_SIGMOID | {"qk_norm": "projection"}, keys=_EXPERTS_ONLY | {"use_qk_norm": "", "qk_norm_type": ""}
     ),
     "ernie4_5_moe": Family(fixed={"experts.corrected": True}, silent=_TIED),
-    "llama4_text": Family(parts={"model_type": "norms without weights and routing before the experts"}),
     "qwen3_next": Family(parts={"model_type": "gated linear attention"}),
     "qwen3_5_moe_text": Family(parts={"model_type": "gated linear attention"}),
     "kimi_linear": Family(parts={"model_type": "gated linear attention"}),
     "kimi_k3": Family(parts={"model_type": "gated linear attention and experts in a narrow space"}),
     "deepseek_v4": Family(parts={"model_type": "compressed attention and hyper-connections"}),
     "longcat_flash": Family(parts={"model_type": "experts beside attention and zero experts"}),
-    "gpt_oss": Family(parts={"model_type": "attention sinks and biases in experts"}),
     "baichuan": Family(parts={"model_type": "ALiBi and a normalised head"}),
     "falcon": Family(parts={"model_type": "attention beside the feed-forward"}),
     "phimoe": Family(
-        fixed={"norm": "layer_norm"}, keys=_EXPERTS_ONLY, parts={"model_type": "routing by a sparse mixer"}
+        fixed={"norm": "layer_norm"}, keys=_EXPERTS_ONLY | {"router_jitter_noise": "", "input_jitter_noise": ""},
+        parts={"model_type": "routing by a sparse mixer"},
+    ),
+    "gpt_oss": Family(
+        fixed={"sinks": True, "experts.bias": True}, keys=_EXPERTS_ONLY | {"initial_context_length": ""},
+        silent={"window_period": 2, "experts.clamp": 7.0, "head_dim": 64, "attention_bias": True},
+    ),
+    "llama4_text": Family(
+        fixed=_SIGMOID | {"experts.scales_input": True, "experts.normalised": False, "shared_num": 1},
+        keys={"intermediate_size": "experts.intermediate_size", "intermediate_size_mlp": "intermediate_size"},
+        silent={"uses_qk_norm": True, "norm_of_heads": "rotated", "unrotated_step": 4},
     ),
 }  # fmt: skip

@@ -80,14 +80,17 @@ class Linear(nn.Cell):
 
 
 class Norm(nn.Cell):
-    """RmsNorm or LayerNorm over the last dim, of size `width`, computed in float32."""
+    """RmsNorm or LayerNorm over the last dim, of size `width`, computed in float32; an RmsNorm may have no weight."""
 
-    def __init__(self, config: TransformerConfig, width: int) -> None:
+    def __init__(self, config: TransformerConfig, width: int, has_weight: bool = True) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.is_rms_norm = config.norm == "rms_norm"
         self.cast_in, self.cast_out = ops.Cast(), ops.Cast()
-        self.gamma = Parameter(initializer("ones", (width,), ms.float32), requires_grad=config.trains_base)
+        if has_weight:
+            self.gamma = Parameter(initializer("ones", (width,), ms.float32), requires_grad=config.trains_base)
+        else:
+            self.gamma = Tensor(np.ones(width, np.float32))
         if self.is_rms_norm:
             self.norm = ops.RmsNorm(config.norm_epsilon)
         else:
@@ -188,6 +191,26 @@ class Cap(nn.Cell):
         return self.mul_limit(self.tanh(self.mul_scale(x, self.scale)), self.limit)
 
 
+class SinkSoftmax(nn.Cell):
+    """exp(x) / (sum of exp(x) + exp(sink)) over the last dim of x [batch, heads, seq, keys], float32; a sink for every head."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.heads = config.num_heads
+        self.sink = weight((config.num_heads,), config, "zeros", trains=config.trains_base)
+        self.cast_sink, self.widen_sink = ops.Cast(), ops.Reshape()
+        self.max, self.stop_gradient, self.sub_max = ops.ReduceMax(keep_dims=True), ops.StopGradient(), ops.Sub()
+        self.exp, self.sum_exp = ops.Exp(), ops.ReduceSum(keep_dims=True)
+        self.sub_sink, self.exp_sink, self.add_sink, self.div = ops.Sub(), ops.Exp(), ops.Add(), ops.RealDiv()
+
+    def construct(self, x: Tensor) -> Tensor:
+        # The maximum only guards exp against overflow: the result does not depend on it.
+        peak = self.stop_gradient(self.max(x, -1))
+        scores = self.exp(self.sub_max(x, peak))
+        sink = self.widen_sink(self.cast_sink(self.sink, ms.float32), (1, self.heads, 1, 1))
+        return self.div(scores, self.add_sink(self.sum_exp(scores, -1), self.exp_sink(self.sub_sink(sink, peak))))
+
+
 class CoreAttention(nn.Cell):
     """softmax(query key^T / sqrt(score_size) + mask) value from plain operators, on [batch, seq, heads, head_dim]."""
 
@@ -210,7 +233,7 @@ class CoreAttention(nn.Cell):
             self.scale, self.mul_scale = Tensor(scale, self.compute_dtype), ops.Mul()
         self.add_mask = ops.Add()
         self.cast_score, self.cast_probability = ops.Cast(), ops.Cast()
-        self.softmax = ops.Softmax(axis=-1)
+        self.softmax = SinkSoftmax(config) if config.sinks else ops.Softmax(axis=-1)
         self.weighted_sum = ops.BatchMatMul()
 
     def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -266,6 +289,9 @@ class SelfAttention(nn.Cell):
         if self.norms_projection:
             self.query_norm, self.key_norm = Norm(config, config.query_size), Norm(config, config.kv_size)
         self.is_rotary = tables is not None
+        self.norms_rotated = config.qk_norm == "rotated" and self.is_rotary
+        if self.norms_rotated:
+            self.query_norm, self.key_norm = Norm(config, config.head_dim, False), Norm(config, config.head_dim, False)
         if tables is not None:
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
         self.core = core_attention(config, mask, window)
@@ -285,6 +311,8 @@ class SelfAttention(nn.Cell):
             query, key = self.query_norm(query), self.key_norm(key)
         if self.is_rotary:
             query, key = self.rotary_query(query), self.rotary_key(key)
+        if self.norms_rotated:
+            query, key = self.query_norm(query), self.key_norm(key)
         out = self.core(query, key, value)
         return self.output(self.merge_heads(out, (tokens, self.query_size)))
 

@@ -54,7 +54,7 @@ class Transformer(nn.Cell):
         self.shared, self.block = constants(config), block_class(config)
         self.layers = nn.CellList([self.block(config, self.shared, config.kind(i)) for i in range(config.num_layers)])
         self.norm = Norm(config, config.hidden_size)
-        self.head = VocabularyHead(config, has_bias=not config.causal)
+        self.head = VocabularyHead(config, has_bias=config.head_bias or not config.causal)
         if not config.tied_embeddings:
             self.output_table = weight((config.vocab_size, config.hidden_size), config, trains=config.trains_vocabulary)
         self.flatten_labels, self.flatten_mask = ops.Reshape(), ops.Reshape()

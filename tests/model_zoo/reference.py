@@ -96,10 +96,16 @@ class Reference:
             if c.position == "rotary" and kind.rotary:
                 q, k = self._rotated(q, kind.rotary_base), self._rotated(k, kind.rotary_base)
             score = _capped(q @ k.transpose(0, 2, 1) / math.sqrt(c.score_size or c.head_dim), c.score_cap)
+            if c.qk_norm == "rotated" and kind.rotary:
+                q, k = _normed(q, c.norm_epsilon), _normed(k, c.norm_epsilon)
+                score = q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim)
             if c.causal:
                 back = np.arange(seq)[:, None] - np.arange(seq)
                 score = np.where((back >= 0) & (back < (kind.window or seq)), score, -np.inf)
-            out[..., mine] = np.exp(_log_softmax(score)) @ value[..., shared]
+            if c.sinks:
+                sink = np.full((batch, seq, 1), self.weights[f"{name}.core.softmax.sink"][head])
+                score = np.concatenate([score, sink], -1)
+            out[..., mine] = np.exp(_log_softmax(score))[..., :seq] @ value[..., shared]
         return self._linear(f"{name}.output", out)
 
     def _latent_attention(self, name: str, x: Array) -> Array:
@@ -146,7 +152,7 @@ class Reference:
 
 def experts_result(of: Reference, name: str, x: Array) -> Array:
     """Token by token: the results of its experts that have a place left, weighted, and the shared expert's."""
-    experts, w = of.config.experts, of.weights
+    experts = of.config.experts
     assert experts is not None
     out = np.zeros_like(x)
     for sample, tokens in enumerate(x):
@@ -157,9 +163,8 @@ def experts_result(of: Reference, name: str, x: Array) -> Array:
             for expert, weight in _choices(of, f"{name}.router", token):
                 taken[expert] += 1
                 if taken[expert] < experts.places(length):  # one place stays empty
-                    gate, up = (token @ w[f"{name}.experts.{part}"][expert] for part in ("gate", "up"))
-                    result = (gate / (1.0 + np.exp(-gate)) * up) @ w[f"{name}.experts.down"][expert]
-                    out[sample, position] += weight * result
+                    read, times = (token * weight, 1.0) if experts.scales_input else (token, weight)
+                    out[sample, position] += times * _expert(of, f"{name}.experts", expert, read)
     if not experts.shared_size:
         return out
     shared = of._feed_forward(f"{name}.shared", x)
@@ -168,9 +173,28 @@ def experts_result(of: Reference, name: str, x: Array) -> Array:
     return out + shared
 
 
+def _expert(of: Reference, name: str, expert: int, x: Array) -> Array:
+    experts, w = of.config.experts, of.weights
+    assert experts is not None
+
+    def product(part: str, x: Array) -> Array:
+        return x @ w[f"{name}.{part}"][expert] + (w[f"{name}.{part}_bias"][expert, 0] if experts.bias else 0.0)
+
+    gate, up = product("gate", x), product("up", x)
+    if experts.clamp:  # as gpt-oss has it
+        gate, up = np.minimum(gate, experts.clamp), np.clip(up, -experts.clamp, experts.clamp)
+        return product("down", (up + 1.0) * gate / (1.0 + np.exp(-experts.clamp_slope * gate)))
+    return product("down", gate / (1.0 + np.exp(-gate)) * up)
+
+
+def _normed(x: Array, epsilon: float) -> Array:
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
+
+
 def _choices(of: Reference, name: str, token: Array) -> list[tuple[int, float]]:
     """The experts of a token, best first, with their weights."""
     experts, logits = of.config.experts, of.weights[f"{name}.scores.weight"] @ token
+    logits = logits + of.weights.get(f"{name}.scores.bias", 0.0)
     assert experts is not None
     is_softmax = experts.scoring == "softmax"
     scores = np.exp(_log_softmax(logits)) if is_softmax else 1.0 / (1.0 + np.exp(-logits))

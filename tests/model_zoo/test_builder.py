@@ -94,6 +94,14 @@ _PARTS = {
         "experts": replace(_EXPERTS, groups=4, groups_per_token=2, corrected=True, normalised=False, scale=16.0),
         "n_kv_heads": 4, "latent_attention": LatentSizes(0, 16, 8, 8),
     },
+    "sinks, biases": {
+        "num_layers": 2, "attention": "self", "sinks": True, "qkv_bias": True, "head_bias": True,
+        "experts": Experts(8, 2, 32, bias=True, clamp=7.0), "kinds": (BlockKind(True, window=8), BlockKind(True)),
+    },
+    "norms without weights, weights before experts": {
+        "num_layers": 2, "qk_norm": "rotated", "kinds": (BlockKind(experts=True), BlockKind(rotary=False)),
+        "experts": Experts(8, 1, 32, shared_size=32, scoring="sigmoid", normalised=False, scales_input=True),
+    },
     "a gate, one group": {
         "num_layers": 1, "second_token_weight": 0.3,
         "experts": replace(_EXPERTS, shared_gate=True, scoring="sigmoid", scale=2.8),

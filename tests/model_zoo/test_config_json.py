@@ -22,11 +22,9 @@ from ms_symtensor.models import resolve
 FILES = Path(__file__).parents[1] / "data" / "configs"
 COUNTED = {row["file"]: row for row in csv.DictReader((FILES / "parameters.csv").open(encoding="utf-8"))}
 REFUSED = {
-    "llama_4_scout_17b_16e.json": "norms without weights", "llama_4_maverick_17b_128e.json": "norms without weights",
     "qwen3_next_80b_a3b.json": "gated linear attention", "qwen3_5_35b_a3b.json": "gated linear attention",
     "deepseek_v4_flash.json": "compressed attention", "deepseek_v4_pro.json": "compressed attention",
     "phi_3_5_moe.json": "routing by a sparse mixer", "glm_5.json": "sparse attention with an indexer",
-    "gpt_oss_20b.json": "attention sinks", "gpt_oss_120b.json": "attention sinks",
     "kimi_linear_48b_a3b.json": "gated linear attention", "longcat_flash.json": "zero experts",
     "falcon_7b.json": "attention beside the feed-forward",
 }  # fmt: skip

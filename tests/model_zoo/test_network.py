@@ -147,6 +147,15 @@ EXPERTS = Experts(number=4, per_token=2, intermediate_size=24, load_imbalance=0.
             PUBLISHED["mixtral_8x7b"], **ROUTED, name="gated", n_kv_heads=2,
             experts=replace(EXPERTS, shared_size=20, shared_gate=True, scoring="sigmoid"),
         ),
+        replace(
+            PUBLISHED["mixtral_8x7b"], **ROUTED, name="gpt_oss", n_kv_heads=2, sinks=True, qkv_bias=True, output_bias=True,
+            head_bias=True, kinds=(BlockKind(experts=True, window=3), BlockKind(experts=True)),
+            experts=replace(EXPERTS, bias=True, clamp=0.5),
+        ),
+        replace(
+            PUBLISHED["mixtral_8x7b"], **ROUTED, name="llama4", n_kv_heads=2,
+            experts=replace(EXPERTS, per_token=1, shared_size=20, scoring="sigmoid", normalised=False, scales_input=True),
+        ),
     ],
     ids=lambda config: config.name,
 )  # fmt: skip

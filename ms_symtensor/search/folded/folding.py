@@ -38,7 +38,7 @@ def fold(graph: Graph) -> Fold:
     """Classes of `graph`'s operators; an operator outside repeated blocks is a class of its own.
 
     Blocks of one list (`layers.0`, `layers.1`, …) are identical if their operators agree one by one in type, shapes and
-    arguments; a block that differs from the first keeps classes of its own.
+    arguments, the seeds of dropout excepted; a block that differs from the first keeps classes of its own.
     """
     blocks: dict[str, list[Op]] = {}
     for op in graph.ops:
@@ -91,7 +91,8 @@ _kind_of: Callable[[Parameter], tuple] = attrgetter(
 
 def _form(graph: Graph, op: Op) -> tuple:
     outputs = tuple((t.shape, t.dtype) for t in op.outputs)
-    return (op.type, tuple(_origin(graph, s) for s in op.inputs), outputs, op.attributes, op.body)
+    values = () if "Dropout" in op.type else tuple([s.value for s in op.inputs if isinstance(s, Constant)])
+    return (op.type, tuple(_origin(graph, s) for s in op.inputs), outputs, op.attributes, op.body, values)
 
 
 def _origin(graph: Graph, source: Source) -> tuple:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,11 +10,15 @@ from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
 from model_zoo.config import TransformerConfig
 from model_zoo.megatron import megatron_strategy
+from ms_symtensor.bridge.judge.fewer_blocks import fewer_blocks
 from ms_symtensor.bridge.proof.reduction import changed, collectives_of, reduce_plan, reduced_dimensions
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.models import planned, resolve
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
+from ms_symtensor.search.asked.limits import limits_of
+from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.plan import plan
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -115,3 +120,15 @@ def test_stages_keep_a_layer_each_and_the_collectives_between_them() -> None:
     assert {"Send", "Receive", "AllGather", "ReduceScatter"} <= kinds
     with pytest.raises(InputError, match="3 ranks cannot be dealt to 2 pipeline stages"):
         reduce_plan(by_hand, 3)
+
+
+@pytest.mark.parametrize(("stages", "layers"), [(1, (0, 3)), (2, (0, 3, 4, 7))])
+def test_a_block_of_every_kind_stays_and_windows_shrink_with_the_sequence(stages: int, layers: tuple[int, ...]) -> None:
+    file = Path(__file__).parents[2] / "data" / "configs" / "olmo_3_7b.json"
+    model = resolve(str(file), 8, 8192, {"num_layers": 8}, dims=["hidden_size=512", "head_dim=16"])
+    limits = limits_of([("pipeline_stages", stages)])
+    found, graph = planned(model, Request(load("atlas_800t_a2"), 4, 8, 8192, 1 << 36, "olmo", model.source, limits))
+    assert fewer_blocks(found, 1, graph).kept == (0, 3, 4, 7)
+    small = reduce_plan(found)
+    windows = [kind.window for kind in small.config.kinds]
+    assert windows == [small.config.seq_length // 2, 0] * (len(layers) // 2)

@@ -6,6 +6,7 @@ import pytest
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
+from model_zoo.config import BlockKind
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.tensor.graph import OpOutput
 from tests.strategy.plans import small_graph
@@ -96,3 +97,10 @@ def test_dense_blocks_and_blocks_with_experts_are_two_kinds():
     dense = tuple(f"layers.{i}" for i in range(3))
     assert folded.kinds == (dense, tuple(f"layers.{i}" for i in range(3, 7)))
     assert nameless(shorten(graph, folded, 3)) == nameless(build_graph(dimensions_of("deepseek_v3", num_layers=6)))
+
+
+def test_blocks_with_and_without_a_window_are_two_kinds():
+    """They differ in nothing but numbers that attention takes."""
+    kinds = (BlockKind(window=64), BlockKind()) * 2
+    graph = build_graph(replace(dimensions_of("llama2_7b", num_layers=4, seq_length=512), kinds=kinds))
+    assert fold(graph).kinds == (("layers.0", "layers.2"), ("layers.1", "layers.3"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model_zoo.config import DEFAULT_SEQ_LENGTH, BlockKind, Experts, LatentSizes, TransformerConfig
-from model_zoo.families import ACTIVATIONS, FAMILIES, HARMLESS, KEYS, LACKING, NEAREST, Family
+from model_zoo.families import ACTIVATIONS, FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, Family
 from model_zoo.layer_kinds import CHUNKED, FULL, SLIDING, attention_types, kinds_of
 from ms_symtensor.errors import InputError
 
@@ -53,11 +53,10 @@ def read(path: Path, dims: Sequence[str] = (), seq_length: int | None = None, ap
     """
     data = _loaded(path)
     text = data.get("text_config")
-    beside = [key for key in ("vision_config", "audio_config") if data.get(key)]
-    notes = [f"{', '.join(beside)}: left out; what is planned is the text network"] if beside else []
+    notes = [f"{key} is left out: {why}" for key, why in LEFT_OUT.items() if data.get(key)]
     if isinstance(text, dict):
         outer = {key: data[key] for key in ("tie_word_embeddings",) if key in data}
-        data = outer | {"model_type": f"{data.get('model_type', '')}_text"} | text
+        data = {"model_type": f"{data.get('model_type', '')}_text"} | text | outer
     for dim in dims:
         key, _, value = dim.partition("=")
         if not key.strip() or not value.strip():
@@ -109,7 +108,7 @@ def _facts(data: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], dic
     for key, value in data.items():
         fact = family.keys.get(key, KEYS.get(key))
         if fact is None:
-            if key not in HARMLESS and value is not None and (value or key not in LACKING):
+            if key not in HARMLESS and key not in LEFT_OUT and value is not None and (value or key not in LACKING):
                 refused.setdefault(LACKING.get(key, ""), []).append(key)
         elif fact and value is not None and family.fixed.get(fact, value) != value:
             refused.setdefault(f"{key} {value!r} in this model_type", []).append(key)

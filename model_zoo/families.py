@@ -38,10 +38,10 @@ KEYS: Mapping[str, str] = {
     "mlp_bias": "mlp_bias", "use_bias": "bias", "bias": "bias", "use_qk_norm": "uses_qk_norm",
     "query_pre_attn_scalar": "score_size", "attn_logit_softcapping": "score_cap", "final_logit_softcapping": "logit_cap",
     # windows
-    "sliding_window": "window", "use_sliding_window": "uses_window", "max_window_layers": "full_layers",
-    "sliding_window_pattern": "window_period", "_sliding_window_pattern": "window_period", "layer_types": "layer_types",
-    "attention_chunk_size": "chunk", "attn_temperature_tuning": "tempers", "floor_scale": "tempered_from",
-    "attn_scale": "",
+    "sliding_window": "window", "sliding_window_size": "window", "use_sliding_window": "uses_window",
+    "max_window_layers": "full_layers", "sliding_window_pattern": "window_period",
+    "_sliding_window_pattern": "window_period", "layer_types": "layer_types", "attention_chunk_size": "chunk",
+    "attn_temperature_tuning": "tempers", "floor_scale": "tempered_from", "attn_scale": "",
     # experts
     "num_experts": "experts.number", "num_local_experts": "experts.number", "n_routed_experts": "experts.number",
     "moe_num_experts": "experts.number", "num_experts_per_tok": "experts.per_token",
@@ -79,8 +79,8 @@ _LACKING: Mapping[str, str] = {
     "zero experts": "zero_expert_num zero_expert_type",
     "ALiBi": "alibi",
     "attention beside the feed-forward": "parallel_attn use_parallel_residual",
-    "several more predicted tokens": "num_mtp_modules mtp_transformer_layers",
-    "dropout": "attention_dropout hidden_dropout resid_pdrop embd_pdrop mlp_dropout",
+    "dropout": "attention_dropout hidden_dropout resid_pdrop residual_dropout embd_pdrop mlp_dropout",
+    "clipped projections": "clip_qkv",
     "noise in routing": "router_jitter_noise input_jitter_noise",
     "attention to later tokens": "use_bidirectional_attention",
     "an encoder with a decoder": "is_encoder_decoder",
@@ -89,6 +89,12 @@ _LACKING: Mapping[str, str] = {
 }
 LACKING: Mapping[str, str] = {key: part for part, keys in _LACKING.items() for key in keys.split()}
 """The parts that keys bring and the zoo has not, for the message that refuses them; 0, false and nothing bring nothing."""
+
+LEFT_OUT: Mapping[str, str] = {
+    "vision_config": "what is planned is the text network", "audio_config": "what is planned is the text network",
+    "num_mtp_modules": "no head predicts further tokens, as in the published weights",
+}  # fmt: skip
+"""Keys of parts that stand beside the network that is planned, and what a line says of them."""
 
 NEAREST: Mapping[str, str] = {
     "sparse attention with an indexer": "full attention, without the indexer's weights",
@@ -100,26 +106,27 @@ NEAREST: Mapping[str, str] = {
 
 HARMLESS = frozenset({
     "_attn_implementation", "_name_or_path", "architectures", "attn_implementation",
-    "attn_implementation_autoset", "audio_config", "auto_map", "aux_loss_alpha", "bad_words_ids",
-    "begin_suppress_tokens", "boi_token_index", "bos_token_id", "chunk_size_feed_forward",
+    "attn_implementation_autoset", "auto_map", "aux_loss_alpha", "bad_words_ids", "begin_suppress_tokens",
+    "boi_token_index", "bos_token_id", "cache_implementation", "chunk_size_feed_forward",
     "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
     "early_stopping", "encoder_no_repeat_ngram_size", "eoi_token_index", "eos_token_id", "ep_size",
-    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
-    "id2label", "image_token_id", "image_token_index", "initializer_range", "is_decoder", "label2id",
-    "language_model_only", "length_penalty", "max_length", "min_length", "model_max_length", "model_type",
-    "moe_norm_min", "no_repeat_ngram_size", "norm_topk_eps", "num_beam_groups", "num_beams",
-    "num_return_sequences", "original_max_position_embeddings", "output_attentions", "output_hidden_states",
-    "output_router_logits", "output_scores", "pad_token_id", "prefix", "pretraining_tp", "problem_type",
-    "pruned_heads", "qk_head_dim", "quantization_config", "remove_invalid_values", "repetition_penalty",
-    "return_dict", "return_dict_in_generate", "rope_interleave", "rope_scaling", "router_aux_loss_coef",
-    "sep_token_id", "seq_aux", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
-    "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
-    "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "use_flash_attention",
-    "use_flash_attn", "use_mtp", "video_token_id", "vision_config", "vision_end_token_id",
-    "vision_feature_select_strategy", "vision_start_token_id", "vision_token_id",
+    "exponential_decay_length_penalty", "finetuning_task", "for_llm_compressor", "forced_bos_token_id",
+    "forced_eos_token_id", "id2label", "image_token_id", "image_token_index", "initializer_range", "is_decoder",
+    "label2id", "language_model_only", "length_penalty", "max_length", "min_length", "model_max_length",
+    "model_type", "moe_norm_min", "mrope_section", "no_repeat_ngram_size", "norm_topk_eps", "num_beam_groups",
+    "num_beams", "num_logits_to_keep", "num_return_sequences", "original_max_position_embeddings",
+    "output_attentions", "output_hidden_states", "output_router_logits", "output_scores", "pad_token_id",
+    "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qk_head_dim", "quantization_config",
+    "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate", "rope_interleave",
+    "rope_scaling", "rotary_type", "router_aux_loss_coef", "sep_token_id", "seq_aux", "spatial_merge_size",
+    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
+    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
+    "unk_token_id", "use_bfloat16", "use_cache", "use_flash_attention", "use_flash_attn", "use_mrope",
+    "use_mtp", "video_token_id", "vision_end_token_id", "vision_feature_select_strategy", "vision_start_token",
+    "vision_start_token_id", "vision_token_id",
 })  # fmt: skip
 """Keys that change no operator and no size of the training step: tokens, generation, initial values, balance losses, how a
-framework runs it, numbers in the tables of the rotation, and what stands beside the text network.
+framework runs it, and numbers in the tables of the rotation.
 """
 
 _MLA = {"head_dim": "", "num_key_value_heads": ""}  # the rotated part, and no grouped heads
@@ -127,34 +134,50 @@ _HEAD_NORM: dict[str, Any] = {"qk_norm": "head"}
 _QKV: dict[str, Any] = {"qkv_bias": True}
 _GEMMA: dict[str, Any] = {"branch_norm": "both", "scales_embedding": True}
 _TIED: dict[str, Any] = {"tied_embeddings": True}
+_GELU: dict[str, Any] = {"activation": "gelu_pytorch_tanh"}
 _GLM = {"attention_bias": "qkv_bias"}  # its output has none
 _SIGMOID = {"experts.scoring": "sigmoid"}
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 
-FAMILIES: Mapping[str, Family] = {
+FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has its name, with or without _text
     "llama": Family(),
     "mistral": Family(),
+    "ministral": Family(),
+    "mimo": Family(fixed=_QKV, silent={"uses_window": False}),
+    "smollm3": Family(silent=_TIED | {"unrotated_step": 4, "uses_window": False}),
+    "seed_oss": Family(
+        keys={"attention_bias": "qkv_bias", "attention_out_bias": "output_bias"},
+        silent={"qkv_bias": True, "head_dim": 128},
+    ),
     "internlm2": Family(),
     "internlm3": Family(),
     "telechat3": Family(),
     "ernie4_5": Family(silent=_TIED),
     "qwen2": Family(fixed=_QKV, silent={"uses_window": False}),
-    "qwen2_5_vl_text": Family(fixed=_QKV, silent={"uses_window": False}),
+    "qwen2_vl": Family(fixed=_QKV, silent={"uses_window": False}),
+    "qwen2_5_vl": Family(fixed=_QKV, silent={"uses_window": False}),
+    "qwen3_vl": Family(fixed=_HEAD_NORM, silent={"head_dim": 128}),
+    "qwen3_vl_moe": Family(fixed=_HEAD_NORM),
     "qwen3": Family(fixed=_HEAD_NORM, silent={"head_dim": 128, "uses_window": False}),
     "phi3": Family(keys={"attention_bias": ""}),
     "glm": Family(keys=_GLM, silent={"rotated_share": 0.5, "qkv_bias": True, "head_dim": 128}),
     "glm4": Family(
         fixed={"branch_norm": "both"}, keys=_GLM, silent={"rotated_share": 0.5, "qkv_bias": True, "head_dim": 128}
     ),
-    "gemma": Family(fixed={"scales_embedding": True}, silent=_TIED | {"activation": "gelu_pytorch_tanh", "head_dim": 256}),
+    "gemma": Family(fixed={"scales_embedding": True}, silent=_TIED | _GELU | {"head_dim": 256}),
     "gemma2": Family(
         fixed=_GEMMA,
-        silent=_TIED | {"window_period": 2, "score_size": 256, "score_cap": 50.0, "logit_cap": 30.0, "head_dim": 256},
+        silent=_TIED | _GELU | {
+            "window_period": 2, "score_size": 256, "score_cap": 50.0, "logit_cap": 30.0, "head_dim": 256,
+        },
     ),
-    "gemma3_text": Family(
+    "gemma3": Family(
         fixed=_GEMMA | {"qk_norm": "head"},
-        silent=_TIED
-        | {"window_period": 6, "score_size": 256, "head_dim": 256, "rotary_base": 1e6, "local_base": 1e4, "window": 4096},
+        silent=_TIED | _GELU | {
+            "window_period": 6, "window": 4096, "score_size": 256, "head_dim": 256, "rotary_base": 1e6,
+            "local_base": 1e4, "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_layers": 26,
+            "num_heads": 8, "n_kv_heads": 4, "max_position_embeddings": 131072,
+        },
     ),
     "olmo2": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}),
     "olmo3": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}, silent={"window_period": 4}),
@@ -162,6 +185,10 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2_moe": Family(
         fixed={"experts.shared_gate": True}, silent={"qkv_bias": True, "uses_window": False, "experts.normalised": False}
     ),
+    "olmoe": Family(
+        fixed={"qk_norm": "projection"}, keys=_EXPERTS_ONLY, silent={"experts.normalised": False}
+    ),
+    "dots1": Family(fixed=_SIGMOID | _HEAD_NORM, silent={"uses_window": False, "experts.normalised": False}),
     "qwen3_moe": Family(fixed=_HEAD_NORM, silent={"experts.normalised": False, "uses_window": False}),
     "deepseek_v2": Family(
         keys=_MLA, silent={"experts.normalised": False, "latent.query_rank": 1536, "topk_method": "greedy"}
@@ -174,11 +201,17 @@ FAMILIES: Mapping[str, Family] = {
         fixed=_SIGMOID, keys=_GLM, silent={"rotated_share": 0.5, "uses_qk_norm": False, "dense_first": 1}
     ),
     "minimax_m2": Family(
-        fixed=_SIGMOID | {"qk_norm": "projection"}, keys=_EXPERTS_ONLY | {"use_qk_norm": "", "qk_norm_type": ""}
+        fixed=_SIGMOID | {"qk_norm": "projection"},
+        keys=_EXPERTS_ONLY
+        | {"use_qk_norm": "", "qk_norm_type": "", "attn_type_list": "", "shared_intermediate_size": "experts.shared_size",
+           "shared_moe_mode": "", "mtp_transformer_layers": "", "max_model_len": ""},
     ),
-    "ernie4_5_moe": Family(fixed={"experts.corrected": True}, silent=_TIED),
+    "ernie4_5_moe": Family(
+        fixed={"experts.corrected": True}, silent=_TIED,
+        keys={"moe_capacity": "", "moe_gate": "", "moe_use_aux_free": "uses_correction"},
+    ),
     "qwen3_next": Family(parts={"model_type": "gated linear attention"}),
-    "qwen3_5_moe_text": Family(parts={"model_type": "gated linear attention"}),
+    "qwen3_5_moe": Family(parts={"model_type": "gated linear attention"}),
     "kimi_linear": Family(parts={"model_type": "gated linear attention"}),
     "kimi_k3": Family(parts={"model_type": "gated linear attention and experts in a narrow space"}),
     "deepseek_v4": Family(parts={"model_type": "compressed attention and hyper-connections"}),
@@ -193,7 +226,7 @@ FAMILIES: Mapping[str, Family] = {
         fixed={"sinks": True, "experts.bias": True}, keys=_EXPERTS_ONLY | {"initial_context_length": ""},
         silent={"window_period": 2, "experts.clamp": 7.0, "head_dim": 64, "attention_bias": True},
     ),
-    "llama4_text": Family(
+    "llama4": Family(
         fixed=_SIGMOID | {"experts.scales_input": True, "experts.normalised": False, "shared_num": 1},
         keys={"intermediate_size": "experts.intermediate_size", "intermediate_size_mlp": "intermediate_size"},
         silent={"uses_qk_norm": True, "norm_of_heads": "rotated", "unrotated_step": 4},

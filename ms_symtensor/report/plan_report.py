@@ -42,6 +42,7 @@ def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
         "micro_batch_num": plan.micro_batch_num,
         "pp_interleave_num": plan.pp_interleave_num,
         **({} if plan.loss is None else {"loss": plan.loss.value}),
+        **({"notes": plan.source["notes"].split("; ")} if "notes" in plan.source else {}),
         "fixed": dict(plan.fixed),
         "at_most": dict(plan.at_most),
         "optimizer_level": int(settings.optimizer_level),
@@ -129,6 +130,7 @@ def headline(plan: Plan) -> str:
     pins = [f"{name} = {value}" for name, value in plan.fixed.items()]
     pins += [f"{name} <= {value}" for name, value in plan.at_most.items()]
     loss = [f"  loss: {note}"] if (note := loss_note(plan.loss)) else []
+    loss += [f"  {note}" for note in plan.source.get("notes", "").split("; ") if note]
     return "\n".join([title, *(["  pinned: " + ", ".join(pins)] if pins else []), table(rows), *loss])
 
 

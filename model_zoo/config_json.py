@@ -289,3 +289,8 @@ def _loaded(path: Path) -> dict[str, Any]:
 def _name(path: Path) -> str:
     stem = path.resolve().parent.name if path.name == FILE else path.stem
     return re.sub(r"[^\w.-]+", "_", stem) or "network"
+
+
+def described(data: Mapping[str, Any], name: str) -> TransformerConfig:
+    """The network called `name` that the `data` of a config.json describe. Errors: those of `read`, but for the file."""
+    return _network(data, name, None, False).config

@@ -2,10 +2,15 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
+from model_zoo.builder import build_graph
+from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.models import Model, planned, with_loss
+from ms_symtensor.search.asked.limits import SWAP, Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.exporter import Uniform
@@ -24,6 +29,24 @@ def in_uniform_layouts(
     found, graph, layout = uniform_best(model.config, request, progress, target.rules or ANY)
     assert model.config is not None
     return with_loss(found, graph, model.graph), graph, Uniform(model.config, layout)
+
+
+def model_of_config(config: TransformerConfig) -> Model:
+    """The network of `config`, whose batch is that of a step, to plan in free layouts."""
+
+    @cache
+    def graph_at(batch: int, layers: int | None) -> Graph:
+        return build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers))
+
+    graph = graph_at(config.batch_size, None)
+    return Model(config.name, graph, config.batch_size, config.seq_length, {}, graph_at, config=config)
+
+
+def kept_swap(wanted: Limits, swaps: bool) -> Limits:
+    """`wanted`, with the optimizer offloaded if it `swaps`, where nothing is said of that."""
+    if not swaps or wanted.names(SWAP):
+        return wanted
+    return replace(wanted, least={**wanted.least, SWAP: 1}, most={**wanted.most, SWAP: 1})
 
 
 def free_layouts_s(model: Model, request: Request, progress: Progress = lambda _: None) -> float | str:

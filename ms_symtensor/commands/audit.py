@@ -19,12 +19,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="file.py:factory",
         help="a function that returns (cell, inputs); of mindformers-pynative a file for its trainer",
     )
-    command.add_argument(
-        "--target",
-        choices=TARGETS,
-        default=TARGETS[0],
-        help="MindSpore's shard(), or a YAML of MindFormers in PyNative, traced at full size (default: %(default)s)",
-    )
+    options.add_target(command, TARGETS, "a YAML of mindformers-pynative is traced at full size")
     command.add_argument("--device-num", type=int, help="number of NPUs; a YAML alone gives each rank one micro-batch")
     command.add_argument("--cluster", default=options.CLUSTER, help="a known cluster, or a file (default: %(default)s)")
     options.add_rank(command)
@@ -38,6 +33,8 @@ def run(chosen: argparse.Namespace) -> int:
 
     if chosen.device_num is not None:
         require_positive("--device-num", chosen.device_num)
+    if chosen.target not in TARGETS:
+        raise InputError(f"--target {chosen.target} is not audited: give one of {', '.join(TARGETS)}")
     if chosen.target == "mindformers-pynative":
         return _pynative(chosen)
     if chosen.device_num is None:

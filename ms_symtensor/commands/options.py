@@ -9,7 +9,6 @@ from pathlib import Path
 CLUSTER = "atlas_800t_a2"
 RUNTIMES = tuple(sorted(file.stem for file in (Path(__file__).parents[1] / "cost" / "runtimes").glob("*.yaml")))
 HIDEABLE = ("gradients", "weights", "tensor", "expert", "point_to_point")
-TARGETS = ("mindspore", "mindformers")
 PINNED = (
     "pipeline_stages", "micro_batch_num", "pp_interleave_num", "data_parallel", "model_parallel", "sequence_parallel",
     "context_parallel", "expert_parallel", "optimizer_level", "optimizer_weight_shard_size", "recompute", "swap_optimizer",
@@ -60,13 +59,13 @@ def add_runtime(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_target(command: argparse.ArgumentParser) -> None:
-    """The software that runs the plan."""
+def add_target(command: argparse.ArgumentParser, names: tuple[str, ...], text: str) -> None:
+    """The software that runs it, one of `names`; `text`: what that means for the command."""
     command.add_argument(
         "--target",
         metavar="NAME",
-        default=TARGETS[0],
-        help=f"the software that runs the plan, within what its files can say: {', '.join(TARGETS)} (default: %(default)s)",
+        default=names[0],
+        help=f"the software that runs it: {', '.join(names)}; {text} (default: %(default)s)",
     )
 
 
@@ -113,13 +112,18 @@ def add_request(command: argparse.ArgumentParser) -> None:
     """The cluster, its memory, and what is pinned."""
     command.add_argument("--cluster", default=CLUSTER, help="a known cluster, or a file (default: %(default)s)")
     add_memory(command)
-    command.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=_FIX_HELP)
-    command.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
+    add_pins(command)
     command.add_argument(
         "--replace-shard",
         action="store_true",
         help="file.py:factory: without the shard() and recompute() calls and the stages that are written there",
     )
+
+
+def add_pins(command: argparse.ArgumentParser) -> None:
+    """What is pinned or bounded."""
+    command.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=_FIX_HELP)
+    command.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
 
 
 def add_rank(command: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ EXAMPLES = (
     "symtensor plan qwen3_32b --device-num 64 --target mindformers --out plan/mindformers",
     "symtensor plan net.py:factory --device-num 8 --cluster mine.yaml --json --out plan/mine",
 )
+TARGETS = ("mindspore", "mindformers")
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         choices=("free", "uniform"),
         help="uniform: all blocks alike, as Megatron and MindFormers run them (zoo; default: free, or as the target has them)",
     )
-    options.add_target(command)
+    options.add_target(command, TARGETS, "planned is what its files can say")
     command.add_argument(
         "--exact-loss",
         action="store_true",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ms_symtensor.cost.plan_price import PlanPrice
+from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.uniform.layout import ALL, Recomputation, UniformLayout
@@ -32,7 +33,12 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
             found = replace(at, recompute=pinned)
             yield found, prices.of(found)
             continue
-        plain = prices.of(at)
+        try:
+            plain = prices.of(at)
+        except SymTensorError:
+            if at.optimizer_level == layout.optimizer_level:
+                raise
+            return  # MindSpore has no such level here
         yield at, plain
         if plain.peak_memory_B <= limit_B or plain.step_time_s >= best_s:
             return

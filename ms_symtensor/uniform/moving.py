@@ -9,7 +9,7 @@ from ms_symtensor.uniform.layout import NO_RECOMPUTATION
 from ms_symtensor.uniform.prices import Prices
 from ms_symtensor.uniform.rules import Rules
 
-MOVES = 8
+MOVES = 6
 """Blocks are moved at most so often; empirical."""
 
 
@@ -24,23 +24,22 @@ def moved(prices: Prices, found: Found, rules: Rules) -> Found:
 
 
 def _neighbours(prices: Prices, found: Found, rules: Rules) -> Iterator[Found]:
-    """What fits of the layouts in which the slowest stage gives a block to one of the others."""
+    """What fits of the layouts in which the slowest stage gives a block to the fastest."""
     layout, price = found
     held = layout.stages.of(prices.config.num_layers)
     slowest = max(range(len(held)), key=lambda stage: price.stage_each_s[stage])
-    others = sorted(
-        (stage for stage in range(len(held)) if stage != slowest), key=lambda stage: price.stage_each_s[stage]
-    )
-    for stage in others[:2]:
-        layers = list(held)
-        layers[slowest] -= 1
-        layers[stage] += 1
-        stages = replace(layout.stages, layers=tuple(layers))
-        plain = replace(layout, stages=stages, recompute=NO_RECOMPUTATION)
-        if layers[slowest] < layout.stages.interleave or rules.refusal(prices.config, plain):
-            continue
-        try:
-            every = list(fitted(prices, plain, rules, price.step_time_s))
-        except SymTensorError:
-            continue
-        yield from (one for one in every if one[1].peak_memory_B <= prices.request.limit_B)
+    fastest = min(range(len(held)), key=lambda stage: price.stage_each_s[stage])
+    if fastest == slowest:
+        return
+    layers = list(held)
+    layers[slowest] -= 1
+    layers[fastest] += 1
+    stages = replace(layout.stages, layers=tuple(layers))
+    plain = replace(layout, stages=stages, recompute=NO_RECOMPUTATION)
+    if layers[slowest] < layout.stages.interleave or rules.refusal(prices.config, plain):
+        return
+    try:
+        every = list(fitted(prices, plain, rules, price.step_time_s))
+    except SymTensorError:
+        return
+    yield from (one for one in every if one[1].peak_memory_B <= prices.request.limit_B)

@@ -27,6 +27,7 @@ class Rules:
         levels: levels of the optimizer's sharding to try where there are several copies of the model.
         selections: parts of blocks to try to recompute by themselves before whole blocks are recomputed.
         mixes_context: context parallelism beside several samples of a micro-batch is tried without being asked for.
+        threshold_KB: smaller parameters are not sharded by the optimizer.
         moves_blocks: stages may hold other numbers of blocks than even ones.
     """
 
@@ -35,6 +36,7 @@ class Rules:
     levels: tuple[int, ...] = (1,)
     selections: tuple[Parts, ...] = ((Selection.ATTENTION_CORE,),)
     mixes_context: bool = False
+    threshold_KB: int = 64
     moves_blocks: bool = True
 
 

@@ -34,7 +34,7 @@ from ms_symtensor.uniform.space import Refused, layouts
 
 METHOD = "uniform layouts within the pins, each bounded, the promising ones priced"
 
-KEPT = 4
+KEPT = 3
 """The stages of so many of the fastest layouts exchange blocks; empirical."""
 
 

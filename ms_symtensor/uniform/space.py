@@ -42,7 +42,13 @@ def layouts(config: TransformerConfig, request: Request, rules: Rules, refused: 
             if stages is None:
                 continue
             swaps = bool(limits.least.get(SWAP, 0))
-            layout = UniformLayout(form, stages, optimizer_level=OptimizerLevel(level[0]), swap_optimizer=swaps)
+            layout = UniformLayout(
+                form,
+                stages,
+                optimizer_level=OptimizerLevel(level[0]),
+                swap_optimizer=swaps,
+                parallel_optimizer_threshold_KB=rules.threshold_KB,
+            )
             if reason := rules.refusal(config, layout):
                 refused.add(reason)
                 continue

@@ -5,8 +5,8 @@ from typing import Any
 from ms_symtensor.strategy.folder import MINDFORMERS_FILE
 from ms_symtensor.strategy.plan import MicroBatchLoss
 from ms_symtensor.targets.exporter import CannotSayError, Exporter, Planned
-from ms_symtensor.targets.mindformers.plain_yaml import lines
 from ms_symtensor.targets.mindformers.settings import CONTEXT, settings_of
+from ms_symtensor.targets.plain_yaml import lines
 
 
 def _files(planned: Planned) -> dict[str, str]:

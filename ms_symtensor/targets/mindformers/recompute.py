@@ -17,11 +17,19 @@ Rows = tuple[tuple[int, ...], ...]
 
 PATTERNS: Mapping[Selection, tuple[str, ...]] = {
     Selection.ATTENTION_CORE: (r"self_attention\.core_attention",),
-    Selection.ACTIVATION: (
-        r"mlp\.mul", r"mlp\.activation_func\.silu", r"mlp\.shared_experts\.mul", r"mlp\.shared_experts\.activation_func\.silu",
-    ),
-}  # fmt: skip
-"""Cells of mcore's blocks; those of the activation are LayerSetting's own where no pattern is given."""
+    Selection.ACTIVATION: (r"mlp\.mul", r"mlp\.activation_func\.(silu|mul|swiglu)"),
+}
+"""Operators of mcore's blocks: of silu as of swiglu, in one operator or in several (mlp.py, activation.py)."""
+
+SHARED: Mapping[Selection, tuple[str, ...]] = {
+    Selection.ACTIVATION: (r"mlp\.shared_experts\.mul", r"mlp\.shared_experts\.activation_func\.(silu|mul|swiglu)"),
+}
+"""Those of blocks with experts, beside them. The experts themselves always recompute their activation (moe/ffn.py)."""
+
+
+def patterns_of(part: Selection, has_experts: bool) -> tuple[str, ...]:
+    """What select_recompute calls `part`."""
+    return (*PATTERNS[part], *(SHARED.get(part, ()) if has_experts else ()))
 
 
 @dataclass(frozen=True)

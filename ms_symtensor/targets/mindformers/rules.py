@@ -49,6 +49,8 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (config.seq_length % context, f"{config.seq_length} tokens must divide by context_parallel {context}"),
         (layout.optimizer_level > OptimizerLevel.LEVEL2,
          "optimizer_level=level3 cannot stand beside gradient_accumulation_shard, which its files have: levels 0 to 2"),
+        (layout.optimizer_level is OptimizerLevel.LEVEL2 and layout.stages.number == 1 < layout.stages.micro_batch_num,
+         "gradient_accumulation_shard does not go with gradients that add up on one stage"),
         (layout.optimizer_weight_shard_size != -1, "the optimizer shards over all copies"),
         (not of.cuts_embedding, "mcore networks cut the embedding as the head: vocab_emb_dp is turned to False"),
         (of.gathers_logits, "the loss is computed from a cut vocabulary"),
@@ -63,10 +65,10 @@ def _unsayable(config: TransformerConfig, layout: UniformLayout) -> str:
     if not layout.recompute.marks and len(layout.recompute.blocks) == 1 and not layout.stages.layers:
         return ""  # as the search begins; what it adds are counts of first blocks
     try:
-        lists_of(config, layout)
+        lists = lists_of(config, layout)
     except CannotSayError as error:
         return f"MindFormers: {error}"
-    return ""
+    return "" if min(map(min, lists.held)) else "MindFormers: a model chunk has no block"
 
 
 def _exchanges(config: TransformerConfig, degrees: Degrees) -> bool:
@@ -81,3 +83,6 @@ RULES = Rules(
     selections=((Selection.ACTIVATION,), (Selection.ATTENTION_CORE, Selection.ACTIVATION)),
     mixes_context=True,
 )
+
+LEGACY_RULES = replace(RULES, selections=())
+"""Of the older networks, whose patterns name other cells: they recompute whole blocks."""

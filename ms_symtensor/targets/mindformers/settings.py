@@ -5,7 +5,7 @@ from typing import Any
 from model_zoo.config import TransformerConfig
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.exporter import CannotSayError
-from ms_symtensor.targets.mindformers.recompute import PATTERNS, Lists, Rows, lists_of
+from ms_symtensor.targets.mindformers.recompute import Lists, Rows, lists_of, patterns_of
 from ms_symtensor.targets.mindformers.rules import SCHEDULER, refusal
 from ms_symtensor.uniform.layout import UniformLayout
 
@@ -33,7 +33,7 @@ def settings_of(config: TransformerConfig, layout: UniformLayout) -> Settings:
         **_batch(config, layout),
         **_degrees(layout),
         **_context(layout),
-        **_recompute(lists),
+        **_recompute(lists, config.experts is not None),
         (*MODEL, "pp_interleave_num"): stages.interleave,
         (*MODEL, "offset"): _offset(lists.held),
         **({("optimizer", "swap"): True} if layout.swap_optimizer else {}),
@@ -88,8 +88,10 @@ def _context(layout: UniformLayout) -> Settings:
     return found
 
 
-def _recompute(lists: Lists) -> Settings:
-    selected = {pattern: _list(rows) for part, rows in lists.parts.items() for pattern in PATTERNS[part]}
+def _recompute(lists: Lists, has_experts: bool) -> Settings:
+    selected = {
+        pattern: _list(rows) for part, rows in lists.parts.items() for pattern in patterns_of(part, has_experts)
+    }
     recompute: Any = _list(lists.whole)
     if lists.whole == lists.held or not any(map(any, lists.whole)):
         recompute = lists.whole == lists.held

@@ -12,9 +12,10 @@ EXAMPLES = (
     "symtensor plan llama2_7b --device-num 8 --global-batch-size 16 --out plan/llama2_7b",
     "symtensor plan llama3_70b --device-num 64 --fix pipeline_stages=4 --max recompute=8 --out plan/pinned",
     "symtensor plan qwen3_32b --device-num 64 --target mindformers --out plan/mindformers",
+    "symtensor plan deepseek_v3 --device-num 1024 --target mindformers-pynative --out plan/pynative",
     "symtensor plan net.py:factory --device-num 8 --cluster mine.yaml --json --out plan/mine",
 )
-TARGETS = ("mindspore", "mindformers")
+TARGETS = ("mindspore", "mindformers", "mindformers-pynative")
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -48,6 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.arguments import limits, memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.plan_pynative import plan_pynative
     from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
     from ms_symtensor.models import is_factory, planned
@@ -72,6 +74,8 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.targets.registry import target_of
 
     target = target_of(chosen.target)
+    if target.name == "mindformers-pynative":
+        return plan_pynative(chosen)
     if target.rules is not None and chosen.layouts == "free":
         raise InputError(f"--target {target.name} cuts all blocks alike: leave --layouts free out")
     is_uniform = target.rules is not None or chosen.layouts == "uniform"

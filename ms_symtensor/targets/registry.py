@@ -5,10 +5,13 @@ from types import MappingProxyType
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers.target import MINDFORMERS
+from ms_symtensor.targets.mindformers_pynative.target import MINDFORMERS_PYNATIVE
 from ms_symtensor.targets.mindspore import MINDSPORE
 from ms_symtensor.targets.target import Target
 
-TARGETS: Mapping[str, Target] = MappingProxyType({one.name: one for one in (MINDSPORE, MINDFORMERS)})
+TARGETS: Mapping[str, Target] = MappingProxyType(
+    {one.name: one for one in (MINDSPORE, MINDFORMERS, MINDFORMERS_PYNATIVE)}
+)
 """The first is the default."""
 
 

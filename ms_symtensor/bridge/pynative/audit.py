@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from ms_symtensor.bridge.pynative.interpreter import ask
-from ms_symtensor.cluster.bounded_yaml import load_yaml
 from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers_pynative.calls import Call, Calls, Parameter, Unit, counted
 from ms_symtensor.targets.mindformers_pynative.modelled import Modelled, of_borders, of_units
+from ms_symtensor.targets.mindformers_pynative.planning import read_config
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,6 @@ def refused(file: str, devices: int, words: str) -> InputError:
     """MindFormers' refusal as an error of ours, its words kept."""
     said = " ".join(words.split())
     return InputError(f"{Path(file).name} on {devices} ranks: MindFormers refuses it: {said}"[:440])
-
-
-def read_config(file: str) -> dict[str, Any]:
-    """The file as MindFormers' `TrainConfig` will get it. InputError if it is none of PyNative."""
-    config = load_yaml(Path(file), "MindFormers file")
-    if not isinstance(config, dict) or "parallelism" not in config or "model" not in config:
-        raise InputError(
-            f"{file} has no sections `parallelism` and `model`: it is no file of MindFormers' PyNative mode."
-        )
-    return config
 
 
 def natural_device_num(config: dict[str, Any]) -> int:

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+ROUTED = "GroupedMLP"
+"""The unit of a layer's routed experts, by the name of their module."""
 ITEM_B = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
@@ -54,6 +56,11 @@ class Unit:
     """Groups of them that hold the same."""
     reshards: bool
     """Whether it gives the gathered parameters up after the forward pass."""
+
+    @property
+    def routed(self) -> bool:
+        """Whether it is a layer's routed experts, which lie on a mesh of their own."""
+        return self.name == ROUTED
 
     def gathered_B(self) -> int:
         """Bytes of its parameters as they are used."""

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+Ranges = tuple[tuple[int, int], ...]
+"""First and last of each of some ranges of layers."""
+
 
 @dataclass(frozen=True)
 class Recompute:

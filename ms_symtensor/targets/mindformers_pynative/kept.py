@@ -5,7 +5,8 @@ Counted as MindSpore's own `saved_tensors_hooks` tell: each tensor once, without
 """
 
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
-from ms_symtensor.targets.mindformers_pynative.predicted import layers_of, routed_rows, tokens
+from ms_symtensor.targets.mindformers_pynative.layers import Kind, ends, kinds_of, starts
+from ms_symtensor.targets.mindformers_pynative.predicted import routed_rows, tokens
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 _ITEM_B, _FP32_B, _INDEX_B = 2, 4, 8
@@ -17,27 +18,26 @@ _MASK = 2048
 
 def kept_B(shape: ModelShape, degrees: Degrees, stage: int) -> int:
     """Bytes that a rank of `stage` keeps of one micro-batch."""
-    total = sum(layer_B(shape, degrees, layer) for layer in layers_of(shape, degrees, stage))
-    bounds = degrees.chunks(shape.layers)[stage]
-    starts, ends = bounds[0][0] == 0, bounds[-1][1] == shape.layers - 1
-    predicted = shape.predicted_tokens if ends else 0
-    total += (starts + predicted) * _embedding_B(shape, degrees)
-    total += (ends + predicted) * _head_B(shape, degrees)
-    return total + len(bounds) * _shared_B(shape, degrees)
+    total = sum(count * layer_B(shape, degrees, kind) for kind, count in kinds_of(shape, degrees, stage).items())
+    ending = ends(shape, degrees, stage)
+    predicted = shape.predicted_tokens if ending else 0
+    total += (starts(shape, degrees, stage) + predicted) * _embedding_B(shape, degrees)
+    total += (ending + predicted) * _head_B(shape, degrees)
+    return total + len(degrees.chunks(shape.layers)[stage]) * _shared_B(shape, degrees)
 
 
-def layer_B(shape: ModelShape, degrees: Degrees, layer: int) -> int:
+def layer_B(shape: ModelShape, degrees: Degrees, kind: Kind) -> int:
     """Bytes that a layer keeps: its input where it is recomputed, the inputs of modules that are, or all."""
     part, hidden = tokens(shape, degrees) // degrees.tensor, shape.hidden
-    if degrees.recompute.whole(layer):
-        return part * hidden * _ITEM_B * (1 if layer < shape.layers else 2)
+    if kind.whole:
+        return part * hidden * _ITEM_B * (2 if kind.predicts else 1)
     norm = part * (hidden * _ITEM_B + _FP32_B)  # its input and the root of its mean
     normed = part * hidden * _ITEM_B
-    parts = {"self_attention": attention_B(shape, degrees), "mlp": feed_forward_B(shape, degrees, layer)}
+    parts = {"self_attention": attention_B(shape, degrees), "mlp": feed_forward_B(shape, degrees, kind.routed)}
     found = 2 * norm
     for name, size_B in parts.items():
-        found += normed if degrees.recompute.module(name, layer) else size_B
-    return found + (_prediction_B(shape, degrees) if layer >= shape.layers else 0)
+        found += normed if kind.repeats(name) else size_B
+    return found + (_prediction_B(shape, degrees) if kind.predicts else 0)
 
 
 def attention_B(shape: ModelShape, degrees: Degrees) -> int:
@@ -61,18 +61,18 @@ def attention_B(shape: ModelShape, degrees: Degrees) -> int:
     return part * shape.hidden * _ITEM_B + normed + operands + output + softmax
 
 
-def feed_forward_B(shape: ModelShape, degrees: Degrees, layer: int) -> int:
+def feed_forward_B(shape: ModelShape, degrees: Degrees, routed: bool) -> int:
     """Bytes of a dense feed-forward or of one with experts."""
     rows, part = tokens(shape, degrees), tokens(shape, degrees) // degrees.tensor
-    if not shape.has_experts(layer):
+    if not routed:
         return rows * shape.hidden * _ITEM_B + _gated_B(shape, rows, shape.feed_forward // degrees.tensor)
     experts = shape.experts
     assert experts is not None
-    routed = routed_rows(shape, degrees)
+    sent = routed_rows(shape, degrees)
     shared = _gated_B(shape, part, experts.shared_feed_forward)
-    chosen = _gated_B(shape, routed, experts.feed_forward)
-    moved = 2 * routed * shape.hidden * _ITEM_B  # into the experts, and out of them to be weighted
-    indices = routed * _INDEX_B * (4 if degrees.expert > 1 else 1) + routed * _ITEM_B
+    chosen = _gated_B(shape, sent, experts.feed_forward)
+    moved = 2 * sent * shape.hidden * _ITEM_B  # into the experts, and out of them to be weighted
+    indices = sent * _INDEX_B * (4 if degrees.expert > 1 else 1) + sent * _ITEM_B
     return part * shape.hidden * _ITEM_B + router_B(shape, part) + shared + chosen + moved + indices
 
 

@@ -5,8 +5,12 @@ final norm, output layer. The routed experts of a layer are a unit of their own 
 prediction the output layer belongs to the root.
 """
 
-from ms_symtensor.targets.mindformers_pynative.calls import Parameter, Unit
+from functools import lru_cache
+from typing import NamedTuple
+
+from ms_symtensor.targets.mindformers_pynative.calls import ROUTED, Parameter, Unit
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
+from ms_symtensor.targets.mindformers_pynative.layers import ends, kinds_of, starts
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 _BF16, _FP32 = "bfloat16", "float32"
@@ -14,51 +18,86 @@ Shape = tuple[str, tuple[int, ...], int]
 """A parameter's dtype, its dims on this rank, and over how many ranks of tensor parallelism its gradient is a partial sum."""
 
 
+class Sharing(NamedTuple):
+    """The degrees that units depend on."""
+
+    tensor: int
+    expert: int
+    shards: int
+    """Ranks that share a dense parameter."""
+    replicas: int
+    expert_shards: int
+    expert_replicas: int
+    reshards: bool
+    head_reshards: bool
+
+
+class Held(NamedTuple):
+    """Which layers and ends a stage has."""
+
+    layers: tuple[tuple[bool, bool, int], ...]
+    """Whether they have experts, whether they are of multi-token prediction, and how many."""
+    starts: bool
+    ends: bool
+
+
+def sharing(degrees: Degrees) -> Sharing:
+    """How `degrees` share parameters."""
+    shards = degrees.dense_shard or degrees.fsdp
+    return Sharing(
+        degrees.tensor, degrees.expert, shards, degrees.replicas * degrees.fsdp // shards, degrees.expert_fsdp,
+        degrees.replicas, degrees.reshards, degrees.reshard == "always",
+    )  # fmt: skip
+
+
+def held(shape: ModelShape, degrees: Degrees, stage: int) -> Held:
+    """What `stage` has."""
+    counts: dict[tuple[bool, bool], int] = {}
+    for kind, count in kinds_of(shape, degrees, stage).items():
+        counts[kind.routed, kind.predicts] = counts.get((kind.routed, kind.predicts), 0) + count
+    layers = tuple((*kind, count) for kind, count in sorted(counts.items()))
+    return Held(layers, starts(shape, degrees, stage), ends(shape, degrees, stage))
+
+
 def units_of(shape: ModelShape, degrees: Degrees, stage: int) -> tuple[Unit, ...]:
     """The units of a rank of `stage`."""
-    found: list[Unit] = []
-    for first, last in degrees.chunks(shape.layers)[stage]:
-        found += _chunk_units(shape, degrees, first, last)
+    counts = unit_counts(shape, sharing(degrees), held(shape, degrees, stage))
+    return tuple(unit for unit, count in counts for _ in range(count))
+
+
+@lru_cache(maxsize=1 << 14)
+def unit_counts(shape: ModelShape, by: Sharing, of: Held) -> tuple[tuple[Unit, int], ...]:
+    """The same, those of layers that are alike together."""
+    vocabulary, predicts = shape.vocabulary // by.tensor, shape.predicted_tokens > 0
+    found: list[tuple[Unit, int]] = []
+    if of.starts or (of.ends and predicts):
+        found.append((_dense(by, "LanguageModelEmbedding", [(_FP32, (vocabulary, shape.hidden), 1)]), 1))
+    for routed, predicting, count in of.layers:
+        found += [(unit, count) for unit in _layer_units(shape, by, routed, predicting)]
+    if of.ends:
+        head = (_BF16, (vocabulary, shape.hidden), 1)
+        found.append((_dense(by, "FusedRMSNorm", [_norm(shape.hidden, by)], reshards=True), 1))
+        found.append((_root(by, head) if predicts else _dense(by, "Linear", [head], reshards=by.head_reshards), 1))
     return tuple(found)
 
 
-def _chunk_units(shape: ModelShape, degrees: Degrees, first: int, last: int) -> list[Unit]:
-    vocabulary = shape.vocabulary // degrees.tensor
-    predicts = shape.predicted_tokens > 0
-    ends = last == shape.layers - 1
-    head = (_BF16, (vocabulary, shape.hidden), 1)
-    found = []
-    if first == 0 or (ends and predicts):
-        found.append(_dense(degrees, "LanguageModelEmbedding", [(_FP32, (vocabulary, shape.hidden), 1)]))
-    for layer in range(first, last + 1):
-        found += _layer_units(shape, degrees, layer)
-    if ends:
-        found.append(_dense(degrees, "FusedRMSNorm", [_norm(shape.hidden, degrees)], reshards=True))
-        if not predicts:
-            found.append(_dense(degrees, "Linear", [head], reshards=degrees.reshard == "always"))
-        for token in range(shape.predicted_tokens):
-            found += _layer_units(shape, degrees, shape.layers + token)
-    if ends and predicts:
-        found.append(_root(degrees, head))
-    return found
-
-
-def _layer_units(shape: ModelShape, degrees: Degrees, layer: int) -> list[Unit]:
-    inside = attention(shape, degrees) + _feed_forward(shape, degrees, layer)
+@lru_cache(maxsize=1 << 12)
+def _layer_units(shape: ModelShape, degrees: Sharing, routed: bool, predicting: bool) -> tuple[Unit, ...]:
+    inside = attention(shape, degrees) + _feed_forward(shape, degrees, routed)
     name, found = "TransformerLayer", []
-    if layer >= shape.layers:
+    if predicting:
         around = [_norm(shape.hidden, degrees)] * 3 + [(_BF16, (shape.hidden, 2 * shape.hidden), degrees.tensor)]
         name, inside = "MultiTokenPredictionLayer", inside + around
-    if shape.has_experts(layer):
+    if routed:
         experts = _experts(shape, degrees)
         if degrees.expert > 1:
             found.append(_expert_unit(degrees, experts))
         else:
             inside = inside + experts
-    return [*found, _dense(degrees, name, inside)]
+    return (*found, _dense(degrees, name, inside))
 
 
-def attention(shape: ModelShape, degrees: Degrees) -> list[Shape]:
+def attention(shape: ModelShape, degrees: Sharing) -> list[Shape]:
     """Parameters of an attention and of the layer's two norms."""
     tensor, hidden, heads = degrees.tensor, shape.hidden, shape.heads // degrees.tensor
     norms = [_norm(hidden, degrees)] * 2
@@ -82,9 +121,9 @@ def attention(shape: ModelShape, degrees: Degrees) -> list[Shape]:
     ]
 
 
-def _feed_forward(shape: ModelShape, degrees: Degrees, layer: int) -> list[Shape]:
+def _feed_forward(shape: ModelShape, degrees: Sharing, routed: bool) -> list[Shape]:
     hidden = shape.hidden
-    if not shape.has_experts(layer):
+    if not routed:
         inner = shape.feed_forward // degrees.tensor
         return [(_BF16, (2 * inner, hidden), 1), (_BF16, (hidden, inner), 1)]
     experts = shape.experts
@@ -96,7 +135,7 @@ def _feed_forward(shape: ModelShape, degrees: Degrees, layer: int) -> list[Shape
     return found
 
 
-def _experts(shape: ModelShape, degrees: Degrees) -> list[Shape]:
+def _experts(shape: ModelShape, degrees: Sharing) -> list[Shape]:
     experts = shape.experts
     assert experts is not None
     count = experts.count // degrees.expert
@@ -107,29 +146,27 @@ def _experts(shape: ModelShape, degrees: Degrees) -> list[Shape]:
     ]
 
 
-def _norm(length: int, degrees: Degrees) -> Shape:
+def _norm(length: int, degrees: Sharing) -> Shape:
     return (_FP32, (length,), degrees.tensor)
 
 
-def _dense(degrees: Degrees, name: str, shapes: list[Shape], reshards: bool | None = None) -> Unit:
+def _dense(by: Sharing, name: str, shapes: list[Shape], reshards: bool | None = None) -> Unit:
     """A unit over the ranks of dense parameters; one whose first dim does not divide among them stays whole."""
-    shards = degrees.dense_shard or degrees.fsdp
-    replicas = degrees.replicas * degrees.fsdp // shards
-    parameters = tuple(_parameter(one, whole=one[1][0] % shards != 0) for one in shapes)
-    return Unit(name, parameters, shards, replicas, degrees.reshards if reshards is None else reshards)
+    parameters = tuple(_parameter(one, whole=one[1][0] % by.shards != 0) for one in shapes)
+    return Unit(name, parameters, by.shards, by.replicas, by.reshards if reshards is None else reshards)
 
 
-def _root(degrees: Degrees, head: Shape) -> Unit:
+def _root(by: Sharing, head: Shape) -> Unit:
     """The root has no list of parameters to leave whole."""
-    unit = _dense(degrees, "root", [head], reshards=True)
+    unit = _dense(by, "root", [head], reshards=True)
     return Unit(unit.name, (_parameter(head, whole=False),), unit.shards, unit.replicas, unit.reshards)
 
 
-def _expert_unit(degrees: Degrees, shapes: list[Shape]) -> Unit:
+def _expert_unit(by: Sharing, shapes: list[Shape]) -> Unit:
     """Experts are shared along their number, or else along their second dim."""
-    shards = degrees.expert_fsdp
+    shards = by.expert_shards
     parameters = tuple(_parameter(one, whole=one[1][0] % shards != 0 and one[1][1] % shards != 0) for one in shapes)
-    return Unit("GroupedMLP", parameters, shards, degrees.replicas, degrees.reshards)
+    return Unit(ROUTED, parameters, shards, by.expert_replicas, by.reshards)
 
 
 def _parameter(shape: Shape, whole: bool) -> Parameter:

@@ -5,10 +5,11 @@ row-wise one reduce-scatters its output, and their gradients do the other. Laten
 send tokens to and fro by all-to-all, one row more per expert with safe tokens. The loss is reduced over the vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ms_symtensor.targets.mindformers_pynative.calls import Call, Calls, counted
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
+from ms_symtensor.targets.mindformers_pynative.layers import Kind, ends, kinds_of, starts
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 _BF16, _FP32 = "bfloat16", "float32"
@@ -17,12 +18,16 @@ _OTHER_WAY = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather", "a
 
 def calls_of(shape: ModelShape, degrees: Degrees, stage: int) -> Calls:
     """MindFormers' own calls of a rank of `stage`, in one micro-batch."""
-    return counted((call, 1) for call in _stage(shape, degrees, stage) if call.ranks > 1)
+    return _counted(_stage(shape, degrees, stage))
 
 
 def context_calls_of(shape: ModelShape, degrees: Degrees, stage: int) -> Calls:
     """hyper-parallel's calls of context parallelism, in one micro-batch."""
-    return counted((call, 1) for call in _stage_contexts(shape, degrees, stage) if call.ranks > 1)
+    return _counted(_stage_contexts(shape, degrees, stage))
+
+
+def _counted(calls: Iterator[tuple[Call, int]]) -> Calls:
+    return counted((call, count) for call, count in calls if call.ranks > 1)
 
 
 def tokens(shape: ModelShape, degrees: Degrees) -> int:
@@ -38,38 +43,47 @@ def routed_rows(shape: ModelShape, degrees: Degrees) -> int:
     return (tokens(shape, degrees) // degrees.tensor + safe) * experts.per_token
 
 
-def layers_of(shape: ModelShape, degrees: Degrees, stage: int) -> Iterator[int]:
-    """Layers of a stage, those of multi-token prediction after the last."""
-    for first, last in degrees.chunks(shape.layers)[stage]:
-        yield from range(first, last + 1)
-        if last == shape.layers - 1:
-            yield from range(shape.layers, shape.layers + shape.predicted_tokens)
+def _stage(shape: ModelShape, degrees: Degrees, stage: int) -> Iterator[tuple[Call, int]]:
+    yield from _times(edge_calls(shape, degrees, starts(shape, degrees, stage), ends(shape, degrees, stage)), 1)
+    for kind, count in kinds_of(shape, degrees, stage).items():
+        yield from _times(kind_calls(shape, degrees, kind), count)
 
 
-def _stage(shape: ModelShape, degrees: Degrees, stage: int) -> Iterator[Call]:
-    bounds = degrees.chunks(shape.layers)[stage]
-    starts, ends = bounds[0][0] == 0, bounds[-1][1] == shape.layers - 1
-    predicted = shape.predicted_tokens if ends else 0
-    for _ in range(starts + predicted):
+def edge_calls(shape: ModelShape, degrees: Degrees, starting: bool, ending: bool) -> Iterator[Call]:
+    """Calls of the embedding and of the loss, each once more for predicted tokens."""
+    predicted = shape.predicted_tokens if ending else 0
+    for _ in range(starting + predicted):
         yield from _with_gradient(_embedding(shape, degrees))
-    for layer in layers_of(shape, degrees, stage):
-        parts = {"self_attention": attention(shape, degrees), "mlp": _feed_forward(shape, degrees, layer)}
-        for name, forward in parts.items():
-            yield from _with_gradient(forward)
-            if degrees.recompute.whole(layer):
-                yield from (_in("recompute", call) for call in forward)
-            elif degrees.recompute.module(name, layer):  # which stops once it has what the gradient reads
-                yield from (_in("recompute", call) for call in forward if call.kind != "reduce_scatter")
-    for _ in range(ends + predicted):
+    for _ in range(ending + predicted):
         yield from _head(shape, degrees)
 
 
-def _stage_contexts(shape: ModelShape, degrees: Degrees, stage: int) -> Iterator[Call]:
-    for layer in layers_of(shape, degrees, stage):
-        forward = contexts(shape, degrees)
+def kind_calls(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call]:
+    """MindFormers' calls of a layer, both ways."""
+    parts = {"self_attention": attention(shape, degrees), "mlp": _feed_forward(shape, degrees, kind.routed)}
+    for name, forward in parts.items():
         yield from _with_gradient(forward)
-        if degrees.recompute.whole(layer) or degrees.recompute.module("self_attention", layer):
-            yield from (_in("recompute", call) for call in forward)
+        if kind.repeats(name):  # a module alone stops once it has what its gradient reads
+            yield from (_in("recompute", call) for call in forward if kind.whole or call.kind != "reduce_scatter")
+
+
+def kind_contexts(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call]:
+    """hyper-parallel's calls of a layer for context parallelism, both ways."""
+    if degrees.context == 1:
+        return
+    forward = contexts(shape, degrees)
+    yield from _with_gradient(forward)
+    if kind.repeats("self_attention"):
+        yield from (_in("recompute", call) for call in forward)
+
+
+def _stage_contexts(shape: ModelShape, degrees: Degrees, stage: int) -> Iterator[tuple[Call, int]]:
+    for kind, count in kinds_of(shape, degrees, stage).items():
+        yield from _times(kind_contexts(shape, degrees, kind), count)
+
+
+def _times(calls: Iterable[Call], count: int) -> Iterator[tuple[Call, int]]:
+    return ((call, count) for call in calls)
 
 
 def _gather(degrees: Degrees, elements: int, dtype: str = _BF16, item_B: int = 2) -> Call:
@@ -102,9 +116,9 @@ def attention(shape: ModelShape, degrees: Degrees) -> list[Call]:
     return [*(_gather(degrees, count * width) for width in widths), out]
 
 
-def _feed_forward(shape: ModelShape, degrees: Degrees, layer: int) -> list[Call]:
+def _feed_forward(shape: ModelShape, degrees: Degrees, routed: bool) -> list[Call]:
     count = tokens(shape, degrees) * shape.hidden
-    if not shape.has_experts(layer):
+    if not routed:
         return [_gather(degrees, count), _scatter(degrees, count)]
     experts = shape.experts
     assert experts is not None

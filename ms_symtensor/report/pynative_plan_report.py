@@ -1,0 +1,115 @@
+"""A plan for MindFormers' PyNative mode, for people and for programs."""
+
+from dataclasses import asdict
+from typing import Any
+
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.flops import mfu
+from ms_symtensor.report.text import seconds, share, size, table
+from ms_symtensor.targets.mindformers_pynative import NAME
+from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, range_texts
+from ms_symtensor.targets.mindformers_pynative.planning import PynativePlan
+from ms_symtensor.targets.mindformers_pynative.price import Price
+
+_OF = {
+    "compute": "kernels",
+    "recompute": "kernels, once more",
+    "collectives": "tensor, expert and context parallelism",
+    "parameters": "gathered parameters that are seen",
+    "gradients": "summed gradients that are seen",
+    "borders": "borders of stages",
+    "optimizer": "optimizer",
+}
+
+
+def price_json(price: Price, degrees: Degrees, sequence: int, cluster: Cluster) -> dict[str, Any]:
+    """The figures that all plans have, and what they are made of."""
+    stage = _slowest(price)
+    tokens = degrees.global_batch * sequence
+    return {
+        "step_time_s": price.step_time_s,
+        "peak_memory_B": price.peak_memory_B,
+        "mfu": mfu(price.flops, price.step_time_s, degrees.device_num, cluster.device.cube_peak_FLOPs),
+        "tokens_per_s_device": tokens / price.step_time_s / degrees.device_num,
+        "micro_batches": degrees.micro_batches,
+        "slowest_stage": {"seconds": stage.parts, "memory_B": max(price.stages, key=lambda s: s.memory_B).memory},
+    }
+
+
+def pynative_plan_json(plan: PynativePlan, cluster: Cluster) -> dict[str, Any]:
+    """What `symtensor plan --target mindformers-pynative --json` promises. The gap is that of the space that was searched."""
+    degrees = plan.found.degrees
+    return {
+        "target": NAME,
+        "model": plan.name,
+        "cluster": plan.cluster,
+        "device_num": degrees.device_num,
+        **price_json(plan.found.price, degrees, plan.shape.sequence, cluster),
+        "optimality_gap": 0.0,
+        "search_time_s": plan.search_time_s,
+        "file": plan.file,
+        "degrees": asdict(degrees) | {"data": degrees.data, "replicas": degrees.replicas},
+        "ranked": plan.found.bounded,
+        "priced": plan.found.priced,
+    }
+
+
+def pynative_plan_text(plan: PynativePlan, cluster: Cluster) -> str:
+    """The same in a few lines; no times of the search, so that one request has one text."""
+    degrees, price = plan.found.degrees, plan.found.price
+    data = price_json(price, degrees, plan.shape.sequence, cluster)
+    rows = [
+        ("data parallel", _sharded(degrees)),
+        ("tensor parallel", f"{degrees.tensor}{', sequence parallel' if degrees.tensor > 1 else ''}"),
+        ("context parallel", f"{degrees.context}{f', {degrees.context_method}' if degrees.context > 1 else ''}"),
+        ("pipeline", _pipeline(degrees)),
+        ("expert parallel", str(degrees.expert)),
+        ("micro-batches", f"{degrees.micro_batches} of {degrees.local_batch} samples a rank"),
+        ("recomputed", _recomputed(degrees)),
+    ]
+    head = f"{plan.name} on {degrees.device_num} devices of {plan.cluster}, MindFormers 2.1 in PyNative mode"
+    step = (
+        f"  step {seconds(price.step_time_s)}, {size(price.peak_memory_B)} a device, MFU {100 * data['mfu']:.1f} %, "
+        f"{data['tokens_per_s_device']:,.0f} tokens/s a device; predicted, not measured on NPUs"
+    )
+    return "\n".join([head, step, "", table(rows), "", *price_lines(price)])
+
+
+def price_lines(price: Price) -> list[str]:
+    """What the slowest stage spends, and what the fullest one holds."""
+    spent = _slowest(price).parts
+    whole_s = sum(spent.values())
+    lines = [" a step of the slowest stage:"]
+    lines += [table([(_OF[n], seconds(s), share(s, whole_s)) for n, s in spent.items() if s > 0], right=(1, 2))]
+    held = max(price.stages, key=lambda stage: stage.memory_B).memory
+    lines += [" memory of the fullest stage:"]
+    return [
+        *lines,
+        table([(name.replace("_", " "), size(size_B)) for name, size_B in held.items() if size_B], right=(1,)),
+    ]
+
+
+def _slowest(price: Price) -> Any:
+    return max(price.stages, key=lambda stage: stage.forward_s + stage.backward_s)
+
+
+def _sharded(degrees: Degrees) -> str:
+    shards = degrees.dense_shard or degrees.fsdp
+    replicas = (
+        f", {degrees.replicas * degrees.fsdp // shards} replicas" if degrees.replicas * degrees.fsdp > shards else ""
+    )
+    kept = "given up after the forward pass" if degrees.reshards else "kept until their gradients"
+    return f"{degrees.data}; parameters shared by {shards}{replicas}, {kept}"
+
+
+def _pipeline(degrees: Degrees) -> str:
+    if degrees.pipeline == 1:
+        return "1"
+    return f"{degrees.pipeline} stages of {degrees.interleave} chunks, {degrees.schedule}"
+
+
+def _recomputed(degrees: Degrees) -> str:
+    again = degrees.recompute
+    texts = [f"layers {', '.join(range_texts(again.layers))}"] if again.layers else []
+    texts += [f"{name} of layers {', '.join(range_texts(ranges))}" for name, ranges in again.modules]
+    return "; ".join(texts) or "nothing"

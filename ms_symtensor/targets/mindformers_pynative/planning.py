@@ -1,0 +1,104 @@
+"""A plan for MindFormers' PyNative mode: from a network to its file, and from a file back to its price."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.cluster.bounded_yaml import load_yaml
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InputError
+from ms_symtensor.targets.mindformers_pynative.checks import refusal
+from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, degrees_of
+from ms_symtensor.targets.mindformers_pynative.file import planned_config
+from ms_symtensor.targets.mindformers_pynative.layers import MODULES, PREDICTED
+from ms_symtensor.targets.mindformers_pynative.price import Price, price
+from ms_symtensor.targets.mindformers_pynative.search import Found, search
+from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, shape_of
+
+Config = dict[str, Any]
+FIXABLE = {
+    "tensor_parallel": "tensor",
+    "context_parallel": "context",
+    "pipeline_parallel": "pipeline",
+    "pipeline_parallel_interleave_num": "interleave",
+    "expert_parallel": "expert",
+    "local_batch_size": "local_batch",
+    "data_parallel_shard": "shard",
+    "dense_fsdp_shard_size": "dense_shard",
+}
+"""Keys of a file that a user may fix."""
+
+
+@dataclass(frozen=True)
+class PynativePlan:
+    """A plan and its file."""
+
+    name: str
+    shape: ModelShape
+    found: Found
+    config: Config
+    search_time_s: float
+    cluster: str
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"pretrain_{self.name}_pynative.yaml"
+
+
+def read_config(file: str) -> Config:
+    """The file as MindFormers' `TrainConfig` will get it. InputError if it is none of PyNative."""
+    config = load_yaml(Path(file), "MindFormers file")
+    if not isinstance(config, dict) or "parallelism" not in config or "model" not in config:
+        raise InputError(
+            f"{file} has no sections `parallelism` and `model`: it is no file of MindFormers' PyNative mode."
+        )
+    return config
+
+
+def plan(
+    name: str, config: Config, device_num: int, cluster: Cluster, limit_B: int, fixed: Mapping[str, int] | None = None
+) -> PynativePlan:
+    """The fastest degrees for the network of `config`, its batch and its optimizer.
+
+    InputError where MindFormers has no PyNative class for it; InfeasibleError where nothing fits.
+    """
+    began_s = time.perf_counter()
+    shape = shape_of(config["model"])
+    given = degrees_of(config, device_num)
+    start = Degrees(
+        device_num, global_batch=given.global_batch, safe_tokens=given.safe_tokens, optimizer=given.optimizer
+    )
+    found = search(shape, start, cluster, limit_B, fixed or {})
+    shape = replace(shape, compressed_mask=shape.compressed_mask or found.degrees.context > 1)
+    written = planned_config(config, shape, found.degrees)
+    return PynativePlan(name, shape, found, written, time.perf_counter() - began_s, cluster.name)
+
+
+def priced(config: Config, device_num: int, cluster: Cluster) -> Price:
+    """The price of a file as it is. InputError where MindFormers would refuse it, in our words."""
+    shape, degrees = shape_of(config["model"]), degrees_of(config, device_num)
+    why = refusal(shape, degrees) or _unpriced(degrees)
+    if why:
+        raise InputError(f"MindFormers would refuse these degrees on {device_num} devices: {why}")
+    return price(shape, degrees, cluster)
+
+
+def _unpriced(degrees: Degrees) -> str:
+    """What a file may say that no price is known for."""
+    known = {inside + name for inside in ("", PREDICTED) for name in MODULES}
+    strange = [name for name, _ in degrees.recompute.modules if name not in known]
+    return f"recomputation of {strange[0]!r} is not priced: {', '.join(sorted(known))} are" if strange else ""
+
+
+def fixed_of(texts: list[str]) -> dict[str, int]:
+    """`--fix tensor_parallel=4`. InputError for another name, or no number."""
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in FIXABLE or not value.isdecimal() or int(value) < 1:
+            raise InputError(f"--fix {text!r}: of mindformers-pynative give a number for one of {', '.join(FIXABLE)}")
+        found[FIXABLE[name]] = int(value)
+    return found

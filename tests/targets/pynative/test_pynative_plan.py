@@ -1,0 +1,137 @@
+"""Plans for MindFormers' PyNative mode."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.pynative import compared
+from ms_symtensor.bridge.pynative.interpreter import ask
+from ms_symtensor.cli import main
+from ms_symtensor.cluster.load import load
+from ms_symtensor.targets.mindformers_pynative.checks import refusal
+from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, Recompute, degrees_of
+from ms_symtensor.targets.mindformers_pynative.file import planned_config
+from ms_symtensor.targets.mindformers_pynative.planning import priced, read_config
+from ms_symtensor.targets.mindformers_pynative.price import price
+from tests.targets.pynative.test_pynative_audit import DEEPSEEK, QWEN, needs_mindformers
+from tests.targets.pynative.test_pynative_predicted import DEEPSEEK as DEEPSEEK_SHAPE
+from tests.targets.pynative.test_pynative_predicted import QWEN as QWEN_SHAPE
+
+CLUSTER = "atlas_800t_a2"
+REQUESTS = {
+    "qwen3_32b": ("--device-num", "64", "--global-batch-size", "128"),
+    "deepseek_v3": ("--device-num", "1024", "--global-batch-size", "1024"),
+}
+
+
+def planned(model: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    request = ("plan", model, *REQUESTS.get(model, ()), *more)
+    assert main([*request, "--target", "mindformers-pynative", "--out", str(folder), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("model", REQUESTS)
+def test_a_plan_is_written_and_read_again_at_its_price(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = planned(model, tmp_path, capsys)
+    (file,) = tmp_path.glob("*pynative*.yaml")
+    assert data["file"] == file.name
+    assert data["search_time_s"] <= 8
+    assert data["peak_memory_B"] <= load(CLUSTER).device.hbm_usable_B
+    again = priced(read_config(str(file)), data["device_num"], load(CLUSTER))
+    assert again.step_time_s == pytest.approx(data["step_time_s"], rel=1e-3)
+    assert again.peak_memory_B == data["peak_memory_B"]
+
+
+def test_no_degrees_of_a_graph_mode_file_are_faster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of MindFormers' own pretrain_deepseek3_671b, as far as PyNative takes them; whole layers are recomputed there."""
+    data = planned("deepseek_v3", tmp_path, capsys)
+    config = read_config(str(DEEPSEEK))
+    config["recompute"] = {"mode": "full", "full_recompute_layer": ["0-61"]}
+    for tensor, pipeline, expert in ((4, 16, 16), (2, 16, 32), (1, 16, 64)):
+        degrees = Degrees(
+            1024, tensor=tensor, pipeline=1, expert=expert, global_batch=1024, recompute=Recompute(((0, 61),))
+        )
+        assert price(DEEPSEEK_SHAPE, degrees, load(CLUSTER)).step_time_s >= data["step_time_s"]
+        ranges = tuple(((4 * stage, min(4 * stage + 3, 60)),) for stage in range(pipeline))
+        staged = Degrees(
+            1024, tensor=tensor, pipeline=pipeline, expert=expert, stage_layers=ranges, global_batch=1024,
+            recompute=Recompute(((0, 61),)),
+        )  # fmt: skip
+        assert not refusal(DEEPSEEK_SHAPE, staged)
+        assert price(DEEPSEEK_SHAPE, staged, load(CLUSTER)).step_time_s >= data["step_time_s"]
+
+
+def test_fixed_keys_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = planned("qwen3_32b", tmp_path, capsys, "--fix", "tensor_parallel=4", "--fix", "local_batch_size=2")
+    assert (data["degrees"]["tensor"], data["degrees"]["local_batch"]) == (4, 2)
+    assert main(["plan", "qwen3_32b", *REQUESTS["qwen3_32b"], "--target", "mindformers-pynative", "--out", str(tmp_path),
+                 "--fix", "model_parallel=4"]) == 2  # fmt: skip
+    assert "tensor_parallel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["llama2_7b", "mixtral_8x7b"])
+def test_a_network_without_a_pynative_class_is_named(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", model, "--device-num", "8", "--target", "mindformers-pynative", "--out", str(tmp_path)]) == 2
+    assert "no PyNative class" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_told_with_the_least_that_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ["plan", "qwen3_32b", "--device-num", "4", "--target", "mindformers-pynative", "--out", str(tmp_path)]
+    assert main(request) == 2
+    assert "GiB" in capsys.readouterr().err
+
+
+def test_a_users_file_keeps_its_other_sections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = yaml.safe_load(QWEN.read_text())
+    config["checkpoint"] = {"save_path": "./mine"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    request = ["plan", str(tmp_path / "mine.yaml"), "--device-num", "64", "--target", "mindformers-pynative"]
+    assert main([*request, "--out", str(tmp_path / "out")]) == 0
+    written = yaml.safe_load((tmp_path / "out" / "pretrain_mine_pynative.yaml").read_text())
+    assert written["checkpoint"] == {"save_path": "./mine"}
+    assert written["training"]["global_batch_size"] == 64
+
+
+def test_degrees_are_written_as_they_are_read() -> None:
+    config = yaml.safe_load(DEEPSEEK.read_text())
+    degrees = Degrees(
+        1024, tensor=2, context=2, context_method="hybrid", ulysses=0, pipeline=2, interleave=2, expert=8, shard=32,
+        stage_layers=(((0, 14), (30, 44)), ((15, 29), (45, 60))), schedule="interleaved_1f1b", dense_shard=8,
+        reshard="always", global_batch=1024, recompute=Recompute(((0, 3),), (("mlp", ((4, 60),)),)),
+    )  # fmt: skip
+    degrees = Degrees(**{**vars(degrees), "context_method": "colossal"})
+    assert degrees_of(planned_config(config, DEEPSEEK_SHAPE, degrees), 1024) == degrees
+
+
+def test_sharding_less_shares_fewer_bytes_and_needs_more_memory() -> None:
+    base = Degrees(64, global_batch=128)
+    less = Degrees(64, global_batch=128, shard=8)
+    all_ranks, eight = (price(QWEN_SHAPE, one, load(CLUSTER)) for one in (base, less))
+    assert eight.stages[0].memory["optimizer"] == pytest.approx(8 * all_ranks.stages[0].memory["optimizer"], rel=0.01)
+    assert eight.stages[0].parts["parameters"] <= all_ranks.stages[0].parts["parameters"]
+
+
+@pytest.mark.matrix
+@needs_mindformers
+@pytest.mark.parametrize("model", REQUESTS)
+def test_a_planned_file_loads_and_does_what_was_predicted(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = planned(model, tmp_path, capsys)
+    config = read_config(str(tmp_path / data["file"]))
+    loaded = ask({"task": "load", "config": config, "device_num": data["device_num"]})
+    assert loaded["micro_batches"] == data["micro_batches"], loaded
+    (found,) = ask({"task": "traces", "requests": [{"config": config, "device_num": data["device_num"]}]})["found"]
+    row = compared(config, data["device_num"], found)
+    assert row.equal, row
+    assert row.kept_ratio == pytest.approx(1, abs=0.05)

@@ -19,6 +19,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.passes import Pass
 from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
 from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
@@ -26,7 +27,6 @@ from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.folded.chain import PipelineSchedule
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.space.domain import divisors
 from ms_symtensor.search.space.step_layouts import StepLayout, interleaved

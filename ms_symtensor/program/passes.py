@@ -1,21 +1,15 @@
-"""In which order a pipeline stage takes its micro-batches, and how many of them wait meanwhile: 1F1B.
+"""What a stage's turns mean for its memory: how many micro-batches wait while another one passes.
 
-A stage runs some forward passes, then a backward and a forward pass in turn. Where it holds several model chunks, micro-batches
-go round in groups of as many as there are stages: a group passes through the first run of every stage, then through the second,
-…, then the next group does; backward through the last run first (Narayanan et al. 2021, "Efficient Large-Scale Language Model
-Training on GPU Clusters", section 2.2). MindSpore's control edges say the same. So the first run of a stage has more waiting than
-the last one: on the first of 8 stages with 4 runs each 15, 8, 8 and 8 at the end of the warm-up, when the most wait.
+Which turns a stage takes, `program.schedules` says. In interleaved stages the first chunk has more waiting than the last one: in
+1F1B on the first of 8 stages with 4 chunks each 15, 8, 8 and 8 at the end of the warm-up, when the most wait.
 """
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
 from ms_symtensor.program.pipeline import dealt
-
-GROUPS = 4
-"""Of more groups of micro-batches, those in the middle see what others see (tests/program/test_passes.py)."""
+from ms_symtensor.program.schedules.scheduler import Turn
 
 ROUNDING = 1e-9
 """By such a share sums in another order may be larger."""
@@ -33,21 +27,11 @@ class Pass(NamedTuple):
     waiting: tuple[int, ...]
 
 
-def warm_up(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> int:
-    """Forward passes, through one run each, before the first backward pass.
-
-    min(M, P - i); with v > 1 runs a stage warms up twice as long: min(M v, 2 (P - i - 1) + (v - 1) P + 1).
-    """
-    if interleave == 1:
-        return min(micro_batch_num, stages - stage)
-    return min(micro_batch_num * interleave, 2 * (stages - stage - 1) + (interleave - 1) * stages + 1)
-
-
 class InFlight(NamedTuple):
     """Micro-batches whose activations a stage keeps when the most wait: on average over its model chunks, and in every run.
 
-    That is at the end of the warm-up. Later others wait in the first runs, or fewer in the last ones: where first runs keep less
-    of each, since their blocks are recomputed, nothing needs more.
+    That is where so many wait for the first time (in 1F1B at the end of the warm-up). Later others wait in the first runs, or
+    fewer in the last ones: where first runs keep less of each, since their blocks are recomputed, nothing needs more.
     """
 
     mean: float
@@ -81,53 +65,35 @@ class InFlight(NamedTuple):
         return found_B + self.runs[-1] * gone_B
 
 
-@lru_cache(maxsize=1 << 12)
-def in_flight(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> InFlight:
-    """Those of stage number `stage` of `stages`."""
-    warm = warm_up(stage, stages, micro_batch_num, interleave)
-    if interleave == 1:
-        return InFlight(float(warm), (warm,))
-    once = [min(stages, max(0, warm - run * stages)) for run in range(interleave)]
-    return InFlight(warm / interleave, (once[0] + max(0, warm - interleave * stages), *once[1:]))
+def in_flight(turns: Sequence[Turn], chunks: int) -> InFlight:
+    """Those of a stage that takes these turns, with so many model chunks."""
+    waiting, most, found = [0] * chunks, 0, (0,) * chunks
+    for turn in turns:
+        waiting[turn.chunk] += -1 if turn.is_backward else 1
+        if sum(waiting) > most:
+            most, found = sum(waiting), tuple(waiting)
+    return InFlight(most / chunks, found)
 
 
-@lru_cache(maxsize=1 << 12)
-def passes(stage: int, stages: int, micro_batch_num: int, interleave: int = 1) -> tuple[Pass, ...]:
-    """The different passes of a step on stage number `stage` of `stages`, without those that see no more waiting than others
-    through the same run.
-    """
-    groups, rest = divmod(micro_batch_num, stages)
-    found: dict[tuple[int, bool, bool], set[tuple[int, ...]]] = {}
-    for one in every_pass(stage, stages, min(groups, GROUPS) * stages + rest, interleave):
-        found.setdefault(one[:3], set()).add(one.waiting)
-    return tuple(
-        Pass(*alike, waiting)
-        for alike, every in found.items()
-        for waiting in sorted(every)
-        if not any(other != waiting and all(map(int.__ge__, other, waiting)) for other in every)
-    )
+def passes(turns: Sequence[Turn], chunks: int) -> tuple[Pass, ...]:
+    """The different passes among these turns, without those that see no more waiting than others through the same chunk."""
+    found: dict[tuple[int, bool, bool], list[tuple[int, ...]]] = {}
+    for one in every_pass(turns, chunks):
+        most, seen = found.setdefault(one[:3], []), one.waiting
+        if not any(_covers(other, seen) for other in most):
+            most[:] = [other for other in most if not _covers(seen, other)] + [seen]
+    return tuple(Pass(*alike, seen) for alike, most in found.items() for seen in sorted(most))
 
 
-def every_pass(stage: int, stages: int, micro_batch_num: int, interleave: int) -> Iterator[Pass]:
-    """All passes of a step on stage number `stage` of `stages`, one after the other."""
-    number, waiting = micro_batch_num * interleave, [0] * interleave
-    warm = warm_up(stage, stages, micro_batch_num, interleave)
-    order = [run for group in _groups(stages, micro_batch_num) for run in range(interleave) for _ in range(group)]
-    turns = [(turn, False) for turn in range(warm)]
-    for turn in range(number):
-        turns.append((turn, True))
-        turns += [(warm + turn, False)] if warm + turn < number else []
-    last = turns.index((number - 1, False))
-    for place, (turn, is_backward) in enumerate(turns):
-        run = interleave - 1 - order[turn] if is_backward else order[turn]
-        waiting[run] -= is_backward
-        yield Pass(run, is_backward, place >= last, tuple(waiting))
-        waiting[run] += not is_backward
+def every_pass(turns: Sequence[Turn], chunks: int) -> Iterator[Pass]:
+    """All passes of these turns, one after the other."""
+    last = max(place for place, turn in enumerate(turns) if not turn.is_backward)
+    waiting = [0] * chunks
+    for place, (_, chunk, is_backward) in enumerate(turns):
+        waiting[chunk] -= is_backward
+        yield Pass(chunk, is_backward, place >= last, tuple(waiting))
+        waiting[chunk] += not is_backward
 
 
-def _groups(stages: int, micro_batch_num: int) -> Iterator[int]:
-    """How many micro-batches go round together; the last ones may be fewer."""
-    whole, rest = divmod(micro_batch_num, stages)
-    yield from (stages,) * whole
-    if rest:
-        yield rest
+def _covers(more: tuple[int, ...], less: tuple[int, ...]) -> bool:
+    return all(map(int.__ge__, more, less))

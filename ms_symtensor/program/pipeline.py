@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.tensor.graph import Graph, ParameterRef, makers_of, sources_of
 
 Block = TypeVar("Block")
@@ -22,13 +23,15 @@ class Pipeline:
 
     Errors: InputError unless the runs follow each other without a gap, each with a block, and there are at least as many
     micro-batches as stages, as MindSpore wants it. Other run-times want neither (`is_lenient`): there `head_run` may be the run
-    that holds what stands behind the blocks, where that is not the run of the last block.
+    that holds what stands behind the blocks, where that is not the run of the last block. `scheduler`: in which order stages take
+    micro-batches (`program.schedules`).
     """
 
     layers: tuple[tuple[range, ...], ...]
     micro_batch_num: int
     is_lenient: bool = False
     head_run: int | None = None
+    scheduler: str = DEFAULT_SCHEDULER
 
     def __post_init__(self) -> None:
         if self.stage_num < 1 or self.stage_num == self.micro_batch_num == 1:
@@ -65,6 +68,11 @@ class Pipeline:
     def interleave(self) -> int:
         """Model chunks per stage."""
         return len(self.layers[0])
+
+    @property
+    def needs_config(self) -> bool:
+        """Whether MindSpore has to be told the order of passes (`pipeline_config`), and wants the network inlined lazily."""
+        return self.interleave > 1 or self.scheduler != DEFAULT_SCHEDULER
 
     @cached_property
     def runs(self) -> tuple[range, ...]:

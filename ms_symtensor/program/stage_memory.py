@@ -1,6 +1,6 @@
 """What the activations of a pipeline stage need: those of several micro-batches at once.
 
-Under 1F1B (`passes`) several micro-batches lie in memory, all of them but one between their forward and their backward pass:
+Several micro-batches (`passes`) lie in memory, all of them but one between their forward and their backward pass:
 
     peak = weights + max over passes of (sum over runs of waiting x kept + moment)
 
@@ -16,9 +16,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ms_symtensor.program.liveness import Lives, live_B, lives, program_steps
-from ms_symtensor.program.passes import Pass, in_flight, passes
+from ms_symtensor.program.passes import Pass
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import Node, Phase, Program, Role
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.stage_program import StageProgram
 
 ByBlock = Mapping[str | None, int]
@@ -174,7 +175,7 @@ def _copies(micro: Program) -> Lives:
 def stage_in_flight(program: StageProgram) -> float:
     """Micro-batches whose activations a rank of the stage keeps at once, on average over its model chunks."""
     pipeline = program.pipeline
-    return in_flight(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave).mean
+    return PipelineSchedule.of(pipeline).in_flight(program.stage, pipeline.stage_num).mean
 
 
 def stage_activation_peak_B(program: StageProgram) -> int:
@@ -207,7 +208,7 @@ class OneMicroBatch:
 
     def peak(self, stage: int, pipeline: Pipeline, runs: Sequence[Run]) -> Peak:
         """The peak on `stage` of `pipeline`, whose `runs` are of blocks like those of the program."""
-        every = passes(stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave)
+        every = PipelineSchedule.of(pipeline).passes(stage, pipeline.stage_num)
         peak = self.micro.peak(runs, every)
         return peak._replace(moment_B=peak.moment_B + self.sent_B)
 

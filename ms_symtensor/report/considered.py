@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan
@@ -57,7 +58,13 @@ def _divides(one: Considered, other: Considered) -> bool:
     if abs(one.step_time_s - other.step_time_s) > ALIKE * other.step_time_s:
         return False
     layout, same = (
-        (w.pipeline_stages, w.micro_batch_num, w.pp_interleave_num, *w.mesh[: len(other.mesh) - 1])
+        (
+            w.pipeline_stages,
+            w.micro_batch_num,
+            w.pp_interleave_num,
+            w.pipeline_scheduler,
+            *w.mesh[: len(other.mesh) - 1],
+        )
         for w in (one, other)
     )
     return layout == same
@@ -102,7 +109,7 @@ def considered_json(plan: Plan) -> list[dict[str, Any]]:
     return [
         {
             "pipeline_stages": one.pipeline_stages, "micro_batch_num": one.micro_batch_num,
-            "pp_interleave_num": one.pp_interleave_num, "mesh": list(one.mesh),
+            "pp_interleave_num": one.pp_interleave_num, "pipeline_scheduler": one.pipeline_scheduler, "mesh": list(one.mesh),
             **({"reason": reason(one)} if one.step_time_s is None else {"step_time_s": one.step_time_s}),
         }
         for one in ways(plan)
@@ -111,4 +118,5 @@ def considered_json(plan: Plan) -> list[dict[str, Any]]:
 
 def _layout(one: Considered) -> tuple[str, str, str]:
     stages = str(one.pipeline_stages) + (f" x {one.pp_interleave_num}" if one.pp_interleave_num > 1 else "")
+    stages += f" {one.pipeline_scheduler}" if one.pipeline_scheduler != DEFAULT_SCHEDULER else ""
     return stages, str(one.micro_batch_num), " x ".join(map(str, one.mesh))

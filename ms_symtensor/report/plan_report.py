@@ -41,6 +41,7 @@ def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
         "pipeline_stages": plan.pipeline_stages,
         "micro_batch_num": plan.micro_batch_num,
         "pp_interleave_num": plan.pp_interleave_num,
+        "pipeline_scheduler": plan.pipeline_scheduler,
         **({} if plan.loss is None else {"loss": plan.loss.value}),
         **({"notes": plan.source["notes"].split("; ")} if "notes" in plan.source else {}),
         "fixed": dict(plan.fixed),
@@ -138,7 +139,8 @@ def _stages(plan: Plan) -> str:
     if plan.pipeline is None:
         return "1"
     runs = f" of {plan.pp_interleave_num} runs" if plan.pp_interleave_num > 1 else ""
-    return f"{plan.pipeline_stages}{runs}, {plan.micro_batch_num} micro-batches"
+    order = f", {plan.pipeline_scheduler}" if plan.pipeline.needs_config else ""
+    return f"{plan.pipeline_stages}{runs}, {plan.micro_batch_num} micro-batches{order}"
 
 
 def _times(plan: Plan) -> str:

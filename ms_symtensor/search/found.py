@@ -18,6 +18,7 @@ from ms_symtensor.search.space.step_layouts import (
     StepLayout,
     interleaved,
     max_samples,
+    scheduled,
     step_layouts,
     step_layouts_of_batch,
 )
@@ -89,7 +90,9 @@ def space_of(network: Network, request: Request) -> tuple[StepLayout, ...]:
         for number in limits.interleaves
         if (number == 1 or runs_on) and limits.allow(plain.stages, plain.micro_batch_num, number)
         if not (plain.accumulates and is_barred(plain.stages > 1))
-        if (shape := interleaved(plain, number, blocks)) is not None
+        if (one := interleaved(plain, number, blocks)) is not None
+        for scheduler in limits.schedulers
+        if (shape := scheduled(one, scheduler)) is not None
     )
 
 
@@ -140,6 +143,7 @@ def _considered(
             bound_s,
             fits=shape not in infeasible,
             pp_interleave_num=shape.interleave,
+            pipeline_scheduler=shape.scheduler,
         )
         if (one := best.get(shape)) is None:
             return plain
@@ -163,7 +167,13 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
     pipeline = None
     if shape.accumulates:
         stages, pipeline = pipeline_stages(
-            graph, layers, [strategies] * shape.stages, whole.settings, shape.micro_batch_num, shape.interleave
+            graph,
+            layers,
+            [strategies] * shape.stages,
+            whole.settings,
+            shape.micro_batch_num,
+            shape.interleave,
+            shape.scheduler,
         )
     memory = max(found.memory_B, key=lambda one: sum(one.values()))
     prediction = Prediction(
@@ -188,8 +198,8 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
 def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> Considered:
     """`one`, or, if it is the way of the plan, what its programs take: screening may promise more than they keep."""
     shape = planned.shape
-    way = (shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave)
-    if (one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num) != way:
+    way = (shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave, shape.scheduler)
+    if (one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num, one.pipeline_scheduler) != way:
         return one
     return replace(
         one,

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
+
 
 @dataclass(frozen=True)
 class Considered:
@@ -24,6 +26,7 @@ class Considered:
     peak_memory_B: int | None = None
     time_s: Mapping[str, float] = field(default_factory=dict)
     pp_interleave_num: int = 1
+    pipeline_scheduler: str = DEFAULT_SCHEDULER
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float]:

@@ -16,6 +16,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import parsed_json
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER, SCHEDULERS
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.digest import sealed
@@ -183,6 +184,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "context_parallel": plan.context_parallel,
         "expert_parallel": plan.expert_parallel,
         "micro_batch_num": plan.micro_batch_num,
+        **({} if plan.pipeline_scheduler == DEFAULT_SCHEDULER else {"pipeline_scheduler": plan.pipeline_scheduler}),
         **({} if plan.loss is None else {"loss": plan.loss.value}),
         "fixed": dict(plan.fixed),
         "at_most": dict(plan.at_most),
@@ -306,7 +308,7 @@ def _plan(root: Field, prediction: Field, search: Field, stages: Sequence[Field]
         ),
         runtime=root["runtime"].text() if "runtime" in root else DEFAULT,
         hide=root["hide"].text() if "hide" in root else "",
-        pipeline=_pipeline_from_json(stages, root["micro_batch_num"]),
+        pipeline=_pipeline_from_json(stages, root["micro_batch_num"], _scheduler(root)),
         source=_mapping(root["source"], lambda item: item.text()),
         fixed=_mapping(root["fixed"], Field.text) if "fixed" in root else {},
         at_most=_mapping(root["at_most"], Field.text) if "at_most" in root else {},
@@ -339,6 +341,8 @@ def _considered_to_json(one: Considered) -> dict[str, Any]:
     data = asdict(one) | {"mesh": list(one.mesh), "time_s": dict(sorted(one.time_s.items()))}
     if one.pp_interleave_num == 1:
         del data["pp_interleave_num"]
+    if one.pipeline_scheduler == DEFAULT_SCHEDULER:
+        del data["pipeline_scheduler"]
     return {name: value for name, value in data.items() if value is not None and value not in ({}, inf)}
 
 
@@ -353,14 +357,19 @@ def _considered_from_json(field: Field) -> Considered:
         peak_memory_B=field["peak_memory_B"].integer(0) if "peak_memory_B" in field else None,
         time_s=_mapping(field["time_s"], lambda item: item.number(0.0)) if "time_s" in field else {},
         pp_interleave_num=field["pp_interleave_num"].integer(1) if "pp_interleave_num" in field else 1,
+        pipeline_scheduler=_scheduler(field),
     )
 
 
-def _pipeline_from_json(stages: Sequence[Field], micro_batch_num: Field) -> Pipeline | None:
+def _scheduler(field: Field) -> str:
+    return field["pipeline_scheduler"].one_of(SCHEDULERS) if "pipeline_scheduler" in field else DEFAULT_SCHEDULER
+
+
+def _pipeline_from_json(stages: Sequence[Field], micro_batch_num: Field, scheduler: str) -> Pipeline | None:
     if len(stages) == 1 and micro_batch_num.integer(1) == 1:
         return None
     layers = tuple(tuple(map(_run_from_json, stage["layers"].items_of_list())) for stage in stages)
-    return Pipeline(layers, micro_batch_num.integer(1))
+    return Pipeline(layers, micro_batch_num.integer(1), scheduler=scheduler)
 
 
 def _run_from_json(field: Field) -> range:

@@ -61,7 +61,7 @@ def pipeline_operator_strategy(graph: Graph, plan: Plan, steps: Sequence[str] = 
     pipeline = plan.pipeline
     if pipeline is None:
         raise InputError("the plan takes the batch as a whole: use operator_strategy")
-    if pipeline.interleave > 1:
+    if pipeline.needs_config:
         raise InputError("there is no file for interleaved stages: apply the plan (load_plan), or use shard.py")
     whole = StagePlan(plan.strategies, plan.settings)
     around = [(step, f"network-{pipeline.wrapper}") for step in steps]

@@ -15,6 +15,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.version import VERSION
@@ -172,6 +173,11 @@ class Plan:
     def pp_interleave_num(self) -> int:
         """Model chunks per stage."""
         return 1 if self.pipeline is None else self.pipeline.interleave
+
+    @property
+    def pipeline_scheduler(self) -> str:
+        """In which order stages take micro-batches."""
+        return DEFAULT_SCHEDULER if self.pipeline is None else self.pipeline.scheduler
 
     @property
     def device_num(self) -> int:

@@ -87,8 +87,8 @@ def context_settings(settings: Settings, pipeline: Pipeline | None = None) -> di
         }
     if pipeline is not None:
         found["pipeline_stages"] = pipeline.stage_num
-        if pipeline.interleave > 1:
-            found["pipeline_config"] = {"pipeline_interleave": True, "pipeline_scheduler": "1f1b"}
+        if pipeline.needs_config:
+            found["pipeline_config"] = {"pipeline_interleave": True, "pipeline_scheduler": pipeline.scheduler}
     return found
 
 

@@ -48,7 +48,7 @@ def python_code(graph: Graph, plan: Plan) -> str:
             '# mindspore.Parameter(…, device="CPU"); MS_DEV_RUNTIME_CONF="switch_inline:False" in the environment.',
         )
     body += _whole_parameters(graph, plan)
-    if plan.pipeline is not None and plan.pipeline.interleave > 1:
+    if plan.pipeline is not None and plan.pipeline.needs_config:
         body += ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does: interleaving needs it']
     contents = "what is recomputed" + (", and its pipeline stages" if plan.pipeline_stages > 1 else "")
     return "\n".join(
@@ -91,7 +91,7 @@ def _sections(graph: Graph, plan: Plan) -> list[tuple[list[_Path], list[_Line]]]
     for path, place in stage_cells(graph, plan.pipeline).items() if plan.pipeline is not None else ():
         of, owner = (path, ()) if path in blocks else ((), path)
         lines.setdefault(of, []).append((owner, f"pipeline_stage = {place.stage}"))
-        if plan.pipeline is not None and plan.pipeline.interleave > 1:
+        if plan.pipeline is not None and plan.pipeline.needs_config:
             lines[of].append((owner, f"pipeline_segment = {place.segment}"))
     for name, recompute in plan.settings.recompute.items():
         block_lines = lines.setdefault(tuple(name.split(".")), [])

@@ -1,7 +1,7 @@
 """Data of a JSON file, read piece by piece: every mistake is named by file and key."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,11 @@ class Field:
     def text(self) -> str:
         if not isinstance(self.value, str):
             raise self._wrong("a text")
+        return self.value
+
+    def one_of(self, known: Collection[str]) -> str:
+        if not isinstance(self.value, str) or self.value not in known:
+            raise self._wrong(f"one of {', '.join(known)}")
         return self.value
 
     def flag(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline, runs_of, stages_of_ops
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph
 
@@ -16,6 +17,7 @@ def pipeline_stages(
     settings: Settings,
     micro_batch_num: int,
     interleave: int = 1,
+    scheduler: str = DEFAULT_SCHEDULER,
 ) -> tuple[tuple[StagePlan, ...], Pipeline]:
     """`stages` and `pipeline` of a `Plan` for `graph`, the network at the size of one micro-batch.
 
@@ -26,7 +28,7 @@ def pipeline_stages(
 
     Errors: InputError for layers that are not those of the graph (see `Pipeline`).
     """
-    pipeline = Pipeline(runs_of(tuple(layers), interleave), micro_batch_num)
+    pipeline = Pipeline(runs_of(tuple(layers), interleave), micro_batch_num, scheduler=scheduler)
     runs_on = stages_of_ops(graph, pipeline)
     stage_of_block = {name: pipeline.stage_of(number) for number, name in enumerate(graph.blocks)}
     held: list[dict[str, OpStrategy]] = [{} for _ in strategies]

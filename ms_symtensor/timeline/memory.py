@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ms_symtensor.cost.node_time import NodeTime
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.passes import every_pass
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.stage_memory import OneMicroBatch, runs_of_stage
 from ms_symtensor.program.stage_program import StageProgram
@@ -109,7 +110,8 @@ def _of_passes(program: StageProgram, lane: Sequence[Span]) -> tuple[list[tuple[
     """Pass by pass, the moment of each for as long as it takes."""
     runs, pipeline = runs_of_stage(program), program.pipeline
     one = OneMicroBatch.of(program, runs)
-    every = list(every_pass(program.stage, pipeline.stage_num, pipeline.micro_batch_num, pipeline.interleave))
+    turns = PipelineSchedule.of(pipeline).turns(program.stage, pipeline.stage_num)
+    every = list(every_pass(turns, pipeline.interleave))
     peaks = [peak._replace(moment_B=peak.moment_B + one.sent_B) for peak in one.micro.at_each(runs, every)]
     spans = [span for span in lane if span.kind in (Kind.FORWARD, Kind.BACKWARD)]
     points = [(0.0, peaks[0].weights_B)] if spans[0].start_s else []

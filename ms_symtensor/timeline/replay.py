@@ -10,10 +10,10 @@ the stages wait; where they take longer, all is drawn shorter by the same factor
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
 
 from ms_symtensor.cost.stage_time import StageSeconds
-from ms_symtensor.program.passes import every_pass
+from ms_symtensor.program.schedule import PipelineSchedule
+from ms_symtensor.program.schedules.scheduler import Turn
 
 
 class Kind(str, Enum):
@@ -58,30 +58,12 @@ class StepTimeline:
         return min(1.0, self.step_s / self.replayed_s)
 
 
-class Turn(NamedTuple):
-    """A pass of a micro-batch through model chunk `run` of a stage."""
-
-    run: int
-    is_backward: bool
-    micro_batch: int
-
-
-def turns(stage: int, stages: int, micro_batch_num: int, interleave: int) -> tuple[Turn, ...]:
-    """The passes of a stage in their order (`program.passes`)."""
-    seen: dict[tuple[int, bool], int] = {}
-    found = []
-    for one in every_pass(stage, stages, micro_batch_num, interleave):
-        number = seen.get((one.run, one.is_backward), 0)
-        seen[one.run, one.is_backward] = number + 1
-        found.append(Turn(one.run, one.is_backward, number))
-    return tuple(found)
-
-
-def replay(stages: Sequence[StageSeconds], micro_batch_num: int, interleave: int, step_s: float) -> StepTimeline:
+def replay(stages: Sequence[StageSeconds], schedule: PipelineSchedule, step_s: float) -> StepTimeline:
     """The timeline of a step of `step_s` seconds, by the price, whose stages spend `stages`; every model chunk of a stage takes
     the same share of its passes.
     """
-    orders = [turns(stage, len(stages), micro_batch_num, interleave) for stage in range(len(stages))]
+    orders = [schedule.turns(stage, len(stages)) for stage in range(len(stages))]
+    interleave = schedule.interleave
     lanes = [[Span(stage, Kind.START, 0.0, one.start_s)] if one.start_s else [] for stage, one in enumerate(stages)]
     ends_s: dict[tuple[int, Turn], float] = {}
     for stage, turn in _as_they_depend(orders, interleave):
@@ -90,7 +72,7 @@ def replay(stages: Sequence[StageSeconds], micro_batch_num: int, interleave: int
         begin_s = max(lane[-1].end_s if lane else 0.0, 0.0 if needed is None else ends_s[needed])
         time_s = (one.backward_s if turn.is_backward else one.forward_s) / interleave
         kind = Kind.BACKWARD if turn.is_backward else Kind.FORWARD
-        lane.append(Span(stage, kind, begin_s, time_s, turn.micro_batch, turn.run))
+        lane.append(Span(stage, kind, begin_s, time_s, turn.micro_batch, turn.chunk))
         ends_s[stage, turn] = begin_s + time_s
     for stage, one in enumerate(stages):
         if one.end_s:
@@ -103,14 +85,14 @@ def replay(stages: Sequence[StageSeconds], micro_batch_num: int, interleave: int
 
 def _needs(stage: int, turn: Turn, stages: int, interleave: int) -> tuple[int, Turn] | None:
     """The pass whose result a pass reads."""
-    run, is_backward, _ = turn
+    _, chunk, is_backward = turn
     if not is_backward:
         if stage:
             return stage - 1, turn
-        return (stages - 1, turn._replace(run=run - 1)) if run else None
+        return (stages - 1, turn._replace(chunk=chunk - 1)) if chunk else None
     if stage < stages - 1:
         return stage + 1, turn
-    return (0, turn._replace(run=run + 1)) if run < interleave - 1 else (stage, turn._replace(is_backward=False))
+    return (0, turn._replace(chunk=chunk + 1)) if chunk < interleave - 1 else (stage, turn._replace(is_backward=False))
 
 
 def _as_they_depend(orders: Sequence[Sequence[Turn]], interleave: int) -> Iterator[tuple[int, Turn]]:

@@ -11,6 +11,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.program.fusion import fused, fused_cells
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import Program
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -57,7 +58,8 @@ def step_of(plan: Plan, graph: Graph) -> Step:
     bill = plan_bill(graph, plan.stages, plan.pipeline, known, programs, runtime.fuses)
     price, seconds = priced(bill, cluster, runtime), tuple(seconds_of_stages(bill, cluster, runtime))
     _require_same(plan, price)
-    timeline = replay(seconds, plan.micro_batch_num, plan.pp_interleave_num, plan.prediction.step_time_s)
+    schedule = PipelineSchedule(plan.micro_batch_num, plan.pp_interleave_num, plan.pipeline_scheduler)
+    timeline = replay(seconds, schedule, plan.prediction.step_time_s)
     written = [_fused(graph, program, known, runtime) for program in programs]
     operators = tuple(_operators(plan, graph, known, number, one, runtime) for number, one in enumerate(written))
     memory = tuple(

@@ -3,7 +3,16 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ms_symtensor.program.passes import GROUPS, in_flight, passes, warm_up
+from ms_symtensor.program.schedule import PipelineSchedule
+from ms_symtensor.program.schedules.one_f_one_b import GROUPS, warm_up
+
+
+def passes(stage, stages, micro_batch_num, interleave=1):
+    return PipelineSchedule(micro_batch_num, interleave).passes(stage, stages)
+
+
+def in_flight(stage, stages, micro_batch_num, interleave=1):
+    return PipelineSchedule(micro_batch_num, interleave).in_flight(stage, stages)
 
 
 def most(stage, stages, micro_batch_num, interleave):

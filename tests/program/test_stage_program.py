@@ -10,9 +10,9 @@ from benchmarks.exactness_cases import small_config_of
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.passes import passes
 from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch, stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
@@ -155,8 +155,8 @@ def test_weights_in_use_stay_for_all_micro_batches():
 
 def test_weights_of_the_forward_pass_are_dropped_after_the_last_one():
     one = MicroBatch((5, 7, 9), (False, False, True), (None,) * 3, {None: 3}, {None: 10}, {None: 4}, (6, 0, 0))
-    assert one.peak([(None,)], passes(0, 2, 3)).total_B == 10 + 9 + 3
-    assert one.peak([(None,)], passes(0, 2, 2)).total_B == max(5 + 6 + 4 + 3, 9 + 4 + 3, 7 + 10)
+    assert one.peak([(None,)], PipelineSchedule(3).passes(0, 2)).total_B == 10 + 9 + 3
+    assert one.peak([(None,)], PipelineSchedule(2).passes(0, 2)).total_B == max(5 + 6 + 4 + 3, 9 + 4 + 3, 7 + 10)
 
 
 def test_level2_scatters_the_gradient_of_every_use():

@@ -31,9 +31,9 @@ def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
     for path, place in stage_cells(graph, pipeline).items():
         owner = cells[".".join(path)]
         owner.pipeline_stage = place.stage
-        if pipeline.interleave > 1:
+        if pipeline.needs_config:
             owner.pipeline_segment = place.segment
-    if pipeline.interleave > 1 and _LAZY_INLINE not in cell.__dict__:
+    if pipeline.needs_config and _LAZY_INLINE not in cell.__dict__:
         cell.cell_init_args = (
             f"lazy_inline_{type(cell).__name__}"  # MindSpore interleaves networks with @lazy_inline only
         )

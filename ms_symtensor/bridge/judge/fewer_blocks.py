@@ -92,7 +92,13 @@ def _carried(plan: Plan, whole: Graph, graph: Graph, kept: Sequence[int]) -> Pla
     layers = [sum(n in run for n in kept) for run in plan.pipeline.runs]
     micro_batch_num = min(plan.micro_batch_num, _fewest_micro_batches(plan.pipeline))
     stages, pipeline = pipeline_stages(
-        graph, layers, [strategies] * plan.pipeline_stages, settings, micro_batch_num, plan.pipeline.interleave
+        graph,
+        layers,
+        [strategies] * plan.pipeline_stages,
+        settings,
+        micro_batch_num,
+        plan.pipeline.interleave,
+        plan.pipeline.scheduler,
     )
     batch = plan.global_batch_size // plan.micro_batch_num * micro_batch_num
     return replace(plan, graph_hash=graph.hash, stages=stages, pipeline=pipeline, global_batch_size=batch)

@@ -200,7 +200,8 @@ def reduced_pipeline(pipeline: Pipeline, kept: tuple[int, ...], graph: Graph) ->
     lengths = [sum(n in run for n in kept) for run in pipeline.runs]
     lengths[-1] += len(graph.blocks) - len(kept)
     fewest = pipeline.stage_num + 1 if pipeline.interleave == 1 else 2 * pipeline.stage_num
-    return Pipeline(runs_of(tuple(lengths), pipeline.interleave), min(pipeline.micro_batch_num, fewest))
+    layers, number = runs_of(tuple(lengths), pipeline.interleave), min(pipeline.micro_batch_num, fewest)
+    return Pipeline(layers, number, scheduler=pipeline.scheduler)
 
 
 def _stages(

@@ -4,15 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER, SCHEDULERS
 from ms_symtensor.search.asked.operator_pins import OperatorPin, operator_pin
 
 ALL = 1 << 30
 """Recomputed blocks: all there are."""
 
+SCHEDULER = "pipeline_scheduler"
+
 LOWEST = {
     "pipeline_stages": 1, "micro_batch_num": 1, "pp_interleave_num": 1,
     "data_parallel": 1, "model_parallel": 1, "sequence_parallel": 0, "context_parallel": 1, "expert_parallel": 1,
-    "optimizer_level": 0, "recompute": 0, "swap_optimizer": 0,
+    "optimizer_level": 0, "recompute": 0, "swap_optimizer": 0, SCHEDULER: 0,
 }  # fmt: skip
 """What can be limited, as a plan reports it, each with its lowest number."""
 
@@ -23,10 +26,15 @@ SHARD_SIZE = "optimizer_weight_shard_size"
 PINNED = (*LOWEST, SHARD_SIZE)
 """What can be pinned. The optimizer shards over all copies or not at all, which is a limit of its level."""
 
-HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3, "swap_optimizer": 1}
+HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3, "swap_optimizer": 1, SCHEDULER: len(SCHEDULERS) - 1}
 
 _YES_OR_NO = {"no": 0, "yes": 1}
-WORDS = {"sequence_parallel": _YES_OR_NO, "swap_optimizer": _YES_OR_NO, "recompute": {"none": 0, "full": ALL}}
+WORDS = {
+    "sequence_parallel": _YES_OR_NO,
+    "swap_optimizer": _YES_OR_NO,
+    "recompute": {"none": 0, "full": ALL},
+    SCHEDULER: {name: number for number, name in enumerate(SCHEDULERS)},
+}
 """Words that stand for numbers."""
 
 SWAP = "swap_optimizer"
@@ -96,6 +104,11 @@ class Limits:
         """The virtual stages that are searched."""
         every = {*INTERLEAVES, self.least.get("pp_interleave_num", 1)}
         return tuple(sorted(n for n in every if self.allows("pp_interleave_num", n)))
+
+    @property
+    def schedulers(self) -> tuple[str, ...]:
+        """The pipeline schedules that are searched."""
+        return tuple(SCHEDULERS)[self.least[SCHEDULER] :][:1] if self.pins(SCHEDULER) else (DEFAULT_SCHEDULER,)
 
     def recomputed(self, blocks: int) -> tuple[int, int]:
         """The least and the most of `blocks` that may be recomputed; InputError if there are not so many."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import accumulate, chain, groupby
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.recomputation import of_part
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.asked.limits import ALL, Limits
@@ -113,7 +112,7 @@ def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
     if pipeline is not None:
         starts = [*accumulate((len(name.split(JOINT)) for name in together.blocks), initial=0)]
         layers = tuple(tuple(range(starts[r.start], starts[r.stop]) for r in runs) for runs in pipeline.layers)
-        pipeline = Pipeline(layers, pipeline.micro_batch_num)
+        pipeline = replace(pipeline, layers=layers)
     search = replace(plan.search, method=f"{plan.search.method}; kinds of blocks take turns, {length} blocks are one")
     own = separated(together).hash
     return replace(

@@ -1,6 +1,5 @@
-"""The chain of a network's parts, of which a pipeline stage holds a run, and how micro-batches take turns on the stages."""
+"""The chain of a network's parts, of which a pipeline stage holds a run."""
 
-import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -14,36 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.passes import InFlight, Pass, in_flight, passes
-
-
-@dataclass(frozen=True)
-class PipelineSchedule:
-    """How micro-batches take turns: so many of them, each `interleave` times round the stages."""
-
-    micro_batch_num: int
-    interleave: int = 1
-
-    def in_flight(self, stage: int, stages: int) -> InFlight:
-        """Micro-batches whose activations the stage keeps at once."""
-        return in_flight(stage, stages, self.micro_batch_num, self.interleave)
-
-    def passes(self, stage: int, stages: int) -> tuple[Pass, ...]:
-        """The passes of micro-batches on the stage."""
-        return passes(stage, stages, self.micro_batch_num, self.interleave)
-
-    def step_s(self, each_s: Sequence[float], once_s: float) -> float:
-        """Seconds of a step of stages that take `each_s` for a micro-batch: T = M max s + (sum s - max s) / v + once."""
-        return self.of_slowest_s(max(each_s), math.fsum(each_s), once_s)
-
-    def of_slowest_s(self, most_s: float, total_s: float, once_s: float) -> float:
-        """Those of stages that take `total_s` together, the slowest one `most_s`."""
-        return self.slowest * most_s + total_s / self.interleave + once_s
-
-    @property
-    def slowest(self) -> float:
-        """How often the slowest stage counts in a step, beside its share of a micro-batch's way through all stages."""
-        return self.micro_batch_num - 1 / self.interleave
+from ms_symtensor.program.passes import InFlight
 
 
 @dataclass(frozen=True)

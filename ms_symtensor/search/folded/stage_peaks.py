@@ -16,10 +16,11 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
 from ms_symtensor.program.program import Program
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
-from ms_symtensor.search.folded.chain import PipelineSchedule, Stage
+from ms_symtensor.search.folded.chain import Stage
 from ms_symtensor.search.folded.folding import Fold, fold, shorten
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph, ParameterRef

@@ -7,7 +7,8 @@ from enum import Enum
 from functools import cached_property
 
 from ms_symtensor.program.passes import InFlight
-from ms_symtensor.search.folded.chain import PipelineSchedule
+from ms_symtensor.program.schedule import PipelineSchedule
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER, SCHEDULERS
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, divisors, meshes
 
 MAX_MODEL_AXIS = 64
@@ -50,13 +51,14 @@ class StepLayout:
     mesh: tuple[int, ...]
     batch: int
     interleave: int = 1
+    scheduler: str = DEFAULT_SCHEDULER
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:  # a search looks up every shape very often: hash it once
-        return hash((self.stages, self.micro_batch_num, self.mesh, self.batch, self.interleave))
+        return hash((self.stages, self.micro_batch_num, self.mesh, self.batch, self.interleave, self.scheduler))
 
     @property
     def accumulates(self) -> bool:
@@ -66,12 +68,12 @@ class StepLayout:
     @cached_property
     def in_one_run(self) -> "StepLayout":
         """What it has in common with those whose stages hold other numbers of model chunks."""
-        return replace(self, interleave=1)
+        return replace(self, interleave=1, scheduler=DEFAULT_SCHEDULER)
 
     @cached_property
     def schedule(self) -> PipelineSchedule:
         """How its micro-batches take turns."""
-        return PipelineSchedule(self.micro_batch_num, self.interleave)
+        return PipelineSchedule(self.micro_batch_num, self.interleave, self.scheduler)
 
     def in_flight(self, stage: int) -> InFlight:
         """Micro-batches whose activations this stage keeps at once."""
@@ -154,6 +156,14 @@ def interleaved(shape: StepLayout, interleave: int, blocks: int) -> StepLayout |
         return shape
     possible = shape.stages > 1 and shape.micro_batch_num % shape.stages == 0 and shape.stages * interleave <= blocks
     return replace(shape, interleave=interleave) if possible else None
+
+
+def scheduled(shape: StepLayout, scheduler: str) -> StepLayout | None:
+    """`shape` whose stages take their passes in the order of `scheduler`; None where that cannot be."""
+    if scheduler == DEFAULT_SCHEDULER:
+        return shape
+    possible = shape.stages > 1 and shape.interleave >= SCHEDULERS[scheduler].least_chunks
+    return replace(shape, scheduler=scheduler) if possible else None
 
 
 def _shapes(device_num: int, global_batch_size: int, block_num: int, most_samples: float) -> Iterator[StepLayout]:

@@ -56,7 +56,7 @@ def divided(row: Candidate, chain: Chain, limit_B: float | Sequence[float]) -> E
     """The stages of `row`, whose parts are `chain`, that fit, and what the step then takes."""
     recomputed = row.problem.limits.recomputed(int(chain.blocks[-1]))
     shape = row.shape
-    stages = divide(chain, shape.stages, shape.micro_batch_num, limit_B, recomputed, shape.interleave)
+    stages = divide(chain, shape.stages, shape.schedule, limit_B, recomputed)
     return None if stages is None else estimated(row, chain, stages)
 
 

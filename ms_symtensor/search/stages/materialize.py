@@ -194,6 +194,7 @@ def materialized(
             guess.shape.stages,
             guess.shape.micro_batch_num,
             guess.shape.interleave,
+            guess.shape.scheduler,
             frozenset(strategies.items()),
         )
         if key in met:

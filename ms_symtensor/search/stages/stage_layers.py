@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from ms_symtensor.search.folded.chain import Chain, PipelineSchedule, Stage
+from ms_symtensor.program.schedule import PipelineSchedule
+from ms_symtensor.search.folded.chain import Chain, Stage
 
 Held = tuple[int, int, float, float, int]
 """The parts of a stage, from and to, and what `Chain.fitting` tells of them."""
@@ -39,19 +40,18 @@ def laid_out(
 def divide(
     chain: Chain,
     stages: int,
-    micro_batch_num: int,
+    turns: PipelineSchedule,
     limit_B: float | Sequence[float],
     recomputed: tuple[int, int] | None = None,
-    interleave: int = 1,
 ) -> tuple[Stage, ...] | None:
     """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits.
 
-    `interleave`: model chunks of every stage, each with one block at least; what stages hold is priced as one run.
+    Of several model chunks each has one block at least; what stages hold is priced as one run.
     `recomputed`: the least and the most of the blocks that are recomputed (default: as needed). Of few that may be, no stage has
     more than a share; further ones are put where the pace is slowest: such a division need not be the best.
     """
     limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
-    blocks, turns = int(chain.blocks[-1]), PipelineSchedule(micro_batch_num, interleave)
+    blocks = int(chain.blocks[-1])
     least, most = recomputed or (0, blocks)
     if 0 < blocks <= least:
         found = divided_chain(Chain([part.computed_again for part in chain.parts]), limits_B, turns)

@@ -9,10 +9,11 @@ from model_zoo.builder import build_graph
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.cost.step import HCCL_BUFFER_B, buffers_B
 from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.folded.chain import PipelineSchedule, Stage
+from ms_symtensor.search.folded.chain import Stage
 from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.stages.network import network

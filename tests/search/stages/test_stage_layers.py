@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ms_symtensor.program.passes import in_flight
-from ms_symtensor.search.folded.chain import Chain, Part, PipelineSchedule, SelectedChain
+from ms_symtensor.program.schedule import PipelineSchedule
+from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain
 from ms_symtensor.search.stages.stage_layers import divide, divided_chain, step_s
 
 SECONDS = st.integers(1, 9).map(float)
@@ -55,7 +55,10 @@ def best_pace(chain, stages, micro_batch_num, limit_B):
         bounds = (0, *ends, len(chain))
         runs = [chain[a:b] for a, b in pairwise(bounds)]
         if all(any(p.is_block for p in run) for run in runs):
-            paces = [pace_of(run, in_flight(i, stages, micro_batch_num).mean, limit_B) for i, run in enumerate(runs)]
+            paces = [
+                pace_of(run, PipelineSchedule(micro_batch_num).in_flight(i, stages).mean, limit_B)
+                for i, run in enumerate(runs)
+            ]
             if None not in paces:
                 found.append(max(paces))
     return min(found, default=None)
@@ -65,7 +68,7 @@ def best_pace(chain, stages, micro_batch_num, limit_B):
 @given(chains(), st.integers(1, 3), st.integers(3, 6), st.integers(5, 80))
 def test_no_other_division_has_a_smaller_pace(chain, stages, micro_batch_num, limit_B):
     best = best_pace(chain, stages, micro_batch_num, limit_B)
-    found = divide(Chain(chain), stages, micro_batch_num, limit_B)
+    found = divide(Chain(chain), stages, PipelineSchedule(micro_batch_num), limit_B)
     if best is None:
         assert found is None
         return
@@ -95,7 +98,7 @@ def test_a_run_makes_as_little_again_as_lets_it_fit(parts, waiting, missing_B, n
     levels = np.zeros((1 + number, 3, 2))
     for kind in (1, 2):
         levels[1:, kind] = np.stack([kind * steps**2, 2.0 * steps], axis=1).cumsum(axis=0)
-    chain, flight = SelectedChain(parts, levels, kinds), in_flight(0, waiting, waiting)
+    chain, flight = SelectedChain(parts, levels, kinds), PipelineSchedule(waiting).in_flight(0, waiting)
     plain = Chain(parts).fitting(0, len(parts), flight, float("inf"))
     found = chain.fitting(0, len(parts), flight, plain[1] - missing_B)
     held = np.bincount(kinds, minlength=3)
@@ -112,7 +115,7 @@ def test_of_two_kinds_of_blocks_what_is_found_fits_and_is_no_faster_than_can_be(
     chain, stages, micro_batch_num, limit_B
 ):
     """A stage of one block that is recomputed may be too large where it fits with a small one behind it: not all are tried."""
-    found = divide(Chain(chain), stages, micro_batch_num, limit_B)
+    found = divide(Chain(chain), stages, PipelineSchedule(micro_batch_num), limit_B)
     if found is not None:
         best = best_pace(chain, stages, micro_batch_num, limit_B)
         assert best is not None and max(s.each_s for s in found) >= best * (1 - 1e-9)
@@ -123,13 +126,13 @@ def test_of_two_kinds_of_blocks_what_is_found_fits_and_is_no_faster_than_can_be(
 def test_a_heavy_head_leaves_fewer_blocks_on_its_stage():
     block, head = Part(1.0, 0.3, 0.0, 0.0, 0.0), Part(3.0, 0.0, 0.0, 0.0, 0.0, is_block=False)
     embedding = Part(0.1, 0.0, 0.0, 0.0, 0.0, is_block=False)
-    found = divide(Chain([embedding, *[block] * 13, head]), 4, 8, 1.0)
+    found = divide(Chain([embedding, *[block] * 13, head]), 4, PipelineSchedule(8), 1.0)
     assert [s.blocks for s in found] == [4, 4, 4, 1]
 
 
 def test_early_stages_keep_more_micro_batches():
-    assert [in_flight(i, 4, 8).mean for i in range(4)] == [4, 3, 2, 1]
-    assert [in_flight(i, 4, 2).mean for i in range(4)] == [2, 2, 2, 1]
+    assert [PipelineSchedule(8).in_flight(i, 4).mean for i in range(4)] == [4, 3, 2, 1]
+    assert [PipelineSchedule(2).in_flight(i, 4).mean for i in range(4)] == [2, 2, 2, 1]
 
 
 def test_a_slower_pace_pays_where_the_step_ends_sooner():
@@ -140,5 +143,5 @@ def test_a_slower_pace_pays_where_the_step_ends_sooner():
         Part(0.5, 0.0, 0, 0, 0, False),
     )
     parts = [before, *[block] * 5, after]
-    assert [stage.blocks for stage in divide(Chain(parts), 2, 2, 1e9)] == [1, 4]
-    assert [stage.blocks for stage in divide(Chain(parts), 2, 100, 1e9)] == [3, 2]
+    assert [stage.blocks for stage in divide(Chain(parts), 2, PipelineSchedule(2), 1e9)] == [1, 4]
+    assert [stage.blocks for stage in divide(Chain(parts), 2, PipelineSchedule(100), 1e9)] == [3, 2]

@@ -16,7 +16,7 @@ from ms_symtensor.program.schedules.scheduler import Turn
 class PipelineSchedule:
     """`micro_batch_num` micro-batches, each `interleave` times round the stages (model chunks), in the order of `scheduler`.
 
-    Errors: InputError for a scheduler that is not known, or wants more model chunks.
+    Errors: InputError for a scheduler that is not known.
     """
 
     micro_batch_num: int
@@ -26,11 +26,6 @@ class PipelineSchedule:
     def __post_init__(self) -> None:
         if self.scheduler not in SCHEDULERS:
             raise InputError(f"pipeline_scheduler {self.scheduler} is not known: give one of {', '.join(SCHEDULERS)}")
-        least = SCHEDULERS[self.scheduler].least_chunks
-        if self.interleave < least:
-            raise InputError(
-                f"pipeline_scheduler {self.scheduler} wants at least {least} virtual stages: give pp_interleave_num={least}"
-            )
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "PipelineSchedule":
@@ -38,8 +33,9 @@ class PipelineSchedule:
         return cls(pipeline.micro_batch_num, pipeline.interleave, pipeline.scheduler)
 
     def turns(self, stage: int, stages: int) -> tuple[Turn, ...]:
-        """All passes on the stage, one after the other."""
-        return tuple(SCHEDULERS[self.scheduler].order(stage, stages, self.micro_batch_num, self.interleave))
+        """All passes on the stage, one after the other. With one chunk a stage MindSpore keeps to 1F1B, whatever is asked."""
+        name = self.scheduler if self.interleave > 1 else DEFAULT_SCHEDULER
+        return tuple(SCHEDULERS[name].order(stage, stages, self.micro_batch_num, self.interleave))
 
     def in_flight(self, stage: int, stages: int) -> InFlight:
         """Micro-batches whose activations the stage keeps at once."""

@@ -7,7 +7,8 @@ Several micro-batches (`passes`) lie in memory, all of them but one between thei
 with the moment of the one that passes, and, where stages are interleaved, what is still to be sent. Weights in use (gathered, or
 cast) stay for all micro-batches. The gradient of a weight is there until it is added up. Where stages are interleaved, a weight
 that several operators read as it is stored is copied for every micro-batch: MindSpore loads it anew in each (its network is
-inlined late), and puts a TensorMove behind what it loads more than once and reads more than once.
+inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. Without optimizer sharding
+every micro-batch casts the weights that it reads, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from ms_symtensor.program.passes import Pass
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.schedule import PipelineSchedule
+from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import StageProgram
 
 ByBlock = Mapping[str | None, int]
@@ -125,19 +127,20 @@ class MicroBatch:
         return found
 
 
-def micro_batch(micro: Program, scatters_gradients: bool, interleaved: bool) -> MicroBatch:
-    """What one micro-batch needs whose program is `micro`; `scatters_gradients`: before they add up (level2); `interleaved`: on a
-    stage of several runs.
+def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> MicroBatch:
+    """What one micro-batch needs whose program is `micro`; `level`: of optimizer sharding; `interleaved`: on a stage of several
+    runs.
     """
     steps = program_steps(micro)
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
-    weights = _weights(micro.nodes) - micro.kept
+    casts_each = interleaved and level is OptimizerLevel.NONE
+    weights = _weights(micro.nodes, casts_each) - micro.kept
     behind = tuple(step.is_backward for step in steps)
     used = {t for n in micro.nodes if n.role is not Role.WEIGHT for t in n.inputs if t in weights}
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
-    alive = lives(steps, (micro.kept - frozenset(_passing(micro, scatters_gradients))) | used)
+    alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
     alive = {**alive, **(_copies(micro) if interleaved else {})}
     forward = sum(not late for late in behind)
     last_read = {t: step for step, n in enumerate(micro.nodes) for t in n.inputs if t in used - used_behind}
@@ -203,7 +206,7 @@ class OneMicroBatch:
         """That of `program`, which holds these `runs`."""
         run_of = {block: number for number, run in enumerate(runs) for block in run if block is not None}
         micro = program.micro if len(runs) == 1 else _run_by_run(program.micro, run_of)
-        found = micro_batch(micro, program.scatters_gradients, len(runs) > 1)
+        found = micro_batch(micro, program.level, program.pipeline.needs_config)
         return cls(found, 0 if len(runs) == 1 else _sent_B(micro))
 
     def peak(self, stage: int, pipeline: Pipeline, runs: Sequence[Run]) -> Peak:
@@ -255,11 +258,13 @@ def _blocks(nodes: Sequence[Node]) -> tuple[str | None, ...]:
     return tuple(one or last for one in found)
 
 
-def _weights(nodes: Iterable[Node]) -> frozenset[int]:
-    """The tensors that are weights in use: cast, gathered, or received from another stage."""
+def _weights(nodes: Iterable[Node], casts_each: bool) -> frozenset[int]:
+    """The tensors that are weights in use: cast (unless every micro-batch `casts_each`), gathered, or received from a stage."""
 
     def is_weight(n: Node) -> bool:
-        return n.role is Role.WEIGHT or (n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD)
+        if n.role is Role.WEIGHT:
+            return not casts_each
+        return n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD
 
     return frozenset(t for n in nodes if is_weight(n) for t in n.outputs)
 

@@ -27,7 +27,7 @@ def programs(model="llama2_7b", layers=(2, 2), micro_batch_num=3, data=2, tensor
 
 
 def alone(program: StageProgram) -> MicroBatch:
-    return micro_batch(program.micro, program.scatters_gradients, program.pipeline.interleave > 1)
+    return micro_batch(program.micro, program.level, program.pipeline.interleave > 1)
 
 
 def counts(program: StageProgram, rank: int) -> Counter:

@@ -16,6 +16,7 @@ from ms_symtensor.bridge.compiled.tensor_numbers import CARRIES_GRADIENT, Tensor
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
 from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.program.liveness import VIEWS, Step, peak_B
+from ms_symtensor.program.schedules.scheduler import Turn
 from ms_symtensor.tensor.graph import ParameterRef, Source
 
 Pass = tuple[bool, int | None, int | None]
@@ -66,6 +67,17 @@ def execution_order(program: CompiledProgram) -> list[Node]:
     return [program.node_by_name[name] for name in found]
 
 
+def order_of_passes(program: CompiledProgram, work: Collection[str]) -> list[Turn]:
+    """The passes of micro-batches in the order in which the first operator of the types `work` of each is taken."""
+    runs, micros = (_marked(program, what) for what in ("chunk", "micro"))
+    turns = (
+        Turn(micros[node.name] or 0, runs[node.name] or 0, is_backward(node))
+        for node in execution_order(program)
+        if node.type in work
+    )
+    return list(dict.fromkeys(turns))
+
+
 class _Order:
     """What goes first of what is ready: gradients of weights, then pass by pass (as MindSpore lists them), then by rank."""
 
@@ -109,7 +121,7 @@ def _made_late(program: CompiledProgram) -> set[str]:
     """
     again: set[str] = set()
     plain = set[str]()
-    copies = {node.name for node in program.nodes if node.type == "TensorMove"}
+    copies = {node.name for node in program.nodes if node.type == "TensorMove" or _casts_weight(node)}
     for node in program.nodes:
         read = [*producers(node.inputs)]
         if is_recomputed(node) or (not is_backward(node) and not again.isdisjoint(read) and node.type not in _IN_PLACE):
@@ -117,6 +129,10 @@ def _made_late(program: CompiledProgram) -> set[str]:
         elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
             plain |= {node.name} if plain.issuperset(read) else set()
     return again | copies | plain.difference(name for node in program.nodes for name in node.after)
+
+
+def _casts_weight(node: Node) -> bool:
+    return node.type == "Cast" and any(map(_is_weight, node.inputs)) and not is_backward(node)
 
 
 def _is_weight(source: Source) -> bool:

@@ -21,13 +21,11 @@ class Scheduler:
         name: what MindSpore calls it (`pipeline_scheduler`).
         order: the turns of stage number `stage` of `stages`, (stage, stages, micro_batch_num, chunks) given.
         enough: of (stages, micro_batch_num), as few micro-batches as see all that those of more see.
-        least_chunks: model chunks that a stage must have.
     """
 
     name: str
     order: Callable[[int, int, int, int], Iterable[Turn]]
     enough: Callable[[int, int], int]
-    least_chunks: int = 1
 
 
 def in_cycles(cycles: Iterable[int], chunks: int) -> list[Turn]:

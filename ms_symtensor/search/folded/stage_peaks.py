@@ -135,7 +135,7 @@ class StagePeaks:
         part, known, block_of = self._part(tuple(map(sum, runs)), before, after)
         plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
-        one = micro_batch(program, self._scatters, self.schedule.interleave > 1)
+        one = micro_batch(program, self.settings.optimizer_level, self.schedule.interleave > 1)
         return _Written(program, one, tuple(named), block_of)
 
     def _part(

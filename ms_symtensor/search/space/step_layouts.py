@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ms_symtensor.program.passes import InFlight
 from ms_symtensor.program.schedule import PipelineSchedule
-from ms_symtensor.program.schedules import DEFAULT_SCHEDULER, SCHEDULERS
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, divisors, meshes
 
 MAX_MODEL_AXIS = 64
@@ -159,11 +159,10 @@ def interleaved(shape: StepLayout, interleave: int, blocks: int) -> StepLayout |
 
 
 def scheduled(shape: StepLayout, scheduler: str) -> StepLayout | None:
-    """`shape` whose stages take their passes in the order of `scheduler`; None where that cannot be."""
+    """`shape` whose stages take their passes in the order of `scheduler`; None where they have one chunk: that is 1F1B."""
     if scheduler == DEFAULT_SCHEDULER:
         return shape
-    possible = shape.stages > 1 and shape.interleave >= SCHEDULERS[scheduler].least_chunks
-    return replace(shape, scheduler=scheduler) if possible else None
+    return replace(shape, scheduler=scheduler) if shape.interleave > 1 else None
 
 
 def _shapes(device_num: int, global_batch_size: int, block_num: int, most_samples: float) -> Iterator[StepLayout]:

@@ -7,15 +7,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts, divisors
-from ms_symtensor.search.asked.limits import ALL
+from ms_symtensor.search.asked.limits import ALL, SCHEDULER
 
 Numbers = Mapping[str, int]
 """Of names that can be pinned (`limits.LOWEST`), a number each."""
 
 P, M, V = "pipeline_stages", "micro_batch_num", "pp_interleave_num"
 D, T, S, C, E = "data_parallel", "model_parallel", "sequence_parallel", "context_parallel", "expert_parallel"
-LEVEL, RECOMPUTE = "optimizer_level", "recompute"
+LEVEL, RECOMPUTE, ORDER = "optimizer_level", "recompute", SCHEDULER
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,11 @@ CONDITIONS = (
         (P, M, V), "with virtual stages, stages divide the micro-batches",
         lambda f, n: n[V] == 1 or (n[P] > 1 and n[M] % n[P] == 0),
         lambda f, n: f"virtual stages are planned where the stages divide the micro-batches, but {_undivided(f, n)}",
+    ),
+    Condition(
+        (ORDER, V), "another order than 1F1B wants virtual stages",
+        lambda f, n: n[ORDER] == 0 or n[V] > 1,
+        lambda f, n: f"MindSpore keeps to {DEFAULT_SCHEDULER} where stages have one model chunk: pin pp_interleave_num=2",
     ),
     Condition(
         (LEVEL, P, M), "optimizer level3 is for one stage and one batch",

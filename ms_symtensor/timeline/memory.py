@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ms_symtensor.cost.node_time import NodeTime
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.passes import every_pass
-from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.program import Node, Phase, Program, Role
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.stage_memory import OneMicroBatch, runs_of_stage
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.tensor.graph import Graph

@@ -111,8 +111,8 @@ def _short(
     }
     pipeline = None
     if head is not None or layout.stages.number * layout.stages.micro_batch_num > 1:
-        interleave = layout.stages.interleave
-        pipeline = Pipeline(runs_of(counts, interleave), layout.stages.micro_batch_num, True, head)
+        of = layout.stages
+        pipeline = Pipeline(runs_of(counts, of.interleave), of.micro_batch_num, True, head, of.scheduler)
     of_ops = {} if pipeline is None else stages_of_ops(graph, pipeline)
     plans = []
     for stage, runs in enumerate(written):

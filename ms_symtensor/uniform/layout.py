@@ -5,6 +5,7 @@ from enum import Enum
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import dealt
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
 
 ALL = -1
@@ -52,6 +53,7 @@ class Stages:
         chunks: blocks of every model chunk, a row for each chunk of a stage with a number for every stage; empty: those of a
             stage divide evenly, the last ones one more.
         head_stage: the stage that holds what stands behind the blocks; -1: that of the last block.
+        scheduler: in which order stages take micro-batches (`program.schedules`).
     """
 
     number: int = 1
@@ -60,6 +62,7 @@ class Stages:
     layers: tuple[int, ...] = ()
     head_stage: int = -1
     chunks: tuple[tuple[int, ...], ...] = ()
+    scheduler: str = DEFAULT_SCHEDULER
 
     def of(self, blocks: int) -> tuple[int, ...]:
         """The blocks of every stage, of so many.

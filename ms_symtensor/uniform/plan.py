@@ -101,7 +101,7 @@ def pipeline_of(layout: UniformLayout, held: tuple[int, ...], is_lenient: bool) 
     moves_head = stages.head_stage not in (-1, stages.number - 1) or not held[-1]
     head = stages.head_stage % stages.number if moves_head else None
     runs = runs_of(stages.in_order(sum(held)), stages.interleave)
-    return Pipeline(runs, stages.micro_batch_num, is_lenient, head)
+    return Pipeline(runs, stages.micro_batch_num, is_lenient, head, stages.scheduler)
 
 
 @lru_cache(maxsize=256)

@@ -59,7 +59,7 @@ def pinned_layout(config: TransformerConfig, limits: Limits, device_num: int) ->
             context_parallel=context,
             expert_parallel=_pin(limits, "expert_parallel", 0),
         ),
-        Stages(stages, micro_batches, _pin(limits, "pp_interleave_num", 1)),
+        Stages(stages, micro_batches, _pin(limits, "pp_interleave_num", 1), scheduler=limits.schedulers[0]),
         recomputation(limits, config.num_layers, stages),
         OptimizerLevel(_pin(limits, "optimizer_level", int(data > 1))),
         swap_optimizer=bool(_pin(limits, asked.SWAP, 0)),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from model_zoo.config import TransformerConfig
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import SWAP, Limits
 from ms_symtensor.search.asked.request import Request
@@ -78,7 +79,10 @@ def _stages(
         return None
     if not limits.allows("micro_batch_num", micro_batches) or not limits.allows("pp_interleave_num", interleave):
         return None
-    return Stages(number, micro_batches, interleave)
+    (scheduler,) = limits.schedulers
+    if scheduler != DEFAULT_SCHEDULER and interleave == 1:
+        return None
+    return Stages(number, micro_batches, interleave, scheduler=scheduler)
 
 
 def _degrees(config: TransformerConfig, request: Request, rules: Rules) -> Iterator[tuple[Degrees, int]]:

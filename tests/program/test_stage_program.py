@@ -154,7 +154,7 @@ def test_weights_in_use_stay_for_all_micro_batches():
 
 
 def test_weights_of_the_forward_pass_are_dropped_after_the_last_one():
-    one = MicroBatch((5, 7, 9), (False, False, True), (None,) * 3, {None: 3}, {None: 10}, {None: 4}, (6, 0, 0))
+    one = MicroBatch((5, 7, 9), (False, False, True), (None,) * 3, {None: 3}, {None: 10}, {None: 4}, (6, 0, 0), {})
     assert one.peak([(None,)], PipelineSchedule(3).passes(0, 2)).total_B == 10 + 9 + 3
     assert one.peak([(None,)], PipelineSchedule(2).passes(0, 2)).total_B == max(5 + 6 + 4 + 3, 9 + 4 + 3, 7 + 10)
 

@@ -4,7 +4,7 @@ Cycles of micro-batches go round the chunks; what does not fill a cycle makes th
 up by `step` passes for every stage behind it, and a cycle for every chunk but the last; then each forward pass is followed by
 the backward pass of the micro-batch that has waited longest, through the chunk that it passed last. With one step a stage,
 seqsmartvpp keeps fewer micro-batches than interleaved 1F1B, and has the same bubble, or up to 6 % of a step more where its first
-stage waits for what it receives ahead (tests/program/test_schedules.py).
+stage waits for what it receives ahead (tests/timeline/test_replayed_passes.py).
 
 A forward pass is held by nothing but what it receives, and the first stage of seqsmartvpp receives ahead: its forward passes
 through later chunks go ahead by half as many passes as there are stages. Source: the programs that MindSpore 2.10.0 compiles

@@ -6,7 +6,7 @@ from ms_symtensor.targets.exporter import CannotSayError, Exporter, Planned
 
 
 def _files(planned: Planned) -> dict[str, str]:
-    if planned.plan.pp_interleave_num > 1:
+    if planned.plan.pipeline is not None and planned.plan.pipeline.needs_config:
         raise CannotSayError("MindSpore reads none of virtual stages")
     return {OPERATOR_FILE: operator_strategy_text(planned.graph, planned.plan)}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import runs_of
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER, SCHEDULERS
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.mindformers.defaults import said
 from ms_symtensor.uniform.layout import Degrees, Mark, Recomputation, Selection, Stages, UniformLayout
@@ -133,7 +134,14 @@ def _stages(data: Data, num_layers: int) -> Stages:
     counts = tuple(tuple(even + more for more in row) for row in rows)
     if min(map(min, counts)) < 1:
         raise InputError(f"offset {offset!r} leaves a model chunk without a block: MindSpore wants one in each")
-    return Stages(number, micro_batches, chunks, chunks=counts)
+    return Stages(
+        number, micro_batches, chunks, chunks=counts, scheduler=_scheduler(data) if chunks > 1 else DEFAULT_SCHEDULER
+    )
+
+
+def _scheduler(data: Data) -> str:
+    name = said(data, "parallel", "pipeline_config", "pipeline_scheduler")
+    return name if name in SCHEDULERS else DEFAULT_SCHEDULER  # `training_file` notes the others
 
 
 def _chunks(data: Data) -> int:

@@ -14,8 +14,6 @@ from ms_symtensor.targets.mindformers.recompute import lists_of
 from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
 from ms_symtensor.uniform.rules import Rules
 
-SCHEDULER = "1f1b"
-
 
 def forms(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
     """The ways to run `degrees`: experts are never cut within, and sequences are shared out by AlltoAll of heads (ulysses_cp) or

@@ -6,7 +6,7 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.exporter import CannotSayError
 from ms_symtensor.targets.mindformers.recompute import Lists, Rows, lists_of, patterns_of
-from ms_symtensor.targets.mindformers.rules import SCHEDULER, refusal
+from ms_symtensor.targets.mindformers.rules import refusal
 from ms_symtensor.uniform.layout import UniformLayout
 
 Path = tuple[str, ...]
@@ -77,7 +77,7 @@ def _context(layout: UniformLayout) -> Settings:
         (*CONTEXT, "enable_alltoall"): True,
         (*CONTEXT, "enable_parallel_optimizer"): layout.optimizer_level is not OptimizerLevel.NONE,
         (*PIPELINE, "pipeline_interleave"): layout.stages.interleave > 1,
-        (*PIPELINE, "pipeline_scheduler"): SCHEDULER,
+        (*PIPELINE, "pipeline_scheduler"): layout.stages.scheduler,
     }
     if layout.optimizer_level is not OptimizerLevel.NONE:
         found |= {

@@ -11,6 +11,7 @@ from model_zoo.config import TransformerConfig
 from model_zoo.config_json import FILE, described
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
+from ms_symtensor.program.schedules import SCHEDULERS
 from ms_symtensor.search.asked.request import GIB
 from ms_symtensor.targets.mindformers.defaults import said
 from ms_symtensor.targets.mindformers.dimensions import as_mindformers_runs, hugging_face, is_legacy
@@ -176,7 +177,7 @@ def _limit_B(data: dict[str, Any]) -> int | None:
 def _notes(data: dict[str, Any], model: dict[str, Any], config: TransformerConfig) -> Iterator[str]:
     """What the price takes for something else."""
     scheduler = said(data, "parallel", "pipeline_config", "pipeline_scheduler")
-    if scheduler != "1f1b" and said(data, "parallel_config", "pipeline_stage") != 1:
+    if scheduler not in SCHEDULERS and said(data, "parallel_config", "pipeline_stage") != 1:
         yield f"pipeline_scheduler {scheduler} is priced as 1f1b, which the planned file says"
     if model.get("fp32_residual_connection"):
         yield "fp32_residual_connection: residuals are priced in the compute type"

@@ -8,15 +8,17 @@ from ms_symtensor.errors import InputError
 TEXT = "price a training file of MindFormers in graph mode, and write a better one"
 EXAMPLES = (
     "symtensor mindformers train.yaml --cluster atlas_800t_a2 --device-num 64 -o planned.yaml",
+    "symtensor mindformers train.yaml --target mindformers-pynative -o planned.yaml",
     "symtensor mindformers train.yaml --device-num 64 --pretrained-model-dir Qwen3-32B --json",
 )
 
 
+TARGETS = ("mindformers", "mindformers-pynative")
+
+
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    command.add_argument(
-        "file", metavar="FILE.yaml", type=options.path, help="a training file of MindFormers, graph mode"
-    )
+    command.add_argument("file", metavar="FILE.yaml", type=options.path, help="a training file of MindFormers")
     command.add_argument(
         "--pretrained-model-dir",
         type=options.path,
@@ -25,6 +27,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--device-num", type=int, help="number of NPUs (default: the file's)")
     command.add_argument("--cluster", default=options.CLUSTER, help="a known cluster, or a file (default: %(default)s)")
+    options.add_target(command, TARGETS, "a file for graph mode, or for PyNative")
     options.add_memory(command)
     options.add_pins(command)
     options.add_runtime(command)
@@ -36,6 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.arguments import limits, memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.plan_pynative import mindformers_pynative
     from ms_symtensor.commands.shared import require_positive, show_found, warned
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
     from ms_symtensor.files.writing import write_file
@@ -47,6 +51,10 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.targets.mindformers.better import better
     from ms_symtensor.targets.mindformers.training_file import read_training_file
 
+    if chosen.target not in TARGETS:
+        raise InputError(f"--target {chosen.target} has no such files: give one of {', '.join(TARGETS)}")
+    if chosen.target == TARGETS[1]:
+        return mindformers_pynative(chosen)
     cluster = warned(load_cluster(chosen.cluster))
     file = read_training_file(chosen.file, chosen.pretrained_model_dir)
     device_num = file.devices if chosen.device_num is None else chosen.device_num

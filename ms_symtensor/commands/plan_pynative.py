@@ -1,6 +1,7 @@
 """`symtensor plan --target mindformers-pynative`: for a network of the zoo or a PyNative file, the file of the trainer."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 
@@ -22,7 +23,7 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     require_positive("--device-num", chosen.device_num)
     require_devices(cluster, chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
-    name, config = _network(chosen)
+    name, base, config = _network(chosen)
     found = plan(name, config, chosen.device_num, cluster, limit_B, fixed_of(chosen.fix))
     text, data = pynative_plan_text(found, cluster), pynative_plan_json(found, cluster)
     head = (
@@ -31,7 +32,7 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     )
     kept = {key: value for key, value in data.items() if key != "search_time_s"}  # the same plan, the same bytes
     written = {
-        found.file: text_of(found.config, head),
+        found.file: "".join(f"# {line}\n" for line in head) + text_of(base, config, found.config),
         "pynative.json": json.dumps(kept, indent=1, sort_keys=True) + "\n",
         "report.txt": text + "\n",
     }
@@ -42,21 +43,65 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _network(chosen: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """The network's name and its file: of the zoo, or a file that is there."""
-    from pathlib import Path
-
-    from ms_symtensor.targets.mindformers_pynative.network import config_of
+def _network(chosen: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
+    """The network's name and its file, as text and as what it says: of the zoo, or a file that is there."""
+    from ms_symtensor.targets.mindformers_pynative.file import text_of
+    from ms_symtensor.targets.mindformers_pynative.network import file_of
     from ms_symtensor.targets.mindformers_pynative.planning import read_config
 
     if Path(chosen.model).suffix in (".yaml", ".yml"):
-        config = read_config(chosen.model)
+        config, text = read_config(chosen.model), Path(chosen.model).read_text(encoding="utf-8")
+        other = dict(config)
         if chosen.global_batch_size:
-            config["training"] = (config.get("training") or {}) | {"global_batch_size": chosen.global_batch_size}
+            other["training"] = (config.get("training") or {}) | {"global_batch_size": chosen.global_batch_size}
         if chosen.seq_length:
-            config["model"]["seq_length"] = chosen.seq_length
-        return Path(chosen.model).stem.removeprefix("pretrain_").removesuffix("_pynative"), config
+            other["model"] = config["model"] | {"seq_length": chosen.seq_length}
+        return _name_of(chosen.model), text_of(text, config, other), other
     from model_zoo import dimensions_of
 
     batch = 16 if chosen.global_batch_size is None else chosen.global_batch_size
-    return chosen.model, config_of(dimensions_of(chosen.model, chosen.num_layers, chosen.seq_length, batch), batch)
+    return chosen.model, *file_of(dimensions_of(chosen.model, chosen.num_layers, chosen.seq_length, batch), batch)
+
+
+def _name_of(file: str) -> str:
+    return Path(file).stem.removeprefix("pretrain_").removesuffix("_pynative")
+
+
+def mindformers_pynative(chosen: argparse.Namespace) -> int:
+    """`symtensor mindformers FILE.yaml --target mindformers-pynative`: the file priced as it is, and a planned copy."""
+    from ms_symtensor.arguments import memory_limit_B
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.errors import InputError
+    from ms_symtensor.files.writing import write_file
+    from ms_symtensor.report.pynative_plan_report import better_json, better_text
+    from ms_symtensor.search.possible import require_devices
+    from ms_symtensor.targets.mindformers_pynative.file import text_of
+    from ms_symtensor.targets.mindformers_pynative.planning import (
+        fixed_of,
+        natural_device_num,
+        plan,
+        priced,
+        read_config,
+    )
+
+    cluster = warned(load_cluster(chosen.cluster))
+    config = read_config(str(chosen.file))
+    devices = natural_device_num(config) if chosen.device_num is None else chosen.device_num
+    require_positive("--device-num", devices)
+    require_devices(cluster, devices)
+    if chosen.out is not None and chosen.out.exists() and chosen.out.samefile(chosen.file):
+        raise InputError(f"--out is {chosen.out}, the file that is read: give another place")
+    try:
+        yours, refused = priced(config, devices, cluster), ""
+    except InputError as error:
+        yours, refused = None, str(error)
+    limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
+    found = plan(_name_of(str(chosen.file)), config, devices, cluster, limit_B, fixed_of(chosen.fix))
+    out = None if chosen.out is None else str(chosen.out)
+    if chosen.out is not None:
+        write_file(chosen.out, text_of(chosen.file.read_text(encoding="utf-8"), config, found.config))
+    show_found(
+        chosen, better_json(found, yours, refused, out, cluster), better_text(found, yours, refused, out, cluster)
+    )
+    return 0

@@ -75,6 +75,26 @@ def pynative_plan_text(plan: PynativePlan, cluster: Cluster) -> str:
     return "\n".join([head, step, "", table(rows), "", *price_lines(price)])
 
 
+def better_json(
+    plan: PynativePlan, yours: Price | None, refused: str, out: str | None, cluster: Cluster
+) -> dict[str, Any]:
+    """The plan, and the file as it is: its price, or why MindFormers would refuse it."""
+    before = {"refused": refused} if yours is None else {
+        "step_time_s": yours.step_time_s, "peak_memory_B": yours.peak_memory_B,
+    }  # fmt: skip
+    return pynative_plan_json(plan, cluster) | {"as_it_is": before, "out": out}
+
+
+def better_text(plan: PynativePlan, yours: Price | None, refused: str, out: str | None, cluster: Cluster) -> str:
+    """The same in words."""
+    if yours is None:
+        first = f"as it is: {refused}"
+    else:
+        first = f"as it is: {seconds(yours.step_time_s)} a step, {size(yours.peak_memory_B)} a device"
+    last = [f"Written to {out}"] if out else []
+    return "\n".join([first, "", pynative_plan_text(plan, cluster), *last])
+
+
 def price_lines(price: Price) -> list[str]:
     """What the slowest stage spends, and what the fullest one holds."""
     spent = _slowest(price).parts

@@ -8,7 +8,7 @@ from ms_symtensor.bridge.pynative.interpreter import ask
 from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers_pynative.calls import Call, Calls, Parameter, Unit, counted
 from ms_symtensor.targets.mindformers_pynative.modelled import Modelled, of_borders, of_units
-from ms_symtensor.targets.mindformers_pynative.planning import read_config
+from ms_symtensor.targets.mindformers_pynative.planning import natural_device_num, read_config
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,6 @@ def refused(file: str, devices: int, words: str) -> InputError:
     """MindFormers' refusal as an error of ours, its words kept."""
     said = " ".join(words.split())
     return InputError(f"{Path(file).name} on {devices} ranks: MindFormers refuses it: {said}"[:440])
-
-
-def natural_device_num(config: dict[str, Any]) -> int:
-    """Ranks for one micro-batch each: tensor x pipeline x context x (global / local batch size)."""
-    degrees, training = config.get("parallelism") or {}, config.get("training") or {}
-    held = 1
-    for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
-        held *= int(degrees.get(name) or 1)
-    batch, local = int(training.get("global_batch_size") or 1), int(training.get("local_batch_size") or 1)
-    return held * max(1, batch // local)
 
 
 def stage_trace(found: dict[str, Any], config: dict[str, Any]) -> StageTrace:

@@ -3,10 +3,9 @@
 import copy
 from typing import Any
 
-import yaml
-
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, range_texts
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
+from ms_symtensor.targets.yaml_text import with_value
 
 Config = dict[str, Any]
 
@@ -19,27 +18,34 @@ def planned_config(config: Config, shape: ModelShape, degrees: Degrees) -> Confi
         "global_batch_size": degrees.global_batch,
     }
     found["parallelism"] = (config.get("parallelism") or {}) | _parallelism(shape, degrees)
-    found["recompute"] = _recompute(degrees)
+    given = config.get("recompute") or {}
+    found["recompute"] = given | {key: v for key, v in _recompute(degrees).items() if v is not None or key in given}
     if degrees.context > 1:
         found["model"]["use_attn_mask_compression"] = True
     return found
 
 
-def text_of(config: Config, head: tuple[str, ...] = ()) -> str:
-    """The file's text, with lines of comment before it."""
-    comment = "".join(f"# {line}\n" for line in head)
-    return comment + yaml.dump(config, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+def text_of(text: str, config: Config, planned: Config) -> str:
+    """`text`, which says `config`, with what `planned` says otherwise; comments and all else stay.
+
+    InputError where a value cannot be changed alone, because an anchor stands for it.
+    """
+    for section, values in planned.items():
+        known = config.get(section) or {}
+        if not isinstance(values, dict):
+            continue
+        for key, value in values.items():
+            path = (section, key)
+            if isinstance(value, dict) and isinstance(known.get(key), dict) and section != "recompute":
+                for inner, one in value.items():  # a data set's own settings
+                    text = _changed(text, (*path, inner), known[key].get(inner), one)
+            else:
+                text = _changed(text, path, known.get(key), value)
+    return text
 
 
-class _Dumper(yaml.SafeDumper):
-    """Mappings in lines of their own, lists in one."""
-
-
-def _in_one_line(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
-
-
-_Dumper.add_representer(list, _in_one_line)
+def _changed(text: str, path: tuple[str, ...], old: Any, new: Any) -> str:
+    return text if old == new else with_value(text, path, new)
 
 
 def _parallelism(shape: ModelShape, degrees: Degrees) -> Config:
@@ -67,9 +73,9 @@ def _parallelism(shape: ModelShape, degrees: Degrees) -> Config:
 
 def _recompute(degrees: Degrees) -> Config:
     again = degrees.recompute
-    if again.modules:
-        found: Config = {"mode": "select", "select_module": {name: range_texts(r) for name, r in again.modules}}
-        return found | ({"full_recompute_layer": range_texts(again.layers)} if again.layers else {})
-    if again.layers:
-        return {"mode": "full", "full_recompute_layer": range_texts(again.layers)}
-    return {"mode": "None"}
+    mode = "select" if again.modules else "full" if again.layers else "None"
+    return {
+        "mode": mode,
+        "full_recompute_layer": range_texts(again.layers) or None,
+        "select_module": {name: range_texts(ranges) for name, ranges in again.modules} or None,
+    }

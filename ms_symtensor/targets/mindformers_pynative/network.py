@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ms_symtensor.cluster.bounded_yaml import load_yaml
 from ms_symtensor.errors import InputError
+from ms_symtensor.targets.mindformers_pynative.file import text_of
 
 if TYPE_CHECKING:
     from model_zoo.config import TransformerConfig
@@ -14,11 +15,12 @@ FILES = Path(__file__).with_name("files")
 Config = dict[str, Any]
 
 
-def config_of(network: "TransformerConfig", global_batch: int) -> Config:
-    """A whole file for `network`. InputError where MindFormers has no PyNative class for it."""
+def file_of(network: "TransformerConfig", global_batch: int) -> tuple[str, Config]:
+    """A whole file for `network`, as text and as what it says. InputError where MindFormers has no PyNative class for it."""
     latent, experts = network.latent_attention, network.experts
     if latent is not None and experts is not None and network.norm == "rms_norm":
-        config = _family("deepseek3_671b")
+        name = "deepseek3_671b"
+        config = _family(name)
         model = config["model"]
         model |= {
             "q_lora_rank": latent.query_rank,
@@ -39,7 +41,8 @@ def config_of(network: "TransformerConfig", global_batch: int) -> Config:
             "mtp_loss_scaling_factor": network.second_token_weight,
         }
     elif network.qk_norm and experts is None and latent is None and network.norm == "rms_norm":
-        config = _family("qwen3_32b")
+        name = "qwen3_32b"
+        config = _family(name)
         config["model"] |= {"head_dim": network.head_dim, "rope_theta": network.rotary_base}
     else:
         raise InputError(
@@ -59,7 +62,8 @@ def config_of(network: "TransformerConfig", global_batch: int) -> Config:
     }
     config["train_dataset"]["dataloader"]["config"]["seq_length"] = network.seq_length
     config["training"]["global_batch_size"] = global_batch
-    return config
+    text = (FILES / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[2]  # its first line names the network
+    return text_of(text, _family(name), config), config
 
 
 def _family(name: str) -> Config:

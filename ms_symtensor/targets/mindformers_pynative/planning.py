@@ -58,6 +58,16 @@ def read_config(file: str) -> Config:
     return config
 
 
+def natural_device_num(config: dict[str, Any]) -> int:
+    """Ranks for one micro-batch each: tensor x pipeline x context x (global / local batch size)."""
+    degrees, training = config.get("parallelism") or {}, config.get("training") or {}
+    held = 1
+    for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+        held *= int(degrees.get(name) or 1)
+    batch, local = int(training.get("global_batch_size") or 1), int(training.get("local_batch_size") or 1)
+    return held * max(1, batch // local)
+
+
 def plan(
     name: str, config: Config, device_num: int, cluster: Cluster, limit_B: int, fixed: Mapping[str, int] | None = None
 ) -> PynativePlan:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ms_symtensor.bridge.pynative.audit import natural_device_num
 from ms_symtensor.bridge.pynative.interpreter import interpreter
 from ms_symtensor.cli import main
 from ms_symtensor.errors import InputError
+from ms_symtensor.targets.mindformers_pynative.planning import natural_device_num
 
 FILES = Path(__file__).parents[3] / "ms_symtensor" / "targets" / "mindformers_pynative" / "files"
 QWEN = FILES / "qwen3_32b.yaml"

@@ -135,3 +135,20 @@ def test_a_planned_file_loads_and_does_what_was_predicted(
     row = compared(config, data["device_num"], found)
     assert row.equal, row
     assert row.kept_ratio == pytest.approx(1, abs=0.05)
+
+
+def test_a_file_is_priced_as_it_is_and_planned_with_its_comments_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = DEEPSEEK.read_text().replace("  expert_parallel: 64\n", "  expert_parallel: 64 # of 256\n")
+    (tmp_path / "mine.yaml").write_text(text + "# the end\n")
+    request = ["mindformers", str(tmp_path / "mine.yaml"), "--target", "mindformers-pynative", "--device-num", "1024"]
+    assert main([*request, "-o", str(tmp_path / "planned.yaml"), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["step_time_s"] <= data["as_it_is"]["step_time_s"]
+    written = (tmp_path / "planned.yaml").read_text()
+    assert "# of 256" in written
+    assert "# the end" in written
+    again = priced(read_config(str(tmp_path / "planned.yaml")), 1024, load(CLUSTER))
+    assert again.step_time_s == pytest.approx(data["step_time_s"], rel=1e-3)
+    assert main([*request, "-o", str(tmp_path / "mine.yaml")]) == 2

@@ -35,6 +35,12 @@ def mixture_of_experts(b: Layers, x: Value) -> Value:
         y = b.reshape("join_experts", y, (batch, experts.number * places, c.hidden_size))
         y = _look_up(b, "combine", y, place_of)
         if not experts.scales_input:
+            if experts.bias:  # place 0 of an expert, where what is dropped is looked up, is not zero then
+                scalar = b.table((), "int32")
+                there = b.binary("FloorMod", "place_in_expert", place_of, scalar)
+                there = b.cast("cast_there", b.binary("Minimum", "is_there", there, scalar), "float32")
+                weights = b.reshape("split_there", weights, (batch, length, experts.per_token))
+                weights = b.binary("Mul", "mul_there", weights, b.unary("StopGradient", "stop_there", there))
             weights = b.reshape("split_weights", weights, (batch, length, experts.per_token, 1))
             y = b.binary("Mul", "mul_weights", y, b.cast("cast_weights", weights, c.compute_dtype))
         y = b.reshape("merge_samples", b.sum("sum_experts", y, (2,), False), (tokens, c.hidden_size))

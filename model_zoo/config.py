@@ -200,6 +200,8 @@ class TransformerConfig:
             )
         if self.experts is not None and self.experts.scales_input and self.experts.per_token > 1:
             raise InputError(f"{self.name}: weights multiply what experts read where a token has one expert")
+        if self.experts is not None and self.experts.scales_input and self.experts.bias:
+            raise InputError(f"{self.name}: experts whose input is weighted have no biases")
         if self.attention not in ("flash", "self"):
             raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
         if self.compute_dtype not in COMPUTE_DTYPES:

@@ -213,6 +213,12 @@ class MixtureOfExperts(nn.Cell):
         self.join_places, self.split_places, self.join_experts = ops.Reshape(), ops.Reshape(), ops.Reshape()
         self.scales_input = config.experts.scales_input
         self.cast_weights, self.mul_weights = ops.Cast(), ops.Mul()
+        self.has_bias = config.experts.bias
+        if self.has_bias:  # place 0 is not zero then
+            self.place, self.most = Tensor(self.places, ms.int32), Tensor(1, ms.int32)
+            self.place_in_expert, self.is_there = ops.FloorMod(), ops.Minimum()
+            self.cast_there, self.stop_there, self.mul_there = ops.Cast(), ops.StopGradient(), ops.Mul()
+            self.split_there = ops.Reshape()
         self.sum_experts = ops.ReduceSum()
         self.merge_samples = ops.Reshape()
         self.has_shared = config.experts.shared_size > 0
@@ -238,6 +244,10 @@ class MixtureOfExperts(nn.Cell):
         y = self.join_experts(y, (batch, self.number * self.places, self.hidden_size))
         y = self.combine(y, place_of, 1)
         if not self.scales_input:
+            if self.has_bias:
+                there = self.is_there(self.place_in_expert(place_of, self.place), self.most)
+                weights = self.split_there(weights, (batch, self.length, self.per_token))
+                weights = self.mul_there(weights, self.stop_there(self.cast_there(there, ms.float32)))
             weights = self.split_weights(weights, (batch, self.length, self.per_token, 1))
             y = self.mul_weights(y, self.cast_weights(weights, self.compute_dtype))
         y = self.sum_experts(y, 2)

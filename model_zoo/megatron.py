@@ -20,7 +20,7 @@ _COLUMN_CUT = ("query", "query_rotary", "key", "value", "gate", "up")
 _ROW_CUT = ("output", "down")
 _DISPATCH = (
     "route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts",
-    "add_shared", "sigmoid_gate", "mul_gate",
+    "add_shared", "sigmoid_gate", "mul_gate", "place_in_expert", "is_there", "mul_there",
 )  # fmt: skip
 _SHARED = ("add_shared", "sigmoid_gate", "mul_gate")  # what is done to the shared expert's result
 _BEFORE_SWAP = (
@@ -182,7 +182,8 @@ class _Rules:
                 else tuple(_first_cut(s, self.routed) for s in shapes)
             )
         if op.type != "BatchMatMul":
-            return (wide,) * len(shapes)
+            last = 1 if op.primitive == "add_down" else self.expert_width
+            return tuple((expert, self.expert_rows if s[1] > 1 else 1, last) if s else () for s in shapes)
         if op.primitive == "matmul_down":
             return wide, (expert, self.expert_width, 1)
         return (*wide[:2], 1), (expert, 1, self.expert_width)
@@ -209,11 +210,12 @@ class _Rules:
         """Element-wise operators, norms and everything on [batch, seq, heads, head_dim]; `shape` that of one input."""
         rank = len(shape)
         if rank == 4:
-            is_swapped = owner in ("core", "repeat_key", "repeat_value") and op.type not in _BEFORE_SWAP
+            is_swapped = owner in ("core", "softmax", "repeat_key", "repeat_value") and op.type not in _BEFORE_SWAP
             is_swapped |= op.primitive == "transpose_out"
             head = 1 if is_swapped else 2
             heads = 1 if shape[head] == 1 and op.type != "Tile" else self.heads  # one that all share stays whole
-            return (self.data, heads, 1, 1) if is_swapped else (self.data, self.context, heads, 1)
+            data = self.data if shape[0] > 1 else 1
+            return (data, heads, 1, 1) if is_swapped else (data, self.context, heads, 1)
         if first_rank == 4:  # rotary tables, masks and the scale of attention
             return (self.context, 1, 1) if rank == 3 and shape[0] == self.seq_length else (1,) * rank
         if first_rank == 3:

@@ -141,20 +141,19 @@ EXPERTS = Experts(number=4, per_token=2, intermediate_size=24, load_imbalance=0.
         replace(
             PUBLISHED["deepseek_v3"], **ROUTED, name="deepseek_v2", n_kv_heads=4, second_token_weight=0.0,
             kinds=(BlockKind(experts=True), BlockKind()), latent_attention=LatentSizes(0, 10, 4, 6),
-            experts=replace(EXPERTS, shared_size=20, groups=2, corrected=True, normalised=False, scale=16.0),
-        ),
-        replace(
-            PUBLISHED["mixtral_8x7b"], **ROUTED, name="gated", n_kv_heads=2,
-            experts=replace(EXPERTS, shared_size=20, shared_gate=True, scoring="sigmoid"),
+            experts=replace(EXPERTS, shared_size=20, groups=2, normalised=False, scale=16.0),
         ),
         replace(
             PUBLISHED["mixtral_8x7b"], **ROUTED, name="gpt_oss", n_kv_heads=2, sinks=True, qkv_bias=True, output_bias=True,
             head_bias=True, kinds=(BlockKind(experts=True, window=3), BlockKind(experts=True)),
-            experts=replace(EXPERTS, bias=True, clamp=0.5),
+            experts=replace(EXPERTS, bias=True, clamp=0.5, corrected=True),
         ),
         replace(
             PUBLISHED["mixtral_8x7b"], **ROUTED, name="llama4", n_kv_heads=2,
-            experts=replace(EXPERTS, per_token=1, shared_size=20, scoring="sigmoid", normalised=False, scales_input=True),
+            experts=replace(
+                EXPERTS, per_token=1, shared_size=20, shared_gate=True, scoring="sigmoid", normalised=False,
+                scales_input=True,
+            ),
         ),
     ],
     ids=lambda config: config.name,

@@ -21,10 +21,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
+    from functools import partial
+
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.shared import require_positive, show_found, warned
     from ms_symtensor.report.timing_report import timing_json, timing_text
     from ms_symtensor.report.validation_report import validation_json, validation_text
+    from ms_symtensor.validation.calibrate_timings import leave_one_model_out
     from ms_symtensor.validation.reading import TIMING_FORMS
     from ms_symtensor.validation.table import read_table
     from ms_symtensor.validation.timings import form_of, validate_timings
@@ -37,11 +40,12 @@ def run(chosen: argparse.Namespace) -> int:
     cluster, timed = warned(load_cluster(chosen.cluster)), read_table(chosen.table)
     form = form_of(timed, TIMING_FORMS)
     if form is not None:
-        if chosen.calibrate is not None:
+        if chosen.calibrate is not None and not form.has_models:
             raise InputError(
                 f"--calibrate fits measured steps, and {chosen.table.name} has single kernels: leave it out"
             )
-        timings = validate_timings(timed, form, cluster)
+        others = partial(leave_one_model_out, steps=chosen.calibrate, seed=chosen.seed)
+        timings = validate_timings(timed, form, cluster, None if chosen.calibrate is None else others)
         show_found(chosen, timing_json(timings), timing_text(timings))
         return 0
     found = validate(chosen.table, cluster, calibrate=chosen.calibrate, seed=chosen.seed)

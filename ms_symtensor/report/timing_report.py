@@ -28,9 +28,9 @@ def timing_json(found: TimingValidation) -> dict[str, Any]:
 def timing_text(found: TimingValidation) -> str:
     """What was left out and why, and the figures by kind."""
     total = found.total
+    of_rows = f"{len(total.rows)} times of" if len(total.rows) > found.rows else f"{len(total.rows)} of"
     paragraphs = [
-        f"{found.name}, each row on the cluster of its chip ({found.cluster} where it names none): {len(total.rows)} of"
-        f" {found.rows} rows"
+        f"{found.name}, each row on the cluster of its chip ({found.cluster} where it names none): {of_rows} {found.rows} rows"
     ]
     if found.excluded:
         paragraphs.append("Excluded\n" + table([(f"row {e.line}", e.reason) for e in found.excluded]))

@@ -76,6 +76,15 @@ def prefill(request: Request, one: Strategy, tokens: tuple[int, ...] = PREFILL_T
     return _passes(request, one, step, np.minimum(prompts, np.ceil(prompts)))
 
 
+def batch_s(request: Request, one: Strategy, requests: int) -> float:
+    """Seconds of a static batch of so many requests of a `dp` rank: one prefill pass of all, a decode step per further token."""
+    batch = np.array([float(requests)])
+    tokens = request.tokens
+    first = _passes(request, one, Step(batch * tokens.input, batch, tokens.seen, is_decode=False), batch)
+    step = _passes(request, one, Step(batch, batch, tokens.input + tokens.output / 2, is_decode=True), batch)
+    return float(first.pass_s[0] + (tokens.output - 1) * step.pass_s[0])
+
+
 def first_token_s(request: Request, passes: Passes) -> Array:
     """Seconds of a prompt through all stages, with no queue before it: its chunks follow each other."""
     chunks = np.maximum(1.0, np.ceil(request.tokens.input / passes.tokens))

@@ -9,7 +9,7 @@ within the range that the cluster file states for each. It is the negative logar
 (another software, a disturbed run) count linearly, and a few rows move no constant further than they must.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,19 @@ def fit(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = predict)
     if not constants:
         raise InputError(f"cluster {cluster.name}: no number has a range, so there is nothing to calibrate")
     measured = np.array([case.measured.step_time_s for case in timed], dtype=float)
+
+    def times(changed: Cluster) -> Numbers:
+        return outcome(timed, changed, predictor).step_time_s
+
+    found, values = explaining(cluster, constants, times, measured)
+    before, after = mape(times(cluster), measured), mape(times(found), measured)
+    return Fit(found, constants, values, len(timed), before or 0.0, after or 0.0)
+
+
+def explaining(
+    cluster: Cluster, constants: Sequence[Constant], times: Callable[[Cluster], Numbers], measured: Numbers
+) -> tuple[Cluster, tuple[float, ...]]:
+    """`cluster` with the values of `constants` with which its `times` explain what was `measured` best; and these values."""
     start = np.array([c.value for c in constants])
     deviation = np.array([c.deviation for c in constants])
     lowest, highest = (
@@ -61,27 +74,15 @@ def fit(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = predict)
     def values(x: Numbers) -> Numbers:
         return np.asarray(start * np.exp(x * deviation))
 
-    def times(x: Numbers) -> Numbers:
-        changed = with_constants(cluster, _named(constants, values(x)))
-        return outcome(timed, changed, predictor).step_time_s
+    def changed(x: Numbers) -> Cluster:
+        return with_constants(cluster, _named(constants, values(x)))
 
     def residuals(x: Numbers) -> Numbers:
-        error = np.log(times(x) / measured) / NOISE
-        return np.concatenate([_soft(error), x])
+        return np.concatenate([_soft(np.log(times(changed(x)) / measured) / NOISE), x])
 
     bounds = (lowest - EDGE, highest + EDGE)
     found = least_squares(residuals, np.zeros(len(constants)), bounds=bounds, diff_step=1e-4, ftol=ENOUGH, xtol=ENOUGH)
-    fitted = values(found.x)
-    explained = times(found.x)
-    before, after = mape(times(np.zeros(len(constants))), measured), mape(explained, measured)
-    return Fit(
-        with_constants(cluster, _named(constants, fitted)),
-        constants,
-        tuple(float(v) for v in fitted),
-        len(timed),
-        before or 0.0,
-        after or 0.0,
-    )
+    return changed(found.x), tuple(float(v) for v in values(found.x))
 
 
 def leave_one_group_out(

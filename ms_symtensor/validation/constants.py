@@ -37,8 +37,10 @@ class Constant:
         return math.log(self.high / self.low) / _DEVIATIONS_OF_RANGE
 
 
-def constants_of(cluster: Cluster) -> tuple[Constant, ...]:
-    """The uncertain constants of `cluster`: those whose source states a range, `low` and `high` above 0."""
+def constants_of(cluster: Cluster, of_kernels: bool = False) -> tuple[Constant, ...]:
+    """The uncertain constants of `cluster`: those whose source states a range, `low` and `high` above 0. `of_kernels`: those that
+    decide kernels by themselves, not what a step keeps of them.
+    """
     places = [(f"device.{name}", getattr(cluster.device, name)) for name in _OF_DEVICE]
     places += [
         (f"levels[{index}].{name}", getattr(level, name))
@@ -51,10 +53,9 @@ def constants_of(cluster: Cluster) -> tuple[Constant, ...]:
         source = sources.get(place)
         if value > 0 and source is not None and source.low and source.high and source.high > source.low:
             found.append(Constant(place, value, min(source.low, value), max(source.high, value)))
-    if any(
-        constant.place == "device.step_efficiency" for constant in found
-    ):  # kernels by themselves tell the other one
-        found = [constant for constant in found if constant.place != "device.cube_efficiency"]
+    both = ("device.step_efficiency", "device.cube_efficiency")  # a product of them is all that times tell
+    if {constant.place for constant in found}.issuperset(both):
+        found = [constant for constant in found if constant.place != both[0 if of_kernels else 1]]
     return tuple(found)
 
 

@@ -15,7 +15,9 @@ from ms_symtensor.validation.readers import (
     layouts,
     mindspeed,
     nvidia,
+    operators,
     pairs,
+    static_batches,
     ultrascale,
     vtrain,
 )
@@ -43,7 +45,7 @@ READERS = (
 )
 
 
-TIMING_FORMS = (kernels.FORM, collectives.FORM)
+TIMING_FORMS = (kernels.FORM, collectives.FORM, operators.FORM, static_batches.FORM)
 """Tables of single kernels and collectives, which are no cases: see `timings`."""
 
 

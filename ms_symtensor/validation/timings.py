@@ -7,10 +7,11 @@ both, as the host launches the next one meanwhile.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -37,19 +38,27 @@ class Collective:
     size_B: float
 
 
+class Pass(Protocol):
+    """What takes `seconds` on a cluster: passes through a whole network."""
+
+    def seconds(self, cluster: Cluster) -> float: ...
+
+
 @dataclass(frozen=True)
 class Timing:
-    """One row: what was run (kernels, one after the other, or a collective), on which cluster ("": the row names none), and what
-    it took, of which `floor_s` the host's launch; `waits`: the host waits for every call.
+    """A time of a row: what was run (kernels, one after the other, a collective, or a network), on which cluster ("": the row
+    names none), and what it took, of which `floor_s` the host's launch; `waits`: the host waits for every call. `model`: whose
+    times a calibration leaves out together.
     """
 
     line: int
     kind: str
     cluster: str
-    run: tuple[Kernel, ...] | Collective
+    run: tuple[Kernel, ...] | Collective | Pass
     time_s: float
     floor_s: float = 0.0
     waits: bool = True
+    model: str = ""
 
     @property
     def is_launch_bound(self) -> bool:
@@ -64,11 +73,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class Form:
-    """A table of timings: it has `columns`, and `read` makes a timing of a row, or raises UnusableRowError or InputError."""
+    """A table of timings: it has `columns`, and `read` makes timings of a row, or raises UnusableRowError or InputError."""
 
     name: str
     columns: tuple[str, ...]
-    read: Callable[[Row], Timing]
+    read: Callable[[Row], Timing | tuple[Timing, ...]]
+    has_models: bool = False
+    """Whether its rows are of several networks, so that a calibration on others can be judged."""
 
 
 @dataclass(frozen=True)
@@ -139,26 +150,34 @@ def form_of(table: Table, forms: tuple[Form, ...]) -> Form | None:
     return next((form for form in forms if set(table.columns).issuperset(form.columns)), None)
 
 
-def validate_timings(table: Table, form: Form, cluster: Cluster) -> TimingValidation:
-    """The rows of `table`, each on the cluster of its own chip; on `cluster` where it names none.
+def validate_timings(
+    table: Table,
+    form: Form,
+    cluster: Cluster,
+    calibrated: Callable[[Sequence["Compared"]], Sequence["Compared"]] | None = None,
+) -> TimingValidation:
+    """The rows of `table`, each on the cluster of its own chip; on `cluster` where it names none. `calibrated` makes other
+    predictions of what is compared (`calibrate_timings`).
 
     Errors: InputError for a cell that cannot be read (row and column), or a table without a usable row.
     """
     excluded: list[Exclusion] = []
-    by_kind: dict[str, list[Compared]] = {}
+    found: list[Compared] = []
     for row in table.rows:
         try:
-            timing = form.read(row)
+            timings = form.read(row)
         except UnusableRowError as reason:
             excluded.append(Exclusion(row.line, str(reason)))
             continue
-        by_kind.setdefault(timing.group, []).append(
-            compared(timing, load(timing.cluster) if timing.cluster else cluster)
-        )
-    if not by_kind:
+        for timing in timings if isinstance(timings, tuple) else (timings,):
+            found.append(compared(timing, load(timing.cluster) if timing.cluster else cluster))
+    if not found:
         raise InputError(
             f"{Path(table.name).name}: no row can be evaluated: {excluded[0].reason if excluded else 'none'}"
         )
+    by_kind: dict[str, list[Compared]] = {}
+    for one in found if calibrated is None else calibrated(found):
+        by_kind.setdefault(one.timing.group, []).append(one)
     judged = tuple(Judged(kind, tuple(rows)) for kind, rows in by_kind.items())
     return TimingValidation(form.name, cluster.name, len(table.rows), judged, tuple(excluded))
 
@@ -168,9 +187,11 @@ def compared(timing: Timing, cluster: Cluster) -> Compared:
     if isinstance(timing.run, Collective):
         group = DeviceGroup((timing.run.ranks,), (0,))
         predicted = node_cost(cluster, timing.run.kind, group, timing.run.size_B, timing.run.size_B).time_s
-    else:
+    elif isinstance(timing.run, tuple):
         alone = replace(cluster, device=replace(cluster.device, step_efficiency=1.0))
         predicted = sum(float(kernel.seconds(alone)) for kernel in timing.run)
+    else:
+        predicted = timing.run.seconds(cluster)
     if timing.is_launch_bound:
         both_s = predicted + timing.floor_s if timing.waits else max(predicted, timing.floor_s)
         return Compared(timing, cluster.name, both_s, timing.time_s)

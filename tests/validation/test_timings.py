@@ -13,7 +13,7 @@ from ms_symtensor.validation.table import Row, Table
 from ms_symtensor.validation.timings import LAUNCH_BOUND, form_of, validate_timings
 
 A2 = load("atlas_800t_a2")
-KERNELS, COLLECTIVES = TIMING_FORMS
+KERNELS, COLLECTIVES = TIMING_FORMS[:2]
 PRODUCT = {
     "device": "910B2", "operator": "MatMul", "kind": "matmul", "shape": "words", "dtype": "float16", "direction": "forward",
     "time_us": "400", "floor_us": "0", "method": "loop", "dims": {"b": 1, "m": 4096, "k": 4096, "n": 4096},

@@ -16,6 +16,16 @@ CLUSTERS = (
 )
 """The first that occurs counts."""
 
+GPUS = ((r"\ba100", "a100_80g"), (r"\bh100", "h100_80g"), (r"\bb200", "b200"))
+
+
+def gpu_cluster(words: str) -> str:
+    """The cluster file of the NVIDIA device that `words` name. UnusableRowError for others."""
+    found = next((name for pattern, name in GPUS if re.search(pattern, words, re.IGNORECASE)), None)
+    if found is None:
+        raise UnusableRowError(f"no cluster file stands for {words!r}" if words else "the device is not given")
+    return found
+
 
 def named_cluster(words: str) -> str:
     """The cluster file of the chip that `words` name; "" where they say that they name none.

@@ -47,6 +47,7 @@ _PUBLISHED = {
     "llama234b": _model("llama2", 8192, 48, 64, 8, 22016),
     "llama213b": _model("llama2", 5120, 40, 40, 40, 13824),
     "llama27b": _model("llama2", 4096, 32, 32, 32, 11008),
+    "llama70b": _model("llama2", 8192, 80, 64, 8, 28672),  # there is no other one of this size without a number
     "llama65b": _model("llama", 8192, 80, 64, 64, 22016),
     "llama33b": _model("llama", 6656, 60, 52, 52, 17920),
     "llama30b": _model("llama", 6656, 60, 52, 52, 17920),
@@ -119,6 +120,10 @@ _PUBLISHED = {
     "yi34b": _model("yi34b", 7168, 60, 56, 8, 20480),
     # arXiv 2504.07866, section 2: Pangu Ultra
     "panguultra135b": _model("panguultra", 12288, 94, 96, 8, 28672),
+    "gptj6b": replace(_model("gptj", 4096, 28, 16, 16, 16384, 50400), gated=False, norm="layer_norm", linear_bias=True),
+    "falcon180b": replace(_model("falcon", 14848, 80, 232, 8, 59392, 65024), gated=False, norm="layer_norm"),
+    "falcon40b": replace(_model("falcon", 8192, 60, 128, 8, 32768, 65024), gated=False, norm="layer_norm"),
+    "falcon7b": replace(_model("falcon", 4544, 32, 71, 1, 18176, 65024), gated=False, norm="layer_norm"),
     "grok1": _model("grok", 6144, 64, 48, 8, 32768, experts=Experts(8, 2, 32768)),
     # No transformer: one of Mamba2-8B's width and depth (arXiv 2406.07887) stands in, for what recomputation and cuts do
     "mamba2": _model("llama2", 4096, 56, 32, 32, 11008),

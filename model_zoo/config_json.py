@@ -121,14 +121,16 @@ def _approximated(refused: Mapping[str, list[str]], approximate: bool) -> tuple[
     """What is taken for what. InputError for what may not be, or has no upper bound."""
     left = {part: keys for part, keys in refused.items() if not (approximate and part in NEAREST)}
     if left:
-        said = "; ".join(f"{part or 'a meaning that is not known'} ({_some(keys)})" for part, keys in left.items())
+        lacking = [f"{part} ({_some(keys)})" for part, keys in left.items() if part][:_NAMED]
+        said = [f"the model zoo has no {'; '.join(lacking)}"] if lacking else []
+        said += [f"it is not known what {_some(left[''])} changes"] if "" in left else []
         bounded = [part for part in left if part in NEAREST]
         way = "give --dim KEY=VALUE where it is to be planned without that"
         if any("model_type" in keys for keys in left.values()):
             way = "plan another network of these sizes, --dim model_type=NAME"
         if bounded and len(bounded) == len(left):
             way = f"give --approximate to take it for {NEAREST[bounded[0]]}"
-        raise InputError(f"the model zoo has no {said[:260]}: {way}")
+        raise InputError(f"{'; '.join(said)}: {way}")
     return tuple(f"{part} ({_some(keys)}) is taken for: {NEAREST[part]}" for part, keys in refused.items())
 
 

@@ -105,25 +105,25 @@ NEAREST: Mapping[str, str] = {
 """What each may be planned as, which takes no less time, where one asks for it."""
 
 HARMLESS = frozenset({
-    "_attn_implementation", "_name_or_path", "architectures", "attn_implementation",
-    "attn_implementation_autoset", "auto_map", "aux_loss_alpha", "bad_words_ids", "begin_suppress_tokens",
-    "boi_token_index", "bos_token_id", "cache_implementation", "chunk_size_feed_forward",
-    "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
-    "early_stopping", "encoder_no_repeat_ngram_size", "eoi_token_index", "eos_token_id", "ep_size",
-    "exponential_decay_length_penalty", "finetuning_task", "for_llm_compressor", "forced_bos_token_id",
-    "forced_eos_token_id", "id2label", "image_token_id", "image_token_index", "initializer_range", "is_decoder",
-    "label2id", "language_model_only", "length_penalty", "max_length", "min_length", "model_max_length",
-    "model_type", "moe_norm_min", "mrope_section", "no_repeat_ngram_size", "norm_topk_eps", "num_beam_groups",
-    "num_beams", "num_logits_to_keep", "num_return_sequences", "original_max_position_embeddings",
-    "output_attentions", "output_hidden_states", "output_router_logits", "output_scores", "pad_token_id",
-    "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qk_head_dim", "quantization_config",
-    "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate", "rope_interleave",
-    "rope_scaling", "rotary_type", "router_aux_loss_coef", "sep_token_id", "seq_aux", "spatial_merge_size",
-    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
-    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
-    "unk_token_id", "use_bfloat16", "use_cache", "use_flash_attention", "use_flash_attn", "use_mrope",
-    "use_mtp", "video_token_id", "vision_end_token_id", "vision_feature_select_strategy", "vision_start_token",
-    "vision_start_token_id", "vision_token_id",
+    "_attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal", "_name_or_path",
+    "architectures", "attn_implementation", "attn_implementation_autoset", "auto_map", "aux_loss_alpha",
+    "bad_words_ids", "begin_suppress_tokens", "boi_token_index", "bos_token_id", "cache_implementation",
+    "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
+    "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eoi_token_index", "eos_token_id",
+    "ep_size", "exponential_decay_length_penalty", "finetuning_task", "for_llm_compressor",
+    "forced_bos_token_id", "forced_eos_token_id", "id2label", "image_token_id", "image_token_index",
+    "initializer_range", "is_decoder", "label2id", "language_model_only", "length_penalty", "max_length",
+    "min_length", "model_max_length", "model_type", "moe_norm_min", "mrope_section", "no_repeat_ngram_size",
+    "norm_topk_eps", "num_beam_groups", "num_beams", "num_logits_to_keep", "num_return_sequences",
+    "original_max_position_embeddings", "output_attentions", "output_hidden_states", "output_router_logits",
+    "output_scores", "pad_token_id", "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qk_head_dim",
+    "quantization_config", "remove_invalid_values", "repetition_penalty", "return_dict",
+    "return_dict_in_generate", "rope_interleave", "rope_scaling", "rotary_type", "router_aux_loss_coef",
+    "sep_token_id", "seq_aux", "spatial_merge_size", "suppress_tokens", "task_specific_params", "temperature",
+    "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
+    "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "use_flash_attention",
+    "use_flash_attn", "use_mrope", "use_mtp", "video_token_id", "vision_end_token_id",
+    "vision_feature_select_strategy", "vision_start_token", "vision_start_token_id", "vision_token_id",
 })  # fmt: skip
 """Keys that change no operator and no size of the training step: tokens, generation, initial values, balance losses, how a
 framework runs it, and numbers in the tables of the rotation.
@@ -196,15 +196,19 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "deepseek_v3": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
     "kimi_k2": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
     "telechat3_moe": Family(keys=_MLA, fixed=_SIGMOID),
+    "deepseek_v32": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
     "glm_moe_dsa": Family(keys=_MLA, fixed=_SIGMOID),
     "glm4_moe": Family(
         fixed=_SIGMOID, keys=_GLM, silent={"rotated_share": 0.5, "uses_qk_norm": False, "dense_first": 1}
     ),
     "minimax_m2": Family(
-        fixed=_SIGMOID | {"qk_norm": "projection"},
-        keys=_EXPERTS_ONLY
-        | {"use_qk_norm": "", "qk_norm_type": "", "attn_type_list": "", "shared_intermediate_size": "experts.shared_size",
-           "shared_moe_mode": "", "mtp_transformer_layers": "", "max_model_len": ""},
+        fixed=_SIGMOID | {"qk_norm": "projection", "residual_scale": 1.0},
+        keys=_EXPERTS_ONLY | {
+            "use_qk_norm": "", "qk_norm_type": "", "attn_type_list": "", "shared_moe_mode": "", "max_model_len": "",
+            "mtp_transformer_layers": "", "mlp_intermediate_size": "", "shared_intermediate_size": "experts.shared_size",
+            "layernorm_full_attention_beta": "residual_scale", "layernorm_linear_attention_beta": "residual_scale",
+            "layernorm_mlp_beta": "residual_scale",
+        },
     ),
     "ernie4_5_moe": Family(
         fixed={"experts.corrected": True}, silent=_TIED,

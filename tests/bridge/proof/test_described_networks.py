@@ -1,0 +1,51 @@
+"""Networks of config.json files with parts that no published model of the zoo has: verified, and proved on four processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FILES = ROOT / "tests" / "data" / "configs"
+NARROW = ("hidden_size=1024", "vocab_size=32000")
+NETWORKS = {
+    "olmo_3_7b": ("--num-layers=4", "--seq-length=8192", "--fix=context_parallel=4"),
+    "gemma_2_27b": ("--num-layers=2", "--seq-length=8192", *(f"--dim={dim}" for dim in NARROW)),
+    "gpt_oss_20b": ("--num-layers=2", "--seq-length=512", "--dim=vocab_size=32000"),
+    "llama_4_maverick_17b_128e": (
+        "--num-layers=4", "--seq-length=512", "--dim=num_local_experts=8", *(f"--dim={dim}" for dim in NARROW),
+    ),
+    "deepseek_v2_lite": ("--num-layers=4",),
+    "deepseek_v2": ("--num-layers=2", "--seq-length=1024", "--dim=n_routed_experts=32", "--dim=vocab_size=32000"),
+    "minimax_m2_m2_5": ("--num-layers=2", "--seq-length=1024", "--dim=num_local_experts=16"),
+    "glm_4_9b_0414": ("--num-layers=2", "--fix=model_parallel=2"),
+    "qwen3_8b": ("--num-layers=2", "--lora=8"),
+}  # fmt: skip
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("file", NETWORKS)
+def test_a_plan_is_verified_and_proved(file: str, tmp_path: Path) -> None:
+    pytest.importorskip("mindspore")
+    step = [
+        "plan",
+        str(FILES / f"{file}.json"),
+        "--device-num=4",
+        "--global-batch-size=8",
+        "--out=plan",
+        *NETWORKS[file],
+    ]
+    for arguments in (step, ["verify", "plan"], ["prove", "plan"]):
+        command = [sys.executable, "-m", "ms_symtensor", *arguments]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments[0]}: {done.stdout[-2000:]}{done.stderr[-2000:]}"

@@ -35,6 +35,7 @@ from ms_symtensor.search.stages.materialize import (
     made_feasible,
 )
 from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.question import Question
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -118,11 +119,8 @@ def searched(
 ) -> Found:
     """The fastest plan, as `fit` makes layouts fit, if it takes less than `known_s`. Errors: as of `whole_plan`."""
     space = space_of(network, request)
-    outcome, found = fastest_plan(
-        network, request.cluster, space, request.limit_B, request.rules,
-        known_s=known_s, limits=request.limits, fit=fit, promised=promised,
-        any_plan=request.is_trial,
-    )  # fmt: skip
+    asked = Question(request.cluster, request.limit_B, request.rules, request.limits, known_s=known_s)
+    outcome, found = fastest_plan(network, space, asked, fit, promised, any_plan=request.is_trial)
     bounds_s = outcome.bounds_s
     considered = _considered(space, outcome, bounds_s)
     return Found(found, min(bounds_s.values(), default=math.inf), outcome.candidates, considered, outcome, space)

@@ -1,7 +1,7 @@
 """The moves that carry a tensor from one layout to another, and MindSpore's rules for finding and merging them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -77,62 +77,73 @@ def find_moves(
     MindSpore's order: first whatever can be sliced or exchanged without gathering, dim by dim, until nothing changes;
     then gather the axes that the target does not use; if nothing of this applies (a cycle of axes), gather one dim.
     """
-    moves: list[Move] = []
-    pending = {dim: before[dim] for dim in _visiting_order(len(before))}
+    found = _Moves(device_matrix, before, after, enable_alltoall)
+    while found.pending:
+        count = len(found.moves)
+        found.until_stuck(found.slice_all, lambda: found.until_stuck(found.exchange_all))
+        found.gather_unused()
+        if len(found.moves) == count and found.pending:
+            found.gather(next(iter(found.pending)))
+    return tuple(found.moves)
 
-    def group(axis: int) -> DeviceGroup:
-        return group_of(device_matrix, (len(device_matrix) - 1 - axis,))
 
-    def settle(dim: int) -> bool:
-        if pending[dim] == after[dim]:
-            del pending[dim]
+class _Moves:
+    """The moves so far, and the dims that are still `pending`, each with the axis that cuts it (-1: none)."""
+
+    def __init__(
+        self, device_matrix: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...], enable_alltoall: bool
+    ) -> None:
+        self.moves: list[Move] = []
+        self.pending = {dim: before[dim] for dim in _visiting_order(len(before))}
+        self._device_matrix, self._before, self._after, self._exchanges = device_matrix, before, after, enable_alltoall
+
+    def until_stuck(self, *steps: Callable[[], None]) -> None:
+        """Take `steps` again and again until nothing is pending, or they add no move."""
+        count = -1
+        while self.pending and count != len(self.moves):
+            count = len(self.moves)
+            for step in steps:
+                step()
+
+    def slice_all(self) -> None:
+        """Slice every dim that is whole, by an axis that cuts no other one."""
+        for dim in list(self.pending):
+            if not self._settle(dim) and self.pending[dim] == -1 and self._after[dim] not in self.pending.values():
+                self.moves.append(Slice(dim, self._group(self._after[dim])))
+                del self.pending[dim]
+
+    def exchange_all(self) -> None:
+        """Cut every dim that is whole by the axis that another one gives up."""
+        for dim in list(self.pending):
+            axis = self._after[dim]
+            if self._settle(dim) or self.pending[dim] != -1 or axis not in self.pending.values():
+                continue
+            holder, group = self._before.index(axis), self._group(axis)
+            self.moves += (
+                [Exchange(dim, holder, group)] if self._exchanges else [Gather(holder, group), Slice(dim, group)]
+            )
+            del self.pending[dim]
+            self.pending[holder] = -1
+
+    def gather_unused(self) -> None:
+        """Gather every dim whose axis the target does not use."""
+        for dim, axis in list(self.pending.items()):
+            if axis != -1 and axis not in self._after:
+                self.gather(dim)
+                self._settle(dim)
+
+    def gather(self, dim: int) -> None:
+        self.moves.append(Gather(dim, self._group(self.pending[dim])))
+        self.pending[dim] = -1
+
+    def _settle(self, dim: int) -> bool:
+        if self.pending[dim] == self._after[dim]:
+            del self.pending[dim]
             return True
         return False
 
-    def slice_all() -> None:
-        for dim in list(pending):
-            if not settle(dim) and pending[dim] == -1 and after[dim] not in pending.values():
-                moves.append(Slice(dim, group(after[dim])))
-                del pending[dim]
-
-    def exchange_all() -> None:
-        for dim in list(pending):
-            axis = after[dim]
-            if settle(dim) or pending[dim] != -1 or axis not in pending.values():
-                continue
-            holder = before.index(axis)
-            if enable_alltoall:
-                moves.append(Exchange(dim, holder, group(axis)))
-            else:
-                moves.extend((Gather(holder, group(axis)), Slice(dim, group(axis))))
-            del pending[dim]
-            pending[holder] = -1
-
-    def gather_unused() -> None:
-        for dim, axis in list(pending.items()):
-            if axis != -1 and axis not in after:
-                moves.append(Gather(dim, group(axis)))
-                pending[dim] = -1
-                settle(dim)
-
-    def exchange_until_stuck() -> None:
-        count = -1
-        while pending and count != len(moves):
-            count = len(moves)
-            exchange_all()
-
-    while pending:
-        count, inner = len(moves), -1
-        while pending and inner != len(moves):
-            inner = len(moves)
-            slice_all()
-            exchange_until_stuck()
-        gather_unused()
-        if len(moves) == count and pending:
-            dim = next(iter(pending))
-            moves.append(Gather(dim, group(pending[dim])))
-            pending[dim] = -1
-    return tuple(moves)
+    def _group(self, axis: int) -> DeviceGroup:
+        return group_of(self._device_matrix, (len(self._device_matrix) - 1 - axis,))
 
 
 @lru_cache

@@ -21,6 +21,7 @@ from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, prime_factors
 from ms_symtensor.search.space.family import REPRESENTATIVES, SPLIT, Family, Single, family, split_family
 from ms_symtensor.search.space.step_layouts import Round, StepLayout
+from ms_symtensor.search.stages.question import Question
 from ms_symtensor.search.tables.pricing import Pricer
 from ms_symtensor.search.tables.variables import Variables, variables
 from ms_symtensor.tensor.graph import Graph
@@ -78,12 +79,10 @@ def variables_of(
     graph_at: Callable[[int], Graph],
     members: Sequence[StepLayout],
     alike: bool,
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None,
-    limits: Limits,
+    asked: Question,
 ) -> tuple[Graph, Variables]:
     """The graph that one of `families` is looked at on, and its operators with their candidates on all `members`."""
-    return (_on_all if alike else _on_own_mesh)(graph_at, members, cluster, rules, limits)
+    return (_on_all if alike else _on_own_mesh)(graph_at, members, asked.cluster, asked.rules, asked.limits)
 
 
 def laid_out_on(shapes: Sequence[StepLayout]) -> tuple[list[tuple[Mesh, int]], NDArray[np.intp]]:

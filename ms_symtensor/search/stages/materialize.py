@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
-from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import EACH, PeakMemory
@@ -30,6 +28,7 @@ from ms_symtensor.search.stages.incumbents import ScreeningResult
 from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.own_mesh import priced
+from ms_symtensor.search.stages.question import Question
 from ms_symtensor.search.stages.screening import screen
 from ms_symtensor.search.stages.stage_layers import laid_out
 from ms_symtensor.search.tables.problem import sample_num
@@ -116,22 +115,16 @@ def as_estimated(outcome: ScreeningResult, estimates: Sequence[Estimate]) -> Seq
 
 def fastest_plan(
     network: Network,
-    cluster: Cluster,
     space: Sequence[StepLayout],
-    limit_B: float,
-    rules: Mapping[str, Rule] | None = None,
-    keep: int = 10,
-    known_s: float = math.inf,
-    limits: Limits = FREE,
+    asked: Question,
     fit: Fit = made_feasible,
     promised: Promised = as_estimated,
     any_plan: bool = False,
 ) -> tuple[ScreeningResult, MaterializedPlan | None]:
-    """What was learnt of `space`, and the fastest plan within `limits` that fit `limit_B`; if `any_plan` will
-    do, the first one, layouts that need least being tried first. None if none does and beats `known_s`.
+    """What was learnt of `space`, and the fastest plan that fits, as `asked`; if `any_plan` will do, the first one, layouts that
+    need least being tried first. None if none does and beats the step that is known.
     """
-    any_batch = network.batch is None
-    outcome = screen(network.short, network.depths, space, cluster, limit_B, rules, keep, known_s, limits, any_batch)
+    outcome = screen(network.short, network.depths, space, asked, any_batch=network.batch is None)
     best: MaterializedPlan | None = None
     left = REFINED
     met: set[tuple] = set()
@@ -146,12 +139,13 @@ def fastest_plan(
         if promised_s >= best_s:
             continue
         shape = rows[0].shape
-        found = materialized(network, rows, limit_B, rules, fit, met, any_plan, math.inf if shape in broken else best_s)
+        below_s = math.inf if shape in broken else best_s
+        found = materialized(network, rows, asked.limit_B, asked.rules, fit, met, any_plan, below_s)
         if found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * promised_s:
             left -= 1
         else:
             broken.add(shape)
-        if found is not None and found.estimate.step_time_s < min(known_s, best_s):
+        if found is not None and found.estimate.step_time_s < min(asked.known_s, best_s):
             best, best_s = found, found.estimate.step_time_s
     return outcome, best
 

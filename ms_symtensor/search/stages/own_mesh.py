@@ -21,8 +21,5 @@ def priced(
     Errors: InvalidStrategyError for what MindSpore rejects there.
     """
     short, cluster = network.short(row.shape.batch), row.problem.known.pricer.cluster
-    known = row.problem
-    of = problem_of_family(
-        short, cluster, Single(row.shape.mesh), rules, given=strategies, limits=known.limits, again=known.again
-    )
+    of = problem_of_family(short, cluster, Single(row.shape.mesh), rules, given=strategies, like=row.problem)
     return given_candidate(of, row.shape, row.level)

@@ -10,16 +10,13 @@ are equally slow (with v virtual stages: (P - 1) / v for P - 1). Then the chain 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.ops.registry import Rule
-from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import occurrences, places
 from ms_symtensor.search.space.settings import settings_of
@@ -29,6 +26,7 @@ from ms_symtensor.search.stages.estimate import least_step_s
 from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
 from ms_symtensor.search.stages.incumbents import Incumbents, Screened, ScreeningResult
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup, combines
+from ms_symtensor.search.stages.question import Question
 from ms_symtensor.search.tables.parameters import stage_terms
 from ms_symtensor.search.tables.problem import Problem, problem_of
 from ms_symtensor.search.tables.tables import Tables
@@ -52,15 +50,10 @@ def screen(
     graph_at: Callable[[int], Graph],
     depths: tuple[int, ...],
     space: Sequence[StepLayout],
-    cluster: Cluster,
-    limit_B: float,
-    rules: Mapping[str, Rule] | None = None,
-    keep: int = 10,
-    known_s: float = math.inf,
-    limits: Limits = FREE,
+    asked: Question,
     any_batch: bool = True,
 ) -> ScreeningResult:
-    """Price all of `space` within `limits`; what cannot beat a step of `known_s` is not looked at closely.
+    """Price all of `space`, as `asked`; what cannot beat a step that is known is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples, which may be any number or, without
     `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after.
@@ -71,15 +64,15 @@ def screen(
     ruled_out_s: dict[StepLayout, float] = {}
     candidates, again = 0, None
     rejected: InvalidStrategyError | None = None
-    tried = Incumbents(depths, limit_B, keep, known_s)
-    for members, alike in sorted(families(graph_at, space, rules, any_batch), key=_promise):
+    tried = Incumbents(depths, asked.limit_B, asked.keep, asked.known_s)
+    for members, alike in sorted(families(graph_at, space, asked.rules, any_batch), key=_promise):
         try:
-            graph, known = variables_of(graph_at, members, alike, cluster, rules, limits)
+            graph, known = variables_of(graph_at, members, alike, asked)
         except InvalidStrategyError as error:  # an operator that nobody can choose the layout of
             rejected = error
             continue
         # Shapes that are not CLOSE are wanted only where fewer than `keep` are known.
-        enough_s = min(known_s, max(tried.worst_s, CLOSE * tried.best_s))
+        enough_s = min(asked.known_s, max(tried.worst_s, CLOSE * tried.best_s))
         if math.isfinite(enough_s):
             least_s = least_work_s(graph, known, depths, members)
             if min(least_s) >= enough_s:
@@ -99,7 +92,7 @@ def screen(
     if rejected is not None and not settings and not ruled_out_s:
         raise rejected
     worth_s = min(tried.worst_s, CLOSE * tried.best_s)
-    slim = [_looked_at(of, first, worth_s, limit_B) for of, first in zip(settings, fast, strict=True)]
+    slim = [_looked_at(of, first, worth_s, asked.limit_B) for of, first in zip(settings, fast, strict=True)]
     tried.look_at(row for known, _ in slim for row in known)
     free = [
         [row.bound_by(max(row.bound_s, free_s.get(row.shape, 0.0))) for row in first]

@@ -186,14 +186,14 @@ def problem_of_family(
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
     of: tuple[tuple[str, ...], ...] | None = None,
     given: Mapping[str, OpStrategy] | None = None,
-    limits: Limits = FREE,
-    again: frozenset[str] | None = None,
+    like: "Problem | None" = None,
 ) -> Problem:
-    """Write down the problem of `graph` on all meshes of a family; `powers`, `given` and `limits` as in `variables`.
+    """Write down the problem of `graph` on all meshes of a family; `powers` and `given` as in `variables`.
 
-    `graph` may be short for a network with the blocks `of`, kind by kind. `again`: the
-    `Problem.again` of the same graph on other meshes, where it is known. Errors: UnknownOperatorError.
+    `graph` may be short for a network with the blocks `of`, kind by kind. `like`: the problem of the same graph on other meshes,
+    where it is known: its limits hold here too. Errors: UnknownOperatorError.
     """
+    limits, again = (FREE, None) if like is None else (like.limits, like.again)
     known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given, limits)
     return problem_of(graph, known, of, again)
 
@@ -251,7 +251,7 @@ def _own_terms(known: Variables, number: int, again: frozenset[int], where: Plac
     v = known.items[number]
     counts = where.counts(dict.fromkeys(v.members, 1))
     repeated = np.where(np.isinf(v.forward_s), 0.0, v.forward_s) if number in again else None
-    return terms((number,), counts, v.forward_s.shape, v.forward_s, repeated, v.backward_s)
+    return terms((number,), counts, v.forward_s.shape, forward_s=v.forward_s, again_s=repeated, backward_s=v.backward_s)
 
 
 def _transparent_terms(
@@ -275,7 +275,9 @@ def _transparent_terms(
         layouts = layouts_at(known, end, shape)
         one = transparent_s(pricer, layouts, source_type, target_type, power)
         again_s, back = one if repeats else None, one if trains else None
-        found.append(terms((end[0],), where.counts(occurrences), one.shape, one, again_s, back))
+        found.append(
+            terms((end[0],), where.counts(occurrences), one.shape, forward_s=one, again_s=again_s, backward_s=back)
+        )
     for source in (source for op in graph.ops for source in op.results):
         if source not in known.gradients or is_moved(graph, known, source):
             continue  # of a tensor that is moved to its readers, the moves' table knows where gradients meet

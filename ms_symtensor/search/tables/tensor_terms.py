@@ -90,7 +90,14 @@ class TensorTables:
             kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self.kept_B(tensor, readers, ways))
         recomputed = None if (tensor.in_block and self.again) or self.in_block(readers) else kept
         return terms(
-            numbers, counts, forward.shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed
+            numbers,
+            counts,
+            forward.shape,
+            forward_s=forward,
+            again_s=again,
+            backward_s=backward,
+            kept_B=kept,
+            kept_recomputed_B=recomputed,
         )
 
     def _joined(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
@@ -116,7 +123,14 @@ class TensorTables:
             kept = table("joins kept", tensor.maker_keeps, written=lambda: self.kept_B(tensor, alone, ways))
         recomputed = None if (tensor.in_block and self.again) or self.in_block(among) else kept
         return terms(
-            numbers, counts, forward.shape, forward, again, backward, kept_B=kept, kept_recomputed_B=recomputed
+            numbers,
+            counts,
+            forward.shape,
+            forward_s=forward,
+            again_s=again,
+            backward_s=backward,
+            kept_B=kept,
+            kept_recomputed_B=recomputed,
         )
 
     def _beside(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[Reader, ...]:

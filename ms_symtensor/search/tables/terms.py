@@ -68,18 +68,20 @@ def terms(
     scope: tuple[int, ...],
     counts: Counts,
     shape: tuple[int, ...],
-    forward_s: Array | None = None,
-    again_s: Array | None = None,
-    backward_s: Array | None = None,
-    once_s: Array | None = None,
-    kept_B: Array | None = None,
-    kept_recomputed_B: Array | None = None,
-    at_rest_B: Array | None = None,
+    **given: Array | None,
 ) -> Terms:
-    """Tables of `shape`; those that are not given are zero."""
-    given = (forward_s, again_s, backward_s, once_s, kept_B, kept_recomputed_B, at_rest_B)
-    tables = (no_table(shape) if t is None else t if t.shape == shape else np.broadcast_to(t, shape) for t in given)
-    return Terms(scope, counts, *tables)
+    """Tables of `shape`, by their names in `Terms`; those that are not given are zero."""
+
+    def table(name: str) -> Array:
+        found = given.pop(name, None)
+        if found is None:
+            return no_table(shape)
+        return found if found.shape == shape else np.broadcast_to(found, shape)
+
+    tables = {field.name: table(field.name) for field in fields(Terms)[2:]}
+    if given:
+        raise TypeError(f"no tables of Terms: {', '.join(given)}")
+    return Terms(scope, counts, **tables)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -107,9 +109,9 @@ def _added(some: Sequence[Terms]) -> Terms:
         return reduce(np.add, tables) if tables else None
 
     # What a micro-batch takes is not asked for apart.
-    names = ("each_s", "again_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
-    each_s, again_s, *others = map(added, names)
-    return terms(first.scope, first.counts, first.forward_s.shape, each_s, again_s, None, *others)
+    names = ("again_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
+    tables = {name: added(name) for name in names}
+    return terms(first.scope, first.counts, first.forward_s.shape, forward_s=added("each_s"), **tables)
 
 
 @dataclass(frozen=True)

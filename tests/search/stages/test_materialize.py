@@ -13,6 +13,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.search.space.step_layouts import step_layouts
 from ms_symtensor.search.stages.materialize import as_given, fastest_plan, made_feasible
 from ms_symtensor.search.stages.network import network
+from ms_symtensor.search.stages.question import Question
 
 A2 = load("atlas_800t_a2")
 
@@ -42,7 +43,7 @@ def test_where_any_plan_will_do_what_needs_least_is_tried_first():
             layers = [stage.blocks for stage in peaks_B.estimate.stages]
             found.append(as_given(network, row, layers, layers).estimate.peak_memory_B)
 
-        _, plan = fastest_plan(of, A2, space, limit_B, fit=fit, any_plan=any_plan)
+        _, plan = fastest_plan(of, space, Question(A2, limit_B), fit=fit, any_plan=any_plan)
         assert plan is None  # of all that were tried
         return found
 

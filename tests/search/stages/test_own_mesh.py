@@ -17,6 +17,7 @@ from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.materialize import settings_of, strategies_of
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.stages.own_mesh import priced
+from ms_symtensor.search.stages.question import Question
 from ms_symtensor.search.stages.screening import screen
 from ms_symtensor.strategy.stages import pipeline_stages
 
@@ -33,7 +34,7 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
         return build_graph(replace(config, batch_size=samples, num_layers=layers or config.num_layers))
 
     net = network(graph_at(batch, None), graph_at)
-    outcome = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], A2, 1e15)
+    outcome = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], Question(A2, 1e15))
     for row in outcome.rows:
         if row.level is OptimizerLevel.NONE:
             strategies = strategies_of(row)

@@ -9,13 +9,13 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.limits import FREE
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.space.step_layouts import StepLayout, step_layouts
 from ms_symtensor.search.stages import screening
 from ms_symtensor.search.stages.families import families, variables_of
 from ms_symtensor.search.stages.layout_candidates import ConfigGroup
+from ms_symtensor.search.stages.question import Question
 from ms_symtensor.search.stages.screening import SHORT, screen
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
@@ -33,7 +33,7 @@ def network(batch, model="llama2_7b", layers=SHORT):
 
 def screened(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
     space = list(step_layouts(device_num, global_batch_size, layers))
-    return screen(network, (1, layers, 1), space, A2, limit_GiB * GIB, **more)
+    return screen(network, (1, layers, 1), space, Question(A2, limit_GiB * GIB, **more))
 
 
 def test_depths_of_a_network():
@@ -45,7 +45,7 @@ def test_depths_of_a_network():
 def test_one_stage_costs_what_its_mesh_alone_costs(layers):
     """At full depth, from the tables of three blocks."""
     shape = StepLayout(1, 1, (64,), 64)
-    (found,) = screen(network, (1, layers, 1), [shape], A2, 1e6 * GIB).estimates
+    (found,) = screen(network, (1, layers, 1), [shape], Question(A2, 1e6 * GIB)).estimates
     alone = problem(network(64, layers=layers), A2, shape.mesh)
     least = min(
         minimise(
@@ -129,7 +129,7 @@ def test_one_axis_is_left_out_where_two_take_as_many_samples():
 
 def test_a_level_that_is_left_out_could_save_no_more_than_the_bounds_allow_for():
     members = [s for s in step_layouts(64, 128, 12) if len(s.mesh) == 2 and s.samples > 1]
-    graph, known = variables_of(network, members, True, A2, None, FREE)
+    graph, known = variables_of(network, members, True, Question(A2, 1e6 * GIB))
     first, none, *_ = screening._settings(problem_of(graph, known), (1, 12, 1), members)
     saves_s, _ = none.saves_s(first)
     least_s = {row.member: row.bound_s for row in first.fastest()}
@@ -147,7 +147,7 @@ def test_gradients_accumulate_on_one_stage_of_several_devices():
 def test_no_step_is_faster_than_its_operators_alone():
     space = [shape for shape in step_layouts(64, 128, 12) if len(shape.mesh) == 2]
     for members, alike in families(network, space, None):
-        graph, known = variables_of(network, members, alike, A2, None, FREE)
+        graph, known = variables_of(network, members, alike, Question(A2, 1e6 * GIB))
         alone_s = dict(zip(members, screening.least_work_s(graph, known, (1, 12, 1), members), strict=True))
-        found = screen(network, (1, 12, 1), members, A2, 1e6 * GIB, keep=1000).estimates
+        found = screen(network, (1, 12, 1), members, Question(A2, 1e6 * GIB, keep=1000)).estimates
         assert found and all(0.3 * one.step_time_s < alone_s[one.shape] <= one.step_time_s for one in found)

@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
-    "version", "errors", "streams", "files", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program", "cluster",
-    "cost", "strategy", "reshard", "serving", "search", "uniform", "targets", "validation", "measured", "timeline",
-    "traffic", "bridge", "report", "models", "fit", "arguments", "target_plans", "estimates", "commands", "command_line", "cli",
+    "version", "errors", "streams", "files", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program",
+    "cluster", "cost", "strategy", "reshard", "serving", "search", "uniform", "targets", "validation", "measured", "timeline",
+    "traffic", "bridge", "report", "models", "fit", "arguments", "target_plans", "estimates", "sweep", "commands",
+    "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
     "search": ("asked", "folded", "space", "tables", "stages", "selections"),

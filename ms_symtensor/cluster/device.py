@@ -36,6 +36,8 @@ class Device:
     collective_overhead_s that of one collective; as op_overhead_s where the file does not say
     host_overhead_s       time of the host to launch one operator where the framework works eagerly; runs beside the device
     communicator_B        memory that the library keeps for every communicator beyond the first, outside of the framework's
+    power_W               what a device draws under load; no time hangs on it
+    cost_per_hour         price of a device's hour, in a currency of the file's own; no time hangs on it
     reduce_s_per_B        time to add one received byte to a local one in a collective; 0 where the copy engine adds
     """
 
@@ -65,6 +67,8 @@ class Device:
     cube_fp32_efficiency: float | None = None
     read_efficiency: float | None = None
     collective_overhead_s: float | None = None
+    power_W: float | None = None
+    cost_per_hour: float | None = None
 
     @property
     def collective_s(self) -> float:

@@ -29,3 +29,21 @@ def progress() -> Iterator[Callable[[str], None]]:
             bar.update()
 
         yield step
+
+
+@contextmanager
+def counted(what: str, number: int) -> Iterator[Callable[[int], None]]:
+    """Calling the yielded function with how many of `number` are done shows a bar; where `progress` shows nothing, neither does
+    it.
+    """
+    if not sys.stderr.isatty() or _log.isEnabledFor(logging.INFO):
+        yield lambda done: _log.info("%s: %d of %d", what, done, number)
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=number, desc=what, file=sys.stderr, leave=False) as bar:
+
+        def to(done: int) -> None:
+            bar.update(done - bar.n)
+
+        yield to

@@ -23,7 +23,11 @@ REQUESTS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=REQUESTS)
+LONG = ("experts", "offload", "micro_batches")
+PARAMS = [pytest.param(name, marks=pytest.mark.matrix) if name in LONG else name for name in REQUESTS]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def step(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Step:
     out = str(tmp_path_factory.mktemp("plans") / request.param)
     size = ["--global-batch-size", "8", "--seq-length", "512"]

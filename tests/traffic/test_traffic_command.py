@@ -33,7 +33,11 @@ REQUESTS = {
 TOPOLOGY = ["--topology", "leaf=8,oversubscription=2"]
 
 
-@pytest.fixture(scope="module", params=REQUESTS)
+FEW = ("stages", "experts")
+PARAMS = [name if name in FEW else pytest.param(name, marks=pytest.mark.matrix) for name in REQUESTS]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def planned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plans") / "p"
     assert main(["plan", *SIZE, *REQUESTS[request.param][1:], "--out", str(out), REQUESTS[request.param][0]]) == 0

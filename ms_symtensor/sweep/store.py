@@ -1,0 +1,82 @@
+"""The points of a sweep in its folder: one file each, so that a sweep that was ended goes on where it was."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from ms_symtensor.cluster.content import to_content
+from ms_symtensor.files.writing import write_file
+from ms_symtensor.strategy import digest
+from ms_symtensor.sweep.points import Point
+from ms_symtensor.sweep.run import Row, cluster_of, row_of
+from ms_symtensor.version import VERSION
+
+FOLDER = "points"
+_NOT_OF_A_POINT = ("cluster", "device_num", "vary", "weak", "jobs", "out", "json", "verbose", "command", "power")
+
+
+def key_of(point: Point, options: Mapping[str, Any]) -> str:
+    """The name of a point: of its request, its cluster's numbers, the network's file if there is one, and this version."""
+    model = Path(str(options["model"]).rpartition(":")[0] or str(options["model"]))
+    asked = {name: str(value) for name, value in options.items() if name not in _NOT_OF_A_POINT}
+    return digest.of_data(
+        {
+            "version": VERSION, "point": dataclasses.asdict(point), "options": asked,
+            "cluster": to_content(cluster_of(point)), "numbers": repr(cluster_of(point)),
+            "file": digest.of_content(model.read_bytes()) if model.is_file() else "",
+        }
+    )[:24]  # fmt: skip
+
+
+def rows(
+    points: Sequence[Point],
+    options: Mapping[str, Any],
+    folder: Path,
+    jobs: int,
+    progress: Callable[[int, int], None] = lambda done, known: None,
+) -> tuple[list[Row], int]:
+    """What is told of every point, in their order, and how many of them were known already.
+
+    Each is written as soon as it is there. `progress`: how many are done, and how many of these were known.
+    """
+    files = [folder / FOLDER / f"{key_of(point, options)}.json" for point in points]
+    found = {file: row for file in files if (row := _known(file)) is not None}
+    known = sum(file in found for file in files)
+    missing = {file: point for file, point in zip(files, points, strict=True) if file not in found}
+    done = known
+    progress(done, known)
+    if len(missing) == 1 or jobs == 1:
+        for file, point in missing.items():
+            found[file] = _kept(file, row_of(point, options))
+            done += 1
+            progress(done, known)
+    elif missing:
+        with ProcessPoolExecutor(min(jobs, len(missing)), mp_context=get_context("spawn")) as pool:
+            begun = {pool.submit(row_of, point, dict(options)): file for file, point in missing.items()}
+            try:
+                for future in as_completed(begun):
+                    found[begun[future]] = _kept(begun[future], future.result())
+                    done += 1
+                    progress(done, known)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return [found[file] for file in files], known
+
+
+def _known(file: Path) -> Row | None:
+    """The row in a file; None where there is none, or it was cut or changed."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    return dict(json.loads(content)["row"]) if digest.is_sealed(content) else None
+
+
+def _kept(file: Path, row: Row) -> Row:
+    write_file(file, digest.sealed({"row": row}))
+    return dict(json.loads(json.dumps(row)))

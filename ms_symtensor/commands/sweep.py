@@ -13,6 +13,7 @@ EXAMPLES = (
 )
 
 LISTS = {
+    "device_num": ("8..64", "number of NPUs: several (8,24), or doublings (8..64)"),
     "cluster": ("A,B", "known clusters, or files (default: %(default)s)"),
     "global_batch_size": ("N,M", "samples of a step on all devices (zoo: 16)"),
     "seq_length": ("N,M", "tokens of a sample (zoo: the model's)"),
@@ -25,7 +26,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     options.add_model(command)
     options.add_request(command)
     options.add_runtime(command)
-    command.add_argument("--device-num", required=True, metavar="8..64", help="numbers (8,24), or doublings (8..64)")
+    command.add_argument("--device-num", required=True)
     for action in command._actions:
         if action.dest in LISTS:  # in the place of one number or name
             action.type, (action.metavar, action.help) = None, LISTS[action.dest]

@@ -3,10 +3,14 @@
 Every cell of a tensor has two elements here, whatever it has in the network: the moves are the same, cell by cell.
 """
 
-import multiprocessing
-import queue
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +20,7 @@ from ms_symtensor.reshard.buckets import Bucket
 from ms_symtensor.reshard.reshard import Move, Resharding
 from ms_symtensor.reshard.units import Pair
 from ms_symtensor.reshard.values import ELEMENTS
-from ms_symtensor.reshard.worker import Job, Kind, Member, Result, work
+from ms_symtensor.reshard.worker import Job, Kind, Member, Result
 from ms_symtensor.tensor.dtype import size_B
 
 PROCESSES = 8
@@ -45,26 +49,8 @@ def prove(found: Resharding, time_limit_s: float = 300.0) -> Proof:
     process_of = tuple(device * processes // found.device_num for device in range(found.device_num))
     kinds = tuple(map(_kind, found.moves))
     buckets = tuple(_units(found.buckets, found.order))
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ms_symtensor.reshard.worker"])
-    inboxes: list[Any] = [context.Queue() for _ in range(processes)]
-    results: Any = context.Queue()
-    started = [
-        context.Process(target=work, args=(Job(n, process_of, kinds, buckets), inboxes, results), daemon=True)
-        for n in range(processes)
-    ]
-    try:
-        for process in started:
-            process.start()
-        done = [_result(results, time_limit_s) for _ in started]
-    finally:
-        for process in started:
-            if process.pid is not None:
-                process.kill()
-                process.join()
-        for inbox in (*inboxes, results):
-            inbox.cancel_join_thread()
-            inbox.close()
+    jobs = [Job(number, process_of, kinds, buckets) for number in range(processes)]
+    done = _results(jobs, time_limit_s)
     received = {device: count for one in done for device, count in one.received_B.items()}
     return Proof(
         sum(one.compared for one in done),
@@ -74,17 +60,33 @@ def prove(found: Resharding, time_limit_s: float = 300.0) -> Proof:
     )
 
 
-def _result(results: Any, time_limit_s: float) -> Result:
-    try:
-        number, came = results.get(timeout=time_limit_s)
-    except queue.Empty:
+def _results(jobs: list[Job], time_limit_s: float) -> list[Result]:
+    package = Path(__file__).parents[2]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH")))),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "ms_symtensor.reshard.host"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True,
+    ) as host:  # fmt: skip
+        try:
+            written, said = host.communicate(pickle.dumps((jobs, time_limit_s)))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(host.pid, signal.SIGKILL)
+    if host.returncode:
+        last = said.decode(errors="replace").strip().splitlines()
         raise ExecutionError(
-            f"the processes did not end within {time_limit_s:g} s: prove fewer blocks or devices"
-        ) from None
-    if isinstance(came, str):
-        raise ExecutionError(f"process {number} of the proof ended with {came}")
-    assert isinstance(came, Result)
-    return came
+            f"the processes of the proof could not be started: {last[-1] if last else host.returncode}"
+        )
+    found = pickle.loads(written)
+    for number, came in found:
+        if not isinstance(came, Result):
+            raise ExecutionError(f"process {number} of the proof ended with {came}")
+    if len(found) < len(jobs):
+        raise ExecutionError(f"the processes did not end within {time_limit_s:g} s: prove fewer blocks or devices")
+    return [came for _, came in found]
 
 
 def _kind(move: Move) -> Kind:

@@ -3,6 +3,9 @@
 import itertools
 import math
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,3 +214,15 @@ def test_plans_of_the_zoo_with_states_and_a_weight_of_two_stages() -> None:
 def test_two_networks_are_refused() -> None:
     with pytest.raises(InputError, match="two plans of one network"):
         reshard(planned("gpt2_xl", 1, 2), planned("llama2_7b", 1, 2), Request(CLUSTER, LIMIT_B))
+
+
+def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from test_reshard import *\n"
+        "print(prove(reshard(*drawn_pair(1), Request(CLUSTER, LIMIT_B))).holds)\n"
+    )
+    folders = [str(Path(__file__).parents[2]), str(Path(__file__).parent), str(Path(__file__).parents[1] / "strategy")]
+    done = subprocess.run([sys.executable, str(script), *folders], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "True\n", done.stderr

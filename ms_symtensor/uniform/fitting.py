@@ -64,8 +64,8 @@ def _at(prices: Prices, layout: UniformLayout, blocks: tuple[int, ...], parts: P
 
 
 def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) -> Iterator[Found]:
-    """`layout`, which fits with all blocks recomputed, with the `parts` of all blocks and as few blocks as a whole as fit; what is
-    tried, the best last.
+    """`layout`, which fits with all blocks recomputed, with the `parts` of all blocks and as few blocks as a whole as fit;
+    what is tried, the best last.
     """
     limit_B = prices.request.limit_B
     held = layout.stages.of(prices.config.num_layers)

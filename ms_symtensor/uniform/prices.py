@@ -97,8 +97,8 @@ class Prices:
         return least_s, guess_s, whole.kept_B(layout.optimizer_level) / layout.stages.number
 
     def needed_B(self, layout: UniformLayout) -> float:
-        """Bytes of a device, as a guess, with all blocks recomputed and the gradients scattered where stages are: a stage of P keeps
-        the inputs of P micro-batches of a P-th of the blocks.
+        """Bytes of a device, as a guess, with all blocks recomputed and the gradients scattered where stages are: a stage of
+        P keeps the inputs of P micro-batches of a P-th of the blocks.
         """
         if _is_plain(layout):
             return 0.0

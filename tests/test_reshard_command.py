@@ -46,6 +46,37 @@ def test_rollout_takes_weights_alone_as_often_as_there_are_devices(
     assert "2 replicas" in said and "float32 -> bfloat16" in said and "Proved:" in said and "adam_m" not in said
 
 
+def test_training_goes_to_the_instances_of_serve(
+    plans: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lengths = ["--input-tokens", "512", "--output-tokens", "128"]
+    served = [
+        "serve",
+        "llama2_7b",
+        *lengths,
+        "--device-num",
+        "4",
+        "--fix",
+        "tp=2",
+        "--colocated",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main(served) == 0
+    written = json.loads((tmp_path / "serve.json").read_text())
+    dims = json.loads(written["dimensions"]) | {"num_layers": 2}
+    (tmp_path / "serve.json").write_text(json.dumps(written | {"dimensions": json.dumps(dims)}))  # of the small plans
+    capsys.readouterr()
+    assert (
+        main(["reshard", str(plans["stages"]), str(tmp_path), "--prove", "--json", "--out", str(tmp_path / "way")]) == 0
+    )
+    said = json.loads(capsys.readouterr().out)
+    assert said["proof"]["equal"] and said["optimizer_states"]["tensors"] == 0
+    assert said["to"]["model_parallel"] == 2 and said["to"]["device_num"] == 2 * said["to"]["replicas"]
+    layouts = json.loads((tmp_path / "way" / "to.json").read_text())["parallel_layout_item"]
+    assert layouts["layers.1.attention.output.weight"]["tensor_map"] == [-1, 0]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

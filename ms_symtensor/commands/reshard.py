@@ -1,6 +1,7 @@
 """`symtensor reshard`: the way from one plan to another, weight by weight."""
 
 import argparse
+from pathlib import Path
 
 from ms_symtensor.commands import options
 
@@ -14,7 +15,9 @@ EXAMPLES = (
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
     command.add_argument("source", metavar="FROM", type=options.path, help="the folder of the plan that runs now")
-    command.add_argument("target", metavar="TO", type=options.path, help="the folder of the plan that runs next")
+    command.add_argument(
+        "target", metavar="TO", type=options.path, help="the folder of the plan that runs next, or one of serve"
+    )
     command.add_argument(
         "--rollout", action="store_true", help="TO generates: weights only, whole over their copies, no optimizer"
     )
@@ -26,6 +29,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--rollout-dtype", choices=("bfloat16", "float16", "float32"), help="--rollout: of TO's weights"
+    )
+    command.add_argument(
+        "--phase", choices=("prefill", "decode"), default="decode", help="TO of serve: whose instances (%(default)s)"
     )
     command.add_argument("--weights-only", action="store_true", help="leave the optimizer's states where they are")
     command.add_argument("--apart", action="store_true", help="TO runs on other devices, the next ones")
@@ -43,38 +49,62 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
+    from collections.abc import Callable, Sequence
+    from functools import partial
+    from typing import Any
+
     from ms_symtensor.arguments import memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.shared import folder_of, know_operators, require_positive, show_found, warned
     from ms_symtensor.errors import InputError
+    from ms_symtensor.program.program import Program
+    from ms_symtensor.program.stage_program import StageProgram
     from ms_symtensor.report.programs import programs_of
-    from ms_symtensor.report.reshard_files import checkpoint_of, write_reshard
+    from ms_symtensor.report.reshard_files import checkpoint_of, checkpoint_of_side, write_reshard
     from ms_symtensor.report.reshard_report import proof_text, reshard_json, reshard_text
     from ms_symtensor.report.text import numbered
     from ms_symtensor.reshard.proof import prove
     from ms_symtensor.reshard.reshard import Request, reshard
     from ms_symtensor.reshard.slices import as_rollout, side_of
+    from ms_symtensor.serving import sides as serving
     from ms_symtensor.strategy.file import check, graph_in, plan_in
+    from ms_symtensor.strategy.plan import Plan
+    from ms_symtensor.tensor.graph import Graph
 
-    if not chosen.rollout and (chosen.replicas or chosen.rollout_dtype):
+    is_served = (chosen.target / serving.FILE).is_file()
+    generates = chosen.rollout or is_served
+    if not generates and (chosen.replicas or chosen.rollout_dtype):
         option = "--replicas" if chosen.replicas else "--rollout-dtype"
         raise InputError(f"{option} is for a plan that generates: give --rollout too, or leave it out")
-    sides = []
-    has_states = not chosen.rollout and not chosen.weights_only
-    for path in (chosen.source, chosen.target):
+    if chosen.replicas is not None:
+        require_positive("--replicas", chosen.replicas)
+    has_states = not generates and not chosen.weights_only
+
+    def read(path: Path) -> tuple[Plan, Graph, Sequence[Program | StageProgram]]:
         folder = folder_of(chosen, path)
         plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
         if graph is None:
             raise InputError(f"{path} holds no graph.json, which names the weights: plan again")
         check(plan, graph)
         know_operators(plan, graph)
-        programs = programs_of(plan, graph)
-        sides.append((plan, graph, programs, side_of(programs, has_states)))
-    (first, _, _, source), (second, _, _, target) = sides
-    if chosen.rollout:
-        replicas = chosen.replicas if chosen.replicas is not None else max(1, source.rank_num // target.rank_num)
-        require_positive("--replicas", replicas)
-        target = as_rollout(target, chosen.rollout_dtype, replicas)
+        return plan, graph, programs_of(plan, graph)
+
+    first, graph, programs = read(chosen.source)
+    source = side_of(programs, has_states)
+    after: Callable[[], dict[str, Any]]
+    second: Plan | serving.Served
+    if is_served:
+        second = serving.read(chosen.target, chosen.phase)
+        replicas = chosen.replicas or second.count
+        target = serving.side_of_instances(second, chosen.rollout_dtype or "bfloat16", replicas)
+        after = partial(checkpoint_of_side, target)
+    else:
+        second, other, others = read(chosen.target)
+        target = side_of(others, has_states)
+        if chosen.rollout:
+            replicas = chosen.replicas or max(1, source.rank_num // target.rank_num)
+            target = as_rollout(target, chosen.rollout_dtype, replicas)
+        after = partial(checkpoint_of, second, other, others, target, has_states)
     if chosen.cluster is None and first.cluster != second.cluster:
         raise InputError(
             f"the plans are for {first.cluster} and {second.cluster}: say with --cluster what joins the devices"
@@ -84,10 +114,10 @@ def run(chosen: argparse.Namespace) -> int:
     request = Request(cluster, limit_B, chosen.apart, not chosen.keep_ranks, chosen.keep_source)
     found = reshard(source, target, request)
     proof = prove(found) if chosen.prove else None
-    data, text = reshard_json(found, first, second, proof), reshard_text(found, first, second)
+    data, text = reshard_json(found, first, second, proof), reshard_text(found, first)
     if chosen.out is not None:
-        before = checkpoint_of(*sides[0][:3], source, has_states)
-        written = write_reshard(chosen.out, before, checkpoint_of(*sides[1][:3], target, has_states), data, text)
+        before = checkpoint_of(first, graph, programs, source, has_states)
+        written = write_reshard(chosen.out, before, after(), data, text)
     if proof is not None:
         text += f"\n\n{proof_text(proof)}"
     if chosen.out is not None:

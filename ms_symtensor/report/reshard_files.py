@@ -12,10 +12,16 @@ from typing import Any
 
 from ms_symtensor.files.folder import write_folder
 from ms_symtensor.program.program import ParameterPlacement, Program
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.reshard.slices import STATES, Side
-from ms_symtensor.strategy.checkpoint import checkpoint_json, checkpoint_protobuf, merged, strategy_checkpoint
+from ms_symtensor.strategy.checkpoint import (
+    checkpoint_json,
+    checkpoint_protobuf,
+    layout_item,
+    merged,
+    strategy_checkpoint,
+)
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.writing import json_text
 from ms_symtensor.tensor.graph import Graph
@@ -36,6 +42,22 @@ def checkpoint_of(
         if is_whole:
             places = {name: _whole(place, side.replicas) for name, place in places.items()}
         stages.append(strategy_checkpoint(here, _repeated(stage, side.replicas), places, states, number))
+    return merged(stages)
+
+
+def checkpoint_of_side(side: Side) -> dict[str, Any]:
+    """The merged strategy checkpoint of weights that no optimizer shards; without a plan it has no operator's strategy."""
+    stages = []
+    for stage in range(side.stage_num):
+        of_stage = StagePlan({}, Settings(side.replicas * side.stage_ranks))
+        places = {
+            held.name: _whole(ParameterPlacement(slices.layout, held.dtype, False), side.replicas)
+            for held in side.tensors
+            for number, slices in held.stages
+            if number == stage
+        }
+        items = {name: layout_item(place, of_stage) for name, place in sorted(places.items())}
+        stages.append({"current_stage": 2, "parallel_layout_item": items, "parallel_strategy_item": {}})
     return merged(stages)
 
 

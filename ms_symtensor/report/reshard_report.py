@@ -10,12 +10,13 @@ from ms_symtensor.reshard.proof import Proof
 from ms_symtensor.reshard.reshard import Move, Resharding
 from ms_symtensor.reshard.slices import Side
 from ms_symtensor.reshard.transfers import Way
+from ms_symtensor.serving.sides import Served
 from ms_symtensor.strategy.plan import Plan
 
 _SHOWN = 16
 
 
-def reshard_json(found: Resharding, first: Plan, second: Plan, proof: Proof | None) -> dict[str, Any]:
+def reshard_json(found: Resharding, first: Plan, second: Plan | Served, proof: Proof | None) -> dict[str, Any]:
     """The keys that `symtensor reshard --json` promises: seconds and bytes, those of a rank where not said otherwise."""
     received, whole, weights = found.received_B(), found.whole_B(), found.received_B(False)
     rank_of = {device: rank for rank, device in enumerate(found.device_of)}
@@ -63,7 +64,7 @@ def proof_json(proof: Proof) -> dict[str, Any]:
     }
 
 
-def reshard_text(found: Resharding, first: Plan, second: Plan) -> str:
+def reshard_text(found: Resharding, first: Plan) -> str:
     """Bytes, time and peak, and a table of the ways."""
     stays = sum(rank == device for rank, device in enumerate(found.device_of))
     lines = [
@@ -93,7 +94,7 @@ def proof_text(proof: Proof) -> str:
     return f"NOT proved: of {proof.compared} slices differ {wrong}; {moved:,} bytes moved, {predicted:,} predicted"
 
 
-def _side_json(plan: Plan, side: Side) -> dict[str, Any]:
+def _side_json(plan: Plan | Served, side: Side) -> dict[str, Any]:
     return {
         "model": plan.model,
         "device_num": side.rank_num,

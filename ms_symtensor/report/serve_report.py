@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from model_zoo.described import text_of
 from ms_symtensor.files.folder import write_folder
 from ms_symtensor.report.text import seconds, share, size, table
 from ms_symtensor.serving.commands import engine_commands
@@ -23,6 +24,7 @@ def serve_json(request: Request, found: Found, search_time_s: float) -> dict[str
     """The keys that `symtensor serve --json` promises: seconds, bytes, tokens a second."""
     return {
         "model": request.config.name,
+        "dimensions": text_of(request.config),
         "cluster": request.cluster.name,
         "device_num": request.device_num,
         "weights": request.weights,

@@ -35,7 +35,7 @@ def strategy_checkpoint(
     """
     layouts = {}
     for name, placement in placements.items():
-        item = _layout(placement, plan)
+        item = layout_item(placement, plan)
         layouts[name] = item
         if placement.requires_grad:
             layouts |= {f"{state}.{name}": item for state in optimizer_states}
@@ -87,7 +87,7 @@ def checkpoint_protobuf(checkpoint: dict[str, Any]) -> bytes:
     return _number(1, checkpoint["current_stage"]) + strategies + layouts
 
 
-def _layout(placement: ParameterPlacement, plan: StagePlan) -> dict[str, Any]:
+def layout_item(placement: ParameterPlacement, plan: StagePlan) -> dict[str, Any]:
     """A parameter's entry; MindSpore leaves axes of size one out of the device matrix."""
     layout = placement.layout
     kept = [axis for axis, size in enumerate(layout.device_matrix) if size > 1]

@@ -1,6 +1,7 @@
 """Serving: bytes against the networks' graphs, exactness against brute force, published orders, refusals."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
 from ms_symtensor.serving.phases import decode, first_token_s, most_requests, prefill
 from ms_symtensor.serving.request import Request, Tokens, fixed_of
 from ms_symtensor.serving.search import MIXED, SPLIT, held_up, search
+from ms_symtensor.serving.sides import Served, side_of_instances
 from ms_symtensor.serving.strategy import Strategy, strategies, why_not
 
 
@@ -181,3 +183,32 @@ def test_what_cannot_be_is_said():
         fixed_of(["tp"])
     reason = why_not(dimensions_of("llama3_70b"), Strategy(tp=3, ffn_tp=3))
     assert reason == "64 heads do not divide by tp 3"
+
+
+@pytest.mark.parametrize(
+    ("name", "one"),
+    [
+        ("llama3_70b", Strategy(tp=8, ffn_tp=8)),
+        ("llama3_70b", Strategy(pp=2, dp=2, tp=2, ffn_tp=4)),
+        ("qwen3_30b_a3b", Strategy(dp=2, tp=8, ep=16, ffn_tp=8)),
+        ("qwen3_30b_a3b", Strategy(tp=4, ffn_tp=4)),
+        ("deepseek_v3", Strategy(dp=4, tp=2, ep=8, ffn_tp=2)),
+    ],
+)
+def test_weights_lie_on_devices_as_they_are_counted(name, one):
+    """All but norms, biases and what corrects the choice of experts, on the fullest device."""
+    request = request_for(dimensions_of(name, num_layers=8))
+    side = side_of_instances(Served(request.config, one, 1, "atlas_800t_a2"), "bfloat16", 1)
+    total = np.zeros(side.rank_num)
+    for held in side.tensors:
+        if len(held.shape) > 1:
+            for stage, slices in held.stages:
+                ranks = slice(stage * side.stage_ranks, (stage + 1) * side.stage_ranks)
+                total[ranks] += 2 * math.prod(held.shape) / math.prod(slices.cuts)
+    assert total.max() == pytest.approx(weights_B(request, one), rel=1e-6)
+
+
+def test_experts_that_do_not_lie_evenly_are_refused():
+    served = Served(dimensions_of("qwen3_30b_a3b"), Strategy(dp=48, ep=48), 1, "atlas_800t_a2")
+    with pytest.raises(InputError, match="evenly"):
+        side_of_instances(served, "bfloat16", 1)

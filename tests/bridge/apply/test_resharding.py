@@ -14,7 +14,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.report.emit import write_plan
 from ms_symtensor.report.programs import programs_of
-from ms_symtensor.report.reshard_files import checkpoint_of, write_reshard
+from ms_symtensor.report.reshard_files import checkpoint_of, checkpoint_of_side, write_reshard
 from ms_symtensor.reshard.reshard import Request, reshard
 from ms_symtensor.reshard.slices import as_rollout, side_of
 from ms_symtensor.reshard.values import box
@@ -118,6 +118,8 @@ def test_reshard_to_rollout_gives_the_files_of_mindspores_transform(tmp_path, be
     found = reshard(source, target, Request(load("atlas_800t_a2"), 1 << 40, aligns=False))
     sides = ((before(graph), source), (after(graph), target))
     checkpoints = [checkpoint_of(plan, graph, programs_of(plan, graph), side, False) for plan, side in sides]
+    if after is data_alone:  # as it is written where TO is of `serve`
+        checkpoints[1] = checkpoint_of_side(target)
     write_reshard(tmp_path / "way", *checkpoints, {}, "")
     for rank, values in saved.items():
         (tmp_path / f"saved/rank_{rank}").mkdir(parents=True)

@@ -16,8 +16,9 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.pynative_plan_report import pynative_plan_json, pynative_plan_text
     from ms_symtensor.report.text import seconds
     from ms_symtensor.search.possible import require_devices
+    from ms_symtensor.targets.mindformers_pynative import hyper_parallel
     from ms_symtensor.targets.mindformers_pynative.file import text_of
-    from ms_symtensor.targets.mindformers_pynative.planning import fixed_of, plan
+    from ms_symtensor.targets.mindformers_pynative.planning import RECORD, fixed_of, plan
 
     cluster = warned(load_cluster(chosen.cluster))
     require_positive("--device-num", chosen.device_num)
@@ -33,7 +34,8 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     kept = {key: value for key, value in data.items() if key != "search_time_s"}  # the same plan, the same bytes
     written = {
         found.file: "".join(f"# {line}\n" for line in head) + text_of(base, config, found.config),
-        "pynative.json": json.dumps(kept, indent=1, sort_keys=True) + "\n",
+        RECORD: json.dumps(kept, indent=1, sort_keys=True) + "\n",
+        hyper_parallel.FILE: hyper_parallel.train_yaml(name, found.found.degrees),
         "report.txt": text + "\n",
     }
     for file, content in written.items():

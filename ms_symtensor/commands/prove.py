@@ -10,17 +10,21 @@ TEXT = "run every rank's program here, and compare loss and gradients with one p
 EXAMPLES = (
     "symtensor prove plan/llama2_7b --steps 2",
     "symtensor prove net.py:factory --device-num 4",
+    "symtensor prove plan/pynative --target mindformers-pynative",
 )
+
+TARGETS = ("mindspore", "mindformers-pynative")
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
     command.add_argument(
-        "target",
+        "subject",
         metavar="DIR|file.py:factory",
         type=options.place,
-        help="a plan's directory, or a function that returns (cell, inputs)",
+        help="a plan's directory, or a function that returns (cell, inputs); of mindformers-pynative also its YAML",
     )
+    options.add_target(command, TARGETS, "a PyNative file runs at reduced dims")
     command.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
     command.add_argument("--ranks", type=int, metavar="R", help="run the first R devices of a plan only")
     command.add_argument("--steps", type=int, default=0, metavar="K", help="prove K optimizer steps too")
@@ -51,19 +55,23 @@ def run(chosen: argparse.Namespace) -> int:
     request = Request(chosen.steps, chosen.time_limit, chosen.ranks)
     if chosen.device_num is not None:
         require_positive("--device-num", chosen.device_num)
-    if is_factory(chosen.target):
+    if chosen.target not in TARGETS:
+        raise InputError(f"--target {chosen.target} has no proof of its own: give one of {', '.join(TARGETS)}")
+    if chosen.target == TARGETS[1]:
+        return _pynative(chosen)
+    if is_factory(chosen.subject):
         if chosen.device_num is None:
             raise InputError(
-                f"{chosen.target} is no plan, which would say for how many devices it is: give --device-num"
+                f"{chosen.subject} is no plan, which would say for how many devices it is: give --device-num"
             )
         if chosen.ranks not in (None, chosen.device_num):
             raise InputError(
                 "--ranks shrinks plans; what shard() says by hand is for --device-num devices: leave it out"
             )
-        cell, inputs = load_factory(chosen.target)
+        cell, inputs = load_factory(chosen.subject)
         found = prove_by_hand(cell, inputs, chosen.device_num, request)
     else:
-        folder = folder_of(chosen, chosen.target)
+        folder = folder_of(chosen, chosen.subject)
         plan = plan_in(folder, chosen.trust)
         if chosen.device_num not in (None, plan.device_num):
             raise InputError(
@@ -73,4 +81,22 @@ def run(chosen: argparse.Namespace) -> int:
         if why := record(folder, PROVED_FILE, without_times(proof_json(found))):
             notice(why)
     show_found(chosen, proof_json(found), proof_text(found))
+    return 0 if found.equal else 1
+
+
+def _pynative(chosen: argparse.Namespace) -> int:
+    """A file, or the folder of a plan with one, by MindFormers' own code at reduced dims."""
+    from pathlib import Path
+
+    from ms_symtensor.bridge.pynative.prove import prove
+    from ms_symtensor.commands.shared import show_found
+    from ms_symtensor.report.pynative_proof_report import pynative_proof_json, pynative_proof_text
+    from ms_symtensor.targets.mindformers_pynative.planning import natural_device_num, planned_file, read_config
+
+    file, devices = planned_file(Path(chosen.subject))
+    if chosen.steps or chosen.ranks is not None:
+        raise InputError("--steps and --ranks are for plans of MindSpore's: leave them out for mindformers-pynative")
+    config = read_config(str(file))
+    found = prove(config, chosen.device_num or devices or natural_device_num(config), chosen.time_limit)
+    show_found(chosen, pynative_proof_json(found), pynative_proof_text(found))
     return 0 if found.equal else 1

@@ -37,6 +37,7 @@ def _set_up() -> bool:
     import mindspore
 
     from ms_symtensor.bridge.pynative import collectives, on_meta
+    from ms_symtensor.bridge.pynative.stand_in.placements import note_distributed
 
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     mindspore.set_device("CPU")
@@ -44,6 +45,8 @@ def _set_up() -> bool:
     import mindformers.pynative.trainer.trainer  # noqa: F401 - it takes references to what was installed
 
     on_meta.install()
+    if stand_in:
+        note_distributed()
     return stand_in
 
 
@@ -132,7 +135,7 @@ def _unit(unit: Any) -> dict[str, Any]:
     return {
         "name": unit.name.removeprefix("HSDP"),
         "shards": len(unit.shards),
-        "replicas": unit.replicas,
+        "replicas": len(unit.replica_ranks),
         "reshards": unit.reshards,
         "parameters": [
             [str(p.dtype).lower(), int(p.size), size_of(p), whole, tensor_ranks(p)]

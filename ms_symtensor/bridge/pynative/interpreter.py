@@ -51,7 +51,7 @@ def ask(request: dict[str, Any], timeout_s: float = 1800) -> dict[str, Any]:
                 command,
                 input=json.dumps(request | {"answer": str(answer)}),
                 cwd=folder,
-                env=_environment(),
+                env=environment(),
                 capture_output=True,
                 text=True,
                 timeout=timeout_s,
@@ -68,7 +68,7 @@ def ask(request: dict[str, Any], timeout_s: float = 1800) -> dict[str, Any]:
         return found
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """MindFormers writes its logs below the folder it runs in, which is thrown away."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "GLOG_v": "3", "PYTHONWARNINGS": "ignore"}

@@ -10,8 +10,6 @@ from typing import Any
 from mindspore import Tensor, mint, ops
 from mindspore.common._grad_function import _Function
 
-from ms_symtensor.bridge.pynative.session import CURRENT
-
 
 def install() -> None:
     """Put these in their places; MindFormers is imported."""
@@ -24,7 +22,6 @@ def install() -> None:
     ExpertParallel._finish_async_d2h = lambda self, _copy, _event, experts, degree: _even(self, experts, degree)
     ExpertParallel._issue_async_d2h = lambda *_: (None, None)
     parallelize._setup_mtp_embedding_grad_sync = lambda *_: None
-    parallelize._distribute_param = _noting_placement(parallelize._distribute_param)
     original = Tensor.__setitem__
     if not hasattr(Tensor, "detach"):  # MindSpore 2.11 has it
         Tensor.detach = lambda self: ops.stop_gradient(self)
@@ -56,15 +53,6 @@ class _Placed(_Function):
     def backward(ctx: Any, gradient: Any) -> Any:
         (index,) = ctx.saved_tensors
         return gradient, None, gradient[index]
-
-
-def _noting_placement(distribute: Any) -> Any:
-    def noted(module: Any, param_name: str, device_mesh: Any, placements: Any) -> None:
-        distribute(module, param_name, device_mesh, placements)
-        parameter = getattr(module, param_name)
-        CURRENT.placements[id(parameter)] = (parameter, device_mesh, tuple(placements))
-
-    return noted
 
 
 def _noting_rows(method: Any) -> Any:

@@ -31,7 +31,8 @@ class Unit:
     """With whether each stays whole."""
     shards: tuple[int, ...]
     """Ranks that share a parameter."""
-    replicas: int
+    replica_ranks: tuple[int, ...]
+    """Ranks that hold the same part."""
     reshards: bool
 
 

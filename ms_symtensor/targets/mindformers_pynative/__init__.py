@@ -11,6 +11,7 @@ modelled    what hyper-parallel sends for those units and for the pipeline's bor
 kept        activations that wait for the backward pass
 work        kernels of a micro-batch; groups: which ranks share what; price: seconds and bytes of a step
 search      the fastest degrees that fit; network, file, planning: from a network to its file, and back to its price
+reduced     a file at dims that local processes can run; hyper_parallel: hyper-parallel's own file
 """
 
 NAME = "mindformers-pynative"

@@ -1,5 +1,6 @@
 """A plan for MindFormers' PyNative mode: from a network to its file, and from a file back to its price."""
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from ms_symtensor.targets.mindformers_pynative.search import Found, search
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, shape_of
 
 Config = dict[str, Any]
+RECORD = "pynative.json"
+"""A plan's figures, beside its file."""
 FIXABLE = {
     "tensor_parallel": "tensor",
     "context_parallel": "context",
@@ -56,6 +59,19 @@ def read_config(file: str) -> Config:
             f"{file} has no sections `parallelism` and `model`: it is no file of MindFormers' PyNative mode."
         )
     return config
+
+
+def planned_file(path: Path) -> tuple[Path, int | None]:
+    """The PyNative file of a plan's folder, and its devices; or a file as it is. InputError if a folder has not one."""
+    if not path.is_dir():
+        return path, None
+    files = sorted(path.glob("*pynative*.yaml"))
+    if len(files) != 1:
+        raise InputError(
+            f"{path} has {len(files)} PyNative files: give a plan of --target mindformers-pynative, or a file"
+        )
+    record = path / RECORD
+    return files[0], json.loads(record.read_text(encoding="utf-8"))["device_num"] if record.is_file() else None
 
 
 def natural_device_num(config: dict[str, Any]) -> int:

@@ -102,3 +102,17 @@ def shard_module(module: Any, device_mesh: Any = None, sharding_plan: Any = None
             new.local_shape = tuple(new.shape)
             new.to_local = lambda parameter=new: parameter
     return module
+
+
+def note_distributed() -> None:
+    """Remember placements of parameters that MindFormers distributes one by one (routers, whole experts); it is imported."""
+    from mindformers.pynative.base_models.gpt import parallelize
+
+    distribute = parallelize._distribute_param
+
+    def noted(module: Any, param_name: str, device_mesh: Any, placements: Any) -> None:
+        distribute(module, param_name, device_mesh, placements)
+        parameter = getattr(module, param_name)
+        CURRENT.placements[id(parameter)] = (parameter, device_mesh, tuple(placements))
+
+    parallelize._distribute_param = noted

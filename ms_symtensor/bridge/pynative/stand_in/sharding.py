@@ -57,10 +57,10 @@ def fully_shard(
         for _, parameter in module.parameters_and_names()
         if id(parameter) not in taken and id(parameter) not in ignored
     ]
-    shards = mesh.ranks.reshape(-1, mesh.ranks.shape[-1])
-    own = next(tuple(int(rank) for rank in row) for row in shards if CURRENT.rank in row)
-    replicas = int(mesh.ranks.size) // len(own)
-    CURRENT.units.append(Unit(type(module).__name__, parameters, own, replicas, reshard_after_forward))
+    grid = mesh.ranks.reshape(-1, mesh.ranks.shape[-1]).tolist()
+    shards = next(tuple(row) for row in grid if CURRENT.rank in row)
+    replicas = tuple(row[shards.index(CURRENT.rank)] for row in grid)
+    CURRENT.units.append(Unit(type(module).__name__, parameters, shards, replicas, reshard_after_forward))
     kind = module.__class__
     if not isinstance(module, HSDPModule):
         module.__class__ = type(f"HSDP{kind.__name__}", (HSDPModule, kind), {})

@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -16,6 +19,7 @@ from ms_symtensor.sweep.run import Row, cluster_of, row_of
 from ms_symtensor.version import VERSION
 
 FOLDER = "points"
+WATCH_S = 0.5
 _NOT_OF_A_POINT = ("cluster", "device_num", "vary", "weak", "jobs", "out", "json", "verbose", "command", "power")
 
 
@@ -55,7 +59,8 @@ def rows(
             done += 1
             progress(done, known)
     elif missing:
-        with ProcessPoolExecutor(min(jobs, len(missing)), mp_context=get_context("spawn")) as pool:
+        own, context = (os.getpid(),), get_context("spawn")
+        with ProcessPoolExecutor(min(jobs, len(missing)), context, initializer=_end_with, initargs=own) as pool:
             begun = {pool.submit(row_of, point, dict(options)): file for file, point in missing.items()}
             try:
                 for future in as_completed(begun):
@@ -66,6 +71,17 @@ def rows(
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     return [found[file] for file in files], known
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its `parent` has ended, in whatever way."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _known(file: Path) -> Row | None:

@@ -97,12 +97,17 @@ def test_weak_scaling_grows_the_batch(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_sweep_that_was_ended_goes_on(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Killed after its first point, it plans the rest; what was written half is planned anew."""
     arguments = ["--device-num", "2,4,1", "--global-batch-size", "8", "--out", str(tmp_path)]
-    command = [sys.executable, "-m", "ms_symtensor", "sweep", *SMALL, *arguments]
+    command = [sys.executable, "-m", "ms_symtensor", "sweep", *SMALL[:-1], "2", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + 60
         while not list((tmp_path / "points").glob("*.json")) and time.monotonic() < until:
             time.sleep(0.02)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert children and not any(Path(f"/proc/{child}").exists() for child in children)
     kept = sorted((tmp_path / "points").glob("*.json"))
     found = swept(capsys, *arguments)
     assert found["resumed"] == len(kept) >= 1

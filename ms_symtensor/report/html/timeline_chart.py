@@ -1,6 +1,7 @@
 """The passes of a step over time, a lane for every stage; and what one stage does in one micro-batch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from ms_symtensor.cost.bill import Part
 from ms_symtensor.cost.node_time import NodeTime
@@ -13,7 +14,8 @@ from ms_symtensor.timeline.trace import PASS_ORDER
 
 LEFT, RIGHT, TOP = 70.0, 988.0, 6.0
 MOST_BOXES = 6000
-"""Of more passes, those of a stage that follow each other at once are drawn as one."""
+"""Of more passes, columns are drawn, each as what most of it is."""
+MOST_COLUMNS, TURNS, ALMOST = 460, "turns", 0.85
 SHADES = 4
 """Model chunks beyond so many share their shades."""
 NAMES = {
@@ -38,14 +40,20 @@ def timeline_chart(timeline: StepTimeline, has_stages: bool) -> Html:
             words.append(
                 text(LEFT - 8, y + height / 2 + 4, f"stage {stage}" if has_stages else "passes", "axis", "end")
             )
-        for span in _merged(lane) if merged else lane:
+        if merged:
+            for kind, start_s, time_s in _columns(lane, step_s, min(MOST_COLUMNS, MOST_BOXES // len(lanes))):
+                groups.setdefault(f"fill {kind}", []).append((LEFT + start_s * to_x, y, time_s * to_x, height))
+            continue
+        for span in lane:
             box = LEFT + span.start_s * to_x, y, span.time_s * to_x, height
             shade = f" run{span.run % SHADES}" if span.kind in (Kind.FORWARD, Kind.BACKWARD) else ""
             groups.setdefault(f"fill {span.kind.value}{shade}", []).append(box)
-            words += _words(span, box, has_stages and not merged)
+            words += _words(span, box, has_stages)
     drawn = [*time_axis(LEFT, RIGHT, TOP, bottom, step_s), *(boxes(of, name) for name, of in groups.items()), *words]
     used = dict.fromkeys(span.kind for lane in lanes for span in lane)
-    keys = element("p", *(key_value(kind.value, NAMES[kind]) for kind in NAMES if kind in used), class_="keys")
+    shown = [key_value(kind.value, NAMES[kind]) for kind in NAMES if kind in used]
+    shown += [key_value(TURNS, "forward and backward in turn")] if merged else []
+    keys = element("p", *shown, class_="keys")
     label = f"{len(lanes)} stages over {seconds(step_s)}"
     return joined([keys, drawing(WIDTH, bottom + 20, *drawn, label=label, class_="passes")])
 
@@ -88,22 +96,27 @@ def _words(span: Span, box: tuple[float, float, float, float], has_stages: bool)
         yield text(x + width / 2, y + height / 2 + 3.5, str(span.micro_batch), "inside small", "middle")
 
 
-def _merged(lane: Sequence[Span]) -> Iterator[Span]:
-    """Passes that follow each other at once as one; waits stay."""
-    begun: Span | None = None
+def _columns(lane: Sequence[Span], step_s: float, number: int) -> Iterator[tuple[str, float, float]]:
+    """Where so many spans cannot be seen: what most of every one of `number` columns is, those that are alike as one (kind, start
+    and length in seconds). Forward and backward passes in turn are "turns".
+    """
+    width_s = step_s / number
+    spent: list[dict[Kind, float]] = [{} for _ in range(number)]
     for span in lane:
-        if (
-            begun is not None
-            and (span.kind in (Kind.FORWARD, Kind.BACKWARD)) is (begun.kind in (Kind.FORWARD, Kind.BACKWARD))
-            and span.kind is not Kind.WAIT
-            and begun.kind is not Kind.WAIT
-        ):
-            begun = Span(
-                span.stage, begun.kind, begun.start_s, span.end_s - begun.start_s, begun.micro_batch, begun.run
-            )
-            continue
-        if begun is not None:
-            yield begun
-        begun = span
-    if begun is not None:
-        yield begun
+        first, last = (min(number - 1, int(at_s / width_s)) for at_s in (span.start_s, span.end_s))
+        for column in range(first, last + 1):
+            inside_s = min(span.end_s, (column + 1) * width_s) - max(span.start_s, column * width_s)
+            spent[column][span.kind] = spent[column].get(span.kind, 0.0) + max(0.0, inside_s)
+    for kind, alike in groupby(range(number), key=lambda column: _mostly(spent[column])):
+        columns = list(alike)
+        yield kind, columns[0] * width_s, len(columns) * width_s
+
+
+def _mostly(spent: Mapping[Kind, float]) -> str:
+    """What a column is drawn as."""
+    passes_s = spent.get(Kind.FORWARD, 0.0) + spent.get(Kind.BACKWARD, 0.0)
+    most = max(spent, key=lambda kind: spent[kind])
+    if spent[most] > passes_s or not passes_s:
+        return most.value
+    forward = spent.get(Kind.FORWARD, 0.0) / passes_s
+    return Kind.FORWARD.value if forward > ALMOST else Kind.BACKWARD.value if forward < 1 - ALMOST else TURNS

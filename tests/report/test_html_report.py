@@ -12,6 +12,7 @@ import pytest
 from benchmarks.validation import figures
 from ms_symtensor.cli import main
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.report.html.timeline_chart import timeline_chart
 from ms_symtensor.report.html.trust import ACCURACY
 from ms_symtensor.strategy.folder import read
@@ -175,5 +176,5 @@ def test_a_browser_says_nothing_against_it(reported: Path) -> None:
 def test_a_timeline_of_many_passes_stays_small() -> None:
     stages = [StageSeconds(1.0, 2.0, 0.5, 0.5)] * 32
     step_s = pipelined_step_s(stages, 256)
-    text = timeline_chart(replay(stages, 256, 1, step_s), True).text
+    text = timeline_chart(replay(stages, PipelineSchedule(256), step_s), True).text
     assert len(text) < 300_000 and "forward and backward in turn" in text and "waiting" in text

@@ -92,7 +92,8 @@ def _contents(parts: Sequence[Html]) -> Html:
 def _timeline(step: Step) -> Html:
     timeline, plan = step.timeline, step.plan
     apart = timeline.replayed_s / timeline.step_s - 1
-    lead = "Every stage takes its passes in order (1F1B), each as soon as what it reads has come."
+    order = "" if plan.pipeline is None else f" ({plan.pipeline.scheduler})"
+    lead = f"Every stage takes its passes in order{order}, each as soon as what it reads has come."
     if plan.pipeline is None:
         lead = "One stage, one batch: forward, backward, update."
     elif abs(apart) > 5e-4:

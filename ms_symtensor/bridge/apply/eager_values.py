@@ -120,6 +120,22 @@ def _log_sum_exp(input: Any, dim: Any, keepdim: bool = False) -> Tensor:
     return _like(np.log(np.sum(np.exp(values(input)), _axes(dim), keepdims=keepdim)), input)
 
 
+def _in_floats(of: Callable[[Any], Any]) -> Callable[..., Tensor]:
+    """`of` the numbers, which of whole numbers are float32: CPU's kernels take none."""
+
+    def found(input: Any) -> Tensor:
+        numbers = values(input)
+        return _like(of(numbers), input, None if numbers.dtype.kind == "f" else mindspore.float32)
+
+    return found
+
+
+_OF_FLOATS = {
+    "Exp": np.exp, "Expm1": np.expm1, "Log": np.log, "Log1p": np.log1p, "Log2": np.log2, "Log10": np.log10, "Sqrt": np.sqrt,
+    "Rsqrt": lambda x: 1 / np.sqrt(x), "Reciprocal": lambda x: 1 / x, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan, "Tanh": np.tanh,
+}  # fmt: skip
+
+
 class Eager:
     """The functions, with random numbers that begin anew."""
 
@@ -129,6 +145,7 @@ class Eager:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """By the name of the primitive."""
         return {
+            **{name: _in_floats(of) for name, of in _OF_FLOATS.items()},
             "Arange": _arange,
             "FillScalar": _full,
             "FillTensor": _full,

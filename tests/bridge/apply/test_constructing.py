@@ -34,9 +34,10 @@ class Positions(nn.Cell):
         angles = mint.outer(mint.arange(16, dtype=ms.float32), rates)
         self.table = mint.stack([mint.sin(angles), mint.cos(angles)], 1)
         self.weight = Parameter(mint.full((2, 4), 0.5), name="weight")
+        self.decay = Parameter(mint.log(mint.arange(1, 5)), name="decay")
 
     def construct(self, x):
-        return (x * self.table * self.weight).mean()
+        return (x * self.table * self.weight * self.decay).mean()
 
 
 def recurrent():
@@ -68,7 +69,7 @@ def test_a_layer_has_the_operator_that_ascend_runs(place: str) -> None:
 def test_constants_of_mint_have_their_values(place: str) -> None:
     cell, (x,) = load_factory(f"{place}:positions")
     angles = np.outer(np.arange(16), 1 / 10000.0 ** (np.arange(0, 8, 2) / 8))
-    expected = (np.stack([np.sin(angles), np.cos(angles)], 1) * 0.5).mean()
+    expected = (np.stack([np.sin(angles), np.cos(angles)], 1) * 0.5 * np.log(np.arange(1, 5))).mean()
     assert abs(float(cell(x).asnumpy()) - expected) < 1e-6
 
 

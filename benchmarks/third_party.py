@@ -3,8 +3,8 @@
     python -m benchmarks.third_party [--networks resnet50 bert …] [--device-num 8] [--prove-on 2] [--python ENV/bin/python]
 
 Without `--python` a virtual environment is made and mindcv, mindone and MindSpore are installed in it from PyPI (some 2 GB). Each
-network is that of `third_party_networks`, at reduced sizes. What stops one is printed below its row; docs/limits/networks.md has
-the reasons. Exit code 1 if one of them is not proved.
+network is that of `third_party_networks`, at reduced sizes. What stops one stands in its row; docs/limits/networks.md has the
+reasons. Exit code 1 if one of them is not proved.
 """
 
 import argparse
@@ -81,13 +81,13 @@ def main() -> int:
     done = 0
     with tempfile.TemporaryDirectory(prefix="third_party_") as folder:
         python = arguments.python or installed(Path(folder) / "venv")
-        print(f"{'network':14s}" + "".join(f"{step:>10s}" for step in STEPS))
+        columns = ("network", *STEPS, "what stops it")
+        print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
         for name in names:
             found = steps(python, name, arguments.device_num, arguments.prove_on, Path(folder))
-            marks = ["yes" if not one else "no" for one in found] + ["-"] * (len(STEPS) - len(found))
-            print(f"{name:14s}" + "".join(f"{mark:>10s}" for mark in marks), flush=True)
-            if found[-1]:
-                print("\n".join(f"    {line}" for line in found[-1].splitlines()), flush=True)
+            marks = ["no" if one else "yes" for one in found] + [""] * (len(STEPS) - len(found))
+            stops = found[-1].replace("|", "/").replace("\n", "; ")
+            print(f"| {' | '.join((name, *marks, stops))} |", flush=True)
             done += len(found) == len(STEPS) and not found[-1]
     print(f"{done} of {len(names)} proved")
     return 0 if done == len(names) else 1

@@ -132,7 +132,8 @@ def _in_floats(of: Callable[[Any], Any]) -> Callable[..., Tensor]:
 
 _OF_FLOATS = {
     "Exp": np.exp, "Expm1": np.expm1, "Log": np.log, "Log1p": np.log1p, "Log2": np.log2, "Log10": np.log10, "Sqrt": np.sqrt,
-    "Rsqrt": lambda x: 1 / np.sqrt(x), "Reciprocal": lambda x: 1 / x, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan, "Tanh": np.tanh,
+    "Rsqrt": lambda x: 1 / np.sqrt(x), "Reciprocal": lambda x: 1 / x, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan,
+    "Tanh": np.tanh,
 }  # fmt: skip
 
 

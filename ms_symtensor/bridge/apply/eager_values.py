@@ -130,7 +130,7 @@ def _in_floats(of: Callable[[Any], Any]) -> Callable[..., Tensor]:
     return found
 
 
-_OF_FLOATS = {
+_OF_FLOATS: dict[str, Callable[[Any], Any]] = {
     "Exp": np.exp, "Expm1": np.expm1, "Log": np.log, "Log1p": np.log1p, "Log2": np.log2, "Log10": np.log10, "Sqrt": np.sqrt,
     "Rsqrt": lambda x: 1 / np.sqrt(x), "Reciprocal": lambda x: 1 / x, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan,
     "Tanh": np.tanh,

@@ -9,7 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from model_zoo.config import DEFAULT_SEQ_LENGTH, BlockKind, Experts, LatentSizes, TransformerConfig
+from model_zoo.config import DEFAULT_SEQ_LENGTH, MOST_LAYERS, BlockKind, Experts, LatentSizes, TransformerConfig
+from model_zoo.fact_types import typed
 from model_zoo.families import ACTIVATIONS, FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, Family
 from model_zoo.layer_kinds import CHUNKED, FULL, SLIDING, attention_types, kinds_of
 from ms_symtensor.errors import InputError
@@ -78,10 +79,15 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
             f"model_type {kind!r} is not known (docs/howto/config_json.md has the list). Where it is a known one by another"
             f" name, give that: --dim model_type=NAME, such as {' or '.join(known)}"
         )
-    facts, refused = _facts(data, family)
+    said, refused = _said(data, family)
+    _approximated(refused, approximate)
     _require_head(data)
+    facts: dict[str, Any] = {fact: typed(key, fact, value) for fact, (key, value) in said.items()}
+    facts = {**family.silent, **facts, **family.fixed}
     _rope(facts)
     layers = _number(facts, "num_layers")
+    if layers > MOST_LAYERS:
+        raise InputError(f"num_hidden_layers is {layers}; it must be at most {MOST_LAYERS}")
     facts["seq_length"] = seq_length or min(DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or math.inf)
     for part in sorted({*attention_types(facts, layers)} - {FULL, SLIDING}):
         if part != CHUNKED:
@@ -102,19 +108,22 @@ _ATTENTION = {
 }
 
 
-def _facts(data: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """What the file says, and the keys that say what the zoo cannot express, by the part that they bring."""
-    facts, refused = dict(family.silent), {part: [key] for key, part in family.parts.items()}
+def _said(data: Mapping[str, Any], family: Family) -> tuple[dict[str, tuple[str, Any]], dict[str, list[str]]]:
+    """What the file says, by facts, each with its key; and the keys that say what the zoo cannot express, by the part that they
+    bring.
+    """
+    said: dict[str, tuple[str, Any]] = {}
+    refused = {part: [key] for key, part in family.parts.items()}
     for key, value in data.items():
         fact = family.keys.get(key, KEYS.get(key))
         if fact is None:
             if key not in HARMLESS and key not in LEFT_OUT and value is not None and (value or key not in LACKING):
                 refused.setdefault(LACKING.get(key, ""), []).append(key)
         elif fact and value is not None and family.fixed.get(fact, value) != value:
-            refused.setdefault(f"{key} {value!r} in this model_type", []).append(key)
-        elif fact:
-            facts[fact] = value
-    return facts | dict(family.fixed), refused
+            refused.setdefault(f"{key} {str(value)[:40]!r} in this model_type", []).append(key)
+        elif fact and not (value is None and fact in said):
+            said[fact] = key, value
+    return said, refused
 
 
 def _approximated(refused: Mapping[str, list[str]], approximate: bool) -> tuple[str, ...]:
@@ -176,10 +185,11 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
 def _latent(facts: dict[str, Any]) -> LatentSizes | None:
     if not facts.get("latent.key_value_rank"):
         return None
+    for name in ("plain_head_dim", "latent.rotary_head_dim", "latent.value_head_dim"):
+        _number(facts, name)
     sizes = {
         name: facts.get(f"latent.{name}") or 0 for name in LatentSizes.__dataclass_fields__ if name != "pads_values"
     }
-    _number(facts, "plain_head_dim")
     return LatentSizes(**sizes, pads_values=False)
 
 
@@ -193,28 +203,36 @@ def _experts(facts: dict[str, Any]) -> Experts:
         raise InputError("use_routing_bias false: the zoo's sigmoid routing has a correction")
     shared = facts.get("experts.shared_size") or (facts.get("shared_num") or 0) * size
     gate = bool(facts.get("experts.shared_gate")) and shared > 0
-    groups = of.get("groups", 1)
-    if number % groups or of.get("groups_per_token", 1) > groups:
-        raise InputError(f"{number} experts do not come in n_group {groups}, of which topk_group are taken")
+    groups, best = of.get("groups") or 1, of.get("groups_per_token") or 1
+    if number % groups or best > groups or per_token > number // groups * best:
+        raise InputError(
+            f"num_experts_per_tok {per_token} of {number} experts, from {best} (topk_group) of {groups} (n_group) groups, is none"
+        )
+    of |= {"groups": groups, "groups_per_token": best}
     return Experts(**of | {"number": number, "per_token": per_token, "shared_size": shared, "shared_gate": gate})
 
 
 def _rotary(facts: Mapping[str, Any], head_dim: int) -> dict[str, Any]:
     share = facts.get("rotated_share")
     size = facts.get("rotated_size") or (int(head_dim * share) if share else head_dim)
+    if size % 2 or not 0 < size <= head_dim:
+        raise InputError(f"{size} dims of a head of {head_dim} are rotated: give an even number of them")
     return {"rotated_size": 0 if size == head_dim else size}
 
 
 def _rope(facts: dict[str, Any]) -> None:
     """What transformers 5 says of the rotation in one record, or in one for each attention."""
     rope = facts.pop("rope", None) or {}
-    local = rope.get(SLIDING) or {}
-    rope = rope.get(FULL) or rope
-    for key, fact in (("rope_theta", "rotary_base"), ("partial_rotary_factor", "rotated_share")):
-        if rope.get(key) is not None:
-            facts[fact] = rope[key]
-    if local.get("rope_theta") is not None:
-        facts["local_base"] = local["rope_theta"]
+    local, rope = (
+        typed("rope_parameters", "rope", rope.get(kind)) or other for kind, other in ((SLIDING, {}), (FULL, rope))
+    )
+    for of, key, fact in (
+        (rope, "rope_theta", "rotary_base"),
+        (rope, "partial_rotary_factor", "rotated_share"),
+        (local, "rope_theta", "local_base"),
+    ):
+        if of.get(key) is not None:
+            facts[fact] = typed(key, fact, of[key])
     if facts.get("local_base") == facts.get("rotary_base"):
         facts.pop("local_base", None)
 
@@ -254,7 +272,8 @@ def _second_token_weight(facts: Mapping[str, Any]) -> float:
 
 
 def _require_head(data: Mapping[str, Any]) -> None:
-    names = [str(name) for name in data.get("architectures") or ()]
+    said = data.get("architectures")
+    names = [str(name) for name in said] if isinstance(said, list) else []
     wrong = [name for name in names if re.search(r"For(Sequence|Token)Classification|ForQuestionAnswering", name)]
     if wrong:
         raise InputError(f"architectures {wrong[0]}: the model zoo trains the next token; take the ForCausalLM of it")

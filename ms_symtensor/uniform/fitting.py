@@ -42,6 +42,10 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
         yield at, plain
         if plain.peak_memory_B <= limit_B or plain.step_time_s >= best_s:
             return
+        most = _at(prices, at, layout.stages.of(prices.config.num_layers), ())
+        yield most
+        if most[1].peak_memory_B > limit_B:
+            continue
         for parts in ((), *rules.selections):
             for found, price in _fewest(prices, at, parts, best_s):
                 if price.peak_memory_B <= limit_B:
@@ -53,24 +57,27 @@ def _is_pinned(limits: Limits) -> bool:
     return limits.selects or "recompute" in limits.least or "recompute" in limits.most
 
 
+def _at(prices: Prices, layout: UniformLayout, blocks: tuple[int, ...], parts: Parts) -> Found:
+    """`layout` with so many blocks of every stage recomputed as a whole, and the `parts` of the others."""
+    found = replace(layout, recompute=Recomputation(blocks, tuple((part, (ALL,)) for part in parts)))
+    return found, prices.of(found)
+
+
 def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) -> Iterator[Found]:
-    """`layout` with the `parts` of all blocks recomputed, and as few blocks as a whole as fit; what is tried, the best last."""
+    """`layout`, which fits with all blocks recomputed, with the `parts` of all blocks and as few blocks as a whole as fit;
+    what is tried, the best last.
+    """
     limit_B = prices.request.limit_B
     held = layout.stages.of(prices.config.num_layers)
 
     def at(blocks: tuple[int, ...]) -> Found:
-        again = Recomputation(blocks, tuple((part, (ALL,)) for part in parts))
-        found = replace(layout, recompute=again)
-        return found, prices.of(found)
+        return _at(prices, layout, blocks, parts)
 
     least = at((0,) * len(held))
     yield least
     if least[1].peak_memory_B <= limit_B or least[1].step_time_s >= best_s:
         return
-    most = at(held)
-    yield most
-    if most[1].peak_memory_B > limit_B:
-        return
+    most = _at(prices, layout, held, ())
     few = [_End(0, peak_B) for peak_B in least[1].stage_peaks_B]
     many = [
         _End(0 if one.peak_B <= limit_B else number, peak_B)

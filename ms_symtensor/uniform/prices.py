@@ -5,16 +5,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cost.plan_price import PlanPrice, each_s, priced
+from ms_symtensor.cost.plan_price import PlanBill, PlanPrice, each_s, priced
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.uniform.folded import folded_bill
-from ms_symtensor.uniform.layout import Degrees, Stages, UniformLayout
+from ms_symtensor.uniform.layout import (
+    FULL_RECOMPUTATION,
+    NO_RECOMPUTATION,
+    Degrees,
+    Recomputation,
+    Stages,
+    UniformLayout,
+)
 from ms_symtensor.uniform.request import of_micro_batch
 
 ACCUMULATION = 0.05
 """empirical: no step of several micro-batches spends more than this share of its time on adding up gradients."""
 
+
+KEPT_INPUTS = 0.8
+"""empirical: with all blocks recomputed, stages keep at least this share of what the whole network on one stage keeps."""
 
 FORWARD = 1 / 3
 """The share of a forward pass in a micro-batch's time: a backward pass has two products for each one of it."""
@@ -52,6 +62,7 @@ class Prices:
     request: Request
     number: int = 0
     _whole: dict[tuple[int, Degrees, bool], _Whole] = field(default_factory=dict)
+    _recomputed: dict[tuple[int, Degrees], float] = field(default_factory=dict)
     _known: dict[UniformLayout, PlanPrice] = field(default_factory=dict)
 
     def of(self, layout: UniformLayout) -> PlanPrice:
@@ -85,6 +96,30 @@ class Prices:
         guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
         return least_s, guess_s, whole.kept_B(layout.optimizer_level) / layout.stages.number
 
+    def needed_B(self, layout: UniformLayout) -> float:
+        """Bytes of a device, as a guess, with all blocks recomputed and the gradients scattered where stages are: a stage of
+        P keeps the inputs of P micro-batches of a P-th of the blocks.
+        """
+        if _is_plain(layout):
+            return 0.0
+        samples = self._samples(layout)
+        key = samples, layout.degrees
+        if key not in self._recomputed:
+            bill = self._bill(layout, samples, FULL_RECOMPUTATION)
+            memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B
+            self._recomputed[key] = memory["activations"]
+        level = (
+            max(layout.optimizer_level, OptimizerLevel.LEVEL2) if layout.stages.number > 1 else layout.optimizer_level
+        )
+        at_rest_B = self._of_samples(layout, samples).kept_B(level) / layout.stages.number
+        return at_rest_B + KEPT_INPUTS * self._recomputed[key]
+
+    def _bill(self, layout: UniformLayout, samples: int, again: Recomputation) -> PlanBill:
+        """Of two micro-batches of so many samples in the whole network on one stage, so that what is done once stands apart."""
+        level = min(layout.optimizer_level, OptimizerLevel.LEVEL1)
+        one = UniformLayout(layout.degrees, Stages(1, 2), again, level, swap_optimizer=layout.swap_optimizer)
+        return folded_bill(replace(self.config, batch_size=samples), one, self.request.runtime.fuses)
+
     def _samples(self, layout: UniformLayout) -> int:
         return self.config.batch_size // layout.stages.micro_batch_num
 
@@ -92,13 +127,7 @@ class Prices:
         sharded = layout.optimizer_level != OptimizerLevel.NONE
         key = samples, layout.degrees, sharded
         if key not in self._whole:
-            # of two micro-batches, so that what is done once stands apart
-            level = OptimizerLevel.LEVEL1 if sharded else OptimizerLevel.NONE
-            one = UniformLayout(
-                layout.degrees, Stages(1, 2), optimizer_level=level, swap_optimizer=layout.swap_optimizer
-            )
-            network = replace(self.config, batch_size=samples)
-            bill = folded_bill(network, one, self.request.runtime.fuses)
+            bill = self._bill(layout, samples, NO_RECOMPUTATION)
             memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B
             self._whole[key] = _Whole(samples, each_s(bill, self.request.cluster, self.request.runtime), memory)
         return self._whole[key]

@@ -134,6 +134,9 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
                     found.least_B = min(found.least_B, least_B)
                 continue
             found.least_s = min(found.least_s, least_s)
+            if (needed_B := prices.needed_B(layout)) > limit_B:
+                found.least_B = min(found.least_B, needed_B)
+                continue
             for again, price in fitted(prices, layout, rules, found.best_s):
                 found.least_B = min(found.least_B, price.peak_memory_B)
                 if price.peak_memory_B <= limit_B:

@@ -184,3 +184,17 @@ def test_every_model_type_is_one_line_of_known_facts() -> None:
     facts = {fact for family in FAMILIES.values() for fact in (*family.fixed, *family.silent)}
     of_experts = {f"experts.{name}" for name in Experts.__dataclass_fields__}
     assert {fact for fact in facts if fact.startswith("experts.")} <= of_experts
+
+
+@pytest.mark.parametrize("file", ["gemma_2_27b", "gpt_oss_20b", "deepseek_v3_r1"])
+def test_a_value_of_another_kind_is_never_more_than_a_mistake(file: str, tmp_path: Path) -> None:
+    data = json.loads((FILES / f"{file}.json").read_text())
+    for key in data:
+        for value in (None, "x", -1, 0, 1.5, [], {}, True, [["a"]], 10**9, {"full_attention": 3}):
+            (tmp_path / "odd.json").write_text(json.dumps(data | {key: value}))
+            try:
+                found = read(tmp_path / "odd.json").config
+            except InputError as error:
+                assert len(str(error)) <= 450
+            else:
+                assert found.num_layers <= 1024

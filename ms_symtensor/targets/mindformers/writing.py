@@ -6,7 +6,7 @@ from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers.defaults import DEFAULTS
-from ms_symtensor.targets.mindformers.settings import settings_of
+from ms_symtensor.targets.mindformers.settings import PIPELINE, settings_of
 from ms_symtensor.targets.mindformers.training_file import TrainingFile
 from ms_symtensor.targets.yaml_text import Path, data_of, differences, value_at, with_value
 from ms_symtensor.uniform.layout import UniformLayout
@@ -40,7 +40,8 @@ def with_layout(file: TrainingFile, layout: UniformLayout) -> tuple[str, tuple[C
     """
     text, wanted, changed = file.text, copy.deepcopy(file.data), []
     for path, value in _wanted(file, layout).items():
-        if not _is_same(value_at(file.data, path, DEFAULTS.get(path)), value):
+        is_unsaid = path[:-1] == PIPELINE and value_at(wanted, path) is None and _has_pipeline(wanted, layout)
+        if is_unsaid or not _is_same(value_at(file.data, path, DEFAULTS.get(path)), value):
             text = with_value(text, path, value)
             _put(wanted, path, value)
             changed.append(path)
@@ -92,6 +93,11 @@ def _apart(file: TrainingFile, text: str, wanted: dict[str, Any]) -> str:
     if left:
         raise InputError(f"{file.name}: {', '.join(left[:3])} would change too: write its aliases and merges out")
     return text
+
+
+def _has_pipeline(data: dict[str, Any], layout: UniformLayout) -> bool:
+    """Whether there is a pipeline_config: MindSpore wants all its keys or none (set_auto_parallel_context)."""
+    return layout.stages.interleave > 1 or value_at(data, PIPELINE) is not None
 
 
 def _is_below(path: Path, other: Path) -> bool:

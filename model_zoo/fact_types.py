@@ -1,0 +1,59 @@
+"""What a value of a config.json has to be, by the fact that it says."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ms_symtensor.errors import InputError
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 40
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and isinstance(value, int)
+
+
+def _is_list_of(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(isinstance(one, kind) for one in value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "rope": ("a record", lambda value: isinstance(value, dict)),
+    "rotated_layers": ("a list of numbers", _is_list_of(int)),
+    "dense_layers": ("a list of numbers", _is_list_of(int)),
+    "expert_layers": ("a list of numbers", _is_list_of(int)),
+    "layer_types": ("a list of names", _is_list_of(str)),
+    "mlp_types": ("a list of names", _is_list_of(str)),
+    "experts_frequency": ("a number or a list", lambda value: _is_whole(value) or _is_list_of(int)(value)),
+    "experts_end": ("a number", lambda value: isinstance(value, int)),
+    "activation": ("a name", lambda value: isinstance(value, str)),
+    "topk_method": ("a name", lambda value: isinstance(value, str)),
+    "experts.scoring": ("softmax or sigmoid", lambda value: value in ("softmax", "sigmoid")),
+    "tempers": ("true or false", lambda value: isinstance(value, bool | int)),  # some files have a number
+    **dict.fromkeys(
+        ("tied_embeddings", "attention_bias", "qkv_bias", "mlp_bias", "bias", "output_bias", "head_bias", "uses_qk_norm",
+         "uses_window", "experts.normalised", "uses_correction"),
+        ("true or false", _is_flag),
+    ),
+    **dict.fromkeys(
+        ("norm_epsilon", "rotary_base", "local_base", "rotated_share", "score_cap", "logit_cap", "experts.scale",
+         "experts.clamp", "experts.clamp_slope", "residual_scale", "score_size"),
+        ("a number, 0 or more", _is_number),
+    ),
+}  # fmt: skip
+
+
+def typed(key: str, fact: str, value: Any) -> Any:
+    """`value` of `key`, which says `fact`: a whole number if nothing else is known of it, or nothing.
+
+    Errors: InputError for a value of another kind.
+    """
+    what, is_one = _KNOWN.get(fact, ("a whole number, 0 or more", _is_whole))
+    if value is None or is_one(value):
+        return value
+    raise InputError(f"{key} is {repr(value)[:40]}: give {what}")

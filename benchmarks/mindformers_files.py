@@ -40,9 +40,13 @@ DIMS = {
 NEEDED = (
     "numpy<2", "sentencepiece", "ftfy", "regex", "tqdm", "pyyaml", "jieba", "rouge_chinese", "nltk", "mindpet==1.0.4",
     "opencv-python-headless", "tokenizers", "astunparse", "tiktoken", "jinja2", "setproctitle", "safetensors", "tensorboardX",
-    "deprecated", "pybind11", "datasets>=4",
+    "deprecated", "pybind11",
 )  # fmt: skip
-TRANSFORMERS = {"1.9.0": "transformers==4.57.1", "2.1.0": "transformers>=5.3"}
+OWN = {
+    "1.9.0": ("transformers==4.57.1", "pyarrow==19.0.0", "datasets>=4"),
+    "2.1.0": ("transformers>=5.3", "pyarrow==23.0.1", "datasets>=5.0.1"),
+}
+"""Later pyarrow wants numpy 2, which MindSpore has no bfloat16 with."""
 
 
 def environment(version: str) -> Path:
@@ -52,7 +56,7 @@ def environment(version: str) -> Path:
     if not (folder / ".installed").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*install, f"mindspore=={MINDSPORE[version]}", TRANSFORMERS[version], *NEEDED], check=True)
+        subprocess.run([*install, f"mindspore=={MINDSPORE[version]}", *OWN[version], *NEEDED], check=True)
         subprocess.run([*install, "--no-deps", f"mindformers=={version}"], check=True)
         (folder / ".installed").touch()
     return python

@@ -13,6 +13,7 @@ from ms_symtensor.targets.mindformers.writing import Change, with_layout
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate
 from ms_symtensor.uniform.layout import UniformLayout
+from ms_symtensor.uniform.rules import Rules
 from ms_symtensor.uniform.search import uniform_best
 
 Progress = Callable[[str], None]
@@ -50,7 +51,7 @@ def better(file: TrainingFile, request: Request, free: Free, progress: Progress 
     """
     progress("the file as it is")
     yours = price_of(file, request)
-    rules = replace(LEGACY_RULES if file.is_legacy else RULES, threshold_KB=file.threshold_KB)
+    rules = rules_of(file)
     plan, graph, layout = uniform_best(file.config, request, progress, rules)
     plan, graph, layout = _as_sharded(file, request, plan, graph, layout)
     if (
@@ -64,6 +65,18 @@ def better(file: TrainingFile, request: Request, free: Free, progress: Progress 
     free_s = free(file.config, request, progress)
     own, own_graph = (yours, None) if isinstance(yours, str) else yours
     return Better(file, own, own_graph, plan, graph, layout, text, changes, free_s)
+
+
+def rules_of(file: TrainingFile) -> Rules:
+    """MindFormers' rules, and what the file's other keys add to them."""
+    own = replace(LEGACY_RULES if file.is_legacy else RULES, threshold_KB=file.threshold_KB)
+
+    def refused(config: TransformerConfig, layout: UniformLayout) -> str:
+        if config.experts is not None and layout.degrees.expert_parallel < file.least_experts:
+            return f"MindFormers: alltoall_deredundency needs expert_parallel of at least {file.least_experts}"
+        return own.refusal(config, layout)
+
+    return replace(own, refusal=refused)
 
 
 def price_of(file: TrainingFile, request: Request) -> tuple[Plan, Graph] | str:

@@ -29,6 +29,7 @@ class TrainingFile:
         layout: of the step, on `devices` devices; or why there is none: MindFormers refuses it, or it is not modelled.
         swaps: the optimizer is offloaded to host memory.
         threshold_KB: smaller parameters are not sharded by the optimizer.
+        least_experts: expert_parallel must be at least this: two levels of AlltoAll need a node (transformer_config.py).
         memory_limit_B: `context.max_device_memory`; None: not given.
         notes: what the price takes for something else.
     """
@@ -40,6 +41,7 @@ class TrainingFile:
     layout: UniformLayout | str
     swaps: bool
     threshold_KB: int
+    least_experts: int
     devices: int
     memory_limit_B: int | None
     is_legacy: bool
@@ -84,6 +86,8 @@ def _read(text: str, data: dict[str, Any], path: Path, pretrained: Path | None) 
         layout = str(error)
     swaps = bool(said(data, "optimizer", "swap"))
     threshold_KB = int(said(data, "parallel", "parallel_optimizer_config", "parallel_optimizer_threshold"))
+    levels = str(model.get("moe_token_dispatcher_type")) == "alltoall_deredundency"
+    least = int(model.get("npu_nums_per_device") or 1) if levels else 1
     notes = tuple(_notes(data, model, config))
     return TrainingFile(
         path.name,
@@ -93,6 +97,7 @@ def _read(text: str, data: dict[str, Any], path: Path, pretrained: Path | None) 
         layout,
         swaps,
         threshold_KB,
+        least,
         devices_of(data),
         _limit_B(data),
         is_legacy(model),

@@ -8,8 +8,8 @@ where s are the seconds of a micro-batch in the whole network on one stage, whic
 the blocks lie on the stages; and some stage holds a P-th of weights, gradients and states, or more. Layouts are looked at in the
 order of a guess: their bound, and what has to be recomputed until they fit. It is made of one program for all micro-batches first
 (`Prices.rough`), then of one for this one (`Prices.least`); then they are priced by few blocks (`folded_bill`), with as little
-recomputed as fits (`uniform.fitting`), until the next guess is above the fastest one that fits. The stages of the fastest then
-exchange blocks (`uniform.moving`). The gap is to the lowest bound, without the guess.
+recomputed as fits (`uniform.fitting`), until the next guess is above the fastest one that fits, or many in a row were no faster.
+The stages of the fastest then exchange blocks (`uniform.moving`). The gap is to the lowest bound, without the guess.
 """
 
 import heapq
@@ -33,6 +33,9 @@ from ms_symtensor.uniform.rules import ANY, Rules
 from ms_symtensor.uniform.space import Refused, layouts
 
 METHOD = "uniform layouts within the pins, each bounded, the promising ones priced"
+
+PATIENCE = 16
+"""Looking ends when so many layouts in a row, each priced with what it has to recompute, were no faster; empirical."""
 
 KEPT = 3
 """The stages of so many of the fastest layouts exchange blocks; empirical."""
@@ -123,7 +126,8 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
         else:
             found.least_B = min(found.least_B, least_B)
     heapq.heapify(waiting)
-    while waiting and waiting[0][0] < found.best_s:
+    idle = 0
+    while waiting and waiting[0][0] < found.best_s and idle < PATIENCE:
         _, _, least_s, is_rough, layout = heapq.heappop(waiting)
         try:
             if is_rough:
@@ -137,10 +141,12 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
             if (needed_B := prices.needed_B(layout)) > limit_B:
                 found.least_B = min(found.least_B, needed_B)
                 continue
-            for again, price in fitted(prices, layout, rules, found.best_s):
+            best_s, idle = found.best_s, idle + bool(found.fits)
+            for again, price in fitted(prices, layout, rules, best_s):
                 found.least_B = min(found.least_B, price.peak_memory_B)
                 if price.peak_memory_B <= limit_B:
                     found.fits.append((again, price))
+            idle = 0 if found.best_s < best_s else idle
         except SymTensorError as error:
             refused.add(str(error))
     found.least_s = min([found.least_s, *(least_s for _, _, least_s, _, _ in waiting)])

@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 
+from ms_symtensor.cli import main
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.models import planned, resolve
 from ms_symtensor.search.asked.limits import Limits
@@ -51,3 +52,12 @@ def test_a_smaller_plan_that_is_faster_takes_the_place_of_larger_ones():
 
     found = front(plan(1.0, 1000), plan_within)
     assert [one.prediction.step_time_s for one in found] == [1.0, 1.5, 3.0]
+
+
+def test_a_network_without_repeated_blocks_has_a_front(tmp_path, capsys):
+    size = ["--num-layers", "1", "--device-num", "4", "--global-batch-size", "8", "--seq-length", "512"]
+    assert (
+        main(["plan", "llama2_7b", *size, "--fix", "micro_batch_num=1", "--pareto", "--out", str(tmp_path / "plan")])
+        == 0
+    )
+    assert "Time against memory" in capsys.readouterr().out

@@ -82,6 +82,8 @@ def fitting(
 
     Where no mixture fits, what lives at the peak may be a single tensor of a stage's last block.
     """
+    if not any(network.depths[1:-1]):
+        return None
     ways = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, singly=True)
     return _Selecting(network, found, ways, limit_B, rules).best(None) if ways.every else None
 

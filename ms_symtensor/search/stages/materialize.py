@@ -244,7 +244,7 @@ def smallest_of(
     if free is None or row.problem.limits.recomputed(blocks) != (0, blocks):
         return None
     layers = [tuple(stage.blocks for stage in free.stages)]
-    if math.comb(blocks - 1, stages - 1) <= FEW_DIVISIONS:
+    if blocks and math.comb(blocks - 1, stages - 1) <= FEW_DIVISIONS:
         cuts = combinations(range(1, blocks), stages - 1)
         every = [tuple(b - a for a, b in pairwise((0, *cut, blocks))) for cut in cuts]
         layers = [held for held in every if min(held) >= row.shape.interleave]

@@ -101,12 +101,11 @@ def _borders(found: dict[str, Any], config: dict[str, Any], stages: int) -> tupl
     degrees, model = config["parallelism"], config["model"]
     if stages == 1:
         return ()
-    chunks, last_layer = len(found["layers"]), int(model["num_hidden_layers"]) - 1
+    last_layer = int(model["num_hidden_layers"]) - 1
     sides = sum((first > 0) + (last < last_layer) for first, last in found["layers"])
     length = int(model["seq_length"]) // int(degrees.get("context_parallel") or 1)
     length //= int(degrees.get("tensor_parallel") or 1)
     batch = int((config.get("training") or {}).get("local_batch_size") or 1)
     dtype = model.get("compute_dtype") or "bfloat16"
     hidden_B = length * batch * int(model["hidden_size"]) * (4 if dtype == "float32" else 2)
-    assert chunks >= 1
     return of_borders(hidden_B, dtype, sides, found["micro_batches"])

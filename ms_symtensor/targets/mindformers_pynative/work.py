@@ -1,6 +1,5 @@
 """What one rank computes in a micro-batch: kernels of each module, both ways, and how many operations a host launches."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -175,11 +174,3 @@ def _head(shape: ModelShape, degrees: Degrees) -> Module:
     logits = float(rows * vocabulary)
     passes_B = [2.0 * rows * shape.hidden * _ITEM_B, logits * (_ITEM_B + _FP32_B), *[2 * logits * _FP32_B] * 2]
     return _module([(float(rows), float(shape.hidden), float(vocabulary))], passes_B)
-
-
-def stage_parts(shape: ModelShape, layers: list[int]) -> Iterator[tuple[str, int, bool]]:
-    """Modules of layers: name, layer, whether it routes tokens."""
-    for layer in layers:
-        routed = shape.has_experts(layer)
-        yield "self_attention", layer, routed
-        yield ("experts" if routed else "dense"), layer, routed

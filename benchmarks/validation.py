@@ -78,6 +78,7 @@ BARS = (
     Bar("ms_dryrun_memory_deepseek3", _A2, "memory MAPE", _total(lambda t: t.memory_mape), 0.05, True),
     Bar("ascend_pairs", _A2, "pairs of confidence A and A-", _confidence("A", "A-"), 1.0),
     Bar("ascend_pairs", _A2, "pairs of confidence B", _confidence("B"), 0.80),
+    Bar("feature_ab", _A2, "signs of features", _confidence("sign"), 1.0),
     Bar("vtrain_a100", _A100, "rows", _total(lambda t: t.rows), 600),
     Bar("vtrain_a100", _A100, "64-512 GPUs, Spearman", _part(_LARGE, lambda t: t.spearman_mean), 0.85),
     Bar("vtrain_a100", _A100, "64-512 GPUs, mean regret", _part(_LARGE, lambda t: t.regret_mean), 0.02, True),

@@ -11,6 +11,7 @@ from ms_symtensor.validation.readers import (
     ascend,
     collectives,
     dryrun,
+    features,
     kernels,
     layouts,
     mindspeed,
@@ -42,6 +43,7 @@ READERS = (
     *(Reader(form.NAME, form.COLUMNS, form.case) for form in _OF_CASES),
     Reader(ascend.NAME, ascend.COLUMNS, ascend.case, ascend.doubts),
     Reader(pairs.NAME, pairs.COLUMNS, pairs.pair),
+    Reader(features.NAME, features.COLUMNS, features.pair),
 )
 
 

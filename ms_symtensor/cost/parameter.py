@@ -1,8 +1,10 @@
 """What a parameter costs: bringing its gradient together, gathering its shares, and the memory of it and its states."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ms_symtensor.cluster.topology import Cluster
@@ -99,14 +101,17 @@ def update_B(share: Any, stored_B: int, gradient_B: int) -> Any:
     return (2 * (stored_B + STATES_B) + gradient_B) * share
 
 
-def kernels_B(kernels: Iterable[str], share: int, stored_B: int, gradient_B: int) -> Iterator[int]:
-    """Bytes through memory of each of the `kernels` that update `share` elements (`Runtime.updates`)."""
+@lru_cache
+def kernels_B(kernels: tuple[str, ...], stored_B: int, gradient_B: int) -> Mapping[int, int]:
+    """Bytes of an element through memory of each of the `kernels` that update it (`Runtime.updates`), and how many take so many."""
     sizes = {"w": stored_B, "g": gradient_B, "f": 4}
+    found: Counter[int] = Counter()
     for kernel in kernels:
         read, made = kernel.split(">")
         is_cast = len(read) == len(made) == 1 and read != made
         if not is_cast or sizes[read] != sizes[made]:
-            yield share * sum(sizes[tensor] for tensor in read + made)
+            found[sum(sizes[tensor] for tensor in read + made)] += 1
+    return found
 
 
 def swapped_B(share: Any) -> Any:

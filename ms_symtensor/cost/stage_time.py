@@ -18,6 +18,7 @@ gradients, updates) runs meanwhile:
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -169,7 +170,7 @@ def update_s(
     parameters: Iterable[tuple[ParameterPlacement, int]],
     settings: Settings,
     cluster: Cluster,
-    kernels: Sequence[str] = (),
+    kernels: tuple[str, ...] = (),
 ) -> float:
     """Seconds of the optimizer's update of the parameters that this stage owns, each so many times; `kernels`: those of a
     run-time that has no single one (`Runtime.updates`).
@@ -177,14 +178,16 @@ def update_s(
     owned = ((one, count) for one, count in parameters if one.owner is None)
     if not kernels:
         return math.fsum(count * parameter_cost(cluster, one, settings, one.dtype).update_s for one, count in owned)
-    found = []
+    alike: Counter[tuple[int, int]] = Counter()  # elements, and bytes that they are stored in
     for one, count in owned:
-        share, stored = math.prod(one.slice_shape), size_B(one.dtype)
         if one.requires_grad:
-            each = kernels_B(kernels, share, stored, stored)
-            found.append(count * math.fsum(local_time_s(cluster, "Mul", traffic_B) for traffic_B in each))
-            if settings.swap_optimizer:
-                found.append(count * local_time_s(cluster, SWAP, swapped_B(share)))
+            alike[math.prod(one.slice_shape), size_B(one.dtype)] += count
+    found = []
+    for (share, stored), count in alike.items():
+        for element_B, number in kernels_B(kernels, stored, stored).items():
+            found.append(count * number * local_time_s(cluster, "Mul", share * element_B))
+        if settings.swap_optimizer:
+            found.append(count * local_time_s(cluster, SWAP, swapped_B(share)))
     return math.fsum(found)
 
 

@@ -103,7 +103,7 @@ def update_B(share: Any, stored_B: int, gradient_B: int) -> Any:
 
 @lru_cache
 def kernels_B(kernels: tuple[str, ...], stored_B: int, gradient_B: int) -> Mapping[int, int]:
-    """Bytes of an element through memory of each of the `kernels` that update it (`Runtime.updates`), and how many take so many."""
+    """Bytes of an element that each of the `kernels` of an update moves (`Runtime.updates`), and how many move so many."""
     sizes = {"w": stored_B, "g": gradient_B, "f": 4}
     found: Counter[int] = Counter()
     for kernel in kernels:

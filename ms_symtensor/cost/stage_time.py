@@ -31,7 +31,7 @@ from ms_symtensor.cost.parameter import kernels_B, parameter_cost, swapped_B
 from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import ParameterPlacement, Phase
-from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.tensor.dtype import size_B
 
@@ -112,6 +112,16 @@ MERGED = (Part.GRADIENTS, Part.WEIGHTS)
 """What a run-time merges into messages of `Runtime.bucket_B` bytes."""
 
 
+def _passes_of(key: Key, runtime: Runtime) -> tuple[str, ...]:
+    """The passes that run an item. Where weights are sharded wholly (ZeRO-3), every micro-batch gathers them, in either pass, and
+    scatters its gradients.
+    """
+    wholly = runtime.stores is not None and runtime.stores.level is OptimizerLevel.LEVEL3
+    if key.once and wholly and key.part in MERGED:
+        return ("forward", "backward") if key.part is Part.WEIGHTS else ("backward",)
+    return (pass_of(key),)
+
+
 def seconds_of_bill(
     bill: Bill, update_s: float, cluster: Cluster, runtime: Runtime, seconds_of: Callable[[Work], float] | None = None
 ) -> StageSeconds:
@@ -123,9 +133,8 @@ def seconds_of_bill(
     launches: dict[str, int] = {}
     merged = MERGED if runtime.bucket_B else ()
     apart: dict[tuple[str, Part, str, tuple[int, ...]], list[tuple[int, int]]] = {}  # bytes, and how often
-    for key, works in bill.items.items():
-        place = pass_of(key)
-        for work, count in works.items():
+    for key, place in [(each, place) for each in bill.items for place in _passes_of(each, runtime)]:
+        for work, count in bill.items[key].items():
             if key.part in merged and isinstance(work, Message):
                 apart.setdefault((place, key.part, work.kind, work.ranks), []).append((work.size_B, count))
                 continue

@@ -183,8 +183,10 @@ def layout_of(c: Configuration) -> UniformLayout:
     ):  # linear layers keep their own slice of the tokens and gather again
         parts += ((Selection.COMMUNICATION, (ALL,)),)
     level = c.optimizer_level
-    if c.pipeline_stages * c.micro_batch_num > 1:  # MindSpore's programs in micro-batches know no more
-        level = min(level, OptimizerLevel.LEVEL1)
+    if c.pipeline_stages * c.micro_batch_num > 1:  # MindSpore's programs in micro-batches know no more: at level 3 the
+        level = min(
+            level, OptimizerLevel.LEVEL1
+        )  # run-time does in each of them what the program does once (`stage_time`)
     return UniformLayout(
         Degrees(
             c.data_parallel,

@@ -10,11 +10,11 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.bill import Bill, Key, Message, Part, Pass, traffic_B, work_s
 from ms_symtensor.cost.move import node_cost
 from ms_symtensor.cost.parameter import kernels_B
-from ms_symtensor.cost.runtime import Hiding, Runtime, runtime_of
+from ms_symtensor.cost.runtime import Hiding, Runtime, Stored, runtime_of
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, seconds_of_bill, stage_seconds, update_s
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
-from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import limits_of
 from ms_symtensor.search.asked.request import Request
@@ -67,6 +67,23 @@ def test_only_a_share_hides_and_only_in_some_passes():
     found = seconds_of_bill(bill, 0.0, A2, Runtime("hides", "", {Part.TENSOR: hiding}))
     assert found.forward_s == pytest.approx(computed_s + sent_s)
     assert found.backward_s == pytest.approx(computed_s + 0.25 * sent_s)
+
+
+def test_weights_that_are_sharded_wholly_are_gathered_in_every_micro_batch():
+    gathered, scattered = (
+        Message("AllGather", tuple(range(8)), 1 << 28),
+        Message("ReduceScatter", tuple(range(8)), 1 << 28),
+    )
+    bill = Bill({
+        Key(Part.WEIGHTS, Phase.FORWARD, True, ""): {gathered: 1},
+        Key(Part.GRADIENTS, Phase.BACKWARD, True, ""): {scattered: 1},
+    })  # fmt: skip
+    first, third = (
+        seconds_of_bill(bill, 0.0, A2, Runtime("sharded", "", stores=Stored(level=level)))
+        for level in (OptimizerLevel.LEVEL1, OptimizerLevel.LEVEL3)
+    )
+    assert first.each_s == 0.0 and first.once_s == pytest.approx(work_s(gathered, A2) + work_s(scattered, A2))
+    assert third.once_s == 0.0 and third.each_s == pytest.approx(2 * work_s(gathered, A2) + work_s(scattered, A2))
 
 
 def test_an_optimizer_of_many_kernels_is_priced_kernel_by_kernel():

@@ -1,6 +1,7 @@
 """ascend_measured.csv: throughput on Ascend of Megatron-like (MindSpeed) and MindFormers configurations."""
 
 import re
+from dataclasses import replace
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import Configuration
@@ -87,35 +88,12 @@ def _megatron(row: Row) -> Configuration:
     _must_be_complete(row)
     if zero == "ZeRO-3":
         raise UnusableRowError("ZeRO-3 under DeepSpeed")
-    interleave = row.optional_count("vpp") or 1
-    return Configuration(
-        transformer_of(row, row.text("model"), imbalance=megatron.imbalance(options)),
-        row.count("seq_len"),
-        data_parallel=row.count("dp"),
-        model_parallel=row.count("tp"),
-        sequence_parallel=row.flag("sp") and row.count("tp") > 1,
-        context_parallel=row.optional_count("cp") or 1,
-        expert_parallel=megatron.expert_parallel(options, row),
-        expert_model_parallel=megatron.expert_model_parallel(options, row),
-        pipeline_stages=row.count("pp"),
-        interleave=interleave,
-        micro_batch_size=row.count("micro_batch"),
-        micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
-        layers_on_stage=megatron.layers_on_stage(options),
+    model = transformer_of(row, row.text("model"), imbalance=megatron.imbalance(options))
+    found = megatron.configuration(row, options, model, row.count("seq_len"), row.count("micro_batch"), "global_batch")
+    return replace(
+        found,
+        sequence_parallel=row.flag("sp") and found.model_parallel > 1,
         optimizer_level=_LEVELS.get(zero, OptimizerLevel.NONE),
-        recomputation=megatron.recomputation(options, interleave),
-        attention=megatron.attention(options),
-        fused_norm="use-fused-rmsnorm" in options,
-        precision=megatron.precision(options),
-        bytes_per_parameter=megatron.bytes_per_parameter(options),
-        framework="mindspeed",
-        grouped_experts="moe-grouped-gemm" in options,
-        exchanged_heads=options.get("context-parallel-algo") == "ulysses_cp_algo",
-        loss=megatron.loss(row.date("date")),
-        overlap_gradients="overlap-grad-reduce" in options,
-        overlap_weights="overlap-param-gather" in options,
-        overlap_tensors=megatron.overlaps_tensors(options),
-        fused_gradient_sums=megatron.fuses_gradient_sums(options),
     )
 
 

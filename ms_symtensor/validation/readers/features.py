@@ -20,8 +20,8 @@ RECOMPUTES = {"full recompute": FULL_RECOMPUTATION, "partial recompute": Recompu
 
 
 def pair(row: Row) -> Pair:
-    """The feature on and off: communication that is hidden on two copies of the model in tensor-parallel stages, as MindSpeed-LLM's
-    scripts have large networks; recomputation of Llama-2 7B, where the row says "general", on 8 devices.
+    """The feature on and off: communication that is hidden, on two copies of the model in tensor-parallel stages, as scripts of
+    MindSpeed-LLM have large networks; recomputation of Llama-2 7B, where the row says "general", on 8 devices.
     """
     feature, gain = row.text("feature"), row.text("gain")
     sign = re.search(r"throughput ([-+])", gain) or re.match(r"([-+])", gain)

@@ -11,14 +11,16 @@ from ms_symtensor.validation.configuration import (
     NO_RECOMPUTATION,
     SELECTIVE_RECOMPUTATION,
     AttentionKernel,
+    Configuration,
     Loss,
     Part,
     Precision,
     Recomputation,
+    Transformer,
     in_parts,
 )
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.readers.common import ranks_of_an_expert
+from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, ranks_of_an_expert
 from ms_symtensor.validation.table import Row
 
 Options = Mapping[str, str]
@@ -55,6 +57,45 @@ def must_be_usable(options: Options, packed: bool = False) -> None:
         raise UnusableRowError(STAGES[options["stage"]])
     if options.get("stage") == "sft" and not packed:
         raise UnusableRowError("stage=sft: samples of unknown length, unless packed")
+
+
+def configuration(
+    row: Row, options: Options, model: Transformer, seq_length: int, micro_batch: int, global_batch: str
+) -> Configuration:
+    """What MindSpeed runs under `options`, with the degrees of `row`, whose column `global_batch` has the samples of a step; the
+    optimizer and sequence parallelism as the options say.
+    """
+    devices_must_agree(row, "cp")
+    interleave = row.optional_count("vpp") or 1
+    return Configuration(
+        model,
+        seq_length,
+        data_parallel=row.count("dp"),
+        model_parallel=row.count("tp"),
+        sequence_parallel="sequence-parallel" in options and row.count("tp") > 1,
+        context_parallel=row.optional_count("cp") or 1,
+        expert_parallel=expert_parallel(options, row),
+        expert_model_parallel=expert_model_parallel(options, row),
+        pipeline_stages=row.count("pp"),
+        interleave=interleave,
+        micro_batch_size=micro_batch,
+        micro_batch_num=micro_batches(row, row.count("dp") * micro_batch, global_batch),
+        layers_on_stage=layers_on_stage(options),
+        optimizer_level=optimizer_level(options),
+        recomputation=recomputation(options, interleave),
+        attention=attention(options),
+        fused_norm="use-fused-rmsnorm" in options,
+        precision=precision(options),
+        bytes_per_parameter=bytes_per_parameter(options),
+        framework="mindspeed",
+        grouped_experts="moe-grouped-gemm" in options,
+        exchanged_heads=options.get("context-parallel-algo") == "ulysses_cp_algo",
+        loss=loss(row.date("date")),
+        overlap_gradients="overlap-grad-reduce" in options,
+        overlap_weights="overlap-param-gather" in options,
+        overlap_tensors=overlaps_tensors(options),
+        fused_gradient_sums=fuses_gradient_sums(options),
+    )
 
 
 def recomputation(options: Options, interleave: int = 1) -> Recomputation:

@@ -3,7 +3,7 @@
 from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
 from ms_symtensor.validation.readers import megatron
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, must_be_given
+from ms_symtensor.validation.readers.common import must_be_given
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.table import Row
 
@@ -24,37 +24,7 @@ def case(row: Row) -> Case:
     megatron.must_be_usable(options, packed="pack" in row.text("name"))
     model = transformer_of(row, row.text("name"), "kv", megatron.imbalance(options))
     must_be_given(row, "n_devices", "dp", "tp", "pp", "mbs", "gbs", "seq")
-    devices_must_agree(row, "cp")
-    interleave = row.optional_count("vpp") or 1
-    configuration = Configuration(
-        model,
-        row.count("seq"),
-        data_parallel=row.count("dp"),
-        model_parallel=row.count("tp"),
-        sequence_parallel="sequence-parallel" in options and row.count("tp") > 1,
-        context_parallel=row.optional_count("cp") or 1,
-        expert_parallel=megatron.expert_parallel(options, row),
-        expert_model_parallel=megatron.expert_model_parallel(options, row),
-        pipeline_stages=row.count("pp"),
-        interleave=interleave,
-        micro_batch_size=row.count("mbs"),
-        micro_batch_num=micro_batches(row, row.count("dp") * row.count("mbs"), "gbs"),
-        layers_on_stage=megatron.layers_on_stage(options),
-        optimizer_level=megatron.optimizer_level(options),
-        recomputation=megatron.recomputation(options, interleave),
-        attention=megatron.attention(options),
-        fused_norm="use-fused-rmsnorm" in options,
-        precision=megatron.precision(options),
-        bytes_per_parameter=megatron.bytes_per_parameter(options),
-        framework="mindspeed",
-        grouped_experts="moe-grouped-gemm" in options,
-        exchanged_heads=options.get("context-parallel-algo") == "ulysses_cp_algo",
-        loss=megatron.loss(row.date("date")),
-        overlap_gradients="overlap-grad-reduce" in options,
-        overlap_weights="overlap-param-gather" in options,
-        overlap_tensors=megatron.overlaps_tensors(options),
-        fused_gradient_sums=megatron.fuses_gradient_sums(options),
-    )
+    configuration = megatron.configuration(row, options, model, row.count("seq"), row.count("mbs"), "gbs")
     memory_MiB = row.optional_number("max_alloc_MB")
     measured = Measurement(
         step_time_s=_step_time_s(row, configuration),

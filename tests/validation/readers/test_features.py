@@ -1,6 +1,5 @@
 from ms_symtensor.cluster.load import load
 from ms_symtensor.validation.evaluate import pair_outcome, priceable
-from ms_symtensor.validation.reading import read
 
 ROW = {
     "feature": "overlap-param-gather", "model": "Llama2-70B", "config": "", "baseline": "off", "with_feature": "on",

@@ -61,6 +61,7 @@ def calibration_json(fit: Fit, cluster: str, out: str) -> dict[str, Any]:
         "rows": fit.rows,
         "mape_before": fit.mape_before,
         "mape_after": fit.mape_after,
+        "gains": fit.gains,
         "constants": {
             constant.place: {"before": constant.value, "after": value}
             for constant, value in zip(fit.constants, fit.values, strict=True)
@@ -76,8 +77,9 @@ def calibration_text(fit: Fit, cluster: str, out: str) -> str:
         for constant, value in zip(fit.constants, fit.values, strict=True)
     ]
     error = f"mean absolute percentage error {_percent(fit.mape_before)} before, {_percent(fit.mape_after)} after"
+    kept = "" if fit.gains else "\nA fit explains steps that it leaves out no better: the numbers stay as they are."
     return (
-        f"{cluster} calibrated on {fit.rows} steps: {error}\n\n"
+        f"{cluster} calibrated on {fit.rows} steps: {error}{kept}\n\n"
         + table(rows, ("constant", "before", "after"), right=(1, 2))
         + f"\n\nWritten to {out}; give it to --cluster"
     )

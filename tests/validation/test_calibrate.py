@@ -59,6 +59,16 @@ def test_constants_stay_within_their_ranges() -> None:
         assert constant.low * 0.999 <= value <= constant.high * 1.001
 
 
+def test_a_fit_that_gains_nothing_for_other_steps_is_left() -> None:
+    noisy = [
+        replace(case, measured=Measurement(step_time_s=(case.measured.step_time_s or 0) * (0.97, 1.03)[index % 2]))
+        for index, case in enumerate(cases(CLUSTER))
+    ]
+    kept = fit(noisy, CLUSTER, estimate)
+    assert not kept.gains and kept.cluster == CLUSTER and kept.mape_after == kept.mape_before
+    assert fit(cases(with_constants(CLUSTER, OTHER)), CLUSTER, estimate).gains
+
+
 def test_nothing_to_fit() -> None:
     with pytest.raises(InputError, match="no row with a step time"):
         fit([replace(cases(CLUSTER)[0], measured=Measurement(fits=False))], CLUSTER, estimate)

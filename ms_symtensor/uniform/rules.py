@@ -28,7 +28,7 @@ class Rules:
         selections: parts of blocks to try to recompute by themselves before whole blocks are recomputed.
         mixes_context: context parallelism beside several samples of a micro-batch is tried without being asked for.
         threshold_KB: smaller parameters are not sharded by the optimizer.
-        moves_blocks: stages may hold other numbers of blocks than even ones.
+        moves_blocks: stages may hold other numbers of blocks than even ones, which pinned degrees do not say.
     """
 
     forms: Callable[[TransformerConfig, Degrees], Iterator[Degrees]] = _one_form
@@ -37,7 +37,7 @@ class Rules:
     selections: tuple[Parts, ...] = ((Selection.ATTENTION_CORE,),)
     mixes_context: bool = False
     threshold_KB: int = 64
-    moves_blocks: bool = True
+    moves_blocks: bool = False
 
 
 ANY = Rules()

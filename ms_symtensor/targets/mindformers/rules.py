@@ -80,6 +80,7 @@ RULES = Rules(
     levels=(1, 2),
     selections=((Selection.ACTIVATION,), (Selection.ATTENTION_CORE, Selection.ACTIVATION)),
     mixes_context=True,
+    moves_blocks=True,
 )
 
 LEGACY_RULES = replace(RULES, selections=())

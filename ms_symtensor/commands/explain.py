@@ -28,24 +28,18 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
-    from ms_symtensor.commands.shared import folder_of, know_operators
+    from ms_symtensor.commands.shared import plan_and_graph
     from ms_symtensor.models import replanner
     from ms_symtensor.report.explain import explain
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.why_not import why_not
-    from ms_symtensor.strategy.file import check, graph_in, plan_in
 
     if chosen.why_not is not None and (chosen.latex or chosen.operator is not None):
         option = "--latex" if chosen.latex else "--operator"
         raise InputError(
             f"--why-not compares two plans, and {option} is for the formulas of one: leave one of them out"
         )
-    folder = folder_of(chosen, chosen.directory)
-    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
-    if graph is None:
-        raise InputError(f"{chosen.directory} holds no graph.json, on which the formulas stand: plan again")
-    check(plan, graph)
-    know_operators(plan, graph)
+    _, plan, graph = plan_and_graph(chosen, "the formulas stand")
     if chosen.why_not is not None:
         with progress() as step:
             step(f"best plan with {chosen.why_not}")

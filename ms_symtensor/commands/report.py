@@ -3,7 +3,6 @@
 import argparse
 
 from ms_symtensor.commands import options
-from ms_symtensor.errors import InputError
 
 TEXT = "a plan as one page (report.html), and its step as a trace (timeline.json)"
 EXAMPLES = ("symtensor report plan/llama2_7b", "symtensor report plan/llama2_7b --json")
@@ -20,7 +19,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     import json
 
-    from ms_symtensor.commands.shared import folder_of, know_operators, show_found
+    from ms_symtensor.commands.shared import plan_and_graph, show_found
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.models import by_hand_of
     from ms_symtensor.report.alternatives import priced
@@ -28,17 +27,11 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.plan_report import plan_json
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.text import seconds
-    from ms_symtensor.strategy.file import check, graph_in, plan_in
     from ms_symtensor.strategy.folder import HTML_FILE, TIMELINE_FILE
     from ms_symtensor.timeline.step import step_of
     from ms_symtensor.timeline.trace import trace_of
 
-    folder = folder_of(chosen, chosen.directory)
-    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
-    if graph is None:
-        raise InputError(f"{chosen.directory} holds no graph.json, on which the report stands: plan again")
-    check(plan, graph)
-    know_operators(plan, graph)
+    folder, plan, graph = plan_and_graph(chosen, "the report stands")
     with progress() as say:
         say("timeline")
         step = step_of(plan, graph)

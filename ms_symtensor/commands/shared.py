@@ -12,6 +12,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.models import Model, asked
 from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.strategy import folder as folders
+from ms_symtensor.strategy.file import check, graph_in, plan_in
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.trust import remember
 from ms_symtensor.streams import notice, show
@@ -32,6 +33,20 @@ def folder_of(chosen: argparse.Namespace, path: str | os.PathLike[str]) -> folde
     if folder.differences:
         notice(f"as it is, --edited: {folders.told(folder.differences)}")
     return folder
+
+
+def plan_and_graph(chosen: argparse.Namespace, what: str) -> tuple[folders.PlanFolder, Plan, Graph]:
+    """The plan's folder that the command names, its plan and its graph, on which `what` stands; its operators are known then.
+
+    Errors: InputError where the folder holds no graph, or plan and graph do not belong together.
+    """
+    folder = folder_of(chosen, chosen.directory)
+    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
+    if graph is None:
+        raise InputError(f"{chosen.directory} holds no graph.json, on which {what}: plan again")
+    check(plan, graph)
+    know_operators(plan, graph)
+    return folder, plan, graph
 
 
 def know_operators(plan: Plan, graph: Graph) -> None:

@@ -3,7 +3,6 @@
 import argparse
 
 from ms_symtensor.commands import options
-from ms_symtensor.errors import InputError
 
 TEXT = "bytes between every two ranks, load of links, placement of nodes, and a rank table"
 EXAMPLES = (
@@ -35,22 +34,16 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     import json
 
-    from ms_symtensor.commands.shared import folder_of, know_operators, show_found
+    from ms_symtensor.commands.shared import plan_and_graph, show_found
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.traffic_report import links_csv, pairs_csv, traffic_json, traffic_text
-    from ms_symtensor.strategy.file import check, graph_in, plan_in
     from ms_symtensor.strategy.folder import LINKS_FILE, PAIRS_FILE, RANK_TABLE_FILE, TRAFFIC_FILE
     from ms_symtensor.traffic.fabric import leaves_of
     from ms_symtensor.traffic.plan_traffic import plan_traffic, server_num
     from ms_symtensor.traffic.rank_table import example_servers, rank_table, servers_of
 
-    folder = folder_of(chosen, chosen.directory)
-    plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
-    if graph is None:
-        raise InputError(f"{chosen.directory} holds no graph.json, on which its traffic stands: plan again")
-    check(plan, graph)
-    know_operators(plan, graph)
+    folder, plan, graph = plan_and_graph(chosen, "its traffic stands")
     leaves = None if chosen.topology is None else leaves_of(chosen.topology, plan.planned_for)
     found = plan_traffic(plan, programs_of(plan, graph), leaves)
     number = server_num(found.device_num, found.node_size)

@@ -128,7 +128,9 @@ def parts_section(step: Step) -> Html:
     rows.append(Row(("peak", bytes_B(found.peak_memory_B), ""), "sum"))
     rows.append(Row(("limit", bytes_B(limit_B, "prediction.limit_B"), share(found.peak_memory_B, limit_B) + " full")))
     if step.plan.settings.swap_optimizer:
-        rows.append(Row(("optimizer offload (host memory)", bytes_B(found.host_memory_B, "prediction.host_memory_B"), "")))
+        rows.append(
+            Row(("optimizer offload (host memory)", bytes_B(found.host_memory_B, "prediction.host_memory_B"), ""))
+        )
     of_memory = element(
         "div", element("h3", "Memory of the fullest device"), memory_bar, table(("part", "bytes", "share"), rows)
     )

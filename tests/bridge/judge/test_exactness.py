@@ -10,7 +10,12 @@ def test_there_are_twenty_two():
     assert sum(map(len, SAMPLE.values())) == 22
 
 
-@pytest.mark.parametrize("model", SAMPLE)
+LONGER = ("bert_large", "llama2_7b-self")
+
+
+@pytest.mark.parametrize(
+    "model", [pytest.param(one, marks=[pytest.mark.matrix] if one in LONGER else []) for one in SAMPLE]
+)
 def test_prediction_equals_program(model):
     for result in run_model(model, small_config_of(model), SAMPLE[model]):
         assert result["accepted"], line(result)

@@ -22,7 +22,9 @@ def test_plans_compile_as_predicted(name, tmp_path, capsys):
 BLOCKS = {"vision": "blocks.0 … 1", "translator": "decoder.0 … 1", "wrapped": "network.layers.0 … 1"}
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.matrix) for name in list(BLOCKS)[:2]), "wrapped"]
+)
 def test_plans_in_stages_compile_as_predicted(name, tmp_path, capsys):
     out = str(tmp_path / name)
     asked = ["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--fix", "pipeline_stages=2"]

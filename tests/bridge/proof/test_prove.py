@@ -52,7 +52,7 @@ def test_networks_of_the_zoo(model: str, name: str, four: Processes) -> None:
     assert any(said.startswith("FlashAttentionScoreGrad:") for said in proof.substitutions)
 
 
-@pytest.mark.parametrize("name", ["vision", "decoder"])
+@pytest.mark.parametrize("name", ["vision", pytest.param("decoder", marks=pytest.mark.matrix)])
 def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> None:
     """A convolution, functions of `ops` and `mint`, operators that MindSpore always cuts in one way."""
     assert main(["plan", f"{FUNCTIONAL}:{name}", "--device-num", "4", "--out", str(tmp_path / name)]) == 0
@@ -110,6 +110,7 @@ def test_steps_of_pipeline_stages(four: Processes, tmp_path: Path) -> None:
     assert {"Send", "Receive"} <= {said.partition(":")[0] for said in proof.substitutions}
 
 
+@pytest.mark.matrix
 def test_interleaved_pipeline_stages(four: Processes) -> None:
     """Blocks, which MindSpore keeps as functions there, are written out; what they send meets in the right order."""
     case = next(case for case in CASES if case.name == "PP2x2 TP2 SP")

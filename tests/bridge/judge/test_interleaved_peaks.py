@@ -1,5 +1,7 @@
 """What stages with several model chunks keep, with selective recomputation too, against MindSpore's compiled programs."""
 
+import pytest
+
 from ms_symtensor.bridge.judge.verify_stages import verify_stages
 from ms_symtensor.cli import main
 from ms_symtensor.strategy.file import load, load_graph
@@ -7,6 +9,7 @@ from ms_symtensor.strategy.file import load, load_graph
 PINS = {"pipeline_stages": 2, "pp_interleave_num": 2, "micro_batch_num": 4, "data_parallel": 2}
 
 
+@pytest.mark.matrix
 def test_peaks_are_those_of_the_compiled_program(tmp_path):
     fixed = [word for name, number in PINS.items() for word in ("--fix", f"{name}={number}")]
     size = ["--num-layers", "9", "--seq-length", "1024", "--global-batch-size", "8", "--device-num", "4"]

@@ -38,7 +38,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     [
         pytest.param("llama2_7b", "plan for 4", marks=pytest.mark.matrix),
         pytest.param("deepseek_v3", "DP2 TP2", marks=pytest.mark.matrix),
-        ("gpt2_xl", "DP2 TP2 SP"),
+        pytest.param("gpt2_xl", "DP2 TP2 SP", marks=pytest.mark.matrix),
         ("llama3_8b", "DP4 ZeRO3"),
         ("mixtral_8x7b", "DP1 TP4"),
     ],
@@ -99,6 +99,7 @@ def test_pipeline_stages(four: Processes) -> None:
     assert {"Send", "Receive"} <= {said.partition(":")[0] for said in proof.substitutions}
 
 
+@pytest.mark.matrix
 def test_steps_of_pipeline_stages(four: Processes, tmp_path: Path) -> None:
     """An optimizer that takes the sums of micro-batches makes the steps of the whole batch."""
     pins = ["--fix", "pipeline_stages=2", "--fix", "micro_batch_num=2"]

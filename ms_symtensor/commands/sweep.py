@@ -47,7 +47,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core)")
     command.add_argument(
-        "--out", type=options.path, required=True, metavar="DIR", help="where to write, and to go on from"
+        "--out", type=options.path, metavar="DIR", help="where to write, and to go on from (default: sweep/MODEL)"
     )
     options.add_json(command)
 
@@ -56,6 +56,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     import json
     import os
+    from pathlib import Path
 
     from ms_symtensor.arguments import limits
     from ms_symtensor.commands.shared import require_positive, show_found, warned
@@ -87,9 +88,10 @@ def run(chosen: argparse.Namespace) -> int:
             )
     shared = options_of(chosen)
     model = asked({**shared, "global_batch_size": every[0].global_batch_size, "seq_length": every[0].seq_length}).name
+    out = chosen.out or Path("sweep") / Path(chosen.model.partition(":")[0]).stem
     jobs = chosen.jobs or os.cpu_count() or 1
     with counted("points", len(every)) as told:
-        found, known = rows(every, shared, chosen.out, jobs, lambda done, _: told(done))
+        found, known = rows(every, shared, out, jobs, lambda done, _: told(done))
     found = with_gains(every, found)
     if all("why" in row for row in found):
         raise InputError(f"no point of the sweep has a plan; the first: {found[0]['why']}"[:440])
@@ -101,8 +103,8 @@ def run(chosen: argparse.Namespace) -> int:
         "sweep.html": sweep_page(model, every, found, reasons),
     }
     for name, content in contents.items():
-        write_file(chosen.out / name, content)
+        write_file(out / name, content)
     gone_on = f" ({known} points were known)" if known else ""
-    text = f"{sweep_text(model, every, found, reasons)}\n\nWritten to {chosen.out}: {', '.join(contents)}{gone_on}"
+    text = f"{sweep_text(model, every, found, reasons)}\n\nWritten to {out}: {', '.join(contents)}{gone_on}"
     show_found(chosen, data, text)
     return 0

@@ -89,16 +89,8 @@ class TensorTables:
         if any(keeps):
             kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self.kept_B(tensor, readers, ways))
         recomputed = None if (tensor.in_block and self.again) or self.in_block(readers) else kept
-        return terms(
-            numbers,
-            counts,
-            forward.shape,
-            forward_s=forward,
-            again_s=again,
-            backward_s=backward,
-            kept_B=kept,
-            kept_recomputed_B=recomputed,
-        )
+        tables = {"forward_s": forward, "again_s": again, "backward_s": backward}
+        return terms(numbers, counts, forward.shape, **tables, kept_B=kept, kept_recomputed_B=recomputed)
 
     def _joined(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
         """The table of what the last of `readers` adds to what the others cost, seen beside the first one and the one before it.
@@ -122,16 +114,8 @@ class TensorTables:
             alone = (*(replace(r, kept=False) for r in among[:-1]), among[-1])
             kept = table("joins kept", tensor.maker_keeps, written=lambda: self.kept_B(tensor, alone, ways))
         recomputed = None if (tensor.in_block and self.again) or self.in_block(among) else kept
-        return terms(
-            numbers,
-            counts,
-            forward.shape,
-            forward_s=forward,
-            again_s=again,
-            backward_s=backward,
-            kept_B=kept,
-            kept_recomputed_B=recomputed,
-        )
+        tables = {"forward_s": forward, "again_s": again, "backward_s": backward}
+        return terms(numbers, counts, forward.shape, **tables, kept_B=kept, kept_recomputed_B=recomputed)
 
     def _beside(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[Reader, ...]:
         """Those of `readers` that the last one is seen beside, and itself."""

@@ -6,6 +6,7 @@ import mindspore
 from mindspore import nn
 
 from ms_symtensor.bridge.pynative.session import CURRENT
+from ms_symtensor.errors import InputError
 
 
 class CheckpointPolicy:
@@ -44,13 +45,15 @@ class _Recomputed(nn.Cell):
 def checkpoint_wrapper(cell: Any, context_fn: Any = None, early_stop: bool = True, **options: Any) -> Any:
     """`cell`, recomputed. A function that is no cell stays as it is, which is refused."""
     if not isinstance(cell, nn.Cell):
-        raise NotImplementedError("recompute_comm of a function is not traced by the stand-in for hyper-parallel.")
+        raise InputError(
+            "recompute_comm of a function cannot be traced without hyper-parallel: leave it out, or install it"
+        )
     return _Recomputed(cell, context_fn=_counted(context_fn), early_stop=early_stop, **options)
 
 
 def checkpoint_exclude_wrapper(operator: Any) -> Any:
     """An operator whose output is kept: refused, for its calls cannot be told from recomputed ones here."""
-    raise NotImplementedError("recompute.exclude_op is not traced by the stand-in for hyper-parallel.")
+    raise InputError("recompute.exclude_op cannot be traced without hyper-parallel: leave it out, or install it")
 
 
 def swap_wrapper(cell: Any, policy_fn: Any = None) -> Any:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from ms_symtensor.errors import InputError
+
 NAME = "hyper_parallel"
 
 
@@ -57,25 +59,25 @@ def _platform() -> SimpleNamespace:
 
     def all_reduce(tensor: Any, op: str, group: str) -> Any:
         if op != "sum":
-            raise NotImplementedError(_refusal(f"differentiable_all_reduce of {op}"))
+            raise InputError(_refusal(f"differentiable_all_reduce of {op}"))
         return Reduce.apply(tensor, group)
 
     return SimpleNamespace(platform_type="MINDSPORE", Module=object, differentiable_all_reduce=all_reduce)
 
 
 def _refusal(name: str) -> str:
-    return f"hyper-parallel's {name} is not in the stand-in for it: what uses it is not traced."
+    return f"what uses hyper-parallel's {name} cannot be traced without it: leave that out, or install hyper-parallel"
 
 
 def _missing_class(name: str) -> type:
     def refuse(self: Any, *_: Any, **__: Any) -> None:
-        raise NotImplementedError(_refusal(name))
+        raise InputError(_refusal(name))
 
     return type(name, (), {"__init__": refuse})
 
 
 def _missing_function(name: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise NotImplementedError(_refusal(name))
+        raise InputError(_refusal(name))
 
     return refuse

@@ -1,21 +1,27 @@
 """What `symtensor estimate` prices: the configuration of a command line, those of a file, or a plan."""
 
 import argparse
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from model_zoo.config import TransformerConfig
 from ms_symtensor.arguments import limits, memory_limit_B
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
 from ms_symtensor.errors import InputError
-from ms_symtensor.files.reading import read_json
-from ms_symtensor.models import asked
+from ms_symtensor.files.reading import read_json, read_text
+from ms_symtensor.models import Model, asked
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.targets.mindspeed.reading import described
+from ms_symtensor.targets.mindspeed.script import options_in
+from ms_symtensor.targets.mindspeed.target import MINDSPEED
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate, reprice
+from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.request import pinned_layout
 
 Priced = tuple[Plan, Graph]
@@ -25,7 +31,7 @@ NO_MARGIN = "0"
 
 _OPTIONS = (
     "model", "cluster", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts",
-    "load_imbalance", "lora", "dim", "approximate", "memory_limit", "memory_margin", "runtime", "hide", "fix",
+    "load_imbalance", "lora", "dim", "approximate", "memory_limit", "memory_margin", "runtime", "hide", "fix", "arguments",
 )  # fmt: skip
 
 
@@ -60,7 +66,12 @@ def _priced(options: Mapping[str, Any]) -> Priced:
         raise InputError(
             f"{options['model']} is no network of the zoo: uniform layouts know these only; give --plan DIR"
         )
-    wanted = limits(options["fix"], [])
+    wanted, config = limits(options["fix"], []), model.config
+    if options["arguments"]:
+        model, config, layout, hide = _of_script(options["arguments"], model, config, options)
+        options = {**options, "runtime": options["runtime"] or MINDSPEED.runtime, "hide": options["hide"] or hide}
+    else:
+        layout = pinned_layout(config, wanted, options["device_num"])
     request = Request(
         cluster,
         options["device_num"],
@@ -72,7 +83,22 @@ def _priced(options: Mapping[str, Any]) -> Priced:
         wanted,
         runtime=runtime_of(options["runtime"] or DEFAULT, options["hide"] or ""),
     )
-    return estimate(model.config, pinned_layout(model.config, wanted, options["device_num"]), request)
+    return estimate(config, layout, request)
+
+
+def _of_script(
+    path: str | os.PathLike[str], model: Model, config: TransformerConfig, options: Mapping[str, Any]
+) -> tuple[Model, TransformerConfig, UniformLayout, str]:
+    """`model` of `config` with the batch and length of the launch script at `path`, both, its layout, and what it hides."""
+    if options["fix"] or options["global_batch_size"] or options["seq_length"]:
+        raise InputError(
+            "--arguments says the layout, the batch and the length: leave --fix, --global-batch-size and --seq-length out"
+        )
+    said = options_in(read_text(path, "a launch script"), str(path))
+    config, layout, hide = described(config, said, options["device_num"])
+    source = {**model.source, "seq_length": str(config.seq_length)}
+    sized = replace(model, global_batch_size=config.batch_size, seq_length=config.seq_length, source=source)
+    return sized, config, layout, hide
 
 
 def of_plan(plan: Plan, graph: Graph | None, cluster: str | None, runtime: str | None, hide: str) -> Priced:

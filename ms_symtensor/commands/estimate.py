@@ -9,6 +9,7 @@ TEXT = "price a configuration in uniform layouts, or a plan: nothing is searched
 EXAMPLES = (
     "symtensor estimate llama2_7b --device-num 8 --fix data_parallel=2 --fix model_parallel=4",
     "symtensor estimate --plan plan/llama2_7b",
+    "symtensor estimate qwen3_32b --device-num 64 --arguments pretrain_qwen3_32b.sh",
     "symtensor estimate --from requests.json --json",
 )
 
@@ -33,6 +34,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
         type=options.path,
         metavar="FILE.json",
         help="price every configuration of a list: objects with model, device_num, fix and the options of this command",
+    )
+    command.add_argument(
+        "--arguments",
+        type=options.path,
+        metavar="FILE.sh",
+        help="price MODEL as the launch script of MindSpeed-LLM says, on --device-num devices",
     )
     options.add_runtime(command)
     options.add_folder(command)

@@ -13,9 +13,10 @@ EXAMPLES = (
     "symtensor plan llama3_70b --device-num 64 --fix pipeline_stages=4 --max recompute=8 --out plan/pinned",
     "symtensor plan qwen3_32b --device-num 64 --target mindformers --out plan/mindformers",
     "symtensor plan deepseek_v3 --device-num 1024 --target mindformers-pynative --out plan/pynative",
+    "symtensor plan qwen3_32b --device-num 64 --target mindspeed --out plan/mindspeed",
     "symtensor plan net.py:factory --device-num 8 --cluster mine.yaml --json --out plan/mine",
 )
-TARGETS = ("mindspore", "mindformers", "mindformers-pynative")
+TARGETS = ("mindspore", "mindformers", "mindformers-pynative", "mindspeed")
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -78,6 +79,8 @@ def run(chosen: argparse.Namespace) -> int:
         return plan_pynative(chosen)
     if target.rules is not None and chosen.layouts == "free":
         raise InputError(f"--target {target.name} cuts all blocks alike: leave --layouts free out")
+    if target.runtime and chosen.runtime not in (None, target.runtime):
+        raise InputError(f"--target {target.name} is priced as --runtime {target.runtime}: leave --runtime out")
     is_uniform = target.rules is not None or chosen.layouts == "uniform"
     cluster = warned(load_cluster(chosen.cluster))
     require_positive("--device-num", chosen.device_num)
@@ -95,7 +98,8 @@ def run(chosen: argparse.Namespace) -> int:
         require_cut(model, chosen.device_num, wanted)
         request = Request(
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
-            limit_B, model.name, model.source, wanted, runtime=runtime_of(chosen.runtime or DEFAULT, chosen.hide),
+            limit_B, model.name, model.source, wanted,
+            runtime=runtime_of(chosen.runtime or target.runtime or DEFAULT, chosen.hide),
         )  # fmt: skip
         uniform = None
         if is_uniform:

@@ -65,6 +65,8 @@ class Runtime:
         fragments: bytes that the allocator loses, as a share of activations.
         updates: kernels of a parameter's update, by what each reads and writes ("gf>f"): g its gradient, w the stored weight, f a
             float32 tensor of that shape; a cast ("w>f") of what is float32 already is none. Empty: one kernel.
+        gathers_again: products of tensor-parallel ranks that hold parts of the tokens keep their own part, and gather the rest
+            again in the backward pass.
         hide: what the user said is hidden, beside the file (`--hide`).
     """
 
@@ -77,6 +79,7 @@ class Runtime:
     stores: Stored | None = None
     fragments: float = 0.0
     updates: tuple[str, ...] = ()
+    gathers_again: bool = False
     hide: str = ""
 
     def hiding(self, parts: Mapping[Part, bool]) -> "Runtime":
@@ -119,6 +122,7 @@ def load(name: str) -> Runtime:
         Stored(**data["stores"]["value"]) if "stores" in data else None,
         data["fragments"]["value"],
         tuple(kernel for part in data.get("updates", {}).values() for kernel in part["value"]),
+        data["gathers_again"]["value"] if "gathers_again" in data else False,
     )
 
 

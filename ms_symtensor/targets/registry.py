@@ -6,11 +6,12 @@ from types import MappingProxyType
 from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers.target import MINDFORMERS
 from ms_symtensor.targets.mindformers_pynative.target import MINDFORMERS_PYNATIVE
+from ms_symtensor.targets.mindspeed.target import MINDSPEED
 from ms_symtensor.targets.mindspore import MINDSPORE
 from ms_symtensor.targets.target import Target
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
-    {one.name: one for one in (MINDSPORE, MINDFORMERS, MINDFORMERS_PYNATIVE)}
+    {one.name: one for one in (MINDSPORE, MINDFORMERS, MINDFORMERS_PYNATIVE, MINDSPEED)}
 )
 """The first is the default."""
 

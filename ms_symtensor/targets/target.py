@@ -13,6 +13,7 @@ class Target:
         name: as `--target` takes it.
         text: what it runs, in words.
         rules: those of its uniform layouts; None: every operator has a layout of its own (`shard()`).
+        runtime: whose habits the price assumes, unless the user says; "": the default.
         needs: names of the exporters that must be able to say the plan.
     """
 
@@ -20,3 +21,4 @@ class Target:
     text: str
     rules: Rules | None = None
     needs: tuple[str, ...] = ()
+    runtime: str = ""

@@ -13,8 +13,8 @@ from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import UniformLayout
-from ms_symtensor.uniform.plan import UniformPlan, uniform_plan
-from ms_symtensor.uniform.request import of_micro_batch
+from ms_symtensor.uniform.plan import UniformPlan, gathering_again, uniform_plan
+from ms_symtensor.uniform.request import as_run, of_micro_batch
 
 METHOD = "uniform layouts, as given"
 
@@ -25,15 +25,17 @@ def estimate(config: TransformerConfig, layout: UniformLayout, request: Request)
     Raises:
         InputError: for what the network or MindSpore does not allow.
     """
-    network = of_micro_batch(config, layout)
-    price = priced(folded_bill(network, layout, request.runtime.fuses), request.cluster, request.runtime)
+    network, runtime = of_micro_batch(config, layout), request.runtime
+    price = priced(folded_bill(network, as_run(layout, runtime), runtime.fuses), request.cluster, runtime)
     found = uniform_plan(network, layout)
     return _plan(found, layout, price, request), found.graph
 
 
 def reprice(plan: Plan, graph: Graph, cluster: Cluster, runtime: Runtime) -> Prediction:
     """The prediction of `plan` on `cluster` under `runtime`; its limit stays."""
-    return prediction_of(price_plan(graph, plan.stages, plan.pipeline, cluster, runtime), plan.prediction.limit_B)
+    gathers_again = runtime.gathers_again and plan.sequence_parallel
+    stages = [gathering_again(stage, graph) for stage in plan.stages] if gathers_again else plan.stages
+    return prediction_of(price_plan(graph, stages, plan.pipeline, cluster, runtime), plan.prediction.limit_B)
 
 
 def prediction_of(price: PlanPrice, limit_B: int, host_memory_B: int = 0) -> Prediction:

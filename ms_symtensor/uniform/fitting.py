@@ -12,7 +12,7 @@ from ms_symtensor.cost.plan_price import PlanPrice
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.uniform.layout import ALL, Recomputation, UniformLayout
+from ms_symtensor.uniform.layout import ALL, Recomputation, UniformLayout, first_blocks
 from ms_symtensor.uniform.prices import Prices
 from ms_symtensor.uniform.request import recomputation
 from ms_symtensor.uniform.rules import Parts, Rules
@@ -47,7 +47,8 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
         if most[1].peak_memory_B > limit_B:
             continue
         for parts in ((), *rules.selections):
-            for found, price in _fewest(prices, at, parts, best_s):
+            fewest = _fewest_alike if rules.recomputes_alike else _fewest
+            for found, price in fewest(prices, at, parts, best_s):
                 if price.peak_memory_B <= limit_B:
                     best_s = min(best_s, price.step_time_s)
                 yield found, price
@@ -91,6 +92,31 @@ def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) 
         for stage, (number, peak_B) in enumerate(zip(tried[0].recompute.blocks, tried[1].stage_peaks_B, strict=True)):
             (many if peak_B <= limit_B else few)[stage] = _End(number, peak_B)
     yield at(tuple(high.blocks for high in many))
+
+
+def _fewest_alike(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) -> Iterator[Found]:
+    """As `_fewest`, with as many blocks of every model chunk."""
+    limit_B, layers = prices.request.limit_B, prices.config.num_layers
+
+    def at(number: int) -> Found:
+        found = replace(layout, recompute=first_blocks(layout.stages, layers, number, frozenset(parts)))
+        return found, prices.of(found)
+
+    least, most = at(0), max(layout.stages.in_order(layers))
+    yield least
+    if least[1].peak_memory_B <= limit_B or least[1].step_time_s >= best_s:
+        return
+    whole = at(most)
+    yield whole
+    few, many = _End(0, least[1].peak_memory_B), _End(most, whole[1].peak_memory_B)
+    while many.blocks - few.blocks > 1:
+        number = _guess(few, many, limit_B)
+        tried = at(number)
+        yield tried
+        if _least_s(tried, limit_B) >= best_s:
+            return
+        end = _End(number, tried[1].peak_memory_B)
+        few, many = (few, end) if end.peak_B <= limit_B else (end, many)
 
 
 @dataclass(frozen=True)

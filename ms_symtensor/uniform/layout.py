@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.pipeline import dealt
+from ms_symtensor.program.pipeline import dealt, runs_of
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
 
@@ -154,6 +154,16 @@ class Recomputation:
 def _on_stage(blocks: Blocks, stage: int, held: int) -> int:
     wanted = blocks[0] if len(blocks) == 1 else blocks[stage]
     return held if wanted == ALL else min(wanted, held)
+
+
+def first_blocks(stages: "Stages", blocks: int, number: int, parts: frozenset[Selection]) -> Recomputation:
+    """The `number` first blocks of every model chunk as a whole, or all it has of all `blocks`, and `parts` of the rest."""
+    runs = runs_of(stages.in_order(blocks), stages.interleave)
+    return Recomputation(
+        marks=tuple(
+            tuple(None if n < number else parts for chunk in of_stage for n in range(len(chunk))) for of_stage in runs
+        )
+    )
 
 
 NO_RECOMPUTATION = Recomputation()

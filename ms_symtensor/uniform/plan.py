@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from model_zoo.builder import build_graph
@@ -134,8 +134,28 @@ def _selective(ops: Sequence[Op], chosen: frozenset[Selection]) -> Recompute | N
     names = tuple(dict.fromkeys(map(name_in_block, selected)))
     if Selection.COMMUNICATION not in chosen:
         return Recompute(only=names) if names else None
+    return _gathering_again(ops, names)
+
+
+def _gathering_again(ops: Sequence[Op], names: tuple[str, ...]) -> Recompute:
+    """Recomputed are the operators called `names` and the communication of a block with the operators `ops`."""
     every = tuple(dict.fromkeys(name_in_block(op) for op in ops if op.primitive or op.type == "Cast"))
     return Recompute(communication=True, kept=tuple(name for name in every if name not in names))
+
+
+def gathering_again(stage: StagePlan, graph: Graph) -> StagePlan:
+    """`stage`, whose blocks that are not recomputed as a whole gather again what other ranks hold (`Selection.COMMUNICATION`)."""
+    again = dict(stage.settings.recompute)
+    held = {op.block for op in graph.ops if op.name in stage.strategies}
+    parts: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        if op.block is not None and op.block in held:
+            parts.setdefault(op.block, []).append(op)
+    for block, ops in parts.items():
+        own = again.get(block)
+        if own is None or own.only:
+            again[block] = _gathering_again(ops, own.only if own is not None else ())
+    return replace(stage, settings=replace(stage.settings, recompute=again))
 
 
 _NORM = re.compile(r"/[a-z_]*norm-Norm/[^/]*$")

@@ -17,7 +17,7 @@ from ms_symtensor.uniform.layout import (
     Stages,
     UniformLayout,
 )
-from ms_symtensor.uniform.request import of_micro_batch
+from ms_symtensor.uniform.request import as_run, of_micro_batch
 
 ACCUMULATION = 0.05
 """empirical: no step of several micro-batches spends more than this share of its time on adding up gradients."""
@@ -69,7 +69,7 @@ class Prices:
         """The price of `layout`. Errors: those of `folded_bill`."""
         if layout not in self._known:
             self.number += 1
-            bill = folded_bill(of_micro_batch(self.config, layout), layout, self.request.runtime.fuses)
+            bill = self._as_run(of_micro_batch(self.config, layout), layout)
             self._known[layout] = priced(bill, self.request.cluster, self.request.runtime)
         return self._known[layout]
 
@@ -118,7 +118,11 @@ class Prices:
         """Of two micro-batches of so many samples in the whole network on one stage, so that what is done once stands apart."""
         level = min(layout.optimizer_level, OptimizerLevel.LEVEL1)
         one = UniformLayout(layout.degrees, Stages(1, 2), again, level, swap_optimizer=layout.swap_optimizer)
-        return folded_bill(replace(self.config, batch_size=samples), one, self.request.runtime.fuses)
+        return self._as_run(replace(self.config, batch_size=samples), one)
+
+    def _as_run(self, network: TransformerConfig, layout: UniformLayout) -> PlanBill:
+        runtime = self.request.runtime
+        return folded_bill(network, as_run(layout, runtime), runtime.fuses)
 
     def _samples(self, layout: UniformLayout) -> int:
         return self.config.batch_size // layout.stages.micro_batch_num

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 from model_zoo.config import TransformerConfig
+from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked import limits as asked
@@ -14,6 +15,7 @@ from ms_symtensor.uniform.layout import (
     SELECTIVE_RECOMPUTATION,
     Degrees,
     Recomputation,
+    Selection,
     Stages,
     UniformLayout,
 )
@@ -83,6 +85,16 @@ def recomputation(limits: Limits, blocks: int, stages: int) -> Recomputation:
 def of_micro_batch(config: TransformerConfig, layout: UniformLayout) -> TransformerConfig:
     """`config`, whose batch is that of a step, at the batch of one micro-batch."""
     return replace(config, batch_size=config.batch_size // layout.stages.micro_batch_num)
+
+
+def as_run(layout: UniformLayout, runtime: Runtime) -> UniformLayout:
+    """`layout` with what `runtime` recomputes unasked."""
+    if not (runtime.gathers_again and layout.degrees.sequence_parallel):
+        return layout
+    again = layout.recompute
+    own = Selection.COMMUNICATION
+    marks = tuple(tuple(None if mark is None else mark | {own} for mark in of_stage) for of_stage in again.marks)
+    return replace(layout, recompute=replace(again, parts=(*again.parts, (own, (ALL,))), marks=marks))
 
 
 def _pin(limits: Limits, name: str, default: int) -> int:

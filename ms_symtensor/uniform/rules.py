@@ -28,6 +28,7 @@ class Rules:
         selections: parts of blocks to try to recompute by themselves before whole blocks are recomputed.
         mixes_context: context parallelism beside several samples of a micro-batch is tried without being asked for.
         threshold_KB: smaller parameters are not sharded by the optimizer.
+        recomputes_alike: what is recomputed as a whole are as many first blocks of every model chunk.
         moves_blocks: stages may hold other numbers of blocks than even ones, which pinned degrees do not say.
     """
 
@@ -38,6 +39,7 @@ class Rules:
     mixes_context: bool = False
     threshold_KB: int = 64
     moves_blocks: bool = False
+    recomputes_alike: bool = False
 
 
 ANY = Rules()

@@ -17,6 +17,7 @@ from ms_symtensor.program.fusion import ACCUMULATION, BIAS, LABEL_INDICES, LOSS_
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.uniform.folded import folded_bill, folded_flops
 from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
+from ms_symtensor.uniform.request import as_run
 from ms_symtensor.validation.configuration import ALL, AttentionKernel, Configuration, Transformer
 from ms_symtensor.validation.configuration import Part as Selected
 from ms_symtensor.validation.dataset import UnusableRowError
@@ -84,7 +85,8 @@ def _bill(c: Configuration) -> tuple[PlanBill, float]:
     """The bill of a step, and its model FLOPs."""
     try:
         network = network_of(c)
-        bill = folded_bill(network, layout_of(c), runtime_of(c).fuses, is_lenient=True)
+        runtime = runtime_of(c)
+        bill = folded_bill(network, as_run(layout_of(c), runtime), runtime.fuses, is_lenient=True)
     except InputError as error:
         raise UnusableRowError(str(error)) from error
     except SymTensorError as error:
@@ -178,10 +180,6 @@ def layout_of(c: Configuration) -> UniformLayout:
         c.framework == "mindspore" and c.model.norm == "rms_norm"
     ):  # mindformers 1.9.0, llama_layer.py: self.cast.recompute()
         parts += ((Selection.NORM_INPUT, (ALL,)),)
-    if (
-        c.framework != "mindspore" and c.sequence_parallel
-    ):  # linear layers keep their own slice of the tokens and gather again
-        parts += ((Selection.COMMUNICATION, (ALL,)),)
     level = c.optimizer_level
     if c.pipeline_stages * c.micro_batch_num > 1:  # MindSpore's programs in micro-batches know no more: at level 3 the
         level = min(

@@ -10,6 +10,7 @@ from ms_symtensor.strategy.folder import (
     DIGESTS_FILE,
     GRAPH_FILE,
     MINDFORMERS_FILE,
+    MINDSPEED_FILE,
     OPERATOR_FILE,
     PLAN_FILE,
     REPORT_FILE,
@@ -21,10 +22,11 @@ MOST_B, MOST_OF_ALL_B = 100_000, 250_000
 """Larger files are named only: the page stays below 1 MB."""
 WHAT = {
     PLAN_FILE: "the plan, complete", GRAPH_FILE: "the network's graph", CODE_FILE: "shard() calls in Python",
-    MINDFORMERS_FILE: "degrees for MindFormers", REPORT_FILE: "the report as text", TIMING_FILE: "how long the search took",
-    DIGESTS_FILE: "digests of the files", OPERATOR_FILE: "strategies of operators, for MindSpore",
+    MINDFORMERS_FILE: "degrees for MindFormers", MINDSPEED_FILE: "arguments for MindSpeed-LLM", REPORT_FILE: "the report as text",
+    TIMING_FILE: "how long the search took", DIGESTS_FILE: "digests of the files",
+    OPERATOR_FILE: "strategies of operators, for MindSpore",
 }  # fmt: skip
-SHOWN = (MINDFORMERS_FILE, CODE_FILE, REPORT_FILE, OPERATOR_FILE)
+SHOWN = (MINDFORMERS_FILE, MINDSPEED_FILE, CODE_FILE, REPORT_FILE, OPERATOR_FILE)
 """Whose content is in the page, if it is not too large."""
 
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks.mindformers_models import BATCH, NETWORKS, TOKENS
+from benchmarks.mindformers_models import BATCH, NETWORKS, TOKENS, Degrees
 
 os.environ.setdefault("GLOG_v", "4")
 
@@ -34,7 +34,9 @@ def check(name: str, layers: int, device_num: int, rank: int) -> bool:
         mindspore.set_auto_parallel_context(parallel_mode="semi_auto_parallel", device_num=device_num, global_rank=rank)
         tensor = min(4, device_num)
         with no_init_parameters():
-            network, inputs = NETWORKS[name](layers, device_num // tensor, tensor)
+            network, inputs = NETWORKS[name](
+                layers, Degrees(data=device_num // tensor, tensor=tensor, expert=device_num // tensor)
+            )
         network.set_train()
         found = ms_symtensor.audit(network, *inputs, device_num=device_num, rank=rank)
     print(f"\n== {name} of MindFormers {mindformers.__version__}, {layers} layers, {device_num // tensor} x {tensor}")
@@ -55,7 +57,7 @@ def check_plan(name: str, layers: int, device_num: int, rank: int) -> bool:
     from mindspore.nn.utils import no_init_parameters
 
     with no_init_parameters():
-        network, inputs = NETWORKS[name](layers, 1, 1)
+        network, inputs = NETWORKS[name](layers, Degrees())
     remove(network, by_hand=True)
     network.set_train()
     graph, cluster = ms_symtensor.capture(network, *inputs), ms_symtensor.load_cluster("atlas_800t_a2")

@@ -81,9 +81,14 @@ class Again:
             return True
         if self.settings.device_num > 1:
             for op in (consumer, None if consumer.type == "Reshape" else producer):
-                if op is not None and self._block_of(op) is not None and is_selectable(op):
+                if op is not None and self._is_marked(op):
                     return self.communication(op)
         return self._block_of(consumer) is not None
+
+    def _is_marked(self, op: Op) -> bool:
+        """Whether `op` tells if what is moved to it or from it is moved again."""
+        found = self._block_of(op)
+        return found is not None and found.is_marked and is_selectable(op)
 
     def gather(self, op: Op, placement: ParameterPlacement, is_cast: bool) -> bool:
         """Whether the weight of `placement`, which `op` reads sharded by the optimizer, is gathered again.

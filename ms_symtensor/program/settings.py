@@ -23,13 +23,15 @@ class Recompute:
     But for the work of the operators `kept` (`primitive.recompute(False)`), and the moves before and the sums behind those of
     `kept_communication`. Or, where there are `only` some, the work of these alone (`primitive.recompute()`), and nothing of the
     block that has no primitive. All are named by their primitives within the block (`"attention.query.matmul"`), so that equal
-    blocks have equal selections.
+    blocks have equal selections. `is_marked`: its operators tell of communication; those of `cell.recompute()`, where a user
+    leaves the argument out, do not, and what they deliver to other blocks is not moved again.
     """
 
     communication: bool = True
     kept: tuple[str, ...] = ()
     kept_communication: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    is_marked: bool = True
 
     @property
     def in_part(self) -> bool:

@@ -395,7 +395,9 @@ def _settings_from_json(settings: Field) -> Settings:
 
 
 def _recompute_from_json(field: Field) -> Recompute:
-    named = {key: tuple(name.text() for name in field[key].items_of_list()) for key in _NAMED if key in field}
+    named: dict[str, Any] = {}
+    for key in (key for key in _NAMED if key in field):
+        named[key] = tuple(name.text() for name in field[key].items_of_list())
     if named.get("only") and len(named) > 1:
         raise InputError(f"{field.key} has only, and what is kept beside it: {field.remedy}")
     return Recompute(field["communication"].flag(), **named)

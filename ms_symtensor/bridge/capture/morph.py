@@ -135,7 +135,8 @@ def _captured(primitive: Any, arguments: list[Any], device_num: int, where: str)
     from ms_symtensor.bridge.capture.morph_cell import MorphCell
 
     cell = MorphCell(primitive)
-    with ascend_compiler(device_num, _own_rank(device_num)) as cluster, stand_alone_context():
+    before, own = divmod(_own_rank(), device_num)  # pipeline stages have the same number of devices each
+    with ascend_compiler(device_num, own) as cluster, stand_alone_context():
         inputs = [_shape_only(a) if isinstance(a, TensorType) else a for a in arguments]
         with _without(primitive, _LAYOUTS):
             try:
@@ -147,7 +148,7 @@ def _captured(primitive: Any, arguments: list[Any], device_num: int, where: str)
             raise InputError(
                 f"{where} reads the parameter {graph.parameters[0][0]}, which is no input of it: hand it in"
             )
-        return _body(graph, cluster.ranks)
+        return _body(graph, lambda group: _of_stage(cluster.ranks(group), before, device_num))
 
 
 def _body(graph: NodeGraph, ranks_of: Any) -> Graph:
@@ -168,12 +169,16 @@ def _attributes(node: Node, ranks_of: Any) -> tuple[tuple[str, Attribute], ...]:
     return tuple(sorted((k, v) for k, v in kept.items() if k not in ("input_names", "output_names")))
 
 
-def _own_rank(device_num: int) -> int:
+def _of_stage(ranks: Iterable[int], stage: int, device_num: int) -> Iterator[int]:
+    """Ranks of a group within pipeline stage `stage`, of `device_num` ranks; they may be so before."""
+    return (rank - stage * device_num if rank // device_num == stage else rank for rank in ranks)
+
+
+def _own_rank() -> int:
     """The rank that the process plays, whose groups its network has."""
     from mindspore.communication import GlobalComm, get_rank
 
-    rank = get_rank() if GlobalComm.INITED else 0
-    return rank if rank < device_num else 0
+    return int(get_rank()) if GlobalComm.INITED else 0
 
 
 def _shape_only(kind: TensorType) -> Any:

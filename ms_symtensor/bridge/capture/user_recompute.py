@@ -1,6 +1,7 @@
 """What a user recomputes by hand: `recompute()` on blocks, on cells inside them, and on primitives."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ms_symtensor.bridge.capture.capture import primitives_of
@@ -10,6 +11,10 @@ from ms_symtensor.program.recomputation import name_in_block
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput
 from ms_symtensor.tensor.names import path_of
+
+_COMMUNICATION = (
+    "recompute_comm_op"  # the mark of MindSpore that tells whether collectives around an operator are recomputed
+)
 
 
 def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None = None) -> dict[str, Recompute]:
@@ -31,7 +36,9 @@ def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None
         work = {op.name: _works_again(graph, op, primitives.get(op.name), marked) for op in ops}
         if any(work.values()):
             sent = {op.name: _sends_again(graph, op, primitives, marked, rules) for op in ops}
-            found[block] = _selection(graph, block, ops, work, sent)
+            told = any(_COMMUNICATION in p.attrs for op in ops if (p := primitives.get(op.name)) is not None)
+            is_marked = told or tuple(block.split(".")) not in marked
+            found[block] = replace(_selection(graph, block, ops, work, sent), is_marked=is_marked)
     return found
 
 
@@ -67,7 +74,7 @@ def _sends_again(
     if op.type == "Reshape" and op.name in primitives and primitives[op.name].attrs.get("recompute"):
         return True  # what is moved before it comes with it
     for one in (op, *(() if op.type == "Reshape" else _read_by(graph, op, rules))):
-        mark = primitives[one.name].attrs.get("recompute_comm_op") if one.name in primitives else None
+        mark = primitives[one.name].attrs.get(_COMMUNICATION) if one.name in primitives else None
         if mark is not None:
             return bool(mark)
     return any(_marked_around(op, marked))

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ms_symtensor.bridge.capture.user_recompute import recomputed_by_user
-from ms_symtensor.errors import InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.graph import Graph
@@ -14,17 +13,10 @@ DEFAULT_THRESHOLD_KB = 64
 
 
 def settings_of_user(cell: Any, graph: Graph, device_num: int, rules: Mapping[str, Rule] | None = None) -> Settings:
-    """MindSpore's settings in force, for `device_num` devices, and what `cell` recomputes of the blocks of `graph`.
-
-    InputError for what is not predicted yet: pipeline stages.
-    """
+    """MindSpore's settings in force for the `device_num` devices of a stage, and what `cell` recomputes in blocks of `graph`."""
     from mindspore._c_expression import AutoParallelContext
 
     context = AutoParallelContext.get_instance()
-    if (stages := context.get_pipeline_stage_split_num()) > 1:
-        raise InputError(
-            f"the parallel context asks for {stages} pipeline stages; audit reads one stage: set pipeline_stages=1"
-        )
     threshold = context.get_parallel_optimizer_threshold()
     return Settings(
         device_num,

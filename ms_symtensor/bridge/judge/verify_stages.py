@@ -10,13 +10,15 @@ from ms_symtensor.bridge.apply.apply import apply, parallel_config
 from ms_symtensor.bridge.apply.load_network import load_with_graph, whole_graph
 from ms_symtensor.bridge.apply.pipeline_network import pipeline_training_cell, whole_batch
 from ms_symtensor.bridge.apply.whole_count import set_factors
-from ms_symtensor.bridge.compiler.compile import compile_rank
+from ms_symtensor.bridge.compiler.compile import CompiledProgram, compile_rank
 from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.judge.comparison import compare
 from ms_symtensor.bridge.judge.verify import Verdict, require_compiler, require_loss, require_rank
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.micro_loss import Factor
+from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
 from ms_symtensor.tensor.graph import Graph
@@ -48,19 +50,35 @@ def judge_rank(
     cell: Any, inputs: Sequence[Any], graph: Graph, plan: Plan, programs: Sequence[StageProgram], rank: int
 ) -> Verdict:
     """The verdict on `rank`, whose stage is one of `programs`; `cell` carries `plan`, `inputs` are those of a micro-batch."""
+    assert plan.pipeline is not None
+    program = next(p for p in programs if rank in p.ranks)
+    compiled = compile_stage(cell, inputs, graph, plan.pipeline, parallel_config(plan), plan.device_num, rank)
+    return compiled if isinstance(compiled, Verdict) else judge_stage(graph, program, compiled)
+
+
+def compile_stage(
+    cell: Any,
+    inputs: Sequence[Any],
+    graph: Graph,
+    pipeline: Pipeline,
+    parallel: ParallelConfig,
+    device_num: int,
+    rank: int,
+) -> CompiledProgram | Verdict:
+    """The program of `rank` for a step of `cell` over micro-batches like `inputs`, or the verdict that MindSpore rejects it."""
     mindspore = import_mindspore()
     loss = require_loss(graph)
     sens = mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
-    assert plan.pipeline is not None
-    step = pipeline_training_cell(cell, plan.pipeline)
+    whole = whole_batch(inputs, pipeline.micro_batch_num)
+    step = pipeline_training_cell(cell, pipeline)
     start = time.perf_counter()
     try:
-        compiled = compile_rank(
-            step, *whole_batch(inputs, plan.micro_batch_num), sens, device_num=plan.device_num, rank=rank,
-            parallel=parallel_config(plan),
-        )  # fmt: skip
+        return compile_rank(step, *whole, sens, device_num=device_num, rank=rank, parallel=parallel)
     except CompilerError as error:
         return Verdict(rank, mindspore.__version__, time.perf_counter() - start, accepted=False, reason=str(error))
-    program = next(p for p in programs if rank in p.ranks)
+
+
+def judge_stage(graph: Graph, program: StageProgram, compiled: CompiledProgram) -> Verdict:
+    """The verdict on a compiled rank of the stage of `program`."""
     found = compare(graph, program, compiled)
-    return Verdict(rank, compiled.mindspore, compiled.seconds, True, "", found.unsynchronised, found)
+    return Verdict(compiled.rank, compiled.mindspore, compiled.seconds, True, "", found.unsynchronised, found)

@@ -15,6 +15,7 @@ from ms_symtensor.bridge.apply.whole_count import set_factors
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.capture.user_settings import settings_of_user
+from ms_symtensor.bridge.capture.user_stages import stages_of_context
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof import trial
@@ -166,6 +167,10 @@ def prove_by_hand(cell: Any, inputs: Sequence[Any], device_num: int, request: Re
 
     `inputs` have global shapes ("full_batch"). Errors: as `prove_network`.
     """
+    if (stages := stages_of_context()) > 1:
+        raise InputError(
+            f"the parallel context asks for {stages} pipeline stages; a network by hand is proved on one: set pipeline_stages=1"
+        )
     with fresh_scopes(cell):
         graph = capture(cell, *inputs, lone_blocks=True)
     from mindspore import context

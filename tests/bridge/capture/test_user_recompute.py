@@ -10,6 +10,7 @@ from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.bridge.capture.user_recompute import recomputed_by_user
 from ms_symtensor.bridge.compiler.compile import compile_rank
 from ms_symtensor.bridge.judge.comparison import compare
+from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
 
@@ -24,7 +25,21 @@ def test_whole_blocks_are_read_as_such(network):
     assert recomputed_by_user(cell, graph) == {}
     cell.layers[0].recompute()
     cell.layers[1].recompute(mp_comm_recompute=False)
-    assert recomputed_by_user(cell, graph) == {"layers.0": Recompute(), "layers.1": Recompute(False)}
+    assert recomputed_by_user(cell, graph) == {"layers.0": Recompute(is_marked=False), "layers.1": Recompute(False)}
+
+
+def test_what_a_block_without_marks_delivers_is_not_moved_again_for_others():
+    """`recompute()` alone leaves operators without marks: the all-gather before the last norm is none of the block."""
+    cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=True)
+    norm = next(op for op in graph.ops if op.cell == ("norm",))
+    whole = {name: s for name, s in plan.stage.strategies.items() if name != norm.name}
+    stage = StagePlan({**whole, norm.name: OpStrategy(((2, 1), (1,)))}, plan.settings)
+    apply(cell, graph, replace(plan, stages=(stage,)))
+    cell.layers[1].recompute()
+    settings = replace(plan.settings, recompute=recomputed_by_user(cell, graph))
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
+    compared = compare(graph, partition(graph, StagePlan(stage.strategies, settings)), program)
+    assert compared.differences == ()
 
 
 def test_operators_left_out_of_a_block_are_kept():

@@ -2,93 +2,9 @@
 
 from collections.abc import Mapping
 
-from ms_symtensor.errors import InputError
-from ms_symtensor.ops.batch_only import batch_only, cut_along_batch
-from ms_symtensor.ops.signature import NO_DIM, OpView, Signature, Unit, bind, dims_like, named, refused
-
-
-def matmul(op: OpView) -> Signature:
-    """`m k, k n -> m n`, either input transposed as its flag says."""
-    first = "k m" if op.argument(0, "transpose_a", False) else "m k"
-    second = "n k" if op.argument(1, "transpose_b", False) else "k n"
-    return bind(
-        f"{first}, {second} -> m n",
-        op.inputs, op.outputs, op.name,
-        mesh=("m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True, scatter="m", leading="m",
-    )  # fmt: skip
-
-
-def batch_matmul(op: OpView) -> Signature:
-    """`... m k, ... k n -> ... m n`, either input transposed as its flag says; leading dims are broadcast.
-
-    Without a strategy MindSpore cuts none where it would have to leave the first dim of an input with all dims whole.
-    InputError for a vector, which MindSpore rejects in a partitioned program.
-    """
-    if min(len(t.shape) for t in op.inputs) < 2:
-        raise InputError(f"{op.name} ({op.type}): MindSpore cuts no product with a vector; make it a matrix")
-    first = ("k", "m") if op.argument(0, "transpose_a", False) else ("m", "k")
-    second = ("n", "k") if op.argument(1, "transpose_b", False) else ("k", "n")
-    shape = op.outputs[0].shape
-    batch = dims_like(len(shape) - 2, "b")
-    is_stretched = bool(batch) and any(len(t.shape) == len(shape) and t.shape[0] != shape[0] for t in op.inputs)
-
-    def leading(rank: int) -> tuple[str, ...]:
-        return batch[len(batch) - (rank - 2) :]
-
-    return named(
-        op,
-        (leading(len(op.inputs[0].shape)) + first, leading(len(op.inputs[1].shape)) + second),
-        ((*batch, "m", "n"),),
-        mesh=(*batch, "m", "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1), bilinear=True,
-        leading=NO_DIM if is_stretched else (*batch, "m")[0],
-    )  # fmt: skip
-
-
-def dense(op: OpView) -> Signature:
-    """`... k, n k[, n] -> ... n`: a linear layer, with its bias where one is given.
-
-    MindSpore has no distributed form of it and ignores a strategy: the first dim is cut over all devices where it
-    divides, otherwise all devices repeat the work. Use MatMul to cut it otherwise.
-    """
-    rows = dims_like(len(op.inputs[0].shape) - 1)
-    weights = [("n", "k"), ("n",)][: len(op.inputs) - 1]
-    whole = named(
-        op, [(*rows, "k"), *weights], [(*rows, "n")], mesh=(*rows, "k", "n"), unit=Unit.CUBE, keeps_inputs=(0, 1),
-        bilinear=True,
-    )  # fmt: skip
-    return cut_along_batch(op, whole)
-
-
-def added_product(op: OpView) -> Signature:
-    """`... m n, ... m k, ... k n -> ... m n`: a product added to a tensor that is broadcast (Addmm, Baddbmm, Addbmm)."""
-    m, n, k = "m", "n", "k"
-    batch = dims_like(len(op.outputs[0].shape) - 2, "b")
-    summed = dims_like(len(op.inputs[1].shape) - 2 - len(batch), "s")
-    output = (*batch, m, n)
-    return named(
-        op, [output[len(output) - len(op.inputs[0].shape) :], (*summed, *batch, m, k), (*summed, *batch, k, n)], [output],
-        mesh=(*summed, *batch, m, k, n), unit=Unit.CUBE, keeps_inputs=(1, 2),
-    )  # fmt: skip
-
-
-def added_vector(op: OpView) -> Signature:
-    """`m, m k, k -> m`: a matrix times a vector, added to one."""
-    return bind("m, m k, k -> m", op.inputs, op.outputs, op.name, mesh=("m", "k"), keeps_inputs=(1, 2))
-
-
-def vector_product(op: OpView) -> Signature:
-    """`m k, k -> m`."""
-    return bind("m k, k -> m", op.inputs, op.outputs, op.name, mesh=("m", "k"), keeps_inputs=(0, 1), bilinear=True)
-
-
-def dot(op: OpView) -> Signature:
-    """`k, k -> `."""
-    return bind("k, k -> ", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
-
-
-def outer(op: OpView) -> Signature:
-    """`m, n -> m n`."""
-    return bind("m, n -> m n", op.inputs, op.outputs, op.name, keeps_inputs=(0, 1), bilinear=True)
+from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks, stretched
+from ms_symtensor.ops.rule import alike, rule
+from ms_symtensor.ops.signature import OpView, Signature, Unit, named
 
 
 def einsum(op: OpView) -> Signature:
@@ -128,32 +44,39 @@ def _letters(term: str, rank: int) -> tuple[str, ...]:
     return (*before, *(f"_{i}" for i in reversed(range(left_out))), *after)
 
 
-def grouped_matmul(op: OpView) -> Signature:
-    """`m k, groups k n, groups -> m n`: every row times the weight of its group, for the function of a Morph.
+_FLAGS = "ta = transpose_a 0, tb = transpose_b 1"
+_MATRICES = f"@[m k]ta, @[k n]tb -> + m n | {_FLAGS}"
+_BATCHES = f"@b... [m k]ta, @b... [k n]tb -> + b... m n | {_FLAGS}"
+_ADDED = "b... m? n?, @s... b... m k, @s... b... k n ->"
+_ADDED_PRODUCT = {"unit": Unit.CUBE, "mesh": "s... b... m k n"}
+_BILINEAR = {"unit": Unit.CUBE, "bilinear": True}
+_OUTER = "@m, @n -> m n"
 
-    Elsewhere MindSpore cuts neither groups nor rows, and rejects its gradient.
-    """
-    product = named(
-        op, [("m", "k"), (None, "k", "n"), *[(None,) * len(t.shape) for t in op.inputs[2:]]], [("m", "n")],
-        unit=Unit.CUBE, keeps_inputs=(0, 1, 2), differentiable=(0, 1),
-    )  # fmt: skip
-    return refused(product, "MindSpore partitions no GroupedMatmul: put it into the function of an ops.Morph")
+
+def _of_a_library(name: str) -> Quirks:
+    return Quirks(instead=f"use ops.{name} (of a library: mint.{name} = ops.{name} in your file)")
 
 
 RULES = {
-    "MatMul": matmul,
-    **dict.fromkeys(("BatchMatMul", "BatchMatMulExt", "MatMulExt"), batch_matmul),
-    "Dense": dense,
-    "Outer": outer,
-    # of which MindSpore has no distributed form
+    "MatMul": rule(_MATRICES, Quirks(leading="m"), scatter="m", **_BILINEAR),
+    **alike("BatchMatMul BatchMatMulExt MatMulExt", rule(_BATCHES, Quirks(adjust=stretched), **_BILINEAR)),
+    "Outer": rule(_OUTER, bilinear=True),
+    "Dense": rule("@... k, @n k, ?n -> + ... n", UNDISTRIBUTED, **_BILINEAR),
     "Einsum": einsum,
-    "Mm": batch_only(matmul),
-    "Ger": batch_only(outer),
-    "Mv": batch_only(vector_product),
-    "Dot": batch_only(dot, "use ops.reduce_sum of the product"),
-    "Addmm": batch_only(added_product, "use ops.addmm (of a library: mint.addmm = ops.addmm in your file)"),
-    "Baddbmm": batch_only(added_product, "use ops.baddbmm (of a library: mint.baddbmm = ops.baddbmm in your file)"),
-    "Addbmm": batch_only(added_product, "use ops.addbmm (of a library: mint.addbmm = ops.addbmm in your file)"),
-    "Addmv": batch_only(added_vector, "use ops.addmv (of a library: mint.addmv = ops.addmv in your file)"),
-    "GroupedMatmul": grouped_matmul,
+    "Mm": rule(_MATRICES, UNDISTRIBUTED, scatter="m", leading="m", **_BILINEAR),
+    "Ger": rule(_OUTER, UNDISTRIBUTED, bilinear=True),
+    "Mv": rule("@m k, @k -> + m", UNDISTRIBUTED, bilinear=True),
+    "Dot": rule("@k, @k -> +", Quirks(instead="use ops.reduce_sum of the product"), bilinear=True),
+    **{
+        n: rule(f"{_ADDED} + b... m n", _of_a_library(n.lower()), **_ADDED_PRODUCT)
+        for n in ("Addmm", "Baddbmm", "Addbmm")
+    },
+    "InplaceAddmm": rule(f"{_ADDED} =+ b... m n", Quirks(instead="write x + ops.matmul(a, b)"), **_ADDED_PRODUCT),
+    "Addmv": rule("m?, @m k, @k -> + m", _of_a_library("addmv"), mesh="m k"),
+    # every row times the weight of its group, for the function of a Morph
+    "GroupedMatmul": rule(
+        "@m k, @1 k n, *@~1... -> m n",
+        Quirks(refused="MindSpore partitions no GroupedMatmul: put it into the function of an ops.Morph"),
+        unit=Unit.CUBE,
+    ),
 }

@@ -1,39 +1,45 @@
-"""Operators that change their first input in place, `x += y`: their result is what they leave there.
+"""Operators that change their first input in place, `x += y`: their result, marked `=`, is what they leave there.
 
 MindSpore copies what is read again before the change, so that gradients see the values of before. A capture refuses networks that
 read the changed tensor afterwards by its old name (`bridge.capture.in_place`).
 """
 
-from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.contraction import added_product
-from ms_symtensor.ops.elementwise import elementwise
-from ms_symtensor.ops.indexing import index_add, index_fill, scatter_along
+from ms_symtensor.ops.elementwise import (
+    MASKED,
+    NO_GRADIENT,
+    PLAIN,
+    READS_INPUT,
+    READS_OUTPUT,
+    elementwise,
+    undistributed,
+)
+from ms_symtensor.ops.rule import alike
 
-_SUMS = ("InplaceAddExt", "InplaceSubExt", "InplaceMuls", "InplaceDivs", "InplaceAddsExt", "InplaceSubScalar")
-_READ_INPUT = (
-    "InplaceSiLU", "InplaceLog", "InplaceHardtanh", "InplaceElu", "InplaceThreshold", "InplaceClampScalar",
-)  # fmt: skip
-_READ_OUTPUT = ("InplaceReLU", "InplaceSigmoid", "InplaceTanh", "InplaceExp", "InplaceErfinv")
-_NO_GRADIENT = (
-    "InplaceFloor", "InplaceSign", "InplaceZero", "InplaceFillScalar", "InplaceFillTensor", "InplaceRemainderTensorScalar",
-    "InplaceRemainderTensorTensor", "InplaceDivMod", "InplaceDivMods",
-)  # fmt: skip
+
+def _left(line: str) -> str:
+    """`line`, with its result in the memory of its first input."""
+    inputs, _, outputs = line.partition("->")
+    return f"{inputs}-> ={outputs}"
+
 
 RULES = {
-    **dict.fromkeys(_SUMS, elementwise()),
-    "InplaceMul": elementwise(keeps_inputs=(0, 1), bilinear=True),
-    "InplaceDiv": elementwise(keeps_inputs=(1,), keeps_outputs=(0,), linear=0),
-    **dict.fromkeys(("InplaceFloorDivide", "InplaceFloorDivides"), elementwise(differentiable=())),
-    "InplaceCopy": elementwise(differentiable=(1,)),  # of what was there before there is no gradient
+    **alike(
+        "InplaceAddExt InplaceSubExt InplaceMuls InplaceDivs InplaceAddsExt InplaceSubScalar", elementwise(_left(PLAIN))
+    ),
+    "InplaceMul": elementwise("@..., @... -> =...", bilinear=True),
+    "InplaceDiv": elementwise("..., @... -> =@...", linear=0),
+    **alike("InplaceFloorDivide InplaceFloorDivides", elementwise(_left(NO_GRADIENT))),
+    "InplaceCopy": elementwise("~..., ... -> =..."),  # of what was there there is no gradient
     # of which MindSpore has no distributed form
-    **dict.fromkeys(_READ_INPUT, batch_only(elementwise((0,)))),
-    **dict.fromkeys(_READ_OUTPUT, batch_only(elementwise((), (0,)))),
-    **dict.fromkeys(_NO_GRADIENT, batch_only(elementwise(differentiable=()))),
-    "InplaceClampTensor": batch_only(elementwise((0, 1, 2))),
-    "InplaceMaskedFillScalar": batch_only(elementwise((1,), differentiable=(0,))),
-    "InplaceMaskedFillTensor": batch_only(elementwise((1,), differentiable=(0, 2))),
-    **dict.fromkeys(("InplaceScatterSrc", "InplaceScatterAdd", "InplaceScatterValue"), scatter_along),
-    **dict.fromkeys(("InplaceIndexAddExt", "InplaceIndexCopy"), batch_only(index_add)),
-    "InplaceIndexFillScalar": batch_only(index_fill),
-    "InplaceAddmm": batch_only(added_product, "write x + ops.matmul(a, b)"),
-}  # fmt: skip
+    **undistributed(
+        "InplaceSiLU InplaceLog InplaceHardtanh InplaceElu InplaceThreshold InplaceClampScalar", _left(READS_INPUT)
+    ),
+    **undistributed("InplaceReLU InplaceSigmoid InplaceTanh InplaceExp InplaceErfinv", _left(READS_OUTPUT)),
+    **undistributed(
+        "InplaceFloor InplaceSign InplaceZero InplaceFillScalar InplaceFillTensor InplaceRemainderTensorScalar"
+        " InplaceRemainderTensorTensor InplaceDivMod InplaceDivMods",
+        _left(NO_GRADIENT),
+    ),
+    **undistributed("InplaceClampTensor", "@..., ?@..., ?@... -> =..."),
+    **undistributed("InplaceMaskedFillScalar InplaceMaskedFillTensor", _left(MASKED)),
+}

@@ -1,30 +1,9 @@
 """Losses that are one operator."""
 
-from ms_symtensor.ops.batch_only import batch_only
 from ms_symtensor.ops.normalization import SOFTMAX
-from ms_symtensor.ops.signature import Combine, OpView, Signature, bind, dims_like, named, refused
-
-
-def softmax_cross_entropy(op: OpView) -> Signature:
-    """`b c!, b c! -> b, b c!`: the loss of every row, and its gradient."""
-    return bind(
-        "b c!, b c! -> b, b c!",
-        op.inputs,
-        op.outputs,
-        op.name,
-        keeps_outputs=(1,),
-        differentiable=(0,),
-        operations=SOFTMAX,
-    )
-
-
-def divergence(op: OpView) -> Signature:
-    """KLDivLoss: of every element, or their sum or mean."""
-    dims = dims_like(len(op.inputs[0].shape))
-    is_mean = op.attributes.get("reduction") == "mean"
-    outputs = [dims if op.outputs[0].shape else ()]
-    combine = Combine.MEAN if is_mean else Combine.SUM
-    return named(op, [dims, dims], outputs, mesh=dims, combine=combine, keeps_inputs=(0, 1))
+from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks
+from ms_symtensor.ops.rule import Choice, Computed, alike, rule
+from ms_symtensor.ops.signature import OpView, Signature, dims_like, named
 
 
 def loss(op: OpView) -> Signature:
@@ -36,34 +15,16 @@ def loss(op: OpView) -> Signature:
     return named(op, inputs, outputs, mesh=dims, keeps_inputs=tuple(range(len(inputs))))
 
 
-def sparse_softmax_cross_entropy(op: OpView) -> Signature:
-    """`b c!, b -> `: the mean over the samples, which MindSpore leaves out where it cuts them."""
-    found = named(op, [("b", "c"), ("b",)], [()], fixed=frozenset("c"), keeps_inputs=(0, 1), differentiable=(0,))
-    reason = (
-        "MindSpore cuts the samples and leaves out the mean over devices; use nn.CrossEntropyLoss or ops.cross_entropy"
-    )
-    return refused(found, reason)
-
+_MEAN = "MindSpore cuts the samples and leaves out the mean over devices; use nn.CrossEntropyLoss or ops.cross_entropy"
 
 RULES = {
-    "SoftmaxCrossEntropyWithLogits": softmax_cross_entropy,
-    "SparseSoftmaxCrossEntropyWithLogits": sparse_softmax_cross_entropy,
-    "KLDivLoss": divergence,
-    **dict.fromkeys(
-        (
-            "NLLLoss",
-            "SmoothL1Loss",
-            "L1LossExt",
-            "MSELossExt",
-            "BCEWithLogitsLoss",
-            "BinaryCrossEntropy",
-            "TripletMarginLoss",
-            "KLDiv",
-            "MultilabelMarginLoss",
-            "MultiMarginLoss",
-            "NLLLoss2d",
-            "SoftMarginLoss",
-        ),
-        batch_only(loss),
+    "SoftmaxCrossEntropyWithLogits": rule("b c!, ~b c! -> b, @b c!", operations=SOFTMAX),
+    "SparseSoftmaxCrossEntropyWithLogits": rule("@b c!, @~b -> +", Quirks(refused=_MEAN)),
+    # of every element, or their sum or mean
+    "KLDivLoss": Choice("reduction", 0, {"mean": rule("@..., @... -> mean ...?")}, rule("@..., @... -> + ...?")),
+    **alike(
+        "NLLLoss SmoothL1Loss L1LossExt MSELossExt BCEWithLogitsLoss BinaryCrossEntropy TripletMarginLoss KLDiv"
+        " MultilabelMarginLoss MultiMarginLoss NLLLoss2d SoftMarginLoss",
+        Computed(loss, UNDISTRIBUTED),
     ),
 }

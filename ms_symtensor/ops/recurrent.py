@@ -1,6 +1,7 @@
 """Recurrent layers that are one operator on Ascend: MindSpore has no distributed form of them. Time comes first."""
 
-from ms_symtensor.ops.batch_only import batch_only
+from ms_symtensor.ops.quirks import Quirks
+from ms_symtensor.ops.rule import Computed, alike
 from ms_symtensor.ops.signature import Dims, OpView, Signature, Unit, named
 
 _INSTEAD = "use nn.LSTMCell, nn.GRUCell or nn.RNNCell step by step"
@@ -23,4 +24,4 @@ def recurrent(op: OpView) -> Signature:
     )  # fmt: skip
 
 
-RULES = {name: batch_only(recurrent, _INSTEAD) for name in ("DynamicRNN", "DynamicGRUV2")}
+RULES = alike("DynamicRNN DynamicGRUV2", Computed(recurrent, Quirks(instead=_INSTEAD)))

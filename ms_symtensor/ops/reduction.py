@@ -1,155 +1,53 @@
-"""Reductions of dims: a cut reduced dim leaves partial results to combine."""
+"""Reductions of dims, where a cut leaves partial results, and what runs along an axis that stays whole."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Combine, Dims, OpView, Signature, always, dims_like, named, positive
+from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks
+from ms_symtensor.ops.rule import alike, rule
 
-
-def reduction(
-    combine: Combine,
-    keeps_inputs: tuple[int, ...] = (),
-    keeps_outputs: tuple[int, ...] = (),
-    position: int = 0,
-    **more,
-) -> Callable:
-    """The dims of argument `axis`, number `position`, disappear (or become 1, with `keep_dims`); partial results are combined by
-    `combine`.
-    """
-
-    def rule(op: OpView) -> Signature:
-        dims = dims_like(len(op.inputs[0].shape))
-        axes = positive(op.argument(position, "axis"), len(dims))
-        return _reduced(op, dims, axes, combine=combine, keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, **more)
-
-    return rule
-
-
-def arg_with_value(combine: Combine) -> Callable[[OpView], Signature]:
-    """Index and value of the largest or smallest element along one axis.
-
-    Where the axis is cut MindSpore combines the values only: the index is the local one, so that it would be wrong.
-    """
-
-    def rule(op: OpView) -> Signature:
-        dims = dims_like(len(op.inputs[0].shape))
-        axes = positive(op.argument(0, "axis", 0), len(dims))
-        spoilt = frozenset(dims[a] for a in axes)
-        return _reduced(op, dims, axes, combine=combine, spoilt=spoilt, partial_output=1, keeps_outputs=(0,))
-
-    return rule
-
-
-def _reduced(op: OpView, dims: tuple[str, ...], axes: tuple[int, ...], combine: Combine, **more) -> Signature:
-    """Of equal largest elements on several devices each receives the whole gradient there."""
-    kept = [d for i, d in enumerate(dims) if i not in axes]
-    outputs = [
-        [None if i in axes else d for i, d in enumerate(dims)] if len(t.shape) == len(dims) else kept
-        for t in op.outputs
-    ]
-    shared = frozenset(dims[a] for a in axes) if combine in (Combine.MAX, Combine.MIN) else frozenset()
-    return named(
-        op, [dims], [tuple(o) for o in outputs], mesh=dims, combine=combine, spoils_gradient=shared, **more
-    )  # fmt: skip
-
-
-def top_k(op: OpView) -> Signature:
-    """The largest elements along an axis (the last by default) that stays whole, and where they stand."""
-    dims = dims_like(len(op.inputs[0].shape))
-    axis = positive(op.argument(1, "dim", -1), len(dims))[0] if op.type == "TopkExt" else len(dims) - 1
-    found = tuple(None if i == axis else d for i, d in enumerate(dims))
-    return named(op, [dims], [found, found], mesh=dims, fixed=frozenset((dims[axis],)), keeps_outputs=(1,))
-
-
-def whole_axis(
-    keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = (), default: int = -1, **more
-) -> Callable[[OpView], Signature]:
-    """An axis that stays whole, and may disappear or become 1: the largest along it and where it stands, a sorted axis."""
-
-    def rule(op: OpView) -> Signature:
-        dims = dims_like(len(op.inputs[0].shape))
-        axis = positive(op.argument(0, "axis", default), len(dims))[0]
-        same = op.outputs[0].shape == op.inputs[0].shape
-        outputs: list[Dims] = [dims] * len(op.outputs) if same else []
-        for kind in () if same else op.outputs:
-            kept = tuple(None if i == axis else d for i, d in enumerate(dims))
-            outputs.append(kept if len(kind.shape) == len(dims) else tuple(d for d in kept if d is not None))
-        return named(
-            op, [dims], outputs, mesh=dims, fixed=frozenset((dims[axis],)), needs_strategy=always if axis == 0 else None,
-            keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs, **more,
-        )  # fmt: skip
-
-    return rule
-
-
-def at_rank(op: OpView) -> Signature:
-    """The element of a rank along an axis, and where it stands; the axis stays whole."""
-    position = 1 if op.type == "Kthvalue" else 0
-    return whole_axis(keeps_outputs=(1,))(replace(op, arguments=op.arguments[position:]))
-
-
-def cumulative(
-    keeps_inputs: tuple[int, ...] = (), keeps_outputs: tuple[int, ...] = ()
-) -> Callable[[OpView], Signature]:
-    """Running sums or products along an axis that stays whole."""
-
-    def rule(op: OpView) -> Signature:
-        dims = dims_like(len(op.inputs[0].shape))
-        axis = positive(op.argument(0, "axis", 0), len(dims))[0]
-        return named(
-            op, [dims], [dims], mesh=dims, fixed=frozenset((dims[axis],)),
-            keeps_inputs=keeps_inputs, keeps_outputs=keeps_outputs,
-        )  # fmt: skip
-
-    return rule
-
-
-def spectrum(default: tuple[int, ...] | None, position: int = 1) -> Callable[[OpView], Signature]:
-    """Frequencies along axes that stay whole, all of them where neither an argument nor `default` names any."""
-
-    def rule(op: OpView) -> Signature:
-        dims = dims_like(len(op.inputs[0].shape))
-        named_axes = op.argument(position, "dim")
-        axes = {dims[a] for a in positive(default if named_axes is None else named_axes, len(dims))}
-        kept = tuple(None if d in axes else d for d in dims)
-        return named(op, [dims], [kept], mesh=dims, fixed=frozenset(axes))
-
-    return rule
-
+# Of equal largest elements on several devices each receives the whole gradient there.
+_SHARED = Quirks(gradient_miscompiled="a")
+_ALONE = replace(_SHARED, instead=UNDISTRIBUTED.instead)
+# Values are combined, the index is the local one.
+_LOCAL_INDEX = Quirks(miscompiled="a", gradient_miscompiled="a")
+_FIRST = Quirks(rejects_whole_first="a")
+_ALL = "... a ... -> *{} ... 1? ... | a = axis 0"
+_READ = "@... a ... -> @{} ... 1? ..., *... 1? ... | a = axis 0"
+_ONE = "... a! ... -> ... 1? ..., @... 1? ... | a = axis 0 -1"
+_SORTED = "... a! ... -> ... a! ..., @... a! ... | a = axis 0 -1"
+_WHOLE = "... a! ... -> ... a! ... | a = axis 0 0"
+_FREQUENCIES = "... a! ... -> ... 1 ... | a = dim 1"
 
 RULES = {
-    **dict.fromkeys(("ReduceSum", "SumExt"), reduction(Combine.SUM)),
-    **dict.fromkeys(("ReduceMean", "MeanExt"), reduction(Combine.MEAN)),
-    "ReduceMax": reduction(Combine.MAX, (0,), (0,)),
-    "ReduceMin": reduction(Combine.MIN, (0,), (0,)),
-    "ReduceProd": reduction(Combine.PROD, (0,), (0,)),
-    "Max": reduction(Combine.MAX, (0,), (0,)),
-    "L2Loss": reduction(Combine.SUM, (0,)),
-    **dict.fromkeys(("ReduceAny", "Any"), reduction(Combine.SUM, partial_dtype="int32", differentiable=())),
-    "ReduceAll": reduction(Combine.PROD, partial_dtype="int32", differentiable=()),
-    "ArgMaxWithValue": arg_with_value(Combine.MAX),
-    "ArgMinWithValue": arg_with_value(Combine.MIN),
-    **dict.fromkeys(("TopK", "TopkExt"), top_k),
-    **dict.fromkeys(("CumSum", "CumsumExt"), cumulative()),
-    "MaxDim": whole_axis(keeps_outputs=(1,)),
-    **dict.fromkeys(("Sort", "SortExt"), whole_axis(keeps_outputs=(1,))),
-    **dict.fromkeys(("Argmax", "Argmin"), whole_axis(differentiable=())),
-    **dict.fromkeys(("Cummax", "Cummin"), whole_axis(keeps_outputs=(1,))),
-    # of which MindSpore has no distributed form
-    "Min": batch_only(reduction(Combine.MIN, (0,), (0,))),
-    "MinDim": batch_only(whole_axis(keeps_outputs=(1,))),
-    "ArgSort": batch_only(whole_axis(differentiable=())),
-    **dict.fromkeys(("ArgMaxExt", "ArgMinExt"), batch_only(reduction(Combine.MAX, differentiable=()))),
-    **dict.fromkeys(("ProdExt", "LogSumExp", "LpNorm"), batch_only(reduction(Combine.SUM, (0,), (0,)))),
-    **dict.fromkeys(("Var", "Std", "VarMean", "StdMean"), batch_only(reduction(Combine.SUM, (0,), (0,)))),
-    **dict.fromkeys(("LinalgVectorNorm", "Norm"), batch_only(reduction(Combine.SUM, (0,), (0,), position=1))),
-    "CumProd": cumulative((0,), (0,)),
-    **dict.fromkeys(("Kthvalue", "MedianDim", "Median"), batch_only(at_rank)),
-    "CumminExt": batch_only(whole_axis(keeps_outputs=(1,))),
-    **dict.fromkeys(("CountNonZero", "Nansum"), batch_only(reduction(Combine.SUM, (0,)))),
-    "ReduceStd": batch_only(reduction(Combine.SUM, (0,), (0,))),
-    **dict.fromkeys(("FFT", "IFFT", "RFFT", "IRFFT"), spectrum((-1,))),
-    **dict.fromkeys(("FFT2", "IFFT2", "RFFT2", "IRFFT2"), spectrum((-2, -1))),
-    **dict.fromkeys(("FFTN", "IFFTN", "RFFTN", "IRFFTN"), spectrum(None)),
+    **alike("ReduceSum SumExt", rule(_ALL.format("+"))),
+    **alike("ReduceMean MeanExt", rule(_ALL.format("mean"))),
+    **alike("ReduceMax Max", rule(_READ.format("max"), _SHARED)),
+    "ReduceMin": rule(_READ.format("min"), _SHARED),
+    "ReduceProd": rule(_READ.format("prod")),
+    "L2Loss": rule("@... a ... -> + ... ... | a = axis 0"),
+    **alike("ReduceAny Any", rule("~" + _ALL.format("+"), partial_dtype="int32")),
+    "ReduceAll": rule("~" + _ALL.format("prod"), partial_dtype="int32"),
+    "ArgMaxWithValue": rule("... a ... -> @... 1? ..., max ... 1? ... | a = axis 0 0", _LOCAL_INDEX),
+    "ArgMinWithValue": rule("... a ... -> @... 1? ..., min ... 1? ... | a = axis 0 0", _LOCAL_INDEX),
+    "Min": rule(_READ.format("min"), _ALONE),
+    **alike("ArgMaxExt ArgMinExt", rule("~" + _ALL.format("max"), _ALONE)),
+    **alike("ProdExt LogSumExp LpNorm Var Std VarMean StdMean ReduceStd", rule(_READ.format("+"), UNDISTRIBUTED)),
+    **alike("LinalgVectorNorm Norm", rule("@... a ... -> @+ ... 1? ... | a = axis 1", UNDISTRIBUTED)),
+    **alike("CountNonZero Nansum", rule("@" + _ALL.format("+"), UNDISTRIBUTED)),
+    # an axis that stays whole
+    "TopK": rule("... a! ... -> ... 1 ..., @... 1 ... | a = -1"),
+    "TopkExt": rule("... a! ... -> ... 1 ..., @... 1 ... | a = dim 1 -1"),
+    **alike("CumSum CumsumExt", rule(_WHOLE)),
+    "CumProd": rule("@... a! ... -> @... a! ... | a = axis 0 0"),
+    "MaxDim": rule(_ONE, _FIRST),
+    "MinDim": rule(_ONE, UNDISTRIBUTED),
+    **alike("Argmax Argmin", rule("~... a! ... -> ... 1? ... | a = axis 0 -1", _FIRST)),
+    **alike("Sort SortExt Cummax Cummin", rule(_SORTED, _FIRST)),
+    "CumminExt": rule(_SORTED, UNDISTRIBUTED),
+    "ArgSort": rule("~... a! ... -> ... a! ... | a = axis 0 -1", UNDISTRIBUTED),
+    "Kthvalue": rule(_ONE.replace("axis 0", "axis 1"), UNDISTRIBUTED),
+    **alike("MedianDim Median", rule(_ONE, UNDISTRIBUTED)),
+    **alike("FFT IFFT RFFT IRFFT", rule(f"{_FREQUENCIES} -1")),
+    **alike("FFT2 IFFT2 RFFT2 IRFFT2", rule(f"{_FREQUENCIES} -2 -1")),
+    **alike("FFTN IFFTN RFFTN IRFFTN", rule(_FREQUENCIES)),
 }

@@ -1,7 +1,7 @@
 """All signatures, by MindSpore's primitive name: the one place that says which operators are known."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -22,8 +22,10 @@ from ms_symtensor.ops import (
     routing,
     shape,
 )
-from ms_symtensor.ops.batch_only import cut_along_batch
-from ms_symtensor.ops.signature import OpView, Signature, bind, parse, view
+from ms_symtensor.ops.grammar import read
+from ms_symtensor.ops.quirks import NO_QUIRKS, UNDISTRIBUTED
+from ms_symtensor.ops.rule import LineRule
+from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.ops.unknown import unknown
 from ms_symtensor.tensor.graph import Graph
 
@@ -51,29 +53,14 @@ def rules() -> Mapping[str, Rule]:
     return merge(*(family.RULES for family in families))
 
 
-@dataclass(frozen=True)
-class Registered:
-    """A rule of the user's: a line and its properties, or a function."""
-
-    rule: Rule | str
-    batch_only: bool
-    properties: Mapping[str, Any]
-
-    @property
-    def wording(self) -> tuple:
-        """What tells it from another one; functions by their place, which is the same when their file is run again."""
-        if isinstance(self.rule, str):
-            return self.rule, self.batch_only, self.properties
-        return getattr(self.rule, "__module__", ""), getattr(self.rule, "__qualname__", self.rule)
-
-    def __call__(self, op: OpView) -> Signature:
-        if not isinstance(self.rule, str):
-            return self.rule(op)
-        found = bind(self.rule, op.inputs, op.outputs, f"{op.name} ({op.type})", **self.properties)
-        return cut_along_batch(op, found) if self.batch_only else found
+def _wording(rule: Rule) -> object:
+    """What tells a rule from another one; a function by its place, which is the same when its file is run again."""
+    if isinstance(rule, LineRule):
+        return rule
+    return getattr(rule, "__module__", ""), getattr(rule, "__qualname__", rule)
 
 
-_registered: dict[str, Registered] = {}
+_registered: dict[str, Rule] = {}
 
 
 def register(name: str, rule: Rule | str, batch_only: bool = False, **properties: Any) -> None:
@@ -94,17 +81,16 @@ def register(name: str, rule: Rule | str, batch_only: bool = False, **properties
     Example:
         >>> ms_symtensor.register("MyNorm", "... d!, d! -> ... d!", keeps_inputs=(0, 1))
     """
-    _require_rule(name, rule, batch_only, properties)
-    given = Registered(rule, batch_only, properties)
-    if name in rules() or _registered.get(name, given).wording != given.wording:
+    given = _rule_of(name, rule, batch_only, properties)
+    if name in rules() or _wording(_registered.get(name, given)) != _wording(given):
         raise InputError(
             f"operator {name!r} has a signature already: leave this line out, or pass another one as rules={{{name!r}: rule}}"
         )
     _registered[name] = given
 
 
-def _require_rule(name: object, rule: object, batch_only: bool, properties: Mapping[str, Any]) -> None:
-    """InputError unless an operator called `name` can have this rule."""
+def _rule_of(name: object, rule: Rule | str, batch_only: bool, properties: Mapping[str, Any]) -> Rule:
+    """The rule of an operator called `name`; InputError if it can have none of these."""
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"operator {name!r}: give the name of its primitive, a text")
     if not isinstance(rule, str):
@@ -117,14 +103,15 @@ def _require_rule(name: object, rule: object, batch_only: bool, properties: Mapp
             raise InputError(
                 f"operator {name!r}: {given} belongs to a line; a function says it in the Signature it returns"
             )
-        return
-    parse(rule)
+        return rule
+    read(rule)
     unknown = [one for one in properties if one not in _PROPERTIES]
     if unknown:
         raise InputError(f"operator {name!r}: unknown property {unknown[0]!r}; known: {', '.join(_PROPERTIES)}")
+    return LineRule(rule, properties, quirks=UNDISTRIBUTED if batch_only else NO_QUIRKS)
 
 
-_READ_OFF = ("inputs", "outputs", "sizes", "fixed", "is_distributed")
+_READ_OFF = ("inputs", "outputs", "sizes", "fixed", "is_distributed", "is_view")
 _PROPERTIES = tuple(field.name for field in fields(Signature) if field.name not in _READ_OFF)
 """What a line cannot say of an operator."""
 
@@ -156,6 +143,26 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
             f"operator {op.type} ({op.name}) cannot be {shapes[0] or 'nothing'} -> {shapes[1] or 'nothing'} with its attributes"
             f" ({type(error).__name__}: {error}): capture the network again, or mend the line if it was registered"
         ) from error
+
+
+def signatures(graph: Graph, extra: Mapping[str, Rule] | None = None) -> dict[str, tuple[OpView, Signature]]:
+    """View and signature of every operator of `graph`, by name; equal operators without a body, and no others, share theirs.
+
+    Errors: UnknownOperatorError for an operator without a rule.
+    """
+    found: dict[str, tuple[OpView, Signature]] = {}
+    known: dict[tuple, Signature] = {}
+    for op in graph.ops:
+        seen = view(graph, op)
+        form: tuple = (op.name,)
+        if op.body is None:
+            form = (
+                seen.type, seen.inputs, seen.outputs, seen.arguments, seen.positions, seen.of_constants, op.attributes,
+            )  # fmt: skip
+        if form not in known:
+            known[form] = signature(seen, extra)
+        found[op.name] = seen, known[form]
+    return found
 
 
 _NO_SUCH_OPERATOR = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)

@@ -4,20 +4,9 @@ import math
 from itertools import accumulate
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.signature import Attribute, Dims, OpView, Signature, Unit, dims_like, named, positive, refused
-
-
-def cast(op: OpView) -> Signature:
-    """Element by element; MindSpore takes no strategy, the layout is that of the producer."""
-    dims = dims_like(len(op.inputs[0].shape))
-    return named(op, [dims], [dims], mesh=dims, shardable=False)
-
-
-def stop_gradient(op: OpView) -> Signature:
-    """Its input as it is, through which no gradient flows back."""
-    dims = dims_like(len(op.inputs[0].shape))
-    return named(op, [dims], [dims], mesh=dims, unit=Unit.NONE, shardable=False, differentiable=())
+from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks
+from ms_symtensor.ops.rule import Computed, alike, rule
+from ms_symtensor.ops.signature import Attribute, OpView, Signature, Unit, dims_like, named
 
 
 def reshape(op: OpView) -> Signature:
@@ -39,29 +28,6 @@ def reshape(op: OpView) -> Signature:
 
 def _major(shape: tuple[int, ...], start: int) -> int | None:
     return next((i for i in range(start, len(shape)) if shape[i] > 1), None)
-
-
-def transpose(op: OpView) -> Signature:
-    """The dims in another order."""
-    dims = dims_like(len(op.inputs[0].shape))
-    order = positive(op.argument(0, "perm"), len(dims))
-    return named(op, [dims], [tuple(dims[i] for i in order)], mesh=dims)
-
-
-def expand_dims(op: OpView) -> Signature:
-    """One more dim of size one."""
-    dims = dims_like(len(op.inputs[0].shape))
-    axis = positive(op.argument(0, "axis", 0), len(dims) + 1)[0]
-    return named(op, [dims], [(*dims[:axis], None, *dims[axis:])], mesh=dims, unit=Unit.NONE)
-
-
-def squeeze(op: OpView) -> Signature:
-    """Dims of size one disappear."""
-    shape = op.inputs[0].shape
-    dims = dims_like(len(shape))
-    gone = op.argument(0, "axis", ())
-    axes = positive(gone, len(dims)) if gone not in ((), None) else tuple(i for i, n in enumerate(shape) if n == 1)
-    return named(op, [dims], [tuple(d for i, d in enumerate(dims) if i not in axes)], mesh=dims, unit=Unit.NONE)
 
 
 def strided_slice(op: OpView) -> Signature:
@@ -106,65 +72,6 @@ def _numbers(op: OpView, position: int, name: str) -> tuple[int, ...]:
     return value  # type: ignore[return-value]
 
 
-def split(op: OpView) -> Signature:
-    """Equal parts along an axis that stays whole."""
-    return _parts(op, positive(op.argument(0, "axis", 0), len(op.inputs[0].shape))[0])
-
-
-def split_with_size(op: OpView) -> Signature:
-    """Parts of given sizes along an axis that stays whole."""
-    return _parts(op, positive(op.argument(1, "dim", 0), len(op.inputs[0].shape))[0])
-
-
-def _parts(op: OpView, axis: int) -> Signature:
-    dims = dims_like(len(op.inputs[0].shape))
-    part = tuple(None if i == axis else d for i, d in enumerate(dims))
-    return named(op, [dims], [part] * len(op.outputs), mesh=dims, fixed=frozenset((dims[axis],)))
-
-
-def split_tensor(op: OpView) -> Signature:
-    """Parts of a given size along an axis that stays whole."""
-    return _parts(op, positive(op.argument(1, "dim", 0), len(op.inputs[0].shape))[0])
-
-
-def slice_(op: OpView) -> Signature:
-    """A dim that is not taken in full stays whole."""
-    dims = dims_like(len(op.inputs[0].shape))
-    partly = frozenset(
-        d for d, n, taken in zip(dims, op.inputs[0].shape, op.outputs[0].shape, strict=True) if taken < n
-    )
-    return named(op, [dims], [tuple(None if d in partly else d for d in dims)], mesh=dims, fixed=partly)
-
-
-def concat(op: OpView) -> Signature:
-    """Tensors joined along an axis that stays whole."""
-    dims = dims_like(len(op.inputs[0].shape))
-    axis = positive(op.argument(0, "axis", 0), len(dims))[0]
-    joined = tuple(None if i == axis else d for i, d in enumerate(dims))
-    return named(op, [dims] * len(op.inputs), [joined], mesh=dims, fixed=frozenset((dims[axis],)))
-
-
-def stack(op: OpView) -> Signature:
-    """Tensors joined along a new axis."""
-    dims = dims_like(len(op.inputs[0].shape))
-    axis = positive(op.argument(0, "axis", 0), len(dims) + 1)[0]
-    return named(op, [dims] * len(op.inputs), [(*dims[:axis], None, *dims[axis:])], mesh=dims)
-
-
-def broadcast_to(op: OpView) -> Signature:
-    """Dims of size one repeated, leading dims added: these stay whole."""
-    source, target = op.inputs[0].shape, op.outputs[0].shape
-    dims = dims_like(len(source))
-    new = len(target) - len(source)
-    kept = tuple(d if n == m else None for d, n, m in zip(dims, source, target[new:], strict=True))
-    return named(op, [dims], [(None,) * new + kept], mesh=dims)
-
-
-def broadcast_view(op: OpView) -> Signature:
-    """As BroadcastTo, for one device: MindSpore cuts the input and leaves the shape that is asked for as it is."""
-    return refused(broadcast_to(op), "MindSpore partitions no mint.broadcast_to: use ops.broadcast_to or Tensor.expand")
-
-
 def tile(op: OpView) -> Signature:
     """Copies side by side. MindSpore's strategy lists the output's dims; a copied dim is cut into groups of copies."""
     multiples = _numbers(op, 0, "multiples")
@@ -185,15 +92,6 @@ def tile(op: OpView) -> Signature:
     )  # fmt: skip
 
 
-def swapped(op: OpView) -> Signature:
-    """Two dims change places."""
-    dims = [*dims_like(len(op.inputs[0].shape))]
-    a, b = (positive(op.argument(i, f"dim{i}"), len(dims))[0] for i in range(2))
-    order = [*dims]
-    order[a], order[b] = order[b], order[a]
-    return named(op, [tuple(dims)], [tuple(order)], mesh=tuple(dims))
-
-
 def flatten(op: OpView) -> Signature:
     """Neighbouring dims become one, in which the first of them comes first."""
     source, target = op.inputs[0].shape, op.outputs[0].shape
@@ -203,104 +101,59 @@ def flatten(op: OpView) -> Signature:
     return named(op, [dims], [outputs], mesh=dims, unit=Unit.NONE)
 
 
-def one_of(op: OpView) -> Signature:
-    """A number along an axis, or several: the axis disappears from the outputs."""
-    dims = dims_like(len(op.inputs[0].shape))
-    axis = positive(op.argument(0, "axis", 0), len(dims))[0]
-    left = tuple(d for i, d in enumerate(dims) if i != axis)
-    return named(op, [dims], [left] * len(op.outputs), mesh=dims, fixed=frozenset((dims[axis],)))
-
-
-def along_axis(op: OpView) -> Signature:
-    """Elements of an axis (or several) left out, moved or added: it stays whole, the others are as they were."""
-    dims = dims_like(len(op.inputs[0].shape))
-    named_axes = positive(op.argument(1 if op.type == "Roll" else 0, "axis", 0), len(dims)) if op.type in _AXES else ()
-    axes = {
-        *named_axes,
-        *(i for i, (n, m) in enumerate(zip(op.inputs[0].shape, op.outputs[0].shape, strict=True)) if n != m),
-    }
-    kept = tuple(None if i in axes else d for i, d in enumerate(dims))
-    numbers: list[Dims] = [(None,) * len(t.shape) for t in op.inputs[1:]]  # what is filled in, as a tensor
-    return named(op, [dims, *numbers], [kept], mesh=dims, fixed=frozenset(dims[i] for i in axes), differentiable=(0,))
-
-
-def diagonal(op: OpView) -> Signature:
-    """The diagonal of two dims as the last one: these stay whole."""
-    dims = dims_like(len(op.inputs[0].shape))
-    across = [positive(op.argument(1 + i, f"dim{i + 1}", i), len(dims))[0] for i in range(2)]
-    left = tuple(d for i, d in enumerate(dims) if i not in across)
-    return named(op, [dims], [(*left, None)], mesh=dims, fixed=frozenset(dims[i] for i in across))
-
-
-def repeated_whole(op: OpView) -> Signature:
-    """The tensor side by side so many times per dim, with leading dims where there are more numbers than dims."""
-    source, target = op.inputs[0].shape, op.outputs[0].shape
-    dims = dims_like(len(source))
-    new = len(target) - len(source)
-    kept = tuple(d if n == m else None for d, n, m in zip(dims, source, target[new:], strict=True))
-    return named(op, [dims], [(None,) * new + kept], mesh=dims, fixed=frozenset(dims) - frozenset(kept))
-
-
-def of_matrices(op: OpView) -> Signature:
-    """Square matrices, each by itself: the last two dims stay whole."""
-    dims = dims_like(len(op.inputs[0].shape))
-    outputs = [dims[: len(t.shape)] for t in op.outputs]
-    return named(op, [dims], outputs, mesh=dims, fixed=frozenset(dims[-2:]), keeps_outputs=(0,))
-
-
-def grids(op: OpView) -> Signature:
-    """Coordinates of all points of a grid: MindSpore cuts neither vectors nor grids."""
-    return named(op, [(None,) for _ in op.inputs], [(None,) * len(t.shape) for t in op.outputs])
-
-
-_AXES = ("ReverseV2", "Roll")
-"""Of these an argument says which; of others that the axis has another size afterwards."""
-
-
-def repeated(op: OpView) -> Signature:
-    """Every element of an axis so many times in a row."""
-    dims = dims_like(len(op.inputs[0].shape))
-    if len(op.outputs[0].shape) != len(dims):
-        raise InputError(f"{op.name} ({op.type}): say along which dim elements are repeated")
-    return named(op, [dims], [dims], mesh=dims)
-
+_SPLIT = "... a! ... -> *{} ... 1 ... | a = {} 0"
+_SWAPPED = "... -> {} [...]p | p = dim0 0 and dim1 1"
+_MATRICES = "... a! ... -> @... a! ... | a = from -2"
+_ONE_OF = "... a! ... -> *{} ... ... | a = axis 0 0"
+_RESIZED = "... a! ..., *~1... -> {} ... 1 ... | a = unlike"
+_AT_AXIS = "... a! ..., *~1... -> ... 1 ... | a = axis {} 0"
+_NO_VIEW = "MindSpore partitions no mint.broadcast_to: use ops.broadcast_to or Tensor.expand"
+_DIAGONAL = "... a! ... -> {} ... ... 1 | a = dim1 1 0 and dim2 2 1"
+_STRETCHED = "... a. ... -> {} 1... ... 1 ... | a = unlike"
 
 RULES = {
-    **dict.fromkeys(("Cast", "Contiguous"), cast),
-    "StopGradient": stop_gradient,
+    # MindSpore takes no strategy, the layout is that of the producer
+    **alike("Cast Contiguous", rule("... -> ...", shardable=False)),
+    "StopGradient": rule("~... -> ...", unit=Unit.NONE, shardable=False),
     "Reshape": reshape,
-    "Transpose": transpose,
-    "ExpandDims": expand_dims,
-    "Squeeze": squeeze,
+    "Transpose": rule("... -> [...]p | p = perm 0"),
+    "ExpandDims": rule("... -> ... a. ... | a = axis 0 0", unit=Unit.NONE),
+    "Squeeze": rule("... a ... -> ... ... | a = ones axis 0", unit=Unit.NONE),
     "StridedSlice": strided_slice,
-    "Split": split,
-    "SplitWithSize": split_with_size,
-    "SplitTensor": split_tensor,
-    "Slice": slice_,
-    "Concat": concat,
-    **dict.fromkeys(("Stack", "StackExt"), stack),
-    **dict.fromkeys(("SliceExt", "PadV3", "ReverseV2"), along_axis),
-    **dict.fromkeys(("RepeatInterleaveInt", "RepeatElements"), repeated),
-    # of which MindSpore has no distributed form
-    **dict.fromkeys(("TransposeView", "TExt"), batch_only(transpose)),
-    "ExpandDimsView": batch_only(expand_dims),
-    "SplitWithSizeView": batch_only(split_with_size),
-    "TransposeExtView": batch_only(swapped),
-    **dict.fromkeys(("Flatten", "FlattenExt"), batch_only(flatten)),
-    **dict.fromkeys(("SplitTensorView", "ChunkView", "Chunk"), batch_only(split_tensor)),
-    **dict.fromkeys(("DiagonalView", "Diagonal"), batch_only(diagonal)),
-    "Repeat": batch_only(repeated_whole),
-    **dict.fromkeys(("MatrixBandPart", "MatrixInverseExt", "LogMatrixDeterminant"), batch_only(of_matrices)),
-    "Meshgrid": grids,
-    **dict.fromkeys(("SelectExtView", "Unstack", "UnstackExtView"), batch_only(one_of)),
-    **dict.fromkeys(
-        (
-            "NarrowView", "Narrow", "SliceExtView", "ConstantPadND", "Pad", "Roll", "ReflectionPad1D", "ReflectionPad2D",
-            "ReflectionPad3D", "ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D",
-        ),
-        batch_only(along_axis),
-    ),
+    "Split": rule(_SPLIT.format("", "axis 0")),
+    "SplitWithSize": rule(_SPLIT.format("", "dim 1")),
+    "SplitTensor": rule(_SPLIT.format("", "dim 1")),
+    "Slice": rule("... a! ... -> ... 1 ... | a = unlike"),
+    "Concat": rule("*... a! ... -> ... 1 ... | a = axis 0 0"),
+    **alike("Stack StackExt", rule("*... -> ... a. ... | a = axis 0 0")),
+    **alike("SliceExt PadV3", rule(_RESIZED.format(""))),
+    "ReverseV2": rule(_AT_AXIS.format(0)),
+    **alike("RepeatInterleaveInt RepeatElements", rule("...% -> ...%")),
+    "BroadcastTo": rule(_STRETCHED.format("")),
+    "BroadcastToView": rule(_STRETCHED.format("="), Quirks(refused=_NO_VIEW)),
     "Tile": tile,
-    "BroadcastTo": broadcast_to,
-    "BroadcastToView": broadcast_view,
+    "Meshgrid": rule("*1 -> *1..."),
+    # of which MindSpore has no distributed form
+    "TransposeView": rule("... -> = [...]p | p = perm 0", UNDISTRIBUTED),
+    "TExt": rule("... -> [...]p | p = 0 and 1", UNDISTRIBUTED),
+    "TransposeExtView": rule(_SWAPPED.format("="), UNDISTRIBUTED),
+    "ExpandDimsView": rule("... -> = ... a. ... | a = axis 0 0", UNDISTRIBUTED, unit=Unit.NONE),
+    "SplitWithSizeView": rule(_SPLIT.format("=", "dim 1"), UNDISTRIBUTED),
+    **alike("SplitTensorView ChunkView", rule(_SPLIT.format("=", "dim 1"), UNDISTRIBUTED)),
+    "Chunk": rule(_SPLIT.format("", "dim 1"), UNDISTRIBUTED),
+    **alike("Flatten FlattenExt", Computed(flatten, UNDISTRIBUTED)),
+    "DiagonalView": rule(_DIAGONAL.format("="), UNDISTRIBUTED),
+    "Diagonal": rule(_DIAGONAL.format(""), UNDISTRIBUTED),
+    "Repeat": rule("... a! ... -> 1... ... 1 ... | a = unlike", UNDISTRIBUTED),
+    **alike("MatrixBandPart MatrixInverseExt", rule(_MATRICES, UNDISTRIBUTED)),
+    "LogMatrixDeterminant": rule("... a! ... -> @... ..., *... ... | a = from -2", UNDISTRIBUTED),
+    **alike("SelectExtView UnstackExtView", rule(_ONE_OF.format("="), UNDISTRIBUTED)),
+    "Unstack": rule(_ONE_OF.format(""), UNDISTRIBUTED),
+    **alike("NarrowView SliceExtView", rule(_RESIZED.format("="), UNDISTRIBUTED)),
+    "Roll": rule(_AT_AXIS.format(1), UNDISTRIBUTED),
+    **alike(
+        "Narrow ConstantPadND Pad ReflectionPad1D ReflectionPad2D ReflectionPad3D ReplicationPad1D ReplicationPad2D"
+        " ReplicationPad3D",
+        rule(_RESIZED.format(""), UNDISTRIBUTED),
+    ),
 }  # fmt: skip

@@ -8,13 +8,12 @@ same name in several tensors must be cut alike. From the line follow
   over the devices that cut it (AllReduce, or ReduceScatter where the output is wanted cut);
 - gradients: the gradient of an input is partial over every device axis that does not cut that input.
 
-Marks: `d!` is whole (never cut), `1` is a dim of size one or one that does not take part, `...` stands for all leading
-dims of a tensor of any rank.
+`ops.grammar` reads such lines, `ops.rule` makes signatures of them.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -67,8 +66,8 @@ class OpView:
     of_constants: bool = False
 
     def argument(self, position: int, name: str, default: Attribute = None) -> Attribute:
-        """A compile-time argument: number `position` among the constant inputs, or else attribute `name`."""
-        if position < len(self.arguments):
+        """Number `position` of the compile-time arguments (from the last, if negative), or else attribute `name`."""
+        if -len(self.arguments) <= position < len(self.arguments):
             return self.arguments[position]
         return self.attributes.get(name, default)
 
@@ -130,6 +129,7 @@ class Signature:
       an input reads only the other inputs (MatMul, Mul); `linear`: the input in which it is linear, whose gradient reads the
       other inputs alone (the dividend of a quotient).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
+    - `is_view`: its result lies in the memory of its first input: a view, or a change in place.
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
     - `is_distributed`: False where MindSpore has no distributed form of the operator (`batch_only`).
     - `leading`: the dim that MindSpore cuts of an operator that is given no strategy, the first one of the first input unless
@@ -156,6 +156,7 @@ class Signature:
     bilinear: bool = False
     linear: int | None = None
     differentiable: tuple[int, ...] | None = None
+    is_view: bool = False
     shardable: bool = True
     is_distributed: bool = True
     leading: str | None = None
@@ -186,60 +187,6 @@ class Signature:
         return tuple(d for d in self.mesh if d not in kept or d in self.inner)
 
 
-def parse(line: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Split a signature line into the dim names of its inputs and outputs."""
-    if line.count("->") != 1:
-        raise InputError(f"signature {line!r}: exactly one '->' must separate inputs from outputs")
-    left, right = ([tensor.split() for tensor in side.split(",")] for side in line.split("->"))
-    return left, right
-
-
-def bind(line: str, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...], name: str, **more) -> Signature:
-    """The signature `line` at the shapes of the operator called `name`.
-
-    Errors: InputError where ranks or sizes do not fit the line, naming the operator, the tensor and both readings.
-    """
-    left, right = parse(line)
-    fixed: set[str] = set()
-    sizes: dict[str, int] = {}
-    mesh: list[str] = []
-
-    def dims_of(written: list[str], tensor: TensorType, what: str) -> Dims:
-        if written and written[0] == "...":
-            leading = len(tensor.shape) - (len(written) - 1)
-            written = [f"_{i}" for i in range(leading)] + written[1:]
-        if len(written) != len(tensor.shape):
-            raise InputError(
-                f"{name}: {what} has shape {list(tensor.shape)}, but the signature {line!r} reads {written}"
-            )
-        dims: list[str | None] = []
-        for mark, size in zip(written, tensor.shape, strict=True):
-            dim = mark.rstrip("!")
-            if dim == "1" or size == 1:  # absent, or broadcast
-                dims.append(None)
-                continue
-            if sizes.setdefault(dim, size) != size:
-                raise InputError(f"{name}: dim {dim!r} of {line!r} is {sizes[dim]} and {size} ({what})")
-            if dim not in mesh:
-                mesh.append(dim)
-            if mark.endswith("!"):
-                fixed.add(dim)
-            dims.append(dim)
-        return tuple(dims)
-
-    if left == [[]] and not inputs:  # nothing on the left is one scalar, or no input at all
-        left = []
-    if len(left) != len(inputs) or len(right) > len(outputs):
-        raise InputError(
-            f"{name}: {len(inputs)} tensor inputs and {len(outputs)} outputs do not fit the signature {line!r}"
-        )
-    in_dims = tuple(dims_of(w, t, f"input {i}") for i, (w, t) in enumerate(zip(left, inputs, strict=True)))
-    out_dims = tuple(dims_of(w, t, f"output {i}") for i, (w, t) in enumerate(zip(right, outputs, strict=False)))
-    order = more.pop("mesh", None)
-    ordered = tuple(d for d in order if d in sizes) if order else tuple(mesh)
-    return Signature(in_dims, out_dims, sizes, ordered, fixed=frozenset(fixed), **more)
-
-
 def named(op: OpView, inputs: Sequence[Dims], outputs: Sequence[Dims], **more) -> Signature:
     """The signature whose tensors have the dims `inputs` and `outputs`, for rules that a line cannot say.
 
@@ -267,16 +214,6 @@ def named(op: OpView, inputs: Sequence[Dims], outputs: Sequence[Dims], **more) -
 def dims_like(rank: int, prefix: str = "d") -> tuple[str, ...]:
     """Names for the dims of a tensor of any rank: `("d0", "d1", ...)`."""
     return tuple(f"{prefix}{i}" for i in range(rank))
-
-
-def always(device_num: int) -> bool:
-    """MindSpore rejects an operator without a strategy on any number of devices but one."""
-    return device_num > 1
-
-
-def refused(signature: Signature, reason: str) -> Signature:
-    """`signature` of an operator that no partitioned program may have, for a `reason` that says what to write instead."""
-    return replace(signature, forbids=lambda _, device_num: reason if device_num > 1 else None)
 
 
 def positive(axis: Attribute, rank: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, strategy_of
-from ms_symtensor.ops.registry import Rule, signature
+from ms_symtensor.ops.registry import Rule, signatures
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.program.gradients import read_outside
 from ms_symtensor.tensor.graph import Graph, Op
@@ -31,26 +31,10 @@ def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
     Equal ones, and no others, share their signature, but for those with a body and those in cells with their own backward pass
     (`bprop`), which have one each. UnknownOperatorError for one without.
     """
-    found: dict[str, tuple[OpView, Signature]] = {}
-    known: dict[tuple, Signature] = {}
-    for op in graph.ops:
-        seen = view(graph, op)
-        if op.body is None:
-            form = (
-                seen.type,
-                seen.inputs,
-                seen.outputs,
-                seen.arguments,
-                seen.positions,
-                seen.of_constants,
-                op.attributes,
-            )
-            if form not in known:
-                known[form] = signature(seen, rules)
-            found[op.name] = seen, read_outside(graph, op, known[form])
-        else:
-            found[op.name] = seen, signature(seen, rules)
-    return found
+    return {
+        op.name: (seen, sig if op.body is not None else read_outside(graph, op, sig))
+        for op, (seen, sig) in zip(graph.ops, signatures(graph, rules).values(), strict=True)
+    }
 
 
 def cut_by_default(graph: Graph) -> frozenset[str]:

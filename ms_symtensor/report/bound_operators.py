@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from ms_symtensor.ops.registry import signature
-from ms_symtensor.ops.signature import view
+from ms_symtensor.ops.registry import signatures
 from ms_symtensor.tensor.graph import Graph, Op
 
 SHOWN = 5
@@ -13,7 +12,8 @@ SHOWN = 5
 def bound_operators_text(graph: Graph) -> str:
     """Functional operators, and those that share a primitive; nothing where there are none."""
     lines = []
-    ops = [op for op in graph.ops if op.body is None and signature(view(graph, op)).shardable]
+    known = signatures(graph)
+    ops = [op for op in graph.ops if op.body is None and known[op.name][1].shardable]
     kinds = Counter(op.type for op in ops if op.is_on_the_fly)
     if kinds:
         lines.append(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
-from ms_symtensor.ops.registry import signature
-from ms_symtensor.ops.signature import view
+from ms_symtensor.ops.registry import signatures
+from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.report.text import run_text, table
@@ -47,8 +47,9 @@ class Section:
 
 def sections(graph: Graph, plan: StagePlan) -> tuple[Section, ...]:
     """The operators that take a strategy, in graph order; consecutive blocks with the same cuts make one section."""
+    known = signatures(graph)
     runs = [
-        (block, tuple(_cut(graph, plan, op) for op in ops if _takes_strategy(graph, op)))
+        (block, tuple(_cut(plan, op, *known[op.name]) for op in ops if known[op.name][1].shardable))
         for block, ops in groupby(graph.ops, key=lambda op: op.block)
     ]
     merged: list[Section] = []
@@ -90,13 +91,7 @@ def _joined(
             yield block, whole[block]
 
 
-def _takes_strategy(graph: Graph, op: Op) -> bool:
-    return signature(view(graph, op)).shardable
-
-
-def _cut(graph: Graph, plan: StagePlan, op: Op) -> OperatorCut:
-    seen = view(graph, op)
-    sig = signature(seen)
+def _cut(plan: StagePlan, op: Op, seen: OpView, sig: Signature) -> OperatorCut:
     given = plan.strategies.get(op.name)
     strategy = given if given is not None else default_strategy(seen, sig, plan.settings.device_num)
     cuts = cuts_of(seen, sig, strategy, plan.settings.device_num)

@@ -8,8 +8,7 @@ by the file's ending: JSON for ".json", otherwise a protobuf with the messages o
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ms_symtensor.ops.registry import signature
-from ms_symtensor.ops.signature import view
+from ms_symtensor.ops.registry import signatures
 from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import StagePlan
@@ -111,9 +110,7 @@ def _strategies(graph: Graph, plan: StagePlan, stage: int) -> dict[str, Any]:
     read.
     """
     found = {}
-    for op in graph.ops:
-        seen = view(graph, op)
-        sig = signature(seen)
+    for op, (seen, sig) in zip(graph.ops, signatures(graph).values(), strict=True):
         if not sig.shardable or op.body is not None:
             continue
         read = [root.name for s in graph.tensor_inputs(op) if isinstance(root := _root(graph, s), ParameterRef)]

@@ -11,8 +11,7 @@ from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.ops.registry import signature
-from ms_symtensor.ops.signature import view
+from ms_symtensor.ops.registry import signatures
 from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import StagePlan
@@ -88,9 +87,7 @@ def _data(
     inputs: dict[str, Any] = {f"{CAPTURED_SCOPE}/_VirtualDataset-op0": _item(_whole(kind for _, kind in graph.inputs))}
     inputs |= {name: _item(degrees) for name, degrees in others}
     outputs: dict[str, Any] = {}
-    for op in graph.ops:
-        seen = view(graph, op)
-        sig = signature(seen)
+    for op, (seen, sig) in zip(graph.ops, signatures(graph).values(), strict=True):
         if op.type == "Reshape":
             # MindSpore wants an entry, and then takes the layouts of a Reshape from its neighbours.
             strategy = OpStrategy(_whole(seen.inputs))

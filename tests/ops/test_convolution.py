@@ -27,7 +27,7 @@ IMAGE = "float16[16, 8, 32, 32]"
         ),
         (make("MaxPool", f"{IMAGE} -> float16[16, 8, 16, 16]"), ("n", "c")),
         (make("ResizeBilinearV2", f"{IMAGE} -> float16[16, 8, 64, 64]", (64, 64), False, False), ("n", "c")),
-        (make("GroupNorm", f"{IMAGE}, float16[8], float16[8] -> {IMAGE}, float16[16, 4], float16[16, 4]", 4, 1e-5), ("d0",)),
+        (make("GroupNorm", f"{IMAGE}, float16[8], float16[8] -> {IMAGE}, float16[16, 4], float16[16, 4]", 4, 1e-5), ("n",)),
     ],
     ids=lambda value: value.type if hasattr(value, "type") else "",
 )  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
 from ms_symtensor.ops.registry import merge, register, require_known, rules, signature
-from ms_symtensor.ops.signature import bind
+from ms_symtensor.ops.rule import bind
 from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, TensorType
 from tests.ops.views import make
 

@@ -3,7 +3,8 @@
 import pytest
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.ops.signature import bind, named, parse, positive, view
+from ms_symtensor.ops.rule import bind
+from ms_symtensor.ops.signature import named, positive, view
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, Parameter, ParameterRef, TensorType, TupleInput
 from tests.ops.views import make, tensors
 
@@ -18,8 +19,8 @@ def test_a_line_names_dims_and_roles():
 
 def test_marks_hold_dims_whole_and_dots_stand_for_any_rank():
     sig = bind("... d!, d! -> ... d!", tensors("float32[2, 3, 8], float32[8]"), tensors("float32[2, 3, 8]"), "op")
-    assert sig.inputs[0] == ("_0", "_1", "d")
-    assert sig.cuttable == ("_0", "_1")
+    assert sig.inputs[0] == ("d0", "d1", "d")
+    assert sig.cuttable == ("d0", "d1")
 
 
 @pytest.mark.parametrize(
@@ -27,17 +28,17 @@ def test_marks_hold_dims_whole_and_dots_stand_for_any_rank():
     [
         ("m k -> m k -> m", "float16[8, 4]", "exactly one '->'"),
         ("m k n -> m", "float16[8, 4]", "reads"),
-        ("m m -> m", "float16[8, 4]", "'m'.* is 8 and 4"),
+        ("m m -> m", "float16[8, 4]", "'m' is 8 .*and 4"),
         ("m k, n -> m", "float16[8, 4]", "1 tensor inputs"),
+        ("m & -> m", "float16[8, 4]", "'&' is no dim and no mark"),
+        ("[m k -> m", "float16[8, 4]", "a bracket is closed"),
+        ("... a! ... -> ... 1 ... | a", "float16[8, 4]", "write 'word = attribute number default'"),
+        ("i... j..., 1 -> j...", "float16[8, 4], float16[1]", r"how many dims i\.\.\. has"),
     ],
 )
 def test_a_line_that_does_not_fit_is_explained(line, inputs, message):
     with pytest.raises(InputError, match=message):
         bind(line, tensors(inputs), tensors("float16[8]"), "Default/x")
-
-
-def test_parse_splits_tensors():
-    assert parse("a b, c -> a") == ([["a", "b"], ["c"]], [["a"]])
 
 
 def test_nothing_on_the_left_is_no_input_or_a_scalar():

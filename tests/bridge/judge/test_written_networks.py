@@ -11,8 +11,8 @@ from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.compiler.host import ascend_compiler
 from ms_symtensor.bridge.judge.audit import audit
 from ms_symtensor.errors import UnknownOperatorError
-from ms_symtensor.ops.batch_only import cut_along_batch
-from ms_symtensor.ops.signature import bind
+from ms_symtensor.ops.rule import bind
+from ms_symtensor.ops.undistributed import cut_along_batch
 from ms_symtensor.report.verdict_report import audit_json, audit_text
 from ms_symtensor.tensor.graph_file import from_json, to_json
 from tests.bridge import written_networks as networks

@@ -5,7 +5,7 @@ operator does (MindSpore 2.7 to 2.10). Where all devices do not divide that dim,
 work; where they do not divide a further result's, it rejects the operator, as it does views that would be whole.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ms_symtensor.ops.signature import OpView, Signature
@@ -29,11 +29,6 @@ _OF_NO_VIEW = {
 """What copies where these, of `mint`, are views."""
 
 
-def batch_only(rule: Callable[[OpView], Signature], instead: str = OTHER_OPERATORS) -> Callable[[OpView], Signature]:
-    """What `rule` says of an operator that MindSpore has no distributed form of; `instead`: what to write in its place."""
-    return lambda op: cut_along_batch(op, rule(op), instead)
-
-
 def cut_along_batch(op: OpView, signature: Signature, instead: str = OTHER_OPERATORS) -> Signature:
     """`signature` for an operator of which MindSpore has no distributed form.
 
@@ -52,7 +47,7 @@ def cut_along_batch(op: OpView, signature: Signature, instead: str = OTHER_OPERA
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
         forced = 1 if batch is None or any(n % device_num for n in leading) else device_num
-        if forced == 1 and device_num > 1 and not op.of_constants and _shares_memory(op.type):
+        if forced == 1 and device_num > 1 and not op.of_constants and signature.is_view:
             plain = _OF_NO_VIEW.get(op.type, "what is not in place, and no view")
             return (
                 f"MindSpore rejects {op.type} where {device_num} devices do not divide the first dims of its input and its"
@@ -79,8 +74,3 @@ def cut_along_batch(op: OpView, signature: Signature, instead: str = OTHER_OPERA
         needs_strategy=None,
         is_distributed=False,
     )
-
-
-def _shares_memory(op_type: str) -> bool:
-    """Whether it is a view, or changes its input in place: MindSpore's names tell."""
-    return op_type.endswith("View") or op_type.startswith("Inplace")

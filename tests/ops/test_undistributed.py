@@ -3,10 +3,10 @@
 import pytest
 
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.ops.batch_only import batch_only
-from ms_symtensor.ops.elementwise import elementwise
 from ms_symtensor.ops.placement import OpStrategy, place
+from ms_symtensor.ops.quirks import UNDISTRIBUTED
 from ms_symtensor.ops.registry import signature
+from ms_symtensor.ops.rule import rule
 from ms_symtensor.program.meanings import default_strategy
 from tests.ops.views import make
 
@@ -81,4 +81,4 @@ def test_what_mindspore_cannot_partition_runs_on_one_device_alone(op, instead):
 
 def test_it_keeps_what_the_rule_says():
     op = make("Any", "float32[16, 32] -> float32[16, 32]")
-    assert batch_only(elementwise((0,)))(op).keeps_inputs == (0,)
+    assert rule("@... -> ...", UNDISTRIBUTED)(op).keeps_inputs == (0,)

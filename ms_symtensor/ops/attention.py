@@ -13,8 +13,9 @@ from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.quirks import Quirks, attended
-from ms_symtensor.ops.rule import LineRule, rule
+from ms_symtensor.ops.rule import Choice, LineRule, rule
 from ms_symtensor.ops.signature import OpView, Signature, Unit
+from ms_symtensor.tensor.graph import Attribute
 
 # compile-time arguments, from the last
 _HEAD_NUM, _BEFORE, _AFTER, _LAYOUT, _SPARSE_MODE = -8, -5, -4, -2, -1
@@ -47,7 +48,9 @@ def attention_work(op: OpView) -> Mapping[str, Any]:
     device alone, all tokens are counted as one sample, an upper bound.
     """
     query, key, value = op.inputs[:3]
-    layout = attention_layout(op)
+    _require_no_ring(op)
+    given = op.argument(_LAYOUT, "input_layout")
+    layout = _LAYOUT_BY_NUMBER[given] if isinstance(given, int) else str(given)
     dims = _LINES[layout].partition(",")[0].lstrip("@").replace("(n d)", "n").split()
     heads, head, is_joined = _number(op, _HEAD_NUM), dims.index("n"), "(n d)" in _LINES[layout]
     width = query.shape[-1] // heads if is_joined else query.shape[-1]
@@ -108,38 +111,31 @@ def sequence_ends(op: OpView) -> list[tuple]:
     return [a for a in op.arguments[:-8] if isinstance(a, tuple)]
 
 
-def attention_layout(op: OpView) -> str:
-    value = op.arguments[_LAYOUT] if len(op.arguments) >= 8 else op.attributes.get("input_layout")
-    name = _LAYOUT_BY_NUMBER[value] if isinstance(value, int) and 0 <= value < len(_LAYOUT_BY_NUMBER) else value
-    if name not in _LINES:
-        raise InputError(f"{op.name} (FlashAttentionScore): unknown input_layout {value!r}; known: {', '.join(_LINES)}")
-    return str(name)
-
-
 def _number(op: OpView, position: int) -> int:
     value = op.arguments[position]
     assert isinstance(value, int), (op.name, op.arguments)
     return value
 
 
-def _rules(mask: str) -> dict[str, LineRule]:
-    found = {}
+def unknown_layout(op: OpView) -> Signature:
+    """InputError for a layout that is none."""
+    value = op.argument(_LAYOUT, "input_layout")
+    raise InputError(f"{op.name} (FlashAttentionScore): unknown input_layout {value!r}; known: {', '.join(_LINES)}")
+
+
+def _lines(mask: str) -> Choice:
+    found: dict[Attribute, LineRule] = {}
     for layout, line in _LINES.items():
         quirks = Quirks(needs_strategy=layout in _REJECTED, adjust=attended)
         mesh = {"BNSD": "b n s", "SBH": "s b n"}.get(layout, "b s n")
         text = line.format(_OPTIONAL.format(mask))
-        found[layout] = rule(text, quirks, by_position=True, work=attention_work, unit=Unit.CUBE, mesh=mesh)
-    return found
+        one = rule(text, quirks, by_position=True, work=attention_work, unit=Unit.CUBE, mesh=mesh)
+        found |= {layout: one, _LAYOUT_BY_NUMBER.index(layout): one}
+    return Choice("input_layout", _LAYOUT, found, unknown_layout)
 
 
-_WITH_MASK, _WITH_COMPRESSED_MASK = _rules(_MASK), _rules(_COMPRESSED_MASK)
-
-
-def flash_attention_score(op: OpView) -> Signature:
-    """The line of the layout and the mask that the operator has."""
-    _require_no_ring(op)
-    lines = _WITH_COMPRESSED_MASK if _number(op, _SPARSE_MODE) in _COMPRESSED_MASKS else _WITH_MASK
-    return lines[attention_layout(op)](op)
-
-
-RULES = {"FlashAttentionScore": flash_attention_score}
+RULES = {
+    "FlashAttentionScore": Choice(
+        "sparse_mode", _SPARSE_MODE, dict.fromkeys(_COMPRESSED_MASKS, _lines(_COMPRESSED_MASK)), _lines(_MASK)
+    )
+}

@@ -332,7 +332,8 @@ class _Binding:
         """InputError where a dim has another size than elsewhere and no mark allows it."""
         before, where = self.exact.setdefault(name, (size, what))
         if before != size:
-            raise self._fail(f"dim {name!r} is {before} ({where}) and {size} ({what}) in")
+            hint = f" (write {name}? where it is broadcast)" if 1 in (before, size) else ""
+            raise self._fail(f"dim {name!r} is {before} ({where}) and {size} ({what}){hint} in")
 
     # the dims that names stand for
 

@@ -13,9 +13,9 @@ NO_GRADIENT = "*~... -> *..."
 READS_INPUT = "@..., *... -> *..."
 READS_OUTPUT = "*... -> @..., *..."
 READS_BOTH = "@..., *... -> @..., *..."
-READS_TWO = "@..., @..., *... -> *..."
-QUOTIENT = "..., @..., *... -> @..., *..."
-MASKED = "..., @~..., *... -> ..."
+READS_TWO = "@..., ?@..., *... -> *..."
+QUOTIENT = "..., ?@..., *... -> @..., *..."
+MASKED = "..., ?@~..., *... -> ..."
 
 
 def elementwise(line: str, instead: str | None = None, **properties: Any) -> LineRule:
@@ -31,7 +31,7 @@ def undistributed(names: str, line: str, instead: str = OTHER_OPERATORS) -> dict
 _SILU = 5
 """Operations of x / (1 + exp(-x)): sign, exponential, sum, reciprocal, product."""
 _NUMBER = "MindSpore partitions no power of a number: write ops.exp(x * log(number)), or ops.pow of two tensors"
-_CHOICE = "@~..., ..., ... -> ..."
+_CHOICE = "@~..., ..., ?... -> ..."
 _HALF = "@... a! ... -> ... 1 ... | a = dim 0 -1"
 _TRIANGLE = "... a! ... -> ... a! ... | a = from -2"
 _DROPPED = "... a ..., *~1... -> ... a ..., @*a* | a = 0"
@@ -47,15 +47,15 @@ RULES = {
     "Tril": rule(_TRIANGLE),
     "BiasAdd": rule("... a ..., a -> ... a ... | a = 1", _FIRST),
     # products and quotients
-    "Mul": elementwise("@..., @... -> ...", bilinear=True),
+    "Mul": elementwise("@..., ?@... -> ...", bilinear=True),
     **alike("Div RealDiv DivNoNan", elementwise(QUOTIENT, linear=0)),
-    **alike("Pow Hypot", elementwise("@..., @... -> @...")),
+    **alike("Pow Hypot", elementwise("@..., ?@... -> @...")),
     **alike(
         "Maximum Minimum Atan2 SquaredDifference SigmoidCrossEntropyWithLogits Xlogy Xdivy MulNoNan Polar",
         elementwise(READS_TWO),
     ),
-    "AddcmulExt": elementwise("..., @..., @..., *... -> ..."),
-    "Lerp": elementwise("@..., @..., @... -> ..."),
+    "AddcmulExt": elementwise("..., ?@..., ?@..., *... -> ..."),
+    "Lerp": elementwise("@..., ?@..., ?@... -> ..."),
     # functions of one tensor
     **alike(
         "Log Log1p Square Cos Sin Tan Cosh Sinh ACos Asin Atan Atanh FastGeLU Abs Erf Erfc Expm1 Lgamma GeluExt ReLU6 EluExt"
@@ -89,7 +89,7 @@ RULES = {
     ),
     **undistributed("Exp2", READS_OUTPUT),
     **undistributed("LogAddExp LogAddExp2 Atan2Ext", READS_TWO),
-    **undistributed("Addcmul Addcdiv AddcdivExt", "..., @..., @..., *... -> ..."),
+    **undistributed("Addcmul Addcdiv AddcdivExt", "..., ?@..., ?@..., *... -> ..."),
     **undistributed("ClampTensor", "@..., ?@..., ?@... -> ..."),
     "SelectV2": rule(_CHOICE, Quirks(adjust=chosen_by_mask, instead=OTHER_OPERATORS)),
     "GLU": rule(_HALF, UNDISTRIBUTED),
@@ -100,7 +100,7 @@ RULES = {
         READS_INPUT,
     ),
     **undistributed("LogSigmoid", "@... -> ..., @..."),
-    **undistributed("MaskedFillScalar", "..., @~... -> ...", "use ops.masked_fill"),
+    **undistributed("MaskedFillScalar", "..., ?@~... -> ...", "use ops.masked_fill"),
     **undistributed(
         "IsNan IsInf IsNegInf BitwiseNot OnesLikeExt ZerosLikeExt FullLike EmptyLike EqScalar LessScalar GreaterEqualScalar"
         " FloorDivScalar DivMods BitwiseAndTensor BitwiseOrTensor BitwiseXorTensor BitwiseAndScalar BitwiseOrScalar"

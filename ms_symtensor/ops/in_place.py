@@ -26,10 +26,10 @@ RULES = {
     **alike(
         "InplaceAddExt InplaceSubExt InplaceMuls InplaceDivs InplaceAddsExt InplaceSubScalar", elementwise(_left(PLAIN))
     ),
-    "InplaceMul": elementwise("@..., @... -> =...", bilinear=True),
-    "InplaceDiv": elementwise("..., @... -> =@...", linear=0),
+    "InplaceMul": elementwise("@..., ?@... -> =...", bilinear=True),
+    "InplaceDiv": elementwise("..., ?@... -> =@...", linear=0),
     **alike("InplaceFloorDivide InplaceFloorDivides", elementwise(_left(NO_GRADIENT))),
-    "InplaceCopy": elementwise("~..., ... -> =..."),  # of what was there there is no gradient
+    "InplaceCopy": elementwise("~..., ?... -> =..."),  # of what was there there is no gradient
     # of which MindSpore has no distributed form
     **undistributed(
         "InplaceSiLU InplaceLog InplaceHardtanh InplaceElu InplaceThreshold InplaceClampScalar", _left(READS_INPUT)

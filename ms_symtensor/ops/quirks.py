@@ -4,14 +4,14 @@ Some peculiarities are a field of `Quirks`. Those that need an operator's shapes
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ms_symtensor.ops.signature import NO_DIM, OpView, Signature
+from ms_symtensor.ops.signature import NO_DIM, Dims, OpView, Signature
 from ms_symtensor.ops.undistributed import OTHER_OPERATORS, cut_along_batch
 
-DimsOf = Callable[[str], tuple[str, ...]]
+DimsOf = Callable[[str], Sequence[str]]
 """The dims that names, words and `…...` of a rule's line stand for."""
 Adjust = Callable[[OpView, Signature, DimsOf], Signature]
 
@@ -47,24 +47,27 @@ NO_QUIRKS = Quirks()
 UNDISTRIBUTED = Quirks(instead=OTHER_OPERATORS)
 
 
-def with_quirks(signature: Signature, quirks: Quirks, op: OpView, dims_of: DimsOf) -> Signature:
-    """`signature` of `op` with `quirks`, whose names mean the dims that `dims_of` tells."""
-    if quirks is NO_QUIRKS:
-        return signature
+def fields_of(quirks: Quirks, inputs: Sequence[Dims], outputs: Sequence[Dims], dims_of: DimsOf) -> dict[str, Any]:
+    """The fields of a `Signature` that `quirks` say, whose names mean the dims that `dims_of` tells."""
     fields: dict[str, Any] = {}
     if quirks.only is not None:
-        fields["fixed"] = frozenset(signature.sizes) - {*dims_of(quirks.only)}
+        fields["fixed"] = frozenset(d for dims in (*inputs, *outputs) for d in dims if d) - {*dims_of(quirks.only)}
     if quirks.leading is not None:
         fields["leading"] = next(iter(dims_of(quirks.leading)), None)
-    if quirks.needs_strategy or (
-        quirks.rejects_whole_first is not None and "d0" in dims_of(quirks.rejects_whole_first)
-    ):
+    if quirks.needs_strategy or (quirks.rejects_whole_first and "d0" in dims_of(quirks.rejects_whole_first)):
         fields["needs_strategy"] = always
     if quirks.lists_output:
-        fields["entries"] = (signature.outputs[0], *signature.inputs[1:])
-    fields["spoilt"] = frozenset(dims_of(quirks.miscompiled))
-    fields["spoils_gradient"] = frozenset(dims_of(quirks.gradient_miscompiled))
-    found = replace(signature, **fields)
+        fields["entries"] = (outputs[0], *inputs[1:])
+    if quirks.miscompiled:
+        fields["spoilt"] = frozenset(dims_of(quirks.miscompiled))
+    if quirks.gradient_miscompiled:
+        fields["spoils_gradient"] = frozenset(dims_of(quirks.gradient_miscompiled))
+    return fields
+
+
+def adjusted(signature: Signature, quirks: Quirks, op: OpView, dims_of: DimsOf) -> Signature:
+    """`signature` of `op` with those of its `quirks` that its shapes decide."""
+    found = signature
     if quirks.adjust is not None:
         found = quirks.adjust(op, found, dims_of)
     if quirks.instead is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any
 
 from ms_symtensor.errors import InputError, UnknownOperatorError
@@ -43,14 +42,21 @@ def merge(*families: Mapping[str, Rule]) -> dict[str, Rule]:
     return merged
 
 
-@lru_cache(maxsize=1)
-def rules() -> Mapping[str, Rule]:
-    """The rules that ship with ms_symtensor."""
-    families = (
+def families() -> dict[str, Mapping[str, Rule]]:
+    """The tables of rules that ship with ms_symtensor, by the module that they stand in."""
+    modules = (
         attention, contraction, convolution, creation, elementwise, fixed, in_place, indexing, loss, normalization, recurrent,
         reduction, routing, shape,
     )  # fmt: skip
-    return merge(*(family.RULES for family in families))
+    return {module.__name__.rpartition(".")[2]: module.RULES for module in modules}
+
+
+_RULES = merge(*families().values())
+
+
+def rules() -> Mapping[str, Rule]:
+    """The rules that ship with ms_symtensor."""
+    return _RULES
 
 
 def _wording(rule: Rule) -> object:
@@ -70,16 +76,17 @@ def register(name: str, rule: Rule | str, batch_only: bool = False, **properties
 
     Args:
         name: The name of its primitive.
-        rule: A signature line such as `"b s h, h -> b s h"`, or a function from an `OpView` to a `Signature`.
+        rule: A line of the rule grammar such as `"... a! ... -> @... a! ... | a = axis 0 -1"`, or a function from an `OpView` to
+            a `Signature`.
         batch_only: With a line: MindSpore has no distributed form of the operator (it has none of primitives written in Python),
             ignores strategies and cuts the first dim of the first input by all devices.
-        properties: With a line: fields of `Signature`, such as keeps_inputs (the inputs that its gradient reads) and unit.
+        properties: With a line: fields of `Signature` that it does not say, such as unit.
 
     Raises:
         InputError: The operator has another rule, or this is no name, no rule, or no property.
 
     Example:
-        >>> ms_symtensor.register("MyNorm", "... d!, d! -> ... d!", keeps_inputs=(0, 1))
+        >>> ms_symtensor.register("MyNorm", "@... d!, @d! -> ... d!")
     """
     given = _rule_of(name, rule, batch_only, properties)
     if name in rules() or _wording(_registered.get(name, given)) != _wording(given):

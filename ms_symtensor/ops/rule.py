@@ -7,7 +7,7 @@ from typing import Any
 
 from ms_symtensor.ops.binding import bound
 from ms_symtensor.ops.grammar import Line, read
-from ms_symtensor.ops.quirks import NO_QUIRKS, Quirks, with_quirks
+from ms_symtensor.ops.quirks import NO_QUIRKS, Quirks, adjusted, fields_of
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.tensor.graph import Attribute, TensorType
 
@@ -47,8 +47,9 @@ class LineRule:
             "keeps_inputs": found.keeps_inputs, "keeps_outputs": found.keeps_outputs, "is_view": found.is_view,
             "differentiable": found.differentiable, "scatter": scatter and next(iter(found.dims_of(scatter)), None),
         }  # fmt: skip
-        plain = Signature(found.inputs, found.outputs, sizes, tuple(d for d in order if d in sizes), **(fields | said))
-        return with_quirks(plain, self.quirks, op, found.dims_of)
+        fields |= said | fields_of(self.quirks, found.inputs, found.outputs, found.dims_of)
+        plain = Signature(found.inputs, found.outputs, sizes, tuple(d for d in order if d in sizes), **fields)
+        return adjusted(plain, self.quirks, op, found.dims_of)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Computed:
     quirks: Quirks
 
     def __call__(self, op: OpView) -> Signature:
-        return with_quirks(self.function(op), self.quirks, op, lambda text: tuple(text.split()))
+        return adjusted(self.function(op), self.quirks, op, str.split)
 
 
 def rule(line: str, quirks: Quirks = NO_QUIRKS, **properties: Any) -> LineRule:

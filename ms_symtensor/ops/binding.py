@@ -1,45 +1,26 @@
 """A line of the grammar at the shapes of one operator: the names of its tensors' dims."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.grammar import NONE, Item, Line, Source, Tensor
-from ms_symtensor.ops.signature import Combine, Dims, OpView, positive
+from ms_symtensor.ops.signature import Combine, Dims, DimsOf, OpView, positive
 from ms_symtensor.tensor.graph import TensorType
 
 _COMBINE = {"+": Combine.SUM, "mean": Combine.MEAN, "max": Combine.MAX, "min": Combine.MIN, "prod": Combine.PROD}
 _NO_DIM = Item(NONE)
 
 
-@dataclass(frozen=True)
-class Bound:
-    """What a line says at the shapes of an operator, in the terms of `Signature`."""
-
-    inputs: tuple[Dims, ...]
-    outputs: tuple[Dims, ...]
-    sizes: dict[str, int]
-    mesh: tuple[str, ...]
-    fixed: frozenset[str]
-    keeps_inputs: tuple[int, ...]
-    keeps_outputs: tuple[int, ...]
-    differentiable: tuple[int, ...] | None
-    combine: Combine
-    partial_output: int
-    inner: tuple[str, ...]
-    is_view: bool
-    dims_of: Callable[[str], tuple[str, ...]]
-    """The dims that a text of names, words and `…...` stands for, in its order."""
-
-
-def bound(line: Line, op: OpView, by_position: bool = False) -> Bound:
-    """`line` at the shapes of `op`; `by_position`: its tensors stand for the operator's inputs by their number.
+def bound(line: Line, op: OpView, by_position: bool = False) -> tuple[dict[str, Any], DimsOf]:
+    """`line` at the shapes of `op`: fields of its `Signature`; `by_position`: tensors stand for the operator's inputs by number.
 
     Errors: InputError where ranks or sizes do not fit the line, naming the operator, the tensor and both readings.
     """
-    return _Binding(line, op, by_position).result()
+    binding = _Binding(line, op, by_position)
+    return binding.fields(), binding.dims_of
 
 
 @dataclass
@@ -51,32 +32,42 @@ class _Binding:
     positions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     full: dict[str, list[Item]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    exact: dict[str, tuple[int, str]] = field(default_factory=dict)
+    exact: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     known: dict[str, int] = field(default_factory=dict)
     whole: set[str] = field(default_factory=set)
-    pairs: list[tuple[Tensor, TensorType, str]] = field(default_factory=list)
+    pairs: list[tuple[Tensor, TensorType, int, bool]] = field(default_factory=list)
+    """Tensors of the line and of the operator, their number, and whether they are outputs."""
 
-    def result(self) -> Bound:
+    def fields(self) -> dict[str, Any]:
         op, line = self.op, self.line
-        left = self._matched(line.inputs, op.inputs, "tensor inputs", self.by_position)
-        right = self._matched(line.outputs, op.outputs[: self._outputs()], "outputs", False)
-        names = [f"input {i}" for i in range(len(left))] + [f"output {i}" for i in range(len(right))]
-        self.pairs = [(t, k, n) for t, k, n in zip((*left, *right), (*op.inputs, *op.outputs), names, strict=False)]
+        left = self._matched(line.inputs, op.inputs, self.by_position)
+        right = self._matched(line.outputs, op.outputs[: self._outputs()], False)
+        self.pairs = [(t, k, i, False) for i, (t, k) in enumerate(zip(left, op.inputs, strict=True))]
+        self.pairs += [(t, k, i, True) for i, (t, k) in enumerate(zip(right, op.outputs, strict=False))]
         self._solve_lengths()
         self._solve_words()
         self._solve_factors()
-        dims = [self._named(tensor, kind, what) for tensor, kind, what in self.pairs]
+        dims = [self._named(*pair) for pair in self.pairs]
         inputs, outputs = tuple(dims[: len(left)]), tuple(dims[len(left) :])
-        combines = [(i, t.combine) for i, t in enumerate(right) if t.combine]
-        partial, combine = combines[0] if combines else (0, "+")
-        inner = {d for kept in outputs for d in kept if d} - {*outputs[partial]} if combines else set()
-        mesh = self.dims_of_items([item for tensor, *_ in self.pairs for item in tensor.items])
-        return Bound(
-            inputs, outputs, self.sizes, tuple(d for d in mesh if d in self.sizes), frozenset(self.whole),
-            _marked(left, "@"), _marked(right, "@"),
-            tuple(i for i, t in enumerate(left) if "~" not in t.marks) if any("~" in t.marks for t in line.inputs) else None,
-            _COMBINE[combine], partial, tuple(d for d in mesh if d in inner), any("=" in t.marks for t in right), self.dims_of,
-        )  # fmt: skip
+        mesh = self._mesh()
+        found: dict[str, Any] = {
+            "inputs": inputs, "outputs": outputs, "sizes": self.sizes, "mesh": mesh, "fixed": frozenset(self.whole),
+            "keeps_inputs": tuple(i for i, tensor in enumerate(left) if "@" in tensor.marks),
+            "keeps_outputs": tuple(i for i, tensor in enumerate(right) if "@" in tensor.marks),
+        }  # fmt: skip
+        if line.has_no_gradient:
+            found["differentiable"] = tuple(i for i, tensor in enumerate(left) if "~" not in tensor.marks)
+        for i, tensor in enumerate(right):
+            if "=" in tensor.marks:
+                found["is_view"] = True
+            if tensor.combine:
+                kept = {d for dims in outputs for d in dims} - {*outputs[i]}
+                found |= {
+                    "combine": _COMBINE[tensor.combine],
+                    "partial_output": i,
+                    "inner": tuple(d for d in mesh if d in kept),
+                }
+        return found
 
     def _fail(self, why: str) -> InputError:
         return InputError(f"{self.op.name} ({self.op.type}): {why} the signature {self.line.text!r}")
@@ -85,10 +76,10 @@ class _Binding:
         """How many outputs the line says something about: those behind are for nobody."""
         return len(self.op.outputs) if any("*" in t.marks for t in self.line.outputs) else len(self.line.outputs)
 
-    def _matched(
-        self, tensors: Sequence[Tensor], kinds: Sequence[TensorType], what: str, by_position: bool
-    ) -> list[Tensor]:
+    def _matched(self, tensors: Sequence[Tensor], kinds: Sequence[TensorType], by_position: bool) -> Sequence[Tensor]:
         """The tensor of the line for each of `kinds`."""
+        if len(tensors) == len(kinds) and not any("*" in t.marks or "?" in t.marks for t in tensors):
+            return tensors
         if by_position and self.op.positions:
             return [tensors[p] for p in self.op.positions]
         if len(tensors) == 1 and not tensors[0].items and not kinds:
@@ -126,7 +117,7 @@ class _Binding:
     def _candidates(self, prefix: str) -> list[int]:
         """What single tensors say of the number of dims of `prefix`."""
         found = []
-        for tensor, kind, _ in self.pairs:
+        for tensor, kind, *_ in self.pairs:
             dots = [i for i, item in enumerate(tensor.items) if item.is_dots and item.name == prefix]
             others = {item.name for item in tensor.items if item.is_dots} - {prefix}
             if not dots or NONE in others or not others <= self.lengths.keys():
@@ -153,7 +144,7 @@ class _Binding:
 
     def _solve_words(self) -> None:
         for word, prefix in self.line.member_of.items():
-            for tensor, kind, _ in self.pairs:
+            for tensor, kind, *_ in self.pairs:
                 names = [item.name for item in tensor.items]
                 if word in names and prefix in names:
                     start = self._count(tensor.items[: names.index(prefix)])
@@ -202,7 +193,7 @@ class _Binding:
                 self.known[word] = int(self._value(sources[0]))
         compounds = [
             (item, size)
-            for tensor, kind, _ in self.pairs
+            for tensor, kind, *_ in self.pairs
             if len(tensor.items) == len(kind.shape)
             for item, size in zip(tensor.items, kind.shape, strict=True)
             if item.factors and "%" not in item.marks
@@ -220,9 +211,9 @@ class _Binding:
             self.full[prefix] = [Item(f"{prefix}{i}", "?") for i in range(self.lengths[prefix])]
         return self.full[prefix]
 
-    def _expanded(self, tensor: Tensor, kind: TensorType, what: str) -> list[Item]:
+    def _expanded(self, tensor: Tensor, kind: TensorType, number: int, is_output: bool) -> list[Item]:
         """One item per dim of a tensor."""
-        rank, is_output = len(kind.shape), what.startswith("output")
+        rank = len(kind.shape)
         found: list[Item | None] = []
         items, i = self._in_order(tensor), 0
         while i < len(items):
@@ -247,7 +238,7 @@ class _Binding:
                 run = run[max(0, len(run) - max(0, rank - self._beside(items, i))) :]
             found += run
             i = last + 1
-        return self._filled(found, rank, what, kind)
+        return self._filled(found, kind, number, is_output)
 
     def _beside(self, items: Sequence[Item], position: int) -> int:
         return self._count([other for j, other in enumerate(items) if j != position])
@@ -297,43 +288,46 @@ class _Binding:
         order[a], order[b] = order[b], order[a]
         return tuple(order)
 
-    def _filled(self, found: list[Item | None], rank: int, what: str, kind: TensorType) -> list[Item]:
+    def _filled(self, found: list[Item | None], kind: TensorType, number: int, is_output: bool) -> list[Item]:
         """One item per dim: `1...` (None) takes what is left, `d?` at the beginning may be missing."""
+        rank = len(kind.shape)
         if None in found:
             i = found.index(None)
             found[i : i + 1] = [_NO_DIM] * (rank - len(found) + 1)
         while len(found) > rank and found[0] is not None and "?" in found[0].marks:
             found = found[1:]
         if len(found) != rank:
-            raise self._fail(f"{what} has shape {list(kind.shape)}, which is not what it reads in")
+            shape = f"{_called(number, is_output)} has shape {list(kind.shape)}"
+            raise self._fail(f"{shape}, which is not what it reads in")
         return [item for item in found if item is not None]
 
-    def _named(self, tensor: Tensor, kind: TensorType, what: str) -> Dims:
+    def _named(self, tensor: Tensor, kind: TensorType, number: int, is_output: bool) -> Dims:
         dims: list[str | None] = []
-        for item, length in zip(self._expanded(tensor, kind, what), kind.shape, strict=True):
+        for item, length in zip(self._expanded(tensor, kind, number, is_output), kind.shape, strict=True):
             name, marks = item.name, item.marks
             size = length // math.prod(self.known.get(n, 1) for n in item.factors) if item.factors else length
             if name == NONE or "." in marks or size == 1:
                 dims.append(None)
                 if name != NONE and not marks:
-                    self._check(name, 1, what)
+                    self._check(name, 1, number, is_output)
                 continue
             dims.append(name)
             if "!" in marks:
                 self.whole.add(name)
             elif not ("%" in marks or "*" in marks):
-                self._check(name, size, what)
+                self._check(name, size, number, is_output)
             if "*" not in marks:
                 before = self.sizes.get(name, size)
                 self.sizes[name] = size if before == size else math.gcd(before, size)
         return tuple(dims)
 
-    def _check(self, name: str, size: int, what: str) -> None:
+    def _check(self, name: str, size: int, number: int, is_output: bool) -> None:
         """InputError where a dim has another size than elsewhere and no mark allows it."""
-        before, where = self.exact.setdefault(name, (size, what))
+        before, first, is_first_output = self.exact.setdefault(name, (size, number, is_output))
         if before != size:
             hint = f" (write {name}? where it is broadcast)" if 1 in (before, size) else ""
-            raise self._fail(f"dim {name!r} is {before} ({where}) and {size} ({what}){hint} in")
+            where = _called(first, is_first_output)
+            raise self._fail(f"dim {name!r} is {before} ({where}) and {size} ({_called(number, is_output)}){hint} in")
 
     # the dims that names stand for
 
@@ -349,13 +343,20 @@ class _Binding:
                 found.append(name)
         return tuple(found)
 
-    def dims_of_items(self, items: Sequence[Item]) -> tuple[str, ...]:
-        texts = (f"{item.name}..." if item.is_dots else item.name for item in items if item.name != NONE)
-        return tuple(dict.fromkeys(d for text in texts for d in self.dims_of(text)))
+    def _mesh(self) -> tuple[str, ...]:
+        """All dims that take part, in the order of the line."""
+        found: dict[str, None] = {}
+        for tensor, *_ in self.pairs:
+            for item in tensor.items:
+                if item.is_dots and item.name != NONE:
+                    found |= dict.fromkeys(one.name for one in self._full(item.name))
+                else:
+                    found[item.name] = None
+        return tuple(name for name in found if name in self.sizes)
 
 
-def _marked(tensors: Sequence[Tensor], mark: str) -> tuple[int, ...]:
-    return tuple(i for i, tensor in enumerate(tensors) if mark in tensor.marks)
+def _called(number: int, is_output: bool) -> str:
+    return f"{'output' if is_output else 'input'} {number}"
 
 
 def _with(item: Item, marks: str) -> Item:

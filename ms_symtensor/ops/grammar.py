@@ -8,6 +8,7 @@ A line has inputs, an arrow, outputs, and behind a bar the words whose meaning a
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ms_symtensor.errors import InputError
 
@@ -68,6 +69,11 @@ class Line:
     words: dict[str, tuple[Source, ...]]
     member_of: dict[str, str]
     new: frozenset[str]
+
+    @cached_property
+    def has_no_gradient(self) -> bool:
+        """Whether the line says of an input that it has no gradient."""
+        return any("~" in tensor.marks for tensor in self.inputs)
 
 
 def read(text: str) -> Line:

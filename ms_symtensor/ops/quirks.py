@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ms_symtensor.ops.signature import NO_DIM, Dims, OpView, Signature
+from ms_symtensor.ops.signature import NO_DIM, Dims, DimsOf, OpView, Signature
 from ms_symtensor.ops.undistributed import OTHER_OPERATORS, cut_along_batch
 
-DimsOf = Callable[[str], Sequence[str]]
-"""The dims that names, words and `…...` of a rule's line stand for."""
 Adjust = Callable[[OpView, Signature, DimsOf], Signature]
 
 

@@ -37,19 +37,17 @@ class LineRule:
         return read(self.line)
 
     def __call__(self, op: OpView) -> Signature:
-        found = bound(self.read, op, self.by_position)
+        fields, dims_of = bound(self.read, op, self.by_position)
         said = {**self.properties, **(self.work(op) if self.work is not None else {})}
-        mesh, scatter = said.pop("mesh", None), said.pop("scatter", None)
-        sizes = found.sizes | said.pop("sizes", {})
-        order = found.dims_of(mesh) if isinstance(mesh, str) else mesh or found.mesh
-        fields: dict[str, Any] = {
-            "fixed": found.fixed, "combine": found.combine, "inner": found.inner, "partial_output": found.partial_output,
-            "keeps_inputs": found.keeps_inputs, "keeps_outputs": found.keeps_outputs, "is_view": found.is_view,
-            "differentiable": found.differentiable, "scatter": scatter and next(iter(found.dims_of(scatter)), None),
-        }  # fmt: skip
-        fields |= said | fields_of(self.quirks, found.inputs, found.outputs, found.dims_of)
-        plain = Signature(found.inputs, found.outputs, sizes, tuple(d for d in order if d in sizes), **fields)
-        return adjusted(plain, self.quirks, op, found.dims_of)
+        if "sizes" in said:
+            said["sizes"] = fields["sizes"] | said["sizes"]
+        if "mesh" in said:
+            order = dims_of(said["mesh"]) if isinstance(said["mesh"], str) else said["mesh"]
+            said["mesh"] = tuple(d for d in order if d in said.get("sizes", fields["sizes"]))
+        if "scatter" in said:
+            said["scatter"] = next(iter(dims_of(said["scatter"])), None)
+        fields |= said | fields_of(self.quirks, fields["inputs"], fields["outputs"], dims_of)
+        return adjusted(Signature(**fields), self.quirks, op, dims_of)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from ms_symtensor.tensor.layout import Layout
 
 Dims = tuple[str | None, ...]
 """Dim names of one tensor; None where a dim takes no part (size one, or broadcast)."""
+DimsOf = Callable[[str], Sequence[str]]
+"""The dims that a text of names, words and `…...` of a rule's line stands for, in its order."""
 
 NO_DIM = "1"
 """Stands where the name of a dim would, for none."""

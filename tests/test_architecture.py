@@ -13,7 +13,7 @@ PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
     "version", "errors", "streams", "files", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program",
     "cluster", "cost", "strategy", "reshard", "serving", "search", "uniform", "targets", "validation", "measured", "timeline",
-    "traffic", "bridge", "report", "models", "fit", "arguments", "target_plans", "estimates", "sweep", "commands",
+    "traffic", "scheduling", "bridge", "report", "models", "fit", "arguments", "target_plans", "estimates", "sweep", "commands",
     "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {

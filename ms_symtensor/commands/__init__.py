@@ -5,6 +5,6 @@ The top of such a file imports nothing that plans; `run` does. A new command is 
 
 COMMANDS = (
     "plan", "fit", "estimate", "verify", "prove", "audit", "explain", "report", "capture", "validate", "calibrate", "compare",
-    "mindformers", "reshard", "serve", "traffic", "sweep",
+    "mindformers", "reshard", "serve", "traffic", "schedule", "sweep",
 )  # fmt: skip
 """In the order of --help."""

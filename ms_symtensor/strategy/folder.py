@@ -35,9 +35,10 @@ _NAMES = (
 )  # fmt: skip
 HTML_FILE, TIMELINE_FILE = "report.html", "timeline.json"
 TRAFFIC_FILE, PAIRS_FILE, LINKS_FILE, RANK_TABLE_FILE = "traffic.json", "traffic.csv", "links.csv", "rank_table.json"
+SCHEDULE_FILE, SCHEDULE_TABLE_FILE = "schedule.json", "schedule.csv"
 BESIDE = (
-    HTML_FILE, TIMELINE_FILE, TRAFFIC_FILE, PAIRS_FILE, LINKS_FILE, RANK_TABLE_FILE, "verified.json", "proved.json",
-    "pareto.json",
+    HTML_FILE, TIMELINE_FILE, SCHEDULE_FILE, SCHEDULE_TABLE_FILE, TRAFFIC_FILE, PAIRS_FILE, LINKS_FILE, RANK_TABLE_FILE,
+    "verified.json", "proved.json", "pareto.json",
 )  # fmt: skip
 """What commands write beside a plan: no part of it, so that no digest tells of them; they go when another plan comes there."""
 FOR_MINDSPORE = re.compile(rf"{re.escape(OPERATOR_FILE)}|{CHECKPOINT_FILE}(_\d+)?\.(json|ckpt)")

@@ -7,13 +7,14 @@ same attributes. MindSpore is not needed.
 from model_zoo.build_experts import mixture_of_experts
 from model_zoo.build_latent_attention import latent_attention
 from model_zoo.build_layers import Layers
+from model_zoo.build_phase import phase_graph
 from model_zoo.config import BlockKind, TransformerConfig
 from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
 
-_PARAMETER_ORDER = (
-    "output_table", "word_embedding", "layers", "attention_norm", "feed_forward_norm", "attended_norm",
-    "fed_forward_norm", "attention", "feed_forward", "router", "experts", "shared", "shared_gate", "query_down",
+PARAMETER_ORDER = (
+    "output_table", "key_cache", "value_cache", "word_embedding", "layers", "attention_norm", "feed_forward_norm",
+    "attended_norm", "fed_forward_norm", "attention", "feed_forward", "router", "experts", "shared", "shared_gate", "query_down",
     "key_value_down", "query", "query_rotary", "key", "value", "key_rotary", "query_norm", "key_value_norm",
     "key_norm", "core", "softmax", "output", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "sink",
     "dense", "hidden_norm", "embedding_norm", "project", "block", "norm", "head", "second_token",
@@ -24,7 +25,8 @@ _PARAMETER_ORDER = (
 
 def build_graph(config: TransformerConfig) -> Graph:
     """The graph of the forward network with its loss, as `capture(*model_zoo.network.build(config))` gives it."""
-    return _Network(config).transformer()
+    network = _Network(config)
+    return network.transformer() if config.phase is None else phase_graph(network, config.phase, PARAMETER_ORDER)
 
 
 class _Network(Layers):
@@ -141,4 +143,4 @@ class _Network(Layers):
         loss = self.loss_of(normed, output_table, labels, loss_mask)
         if c.second_token_weight:
             loss = self.binary("Add", "add_loss", loss, self.second_token(x, labels, word_table, output_table))
-        return self.emit.graph(c.network, loss, _PARAMETER_ORDER)
+        return self.emit.graph(c.network, loss, PARAMETER_ORDER)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from model_zoo.phase import Phase
 from ms_symtensor.errors import InputError
 
 Norm = Literal["rms_norm", "layer_norm"]
@@ -173,6 +174,7 @@ class TransformerConfig:
     compute_dtype: str = "bfloat16"
     param_dtype: str = "float32"
     lazy_inline: bool = False
+    phase: Phase | None = None  # of serving; None: training
 
     def __post_init__(self) -> None:
         if not self.head_dim:

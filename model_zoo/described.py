@@ -8,7 +8,7 @@ from model_zoo.config import BlockKind, Experts, LatentSizes, Lora, TransformerC
 from ms_symtensor.errors import InputError
 
 _PARTS = {"experts": Experts, "latent_attention": LatentSizes, "lora": Lora}
-_APART = ("name", "seq_length", "batch_size", "attention", "compute_dtype", "lazy_inline")
+_APART = ("name", "seq_length", "batch_size", "attention", "compute_dtype", "param_dtype", "lazy_inline", "phase")
 """What a plan's source says by itself."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from model_zoo.config import LORA_ALPHA, Attention, ExpertForm, Experts, LatentSizes, Lora, TransformerConfig
 from model_zoo.described import config_of
+from model_zoo.phase import of_text
 from ms_symtensor.errors import InputError
 
 
@@ -133,6 +134,7 @@ def dimensions_of(
     load_imbalance: float | None = None,
     dimensions: str = "",
     lora: int | None = None,
+    phase: str = "",
 ) -> TransformerConfig:
     """The published network `name`, with the given number of layers (None: all), tokens per sample and global batch.
 
@@ -140,7 +142,8 @@ def dimensions_of(
     say for how many tokens an expert has room (`Experts`).
 
     `dimensions`: those of a network that is not published here, as `described.text_of` writes them. `lora`: the rank of low-rank
-    adapters, which alone are trained. `attention` None: flash, or the one form that the network has.
+    adapters, which alone are trained. `phase`: of serving, as `Phase.text`; parameters are in the compute type then.
+    `attention` None: flash, or the one form that the network has.
 
     `seq_length` None stands for 4096, or all learned positions where there are fewer. InputError if the name is
     unknown (the message lists the known ones) or a value does not fit the network.
@@ -158,6 +161,8 @@ def dimensions_of(
         if lora < 1:
             raise InputError(f"{name}: the rank of lora is {lora}; it must be at least 1")
         config = replace(config, lora=Lora(lora, LORA_ALPHA, trains_vocabulary=False))
+    if phase:
+        config = replace(config, phase=of_text(phase), param_dtype=compute_dtype, second_token_weight=0.0)
     return replace(
         config,
         num_layers=config.num_layers if num_layers is None else num_layers,

@@ -72,6 +72,7 @@ class Emitter:
         self._lazy_inline = lazy_inline
         self._cell = _Cell()
         self._drafts: list[tuple[str, Op]] = []
+        self._after: dict[str, Value] = {}
         self._inputs: list[tuple[str, TensorType]] = []
         self._parameters: dict[str, Parameter] = {}
 
@@ -129,6 +130,11 @@ class Emitter:
         self._drafts.append((self._cell.scope, op))
         return tuple(Value(OpOutput(draft, index), output) for index, output in enumerate(outputs))
 
+    def depend(self, value: Value, other: Value) -> None:
+        """The first input of what makes `value` waits for `other`, which nobody reads (ops.depend)."""
+        (number,) = _producers(value.source)
+        self._after[str(number)] = other
+
     def graph(self, name: str, output: Value, parameter_order: tuple[str, ...]) -> Graph:
         """The graph that delivers `output`; `parameter_order`: attribute names as cells define them, first to last.
 
@@ -172,7 +178,10 @@ class Emitter:
             elif number not in done:
                 done.add(number)
                 stack.append((number, True))
-                inputs = [producer for source in self._drafts[number][1].inputs for producer in _producers(source)]
+                sources = [*self._drafts[number][1].inputs]
+                if str(number) in self._after:
+                    sources.insert(1, self._after[str(number)].source)
+                inputs = [producer for source in sources for producer in _producers(source)]
                 stack.extend((producer, False) for producer in reversed(inputs) if producer not in done)
 
 

@@ -158,6 +158,8 @@ class _Rules:
             return self._loss(graph, op), None
         if op.type == "FlashAttentionScore" and self.context > 1:
             return self._attention(shapes), None
+        if op.type in ("ReshapeAndCache", "PagedAttention"):
+            return self._paged(op, ranks), None
         return tuple(self._dims(op, owner, shape, ranks[0]) for shape in shapes), None
 
     def _attention(self, shapes: list[tuple[int, ...]]) -> Cuts:
@@ -166,6 +168,13 @@ class _Rules:
         query = 1 if self.context_heads else self.context
         cuts = [(self.data, query, heads, 1), *[(self.data, 1, heads, 1)] * 2]
         return (*cuts, *((1,) * len(shape) for shape in shapes[3:]))
+
+    def _paged(self, op: Op, ranks: list[int]) -> Cuts:
+        """Heads of new keys and values, of queries, and of the cache; queries and block tables are cut along the requests."""
+        if op.type == "ReshapeAndCache":
+            return (*[(1, 1, self.heads)] * 2, *[(1, 1, self.heads, 1)] * 2, (1,))
+        rest = tuple((1,) * rank for rank in ranks[4:])
+        return ((self.data, 1, self.heads), *[(1, 1, self.heads, 1)] * 2, (self.data, 1), *rest)
 
     def _experts(self, shapes: list[tuple[int, ...]], op: Op) -> Cuts:
         """Experts are cut with the samples as far as they go, their width like the feed-forward's."""

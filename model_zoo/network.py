@@ -150,8 +150,12 @@ def build(config: TransformerConfig) -> tuple[nn.Cell, tuple[Tensor, ...]]:
 
     Inputs have the global batch: int32 input_ids (then position_ids where positions are learned, then token_type_ids
     for BERT), int32 labels and float32 loss_mask, the same two again for a second token; all [batch_size, seq_length]. A
-    mask has 1 where a token counts.
+    mask has 1 where a token counts. A phase of serving: see `phase_network.build_phase`.
     """
+    if config.phase is not None:
+        from model_zoo.phase_network import build_phase
+
+        return build_phase(config)
     with no_init_parameters():
         cell = _NETWORKS[config.network](config)
     cell.set_train()

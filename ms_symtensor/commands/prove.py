@@ -1,10 +1,14 @@
 """`symtensor prove`: run every rank's program here, and compare loss and gradients with one process."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
 from ms_symtensor.streams import notice
+
+if TYPE_CHECKING:
+    from ms_symtensor.bridge.proof.prove import Request
 
 TEXT = "run every rank's program here, and compare loss and gradients with one process"
 EXAMPLES = (
@@ -22,7 +26,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "subject",
         metavar="DIR|file.py:factory",
         type=options.place,
-        help="a plan's directory, or a function that returns (cell, inputs); of mindformers-pynative also its YAML",
+        help="a plan's directory, one of serve, or a function that returns (cell, inputs); of mindformers-pynative also its YAML",
     )
     options.add_target(command, TARGETS, "a PyNative file runs at reduced dims")
     command.add_argument("--device-num", type=int, help="number of NPUs; a plan knows its own")
@@ -43,6 +47,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.shared import folder_of, require_positive, show_found
     from ms_symtensor.models import is_factory
     from ms_symtensor.report.proof_report import proof_json, proof_text
+    from ms_symtensor.serving.folder import is_served
     from ms_symtensor.strategy.file import graph_in, plan_in
     from ms_symtensor.strategy.record import PROVED_FILE, record, without_times
 
@@ -59,6 +64,8 @@ def run(chosen: argparse.Namespace) -> int:
         raise InputError(f"--target {chosen.target} has no proof of its own: give one of {', '.join(TARGETS)}")
     if chosen.target == TARGETS[1]:
         return _pynative(chosen)
+    if is_served(chosen.subject):
+        return _phases(chosen, request)
     if is_factory(chosen.subject):
         if chosen.device_num is None:
             raise InputError(
@@ -81,6 +88,26 @@ def run(chosen: argparse.Namespace) -> int:
         if why := record(folder, PROVED_FILE, without_times(proof_json(found))):
             notice(why)
     show_found(chosen, proof_json(found), proof_text(found))
+    return 0 if found.equal else 1
+
+
+def _phases(chosen: argparse.Namespace, request: "Request") -> int:
+    """Prefill and decode of a deployment that `serve` wrote."""
+    from ms_symtensor.bridge.proof.phases import prove_phases
+    from ms_symtensor.commands.shared import show_found
+    from ms_symtensor.report.proof_report import phase_proof_json, phase_proof_text
+    from ms_symtensor.serving.folder import plans_of
+    from ms_symtensor.strategy.file import plan_in
+    from ms_symtensor.strategy.record import PROVED_FILE, record, without_times
+
+    if chosen.device_num is not None:
+        raise InputError("--device-num is for a factory; a deployment knows its own: leave it out, or give --ranks")
+    folders = plans_of(chosen.subject, chosen.edited)
+    found = prove_phases({name: plan_in(folder, chosen.trust) for name, folder in folders.items()}, request)
+    for folder in folders.values():
+        if why := record(folder, PROVED_FILE, without_times(phase_proof_json(found))):
+            notice(why)
+    show_found(chosen, phase_proof_json(found), phase_proof_text(found))
     return 0 if found.equal else 1
 
 

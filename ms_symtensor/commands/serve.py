@@ -55,7 +55,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
         help="why the step is not laid out so: the best deployment with these values beside the best",
     )
     command.add_argument(
-        "--out", type=options.path, metavar="DIR", help="where to write: report, JSON, engine commands"
+        "--out",
+        type=options.path,
+        metavar="DIR",
+        help="where to write: report, JSON, engine commands, plans of the phases",
     )
     options.add_json(command)
 
@@ -73,6 +76,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.errors import InputError
     from ms_symtensor.report.serve_report import serve_json, serve_text, why_not_text, write_serve
     from ms_symtensor.report.text import numbered, seconds
+    from ms_symtensor.serving.plans import phase_plans, why_no_plans
     from ms_symtensor.serving.request import Request, fixed_of, seconds_of, tokens_of
     from ms_symtensor.serving.search import MIXED, SPLIT, search
     from ms_symtensor.streams import notice
@@ -116,7 +120,12 @@ def run(chosen: argparse.Namespace) -> int:
         text += f"\n\n{why_not_text(chosen.why_not, found.best, other.best)}"
         data["why_not"] = serve_json(request, other, 0.0)
     if chosen.out is not None:
-        written = write_serve(chosen.out, request, found.best, data, text)
+        refused = why_no_plans(request, found.best)
+        plans = () if refused else phase_plans(request, found, took_s)
+        data |= {"plans_refused": refused} if refused else {}
+        written = write_serve(chosen.out, request, found.best, data, text, plans)
+        if refused:
+            notice(f"no plans to verify: {refused}")
         text += f"\n\nWritten to {chosen.out}: {numbered(written)}"
     show_found(chosen, data, f"{text}\n\nSearched in {seconds(took_s)}")
     return 0

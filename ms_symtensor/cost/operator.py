@@ -105,7 +105,8 @@ def operator_kernels(
     """
     if sig.unit is Unit.NONE:
         return OperatorKernels()
-    traffic = sum(inputs_B) + sum(outputs_B)
+    shares = sig.read_shares or (1,) * len(inputs_B)
+    traffic = sum(share * each for share, each in zip(shares, inputs_B, strict=True)) + sum(outputs_B)
     gradients = gradients_of(op, sig, products)
     last = (Kernel(pass_s, {"traffic_B": gradients.moved_B(inputs_B, outputs_B)}),) if gradients.passes else ()
     if sig.unit is Unit.VECTOR:

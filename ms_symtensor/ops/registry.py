@@ -16,6 +16,7 @@ from ms_symtensor.ops import (
     indexing,
     loss,
     normalization,
+    paged_cache,
     recurrent,
     reduction,
     routing,
@@ -45,8 +46,8 @@ def merge(*families: Mapping[str, Rule]) -> dict[str, Rule]:
 def families() -> dict[str, Mapping[str, Rule]]:
     """The tables of rules that ship with ms_symtensor, by the module that they stand in."""
     modules = (
-        attention, contraction, convolution, creation, elementwise, fixed, in_place, indexing, loss, normalization, recurrent,
-        reduction, routing, shape,
+        attention, contraction, convolution, creation, elementwise, fixed, in_place, indexing, loss, normalization, paged_cache,
+        recurrent, reduction, routing, shape,
     )  # fmt: skip
     return {module.__name__.rpartition(".")[2]: module.RULES for module in modules}
 

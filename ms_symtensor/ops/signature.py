@@ -117,6 +117,7 @@ class Signature:
     - `operations`: of the vector unit, in float32 per element of the first input, where they may take longer than the traffic.
     - `head_dim`: of fused attention, which takes the vector unit as long for narrow heads as for wider ones; `keys`: how many a
       query meets on average.
+    - `read_shares`: of every input which share moves through memory; none given: all of each.
     - `rising`: the dim along which the work rises from none to twice the average (the rows of a causal mask), so that the last
       of its slices takes longest.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
@@ -151,6 +152,7 @@ class Signature:
     head_dim: int = 0
     keys: float = 0.0
     rising: str | None = None
+    read_shares: tuple[float, ...] = ()
     combine: Combine = Combine.SUM
     scatter: str | None = None
     keeps_inputs: tuple[int, ...] = ()

@@ -109,6 +109,8 @@ class _Writer:
             layout = Layout(whole, (-1,) * len(kind.shape), kind.shape)
             self.values[InputRef(name)] = Value(self.out.builder.tensor(kind, kept=True), layout, False)
             self.out.builder.given.add(self.values[InputRef(name)].tensor)
+        is_given = self.graph.is_trained or self.borders is not NO_BORDERS
+        last = "" if is_given else self._before_casts(self.graph.output)
         for op in self.graph.ops:
             if op.reshapes:
                 self._reshape(op)
@@ -118,11 +120,26 @@ class _Writer:
                 self._transparent(op)
             else:
                 self._operator(op)
+            if op.name == last:
+                self._bring_together(op)
         if self.graph.output in self.values:
             self.out.loss = self.values[self.graph.output].tensor
         for source, receiver in self.borders.sent:
             self.out.builder.send(self.values[source].tensor, receiver, source.op)
         return self.out
+
+    def _before_casts(self, source: Source) -> str:
+        """The operator whose result a network that does not train returns, Casts behind it left out."""
+        while isinstance(source, OpOutput) and self.graph.op_by_name[source.op].type == "Cast":
+            source = self.graph.tensor_inputs(self.graph.op_by_name[source.op])[0]
+        return source.op if isinstance(source, OpOutput) else ""
+
+    def _bring_together(self, op: Op) -> None:
+        """MindSpore gathers what such a network returns, of which every rank has all."""
+        source = OpOutput(op.name)
+        value, kind = self.values[source], op.outputs[0]
+        whole = Layout((self.settings.device_num,), (-1,) * len(kind.shape), kind.shape)
+        self.values[source] = value._replace(tensor=self._move(op, value, whole, kind.dtype), layout=whole)
 
     # -- borders -----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ms_symtensor.bridge.proof.comparison import TOLERANCE
+from ms_symtensor.bridge.proof.phases import PhaseProof
 from ms_symtensor.bridge.proof.prove import Proof
 from ms_symtensor.report.text import seconds, table
 
@@ -52,3 +53,33 @@ def proof_text(proof: Proof) -> str:
 
 def _finite(error: float) -> float | None:
     return error if error < float("inf") else None
+
+
+def phase_proof_json(proof: PhaseProof) -> dict[str, Any]:
+    """The proof of the phases of serving by the keys that `symtensor prove --json` promises for them."""
+    return {
+        "equal": proof.equal,
+        "ranks": dict(proof.ranks),
+        "logits_rel_error": {one.name: _finite(one.error) for one in proof.logits},
+        "cache_rel_error_max": _finite(max(one.error for one in proof.caches)),
+        "caches_checked": len(proof.caches),
+        "substitutions": list(proof.substitutions),
+        "reduction": {name: list(sizes) for name, sizes in proof.reduction.items()},
+        "seconds": proof.seconds,
+    }
+
+
+def phase_proof_text(proof: PhaseProof) -> str:
+    """That in a few lines."""
+    rows = [(f"logits of {one.name}", f"relative error {one.error:.1e}") for one in proof.logits]
+    rows.append(("caches", f"{len(proof.caches)}, relative error at most {max(one.error for one in proof.caches):.1e}"))
+    rows.append(("reduced", ", ".join(f"{name} {a} to {b}" for name, (a, b) in proof.reduction.items())))
+    rows += [("defined" if not i else "", text) for i, text in enumerate(proof.substitutions)]
+    ranks = ", ".join(f"{number} for {phase}" for phase, number in proof.ranks.items())
+    head = f"Processes: {ranks}; compared with one that has full attention, in {seconds(proof.seconds)}"
+    wrong = [one for one in (*proof.logits, *proof.caches) if not one.equal]
+    lines = [
+        f"  WRONG {one.name}: relative error {one.error:.1e}, on ranks {', '.join(map(str, one.ranks))}"
+        for one in wrong
+    ]
+    return "\n".join([head, table(rows), *lines[:SHOWN], "  proved" if proof.equal else "  NOT proved"])

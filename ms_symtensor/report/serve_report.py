@@ -1,19 +1,25 @@
 """A deployment, for people and for programs, and its folder."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from model_zoo.described import text_of
 from ms_symtensor.files.folder import write_folder
+from ms_symtensor.report.emit import write_plan
+from ms_symtensor.report.operators import operators_text
+from ms_symtensor.report.plan_report import times_and_memory
 from ms_symtensor.report.text import seconds, share, size, table
 from ms_symtensor.serving.commands import engine_commands
+from ms_symtensor.serving.folder import FILE, PLANS
+from ms_symtensor.serving.plans import PhasePlan
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.search import Deployment, Found, Instance
-from ms_symtensor.strategy.writing import json_text
+from ms_symtensor.strategy.digest import sealed
 
-NAMES = ("serve.json", "report.txt", "vllm_ascend.sh")
+NAMES = (FILE, "report.txt", "vllm_ascend.sh")
 _SCRIPT = """#!/bin/sh
 # One command for each kind of instance; MODEL is a folder or a name that vLLM loads. Predicted, not measured on NPUs.
 # Ranks of several nodes need --data-parallel-address and --data-parallel-size-local too.
@@ -93,20 +99,43 @@ def why_not_text(asked: str, best: Deployment, other: Deployment) -> str:
 
 
 def write_serve(
-    directory: str | os.PathLike[str], request: Request, best: Deployment, data: dict[str, Any], text: str
+    directory: str | os.PathLike[str],
+    request: Request,
+    best: Deployment,
+    data: dict[str, Any],
+    text: str,
+    plans: Sequence[PhasePlan] = (),
 ) -> tuple[str, ...]:
-    """Write the report, the JSON and the engines' commands; the names. InputError if that is impossible."""
+    """Write the report, the JSON, the engines' commands and the plans of the phases (`data` has why there are none, else their
+    digests are put there); the names. InputError if that is impossible.
+    """
+    digests = {one.name: _write_phase(Path(directory) / one.name, one) for one in plans}
+    data = {**data, PLANS: digests} if digests else data
     lines = []
     for one in engine_commands(request, best):
         lines.append(f"# {one.count} x {one.phase}" + (f"; vLLM cannot say: {one.refused}" if one.refused else ""))
         lines.append(f"{'# ' if one.refused else ''}{one.line}")
     files: dict[str, str | bytes] = {
-        "serve.json": json_text({key: value for key, value in data.items() if key != "search_time_s"}),
+        FILE: sealed({key: value for key, value in data.items() if key != "search_time_s"}),
         "report.txt": text + "\n",
         "vllm_ascend.sh": _SCRIPT + "\n".join(lines) + "\n",
     }
     write_folder(directory, files, _owned, lambda name: name in NAMES)
-    return tuple(files)
+    return (*files, *(f"{name}/" for name in digests))
+
+
+def _write_phase(directory: Path, one: PhasePlan) -> str:
+    """Write the plan of a phase; the digest of its folder."""
+    plan = one.plan
+    tokens = plan.global_batch_size * plan.seq_length
+    lines = [
+        f"{one.name} of {plan.model} on {plan.device_num} devices of {plan.cluster}: {tokens:,} tokens of"
+        f" {plan.global_batch_size} requests",
+        times_and_memory(plan),
+        "Operators (dim/slices)",
+        operators_text(one.graph, plan.whole),
+    ]
+    return write_plan(plan, one.graph, [one.program], "\n\n".join(lines), directory).digest
 
 
 def _owned(directory: Path) -> frozenset[str]:

@@ -45,7 +45,7 @@ def verdict_text(verdict: Verdict) -> str:
     head = f"MindSpore {verdict.mindspore}, rank {verdict.rank}, compiled in {seconds(verdict.compile_time_s)}"
     if not verdict.accepted:
         return f"{head}\n  rejected: {verdict.reason}"
-    rows = [("gradients", "every one is summed over the ranks of its slice")]
+    rows = [("gradients", "every one is summed over the ranks of its slice")] if verdict.trained else []
     if verdict.unsynchronised:
         names = ", ".join(verdict.unsynchronised[:SHOWN])
         rows = [("gradients", f"NOT summed over the ranks of their slice: {names}")]

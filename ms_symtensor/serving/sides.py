@@ -14,11 +14,11 @@ from model_zoo.described import config_of
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import parsed_json
 from ms_symtensor.reshard.slices import Held, Side, Slices
+from ms_symtensor.serving.folder import FILE
 from ms_symtensor.serving.strategy import Strategy
 from ms_symtensor.strategy.reading import Field
 from ms_symtensor.tensor.layout import Layout
 
-FILE = "serve.json"
 _REMEDY = "serve again"
 _OF_HEADS = re.compile(r"attention\.(query|query_rotary|key|value)\.(weight|bias)$")
 _ROWS, _COLUMNS, _TABLE = r"\.(gate|up)\.(weight|bias)$", r"\.down\.weight$", r"(word_embedding\.table|output_table)$"

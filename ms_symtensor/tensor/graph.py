@@ -209,6 +209,11 @@ class Graph:
             case _:
                 return None
 
+    @cached_property
+    def is_trained(self) -> bool:
+        """Whether a parameter trains; else the program is a forward pass, as in serving."""
+        return any(parameter.requires_grad for parameter in self.parameters)
+
     def tensor_inputs(self, op: Op) -> tuple[Source, ...]:
         """The sources of `op` that are tensors, tuples opened: what a MindSpore strategy lists, in its order."""
         return self._tensor_inputs[op.name]

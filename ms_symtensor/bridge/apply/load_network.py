@@ -99,7 +99,9 @@ def whole_graph(plan: Plan) -> Graph:
 def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
     """The options of `model_zoo.dimensions_of` that `source` holds as texts."""
     options: dict[str, Any] = {
-        name: source[name] for name in ("attention", "compute_dtype", "experts", "dimensions") if name in source
+        name: source[name]
+        for name in ("attention", "compute_dtype", "experts", "dimensions", "phase")
+        if name in source
     }
     try:
         numbers = ("num_layers", "dense_layers", "seq_length", "batch_size", "lora")

@@ -29,7 +29,8 @@ class Verdict:
     """What MindSpore's compiler says of a strategy on one rank.
 
     `reason` tells why it is not accepted (then there is no comparison), or why an accepted one could not be predicted.
-    `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice.
+    `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. `trained`:
+    whether there are any gradients.
     """
 
     rank: int
@@ -39,6 +40,7 @@ class Verdict:
     reason: str = ""
     unsynchronised: tuple[str, ...] = ()
     comparison: Comparison | None = None
+    trained: bool = True
 
     @property
     def synchronised(self) -> bool:
@@ -133,15 +135,19 @@ def _compile_step(
 ) -> CompiledProgram | Verdict:
     """The program of `rank` for a training step of `cell`, or the verdict that MindSpore rejects it."""
     mindspore = import_mindspore()
-    loss = require_loss(graph)
-    sens = mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
+    step, given = cell, tuple(inputs)
+    if graph.is_trained:
+        loss = require_loss(graph)
+        sens = mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
+        step, given = training_cell(cell), (*inputs, sens)
     start = time.perf_counter()
     try:
-        return compile_rank(training_cell(cell), *inputs, sens, device_num=device_num, rank=rank, parallel=parallel)
+        return compile_rank(step, *given, device_num=device_num, rank=rank, parallel=parallel)
     except CompilerError as error:
         return Verdict(rank, mindspore.__version__, time.perf_counter() - start, accepted=False, reason=str(error))
 
 
 def _accepted(compiled: CompiledProgram, graph: Graph, reason: str, comparison: Comparison | None = None) -> Verdict:
     wrong = comparison.unsynchronised if comparison is not None else unsynchronised(graph, compiled)
-    return Verdict(compiled.rank, compiled.mindspore, compiled.seconds, True, reason, wrong, comparison)
+    numbers = compiled.rank, compiled.mindspore, compiled.seconds
+    return Verdict(*numbers, True, reason, wrong, comparison, graph.is_trained)

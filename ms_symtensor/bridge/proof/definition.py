@@ -21,9 +21,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Function:
-    """A class of cells in `definitions`, `collective_parts` or `attention_definition` with its arguments.
+    """A class of cells in `definitions`, `cache_definition`, `collective_parts` or `attention_definition` with its arguments.
 
     `inner`: a cell that it takes as its first one.
+
+    `written`: which of its operands are parameters that it changes: parameters of the cell, in the order of their names.
 
     `takes_position`: its last input is the rank's place in the operator's group.
     """
@@ -32,6 +34,7 @@ class Function:
     arguments: tuple[Any, ...] = ()
     inner: "Function | None" = None
     takes_position: bool = False
+    written: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

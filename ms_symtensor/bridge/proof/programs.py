@@ -46,6 +46,15 @@ def compile_reference(step: Any, inputs: Sequence[Any], substituter: Substituter
     return next(compile_ranks(step, inputs, 1, _STAND_ALONE, substituter))
 
 
+def compile_forward(
+    cell: Any, inputs: Sequence[Any], device_num: int, parallel: ParallelConfig | None, substituter: Substituter
+) -> Iterator[Executable]:
+    """A forward pass of `cell` for every rank; without `parallel` on one device."""
+    for rank in range(device_num):
+        compiled = compile_model(cell, *inputs, device_num=device_num, rank=rank, parallel=parallel or _STAND_ALONE)
+        yield _executable(compiled, rank, device_num, substituter)
+
+
 def compile_ranks(
     step: Any,
     inputs: Sequence[Any],

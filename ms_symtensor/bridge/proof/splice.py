@@ -53,6 +53,8 @@ SUM = "AllReduce"
 class Step:
     """A function (a `mind_ir_pb2.ModelProto`) or SUM; `output` is the type of the first tensor that it gives.
 
+    `written`: which of the given tensors are the function's parameters, in the order of their names.
+
     With a `position`, the rank's place in the operator's group, the function takes that too, as an int32 scalar. The sum is
     over the operator's group, or over `group`.
     """
@@ -61,6 +63,7 @@ class Step:
     output: TensorType
     position: int | None = None
     group: str | None = None
+    written: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ class _Splicer:
                 made.input.extend(given)
                 nodes.append(made)
             else:
-                nodes += self._inlined(step.function, given, made)
+                nodes += self._inlined(step.function, given, made, step.written)
             given = [made.output[0]]
         return nodes
 
@@ -172,12 +175,15 @@ class _Splicer:
             self._sums[key] = made.name
         return self._sums[key]
 
-    def _inlined(self, function: Any, given: list[str], call: Any) -> list[Any]:
+    def _inlined(self, function: Any, given: list[str], call: Any, written: tuple[int, ...]) -> list[Any]:
         """The nodes of `function` on the tensors `given`; what it gives takes the name of the result of `call`."""
         graph, kind = function.graph, type(call)
         prefix = f"symtensor{self._inlined_num}_"
         self._inlined_num += 1
-        names = {proto.name: name for proto, name in zip(graph.input, given, strict=True)}
+        read = [name for number, name in enumerate(given) if number not in written]
+        names = {proto.name: name for proto, name in zip(graph.input, read, strict=True)}
+        changed = sorted(proto.name for proto in graph.parameter)
+        names |= {name: given[number] for name, number in zip(changed, written, strict=True)}
         if function.functions or graph.output[0].name in names:
             raise ExecutionError(f"{call.domain or call.name}: its definition is no plain sequence of operators")
         names[graph.output[0].name] = call.output[0]

@@ -50,6 +50,23 @@ def _attention(call: Call, unread: tuple[int, ...], mask: int) -> Definition:
     return Definition((0, 1, 2, *((mask,) if reads_mask else ())), (Function("FlashAttention", arguments),))
 
 
+def _cache_update(call: Call, _: GroupOf) -> Definition:
+    # key, value, key_cache, value_cache, slot_mapping
+    shape = call.tensor(2).shape
+    return Definition((0, 1, 2, 3, 4), (Function("CacheUpdate", (shape,), written=(2, 3)),))
+
+
+def _paged_attention(call: Call, _: GroupOf) -> Definition:
+    # query, key_cache, value_cache, block_tables, context_lens, five that are optional, head_num, scale, kv_head_num, ...
+    cache = call.tensor(1).shape
+    if any(call.is_tensor(i) for i in range(5, 10)):
+        raise ExecutionError(
+            f"{call.name} ({call.type}) with quantized keys, masks or several tokens has no definition"
+        )
+    heads = call.tensor(0).shape[-1] // cache[3]  # of this rank
+    return Definition((0, 1, 2, 3, 4), (Function("PagedAttention", (heads, cache[2], call.constant(11))),))
+
+
 def _sum(call: Call, _: GroupOf) -> Definition:
     return Definition((0,), (Function("Sum", (_numbers(call, 1), call.constant(2))),))
 
@@ -157,6 +174,8 @@ SUBSTITUTES: Mapping[str, Substitute] = {
     **COLLECTIVES,
     "FlashAttentionScore": Substitute("softmax(q k^T) v from plain operators", _flash_attention),
     "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
+    "ReshapeAndCache": Substitute("ScatterNdUpdate of both caches", _cache_update),
+    "PagedAttention": Substitute("softmax(q k^T) v of the blocks in the table", _paged_attention),
     "RmsNorm": Substitute("x / sqrt(mean(x^2) + epsilon) gamma", _rms_norm),
     "SumExt": Substitute("ReduceSum", _sum),
     "LogSumExp": Substitute("log of a sum of exponentials", _log_sum_exp),
@@ -226,7 +245,7 @@ class Substituter:
                 continue
             position = definition.position if step.takes_position else None
             model, types = _compiled(step, types if position is None else (*types, _POSITION))
-            steps.append(Step(model, types[0], position))
+            steps.append(Step(model, types[0], position, written=step.written))
         return Replacement(definition.operands, tuple(steps))
 
 
@@ -241,7 +260,8 @@ def _compiled(function: Function, types: tuple[TensorType, ...]) -> tuple[Any, t
     from mindspore import context
     from mindspore.common.initializer import Zero
 
-    inputs = [mindspore.Tensor(shape=t.shape, dtype=getattr(mindspore, t.dtype), init=Zero()) for t in types]
+    read = [t for number, t in enumerate(types) if number not in function.written]
+    inputs = [mindspore.Tensor(shape=t.shape, dtype=getattr(mindspore, t.dtype), init=Zero()) for t in read]
     mode = context.get_context("mode")
     with stand_alone_context():
         context.set_context(mode=context.GRAPH_MODE)
@@ -254,9 +274,9 @@ def _compiled(function: Function, types: tuple[TensorType, ...]) -> tuple[Any, t
 
 
 def _cell(function: Function, types: tuple[TensorType, ...]) -> Any:
-    from ms_symtensor.bridge.proof import attention_definition, collective_parts, definitions
+    from ms_symtensor.bridge.proof import attention_definition, cache_definition, collective_parts, definitions
 
-    modules = attention_definition, collective_parts, definitions
+    modules = attention_definition, cache_definition, collective_parts, definitions
     kind = next(vars(module)[function.cell] for module in modules if function.cell in vars(module))
     if function.inner is not None:
         return kind(_cell(function.inner, types), *function.arguments)

@@ -1,0 +1,110 @@
+"""The plans of prefill and decode that `serve --out` writes: compiled by MindSpore, run by local processes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.config import TransformerConfig
+from model_zoo.megatron import megatron_strategy
+from model_zoo.phase import NAMES, Phase
+from ms_symtensor.cli import main
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Phase as Direction
+from ms_symtensor.program.settings import Settings, StagePlan
+
+DIMS = {
+    "model_type": "qwen3", "hidden_size": 512, "num_hidden_layers": 3, "num_attention_heads": 16, "head_dim": 32,
+    "num_key_value_heads": 8, "intermediate_size": 2048, "vocab_size": 4096, "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "hidden_act": "silu", "tie_word_embeddings": False, "attention_bias": False,
+}  # fmt: skip
+
+
+def config_of(name: str, phase: str, **sizes: int) -> TransformerConfig:
+    chunk = 1 if phase == "decode" else 256
+    text = Phase(phase, cache_blocks=64, block_tokens=128, request_blocks=8).text
+    return dimensions_of(name, num_layers=2, seq_length=chunk, batch_size=8, phase=text, **sizes)
+
+
+def serve(folder: Path, *options: str) -> Path:
+    (folder / "config.json").write_text(json.dumps(DIMS))
+    lengths = ["--input-tokens", "600", "--output-tokens", "100"]
+    out = folder / "served"
+    assert main(["serve", str(folder / "config.json"), "--device-num", "4", *lengths, *options, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize("phase", NAMES)
+def test_graphs_of_phases_are_the_captured_ones(phase: str) -> None:
+    pytest.importorskip("mindspore")
+    from model_zoo.network import build
+    from ms_symtensor.bridge.capture.capture import capture
+
+    for name in ("llama3_70b", "qwen3_32b"):
+        config = config_of(name, phase)
+        cell, inputs = build(config)
+        assert build_graph(config) == replace(capture(cell, *inputs), name=build_graph(config).name)
+
+
+def test_a_decode_step_has_one_sum_of_each_branch_and_cuts_the_cache_by_heads() -> None:
+    config = config_of("llama3_70b", "decode")
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 1, 4, sequence_parallel=False)
+    program = partition(graph, StagePlan({name: OpStrategy(*each) for name, each in cuts.items()}, Settings(4)))
+    assert {node.phase for node in program.nodes} == {Direction.FORWARD}
+    sums = [one.op.split("/")[-3] for one in program.collectives() if one.kind == "AllReduce"]
+    assert len(sums) == 2 * config.num_layers
+    assert program.parameters["layers.0.attention.key_cache"].slice_shape == (64, 128, 2, 128)
+    assert program.collectives()[-1].kind == "AllGather"  # the logits, which every rank has whole
+
+
+def test_serve_writes_plans_that_mindspore_compiles_as_predicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("mindspore")
+    out = serve(tmp_path, "--fix", "tp=4", "--colocated")
+    capsys.readouterr()
+    assert main(["verify", str(out), "--blocks", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["phases"]) == set(NAMES) and found["collectives"]["equal"]
+    for one in found["phases"].values():
+        assert one["collectives"]["predicted"] > 0 and one["collectives"]["equal"]
+        assert one["parameter_bytes"]["predicted"] == one["parameter_bytes"]["compiled"]
+        assert one["files"]["certified"]
+
+
+def test_other_content_than_was_served_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = serve(tmp_path, "--colocated")
+    plan, deployment = out / "decode" / "plan.json", out / "serve.json"
+    written = {file: file.read_text() for file in (plan, deployment)}
+    for file, words in ((plan, "plan.json differs"), (deployment, "serve.json is cut or was changed")):
+        file.write_text(written[file] + " ")
+        capsys.readouterr()
+        for command in ("verify", "prove"):
+            assert main([command, str(out)]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert words in line and len(line) <= 450
+        file.write_text(written[file])
+
+
+def test_what_has_no_network_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = serve(tmp_path, "--colocated", "--weights", "int8")
+    assert "no plans to verify" in capsys.readouterr().err
+    assert main(["verify", str(out)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "bfloat16" in line and len(line) <= 450
+
+
+@pytest.mark.matrix
+def test_logits_of_both_phases_are_those_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mindspore")
+    out = serve(tmp_path, "--fix", "tp=4", "--colocated")
+    capsys.readouterr()
+    assert main(["prove", str(out), "--ranks", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"] and set(found["logits_rel_error"]) == set(NAMES)
+    assert all(error <= 1e-5 for error in found["logits_rel_error"].values()) and found["caches_checked"] == 4

@@ -80,7 +80,7 @@ def prove_phases(plans: Mapping[str, Plan], request: Request) -> PhaseProof:
         raise InputError("--steps is for training: leave it out")
     import_mindspore()
     small, reduction = _reduced(plans, request.ranks)
-    values = _Values(small[DECODE].config)
+    values = _Values(small[PREFILL].config, small[DECODE].config)
     substituter = Substituter()
     found = {}
     caches: dict[str, numpy.ndarray] = {}
@@ -88,9 +88,7 @@ def prove_phases(plans: Mapping[str, Plan], request: Request) -> PhaseProof:
         found[phase] = _run(phase, small, values, caches, substituter, request.time_limit_s)
         caches = _assembled(found[phase])
     logits = tuple(_logits(phase, run) for phase, run in found.items())
-    compared = tuple(
-        _cache(name, found[PREFILL], caches_of) for name, caches_of in _whole_caches(found[PREFILL]).items()
-    )
+    compared = tuple(_cache(name, found[PREFILL]) for name in _caches(found[PREFILL]))
     ranks = {phase: one.plan.device_num for phase, one in small.items()}
     return PhaseProof(ranks, logits, compared, substituter.used, reduction, time.perf_counter() - begun)
 
@@ -116,7 +114,7 @@ def _reduced(plans: Mapping[str, Plan], ranks: int | None) -> tuple[dict[str, _S
     expected = {name: collectives_of(build_graph(shallow[name]), [stages[name]], None) for name in plans}
     common = math.lcm(*(stage.settings.device_num for stage in stages.values()))
     for candidate in reduced_dimensions(shallow[PREFILL], common):
-        sized = {name: _sized(candidate, config, 2 * common) for name, config in shallow.items()}
+        sized = {name: _sized(candidate, config, common) for name, config in shallow.items()}
         try:
             if any(collectives_of(build_graph(sized[n]), [stages[n]], None) != expected[n] for n in plans):
                 continue
@@ -131,10 +129,10 @@ def _reduced(plans: Mapping[str, Plan], ranks: int | None) -> tuple[dict[str, _S
     )
 
 
-def _sized(candidate: Any, config: Any, batch: int) -> Any:
-    """The network of `config`'s phase with the dims of `candidate`, for so many requests."""
-    blocks = -(-(_CHUNK + 1) // _BLOCK_TOKENS)
-    pages = {"block_tokens": _BLOCK_TOKENS, "request_blocks": blocks, "cache_blocks": batch * blocks + 1}
+def _sized(candidate: Any, config: Any, devices: int) -> Any:
+    """The network of `config`'s phase with the dims of `candidate`; its requests have the same divisors with `devices`."""
+    blocks, batch = -(-(_CHUNK + 1) // _BLOCK_TOKENS), math.gcd(config.batch_size, devices)
+    pages = {"block_tokens": _BLOCK_TOKENS, "request_blocks": blocks, "cache_blocks": 2 * devices * blocks + 1}
     seq_length = 1 if config.phase.is_decode else _CHUNK
     return replace(candidate, phase=replace(config.phase, **pages), batch_size=batch, seq_length=seq_length)
 
@@ -146,44 +144,52 @@ def _carried_plan(plan: Plan, stage: StagePlan, config: Any) -> Plan:
 
 
 class _Values:
-    """Seeded tokens of every request, and where the cache has them: its blocks lie in no order."""
+    """Seeded tokens of every request, and where the cache has them: its blocks lie in no order.
 
-    def __init__(self, config: Any) -> None:
-        phase, batch = config.phase, config.batch_size
+    `number` requests take part in a decode step; `each` are taken in at a time, in `rounds` rounds.
+    """
+
+    def __init__(self, prefill: Any, decode: Any) -> None:
+        phase = decode.phase
+        self.each, self.number = prefill.batch_size, decode.batch_size
+        self.rounds = -(-self.number // self.each)
+        batch = self.rounds * self.each
         random = numpy.random.default_rng(SEED)
-        self.ids = random.integers(0, config.vocab_size, (batch, _CHUNK + 1)).astype(numpy.int32)
+        self.ids = random.integers(0, decode.vocab_size, (batch, _CHUNK + 1)).astype(numpy.int32)
         places = random.permutation(phase.cache_blocks)[: batch * phase.request_blocks]
         self.tables = places.reshape(batch, phase.request_blocks).astype(numpy.int32)
         position = numpy.arange(_CHUNK + 1)
         slots = self.tables[:, position // _BLOCK_TOKENS] * _BLOCK_TOKENS + position % _BLOCK_TOKENS
         self.slots = slots.astype(numpy.int32)
-        self.lengths = numpy.full(batch, _CHUNK + 1, numpy.int32)
+        self.lengths = numpy.full(self.number, _CHUNK + 1, numpy.int32)
 
-    def prompt(self, tokens: int) -> tuple[numpy.ndarray, ...]:
-        """Inputs of prefill: the first `tokens` of every request."""
-        return (
-            self.ids[:, :tokens],
-            self._positions(0, tokens),
-            numpy.ascontiguousarray(self.slots[:, :tokens]).reshape(-1),
-        )
+    def prompts(self, number: int) -> tuple[numpy.ndarray, ...]:
+        """Inputs of prefill in round `number`: all tokens but the last of its requests."""
+        return self._tokens(slice(number * self.each, (number + 1) * self.each), slice(0, _CHUNK))
+
+    def whole(self) -> tuple[numpy.ndarray, ...]:
+        """Inputs of a prefill of all tokens of the requests of a decode step."""
+        return self._tokens(slice(0, self.number), slice(0, _CHUNK + 1))
 
     def token(self) -> tuple[numpy.ndarray, ...]:
         """Inputs of decode: the last token of every request."""
-        last = slice(_CHUNK, _CHUNK + 1)
-        return self.ids[:, last], self._positions(_CHUNK, 1), self.slots[:, last].reshape(-1), self.tables, self.lengths
+        last = self._tokens(slice(0, self.number), slice(_CHUNK, _CHUNK + 1))
+        return *last, self.tables[: self.number], self.lengths
 
-    def _positions(self, first: int, number: int) -> numpy.ndarray:
-        row = numpy.arange(first, first + number, dtype=numpy.int32)
-        return numpy.ascontiguousarray(numpy.broadcast_to(row, (len(self.ids), number)))
+    def _tokens(self, requests: slice, tokens: slice) -> tuple[numpy.ndarray, ...]:
+        ids = numpy.ascontiguousarray(self.ids[requests, tokens])
+        row = numpy.arange(tokens.start, tokens.stop, dtype=numpy.int32)
+        positions = numpy.ascontiguousarray(numpy.broadcast_to(row, ids.shape))
+        return ids, positions, numpy.ascontiguousarray(self.slots[requests, tokens]).reshape(-1)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What every rank found, and the one process."""
+    """What every rank found, and the one process, in every round: its caches have the tokens of that round alone."""
 
     programs: tuple[Executable, ...]
-    ranks: tuple[Results, ...]
-    whole: Results
+    ranks: tuple[tuple[Results, ...], ...]
+    whole: tuple[Results, ...]
 
 
 def _run(
@@ -200,24 +206,27 @@ def _run(
     one = small[phase]
     cell, inputs = build(one.config)
     apply(cell, build_graph(one.config), one.plan)
-    tokens = _CHUNK if phase == PREFILL else _CHUNK + 1
-    alone, alone_inputs = build(replace(small[PREFILL].config, seq_length=tokens))
+    full = replace(small[PREFILL].config, seq_length=_CHUNK + 1, batch_size=values.number)
+    alone, alone_inputs = build(small[PREFILL].config if phase == PREFILL else full)
+    (whole,) = compile_forward(alone, alone_inputs, 1, None, substituter)
+    programs = tuple(compile_forward(cell, inputs, one.plan.device_num, parallel_config(one.plan), substituter))
+    require_meetings([program.meetings for program in programs])
+    rounds = [(values.prompts(n), values.prompts(n)) for n in range(values.rounds)]
+    if phase == DECODE:
+        rounds = [(values.whole(), values.token())]
+    names = [f"{phase}{number}" for number in range(len(rounds))]
     with ExitStack() as stack:
         folder = tempfile.TemporaryDirectory(prefix="symtensor_prove_", ignore_cleanup_errors=True)
         processes = stack.enter_context(started(Path(stack.enter_context(folder)), one.plan.device_num))
         job = processes.next_job()
-        (whole,) = compile_forward(alone, alone_inputs, 1, None, substituter)
-        write_program(job, REFERENCE, phase, whole, values.prompt(tokens), _parameters(whole, {}))
-        given = values.prompt(tokens) if phase == PREFILL else values.token()
-        programs = tuple(compile_forward(cell, inputs, one.plan.device_num, parallel_config(one.plan), substituter))
-        for program in programs:
-            parameters = _parameters(whole, caches)
-            write_program(job, f"rank{program.rank}", phase, program, given, parameters)
-        require_meetings([program.meetings for program in programs])
-        begin(job, {phase: 1}, {name: ranks for p in programs for name, ranks in p.groups.items()})
+        for name, (expected, given) in zip(names, rounds, strict=True):
+            write_program(job, REFERENCE, name, whole, expected, _parameters(whole, {}))
+            for program in programs:
+                write_program(job, f"rank{program.rank}", name, program, given, _parameters(whole, caches))
+        begin(job, dict.fromkeys(names, 1), {name: ranks for p in programs for name, ranks in p.groups.items()})
         processes.wait(job, time_limit_s)
-        ranks = tuple(read_results(job, f"rank{program.rank}", phase) for program in programs)
-        return _Run(programs, ranks, read_results(job, REFERENCE, phase))
+        ranks = tuple(tuple(read_results(job, f"rank{p.rank}", name) for p in programs) for name in names)
+        return _Run(programs, ranks, tuple(read_results(job, REFERENCE, name) for name in names))
 
 
 def _is_cache(name: str) -> bool:
@@ -237,29 +246,38 @@ def _parameters(whole: Executable, caches: Mapping[str, numpy.ndarray]) -> dict[
 def _assembled(run: _Run) -> dict[str, numpy.ndarray]:
     """The whole of every cache, from what its ranks hold: what goes from prefill's instances to those of decode."""
     found = {}
-    for name, kind in run.whole.parameters.items():
-        if _is_cache(name):
-            whole = numpy.full(kind.shape, numpy.nan, numpy.float32)
-            for program, result in zip(run.programs, run.ranks, strict=True):
-                places = slice_of(
-                    numpy.arange(whole.size).reshape(whole.shape), program.layouts.get(name), program.rank
-                )
-                whole.reshape(-1)[places.reshape(-1)] = result.parameters[name].reshape(-1)
-            found[name] = whole
+    for name in _caches(run):
+        shape = run.whole[0].parameters[name].shape
+        number = numpy.arange(math.prod(shape)).reshape(shape)
+        whole = numpy.zeros(shape, numpy.float32).reshape(-1)
+        for results in run.ranks:
+            one = numpy.full(whole.shape, numpy.nan, numpy.float32)
+            for program, result in zip(run.programs, results, strict=True):
+                places = slice_of(number, program.layouts.get(name), program.rank)
+                one[places.reshape(-1)] = result.parameters[name].reshape(-1)
+            whole += one
+        found[name] = whole.reshape(shape)
     return found
 
 
-def _whole_caches(run: _Run) -> dict[str, numpy.ndarray]:
-    return {name: value for name, value in run.whole.parameters.items() if _is_cache(name)}
+def _caches(run: _Run) -> list[str]:
+    return [name for name in run.whole[0].parameters if _is_cache(name)]
 
 
 def _logits(phase: str, run: _Run) -> Difference:
-    value = run.whole.losses[0]
-    ranks = [program.rank for program in run.programs]
-    return difference(phase, [value] * len(ranks), [one.losses[0] for one in run.ranks], scale_of(value, 0.0), ranks)
+    def of(whole: Results, ranks: tuple[Results, ...]) -> Difference:
+        value = whole.losses[0]
+        found = [one.losses[0] for one in ranks]
+        return difference(phase, [value] * len(found), found, scale_of(value, 0.0), range(len(found)))
+
+    return max((of(*pair) for pair in zip(run.whole, run.ranks, strict=True)), key=lambda one: one.error)
 
 
-def _cache(name: str, run: _Run, value: numpy.ndarray) -> Difference:
-    expected = [slice_of(value, program.layouts.get(name), program.rank) for program in run.programs]
-    held = [one.parameters[name] for one in run.ranks]
-    return difference(name, expected, held, scale_of(value, 0.0), [program.rank for program in run.programs])
+def _cache(name: str, run: _Run) -> Difference:
+    def of(whole: Results, ranks: tuple[Results, ...]) -> Difference:
+        value = whole.parameters[name]
+        expected = [slice_of(value, program.layouts.get(name), program.rank) for program in run.programs]
+        found = [one.parameters[name] for one in ranks]
+        return difference(name, expected, found, scale_of(value, 0.0), range(len(found)))
+
+    return max((of(*pair) for pair in zip(run.whole, run.ranks, strict=True)), key=lambda one: one.error)

@@ -13,8 +13,8 @@ _HEADS, _KV_HEADS = -6, -4  # among the trailing compile-time arguments of Paged
 
 
 def paged_work(op: OpView) -> dict[str, Any]:
-    """Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; all blocks of the tables are taken
-    for full. Of the caches only these are read.
+    """Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; all blocks of the tables count as
+    full. Of the caches only these are read.
     """
     heads, kv_heads = op.arguments[_HEADS], op.arguments[_KV_HEADS]
     assert isinstance(heads, int) and isinstance(kv_heads, int)
@@ -36,6 +36,10 @@ RULES = {
         "~1 1 n%, ~1 1 n%, ~1 1 n 1, ~1 1 n 1, ~1 -> 1 1 n%", mesh="n", read_shares=(1, 1, 0, 0, 1), differentiable=()
     ),
     "PagedAttention": rule(
-        "~b s n%, ~1 1 n 1, ~1 1 n 1, ~b 1, ~1 -> b s n%", work=paged_work, mesh="b s n", unit=Unit.CUBE, differentiable=()
+        "~b s n%, ~1 1 n 1, ~1 1 n 1, ~b 1, ~1 -> b s n%",
+        work=paged_work,
+        mesh="b s n",
+        unit=Unit.CUBE,
+        differentiable=(),
     ),
 }

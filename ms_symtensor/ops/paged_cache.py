@@ -13,8 +13,8 @@ _HEADS, _KV_HEADS = -6, -4  # among the trailing compile-time arguments of Paged
 
 
 def paged_work(op: OpView) -> dict[str, Any]:
-    """Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; all blocks of the tables count as
-    full. Of the caches only these are read.
+    """Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; all blocks of the tables count
+    as full. Of the caches only these are read.
     """
     heads, kv_heads = op.arguments[_HEADS], op.arguments[_KV_HEADS]
     assert isinstance(heads, int) and isinstance(kv_heads, int)

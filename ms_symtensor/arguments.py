@@ -9,6 +9,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.search.asked.limits import Limits, limits_of
 from ms_symtensor.search.asked.request import GIB, free_B
 
+_GAP = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%)?")
 _MARGIN = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%|GiB)?")
 
 
@@ -36,6 +37,26 @@ def memory_limit_B(cluster: Cluster, limit_GiB: float | None, margin: str | None
     if left_B <= 0:
         raise InputError(f"--memory-margin is {margin}: nothing is left of {whole_B / GIB:.1f} GiB")
     return int(left_B)
+
+
+CERTIFIED = 0.02
+"""empirical: plans are certified to two percent where nothing else is asked for; predictions are off by ten."""
+
+
+def gap(certify: bool, text: str | None) -> float | None:
+    """How far from the optimum a certified plan may be, a fraction, of --gap `2%` or `0.02`; None: no certificate is asked for.
+
+    Errors: InputError for a gap without --certify, or one that is no share.
+    """
+    if text is None:
+        return CERTIFIED if certify else None
+    if not certify:
+        raise InputError(f"--gap is {text} without --certify: add it, or leave --gap out")
+    read = _GAP.fullmatch(text.strip())
+    found = math.inf if read is None else float(read[1]) / (100 if read[2] else 1)
+    if found >= 1:
+        raise InputError(f"--gap is {text!r}: give a share such as 2%, or a fraction such as 0.02")
+    return found
 
 
 def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:

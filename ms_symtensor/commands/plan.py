@@ -36,6 +36,14 @@ def arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="refuse plans whose micro-batches train another loss than the whole batch",
     )
+    command.add_argument(
+        "--certify",
+        action="store_true",
+        help="look at every step layout that might be faster until none can be by more than --gap, or say which may be",
+    )
+    command.add_argument(
+        "--gap", metavar="2%", help="with --certify: how far from the optimum the plan may be (default: 2%%)"
+    )
     command.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step")
     command.add_argument(
         "--pareto", action="store_true", help="show the fastest plans within less and less memory, too"
@@ -48,7 +56,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
-    from ms_symtensor.arguments import limits, memory_limit_B
+    from ms_symtensor.arguments import gap, limits, memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.plan_pynative import plan_pynative
     from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
@@ -82,6 +90,9 @@ def run(chosen: argparse.Namespace) -> int:
     if target.runtime and chosen.runtime not in (None, target.runtime):
         raise InputError(f"--target {target.name} is priced as --runtime {target.runtime}: leave --runtime out")
     is_uniform = target.rules is not None or chosen.layouts == "uniform"
+    certified_gap = gap(chosen.certify, chosen.gap)
+    if certified_gap is not None and is_uniform:
+        raise InputError("--certify is for free layouts: leave it out, or --layouts uniform and --target")
     cluster = warned(load_cluster(chosen.cluster))
     require_positive("--device-num", chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
@@ -100,6 +111,7 @@ def run(chosen: argparse.Namespace) -> int:
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
             limit_B, model.name, model.source, wanted,
             runtime=runtime_of(chosen.runtime or target.runtime or DEFAULT, chosen.hide),
+            certified_gap=certified_gap,
         )  # fmt: skip
         uniform = None
         if is_uniform:

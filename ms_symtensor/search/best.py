@@ -9,6 +9,7 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule, require_known
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.certify.searched import with_certificate
 from ms_symtensor.search.closest import least_plan, obstacle_of
 from ms_symtensor.search.folded.alternating import apart, joined, joined_request, separated
 from ms_symtensor.search.found import Found, plan_of, searched
@@ -75,13 +76,15 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
     every, remark = remaining(of.graph_at(request.global_batch_size), request)
     request = replace(request, remark=remark)
     progress("step layouts")
-    return best_case(request, every, lambda case, known_s: _searched(of, case, known_s))
+    return best_case(request, every, lambda case, known_s: _searched(of, case, known_s, progress))
 
 
-def _searched(of: Network, request: Request, known_s: float) -> Searched:
+def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
     found = searched(of, request, known_s, fit_of(request), promised_in_part(of, request))
     if found.whole is None and math.isinf(known_s):
         found = fitted(of, request, found)
+    if request.certified_gap is not None:
+        found = with_certificate(of, request, found, known_s, progress)
     best = None if found.whole is None else plan_of(of, request, found.whole, found)
     return Searched(best, found.bound_s, found.candidates, lambda: _infeasible(of, request, found))
 

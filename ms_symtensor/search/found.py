@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+import scipy
+
 from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.program.pipeline import dealt, runs_of
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.asked.summary import degrees
+from ms_symtensor.search.certify.certificate import Certificate
 from ms_symtensor.search.folded.depth import at_depth
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.plan_for import plan_for
@@ -51,6 +54,7 @@ class Found:
     """What a search of `space` found: the best plan, `whole`, if one fits and is fast enough; no plan takes less than `bound_s`.
 
     `outcome`: what was learnt on the way. `least`: where nothing fits, the plan that needs least, if it was looked for.
+    `certificate`: if it was asked for.
     """
 
     whole: MaterializedPlan | None
@@ -60,6 +64,7 @@ class Found:
     outcome: ScreeningResult | None = None
     space: tuple[StepLayout, ...] = ()
     least: MaterializedPlan | None = None
+    certificate: Certificate | None = None
 
     @property
     def step_layouts(self) -> int:
@@ -151,6 +156,35 @@ def _considered(
     return tuple(sorted(found, key=lambda one: one.rank))
 
 
+def with_bounds(considered: Sequence[Considered], bounds_s: Mapping[StepLayout, float]) -> tuple[Considered, ...]:
+    """`considered`, with the bounds of a certificate."""
+    of = {_way(shape): bound_s for shape, bound_s in bounds_s.items()}
+    found = (replace(one, bound_s=of.get(_way_of(one), one.bound_s)) for one in considered)
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def _way(shape: StepLayout) -> tuple:
+    return shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave, shape.scheduler
+
+
+def _way_of(one: Considered) -> tuple:
+    return one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num, one.pipeline_scheduler
+
+
+def _method(found: MaterializedPlan, report: Found) -> str:
+    """How the plan was found, in words."""
+    method, known = METHOD + (SELECTING if found.mixes else ""), report.certificate
+    if known is None:
+        return method
+    method += f"; certificate of {known.looked_at} step layouts: fronts of recomputation, stages by HiGHS of SciPy {scipy.__version__}"
+    if (low := known.lowest) is None:
+        return method
+    return (
+        f"{method}; not certified so near: {low.stages} stages, {low.micro_batch_num} micro-batches and mesh {low.mesh} may take"
+        f" {known.bound_s:.4g} s"
+    )
+
+
 def plan_of(network: Network, request: Request, found: MaterializedPlan, report: Found) -> Plan:
     """The plan that `found` describes, as the search of `report` found it; `priced` says what its step is made of, `best_case`
     how long the search took.
@@ -186,7 +220,7 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
         report.candidates,
         0.0,
         max(0.0, estimate.step_time_s / report.bound_s - 1),
-        METHOD + (SELECTING if found.mixes else ""),
+        _method(found, report),
         tuple(every),
     )
     cut = degrees(graph, whole, request.rules)
@@ -195,9 +229,7 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
 
 def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> Considered:
     """`one`, or, if it is the way of the plan, what its programs take: screening may promise more than they keep."""
-    shape = planned.shape
-    way = (shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave, shape.scheduler)
-    if (one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num, one.pipeline_scheduler) != way:
+    if _way_of(one) != _way(planned.shape):
         return one
     return replace(
         one,

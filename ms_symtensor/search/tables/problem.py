@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 
 import numpy as np
@@ -32,7 +33,7 @@ from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.asked.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
-from ms_symtensor.search.folded.places import Counts, Places, first_blocks, places
+from ms_symtensor.search.folded.places import Places, first_blocks, places
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
 from ms_symtensor.search.tables.moves import Pairs
@@ -55,7 +56,7 @@ class Problem:
     """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`.
 
     `graph` has few blocks and may stand for a deeper network (`places.depths`). `again`: operators whose work is done again where
-    blocks are recomputed, one of every class. `between`: the tensors of `tables`, and how often every place has them.
+    blocks are recomputed, one of every class. `between`: those of `terms` that are of a tensor between operators.
     """
 
     graph: Graph
@@ -67,8 +68,7 @@ class Problem:
     order: tuple[int, ...]
     parameters: tuple[ParameterUse, ...]
     again: frozenset[str]
-    between: Mapping[Tensor, Counts]
-    tables: TensorTables
+    between: Mapping[Tensor, tuple[Terms, ...]]
 
     @property
     def device_num(self) -> int:
@@ -219,15 +219,15 @@ def problem_of(
     tables = TensorTables(known, pairs, repeated, fullest)
     placed = {tensor: where.counts(occurrences) for tensor, occurrences in between.items()}
     tables.prepare(placed)
-    for tensor, counts in placed.items():
-        found += tables.terms(tensor, counts)
+    of_tensors = {tensor: tuple(tables.terms(tensor, counts)) for tensor, counts in placed.items()}
+    found += chain.from_iterable(of_tensors.values())
     found += tables.passing(where.behind)
     found += tied(known, [use for _, use in uses])
     alike = ties(known)
     sizes = (*(len(v.strategies) for v in known.items), *known.grid_nums)
     scopes = [*(t.scope for t in found), *((number, len(known.items)) for number in known.together)]
     order = elimination_order(sizes, [alike.scope(scope) for scope in scopes])
-    return Problem(graph, known, shorts, where, tuple(found), alike, order, counted(uses), again, placed, tables)
+    return Problem(graph, known, shorts, where, tuple(found), alike, order, counted(uses), again, of_tensors)
 
 
 # -- operators -------------------------------------------------------------------------------------------------------------

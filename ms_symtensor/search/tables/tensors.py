@@ -58,6 +58,8 @@ class Tensor:
     """So it does, and some reader stands outside: kept even where blocks are recomputed."""
     power: int
     """Whether its size goes with the batch (1) or not (0)."""
+    made_by: tuple[int, int] = field(default=(-1, 0), compare=False)
+    """The variable whose operator computes it, through those that keep layouts, and as which output; -1: the network's input."""
 
 
 @dataclass
@@ -136,9 +138,19 @@ def _add(
     others = max(senders - sum(r.sends for r in moving), 0)
     power = collector.known.power_of(source)
     tensor = Tensor(
-        maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses, power
-    )
+        maker, moving, shape, reader_shape, kind.dtype, has_gradient, keeps, others, in_block, crosses, power,
+        _made_by(collector, source),
+    )  # fmt: skip
     collector.found.setdefault(tensor, Counter())[place_of(collector.graph, source, users)] += 1
+
+
+def _made_by(collector: _Collector, source: Source) -> tuple[int, int]:
+    """`Tensor.made_by` of `source`."""
+    while isinstance(source, OpOutput):
+        if source.op in collector.known.index:
+            return collector.known.index[source.op], source.index
+        source = collector.graph.tensor_inputs(collector.graph.op_by_name[source.op])[0]
+    return -1, 0
 
 
 def place_of(graph: Graph, source: Source, users: Sequence[Op]) -> Op | None:

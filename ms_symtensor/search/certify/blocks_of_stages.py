@@ -1,0 +1,179 @@
+"""A bound of one step layout: how many blocks of every kind each stage holds, by mixed-integer programming (HiGHS).
+
+With n_ik blocks of kind k on stage i of P, its seconds s_i for a micro-batch, the slowest stage's τ, and o what a step takes once:
+
+    min  (M - 1/v) τ + Σ_i s_i / v + o
+    s_i + c o + σ L >= Σ_k n_ik B_k(σ, f_i) + E_i(σ)      for every stage i and some prices σ of a byte
+    τ >= s_i,   Σ_i n_ik = D_k,   n_ik whole,   Σ_k n_ik >= v
+
+L is the limit in bytes, f_i the micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row holds for all
+layouts and whatever is recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound of any plan.
+On one stage there is nothing to divide, and the largest of the rows is the bound.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ms_symtensor.search.certify.fronts import Fronts, Prices
+from ms_symtensor.search.stages.borders import least_borders_s
+from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
+
+Array = NDArray[np.float64]
+
+PRICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Prices of a byte that are tried, in times of what recomputation of whole blocks pays for one (empirical); on one stage others
+between them, twice."""
+
+NODES = 1000
+"""HiGHS looks at so many nodes at most: its bound holds wherever it stops."""
+
+CLOSE = 1e-4
+"""HiGHS stops where its bound is so near."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Seconds that no step is faster than, and layouts [some, variables] that the bound was seen at."""
+
+    step_s: float
+    layouts: NDArray[np.intp]
+
+
+def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
+    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`."""
+    found = _on_one_stage(of, row, fronts, limit_B) if row.shape.stages == 1 else _in_stages(of, row, fronts, limit_B)
+    own_s = found.step_s - float(of.slack_s[row.number]) + least_borders_s(row)
+    return Bound(max(row.bound_s, own_s), found.layouts)
+
+
+def _price_s(of: ConfigGroup, row: Candidate) -> float:
+    """Seconds that recomputation of whole blocks pays for a byte of a micro-batch that is not kept."""
+    occurs = np.array(of.occurrences, dtype=float)[1:-1]
+    saved_B = float((row.costs.kept_B - row.costs.kept_recomputed_B)[1:-1] @ occurs)
+    return float(row.costs.again_s[1:-1] @ occurs) / max(saved_B, 1.0)
+
+
+def _once(row: Candidate) -> float:
+    """The share of what a step takes once that counts as seconds of a micro-batch: c of a step of equal stages."""
+    return 1 / (row.shape.schedule.slowest + row.shape.stages / row.shape.interleave)
+
+
+def _on_one_stage(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
+    once, (in_flight,) = _once(row), row.shape.in_flight(0).runs
+    occurs = np.array(of.occurrences, dtype=float)
+    unit_s = _price_s(of, row) / in_flight
+    tried, best_s, layouts = np.array(PRICES), -math.inf, list[NDArray[np.intp]]()
+    at = 0.0
+    for _ in range(3):
+        count = len(tried)
+        prices = Prices(unit_s * tried, np.full(count, float(in_flight)), np.full(count, once))
+        least = fronts.least(np.tile(occurs, (count, 1)), prices)
+        steps_s = (least.value - unit_s * tried * limit_B) / once
+        layouts.append(least.assignment)
+        place = int(steps_s.argmax())
+        if steps_s[place] > best_s:
+            best_s, at = float(steps_s[place]), float(tried[place])
+        tried = _between(tried, at)
+    return Bound(best_s, np.unique(np.concatenate(layouts), axis=0))
+
+
+def _between(tried: Array, at: float) -> Array:
+    """Prices on both sides of `at`, up to the next ones that were tried."""
+    below = max((p for p in tried if p < at), default=at)
+    above = min((p for p in tried if p > at), default=2 * at + 1)
+    found: Array = np.array([below + (at - below) * s for s in (0.33, 0.67)] + [at + (above - at) * s for s in (0.33, 0.67)])
+    return found
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """B of every place at every price, for micro-batches in flight as on each stage: [stages, places, prices]; a place that the
+    network does not have is infinite.
+    """
+
+    least_s: Array
+    prices: Array
+
+
+def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
+    shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
+    stages = [shape.in_flight(i) for i in range(shape.stages)]
+    prices = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages)) * np.array(PRICES)
+    flights = sorted({many for one in stages for many in one.runs})
+    asked = [(place, many) for many in flights for place in range(len(occurs)) if occurs[place]]
+    every = np.repeat(np.array(asked), len(prices), axis=0)
+    weights = np.zeros((len(every), len(occurs)))
+    weights[np.arange(len(every)), every[:, 0]] = 1.0
+    once = np.full(len(every), _once(row))
+    least = fronts.least(weights, Prices(np.tile(prices, len(asked)), every[:, 1].astype(float), once))
+    values = np.full((max(flights) + 1, len(occurs), len(prices)), np.inf)
+    for (place, many), some in zip(asked, least.value.reshape(len(asked), -1), strict=True):
+        values[many, place] = some
+    parts = np.array([np.mean([values[many] for many in one.runs], axis=0) for one in stages])
+    parts[0, 0], parts[-1, -1] = values[stages[0].runs[0], 0], values[stages[-1].runs[-1], -1]
+    step_s = _divided_s(_Parts(parts, prices), row, of.depths[1:-1], limit_B)
+    return Bound(step_s, np.unique(least.assignment, axis=0))
+
+
+def _divided_s(parts: _Parts, row: Candidate, depths: Sequence[int], limit_B: float) -> float:
+    """The minimum over divisions of so many blocks of every kind; inf where none fits."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    shape, kinds = row.shape, len(depths)
+    stages, runs, once = shape.stages, shape.interleave, _once(row)
+    held, seconds = stages * kinds, stages * kinds + stages
+    rows, low, high = list[Array](), list[float](), list[float]()
+
+    def require(entries: dict[int, float], least: float, most: float) -> None:
+        line = np.zeros(seconds + 2)
+        line[list(entries)] = list(entries.values())
+        rows.append(line), low.append(least), high.append(most)
+
+    for i in range(stages):
+        own = {i * kinds + k: 1.0 for k in range(kinds)}
+        for q, price in enumerate(parts.prices):
+            blocks, ends_s = _of_blocks(parts.least_s[i, :, q], i == 0, i == stages - 1)
+            line = dict(zip(own, blocks, strict=True)) | {held + i: -1.0, seconds + 1: -once}
+            require(line, -np.inf, float(price) * limit_B - ends_s)
+        require({held + i: 1.0, seconds: -1.0}, -np.inf, 0.0)
+        require(own, runs, np.inf)
+    for k, depth in enumerate(depths):
+        require({i * kinds + k: 1.0 for i in range(stages)}, depth, depth)
+    goal = np.zeros(seconds + 2)
+    goal[held:seconds], goal[seconds], goal[seconds + 1] = 1 / runs, shape.schedule.slowest, 1.0
+    found = milp(
+        goal,
+        constraints=LinearConstraint(np.array(rows), low, high),
+        integrality=np.r_[np.ones(held), np.zeros(stages + 2)],
+        bounds=Bounds(0, np.inf),
+        options={"node_limit": NODES, "mip_rel_gap": CLOSE},
+    )
+    if found.status == INFEASIBLE:
+        return math.inf
+    return float(found.mip_dual_bound) if found.mip_dual_bound is not None else -math.inf
+
+
+INFEASIBLE = 2
+"""The status of HiGHS where nothing meets the rows."""
+
+
+def _of_blocks(least_s: Array, is_first: bool, is_last: bool) -> tuple[list[float], float]:
+    """Of one stage at one price: what a block of every kind counts, and what stands at the ends beside the blocks.
+
+    Where the first or the last block of a kind takes less than the others, that counts for every stage that may hold it.
+    """
+    ends_s = (least_s[0] if is_first else 0.0) + (least_s[-1] if is_last else 0.0)
+    kinds, blocks = (len(least_s) - 2) // 3, list[float]()
+    for kind in range(kinds):
+        first_s, middle_s, last_s = (float(v) for v in least_s[3 * kind + 1 : 3 * kind + 4])
+        each_s = middle_s if math.isfinite(middle_s) else first_s
+        blocks.append(each_s)
+        if kind or is_first:
+            ends_s += min(0.0, first_s - each_s)
+        if (kind < kinds - 1 or is_last) and math.isfinite(last_s):
+            ends_s += min(0.0, last_s - each_s)
+    return blocks, float(ends_s)

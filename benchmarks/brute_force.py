@@ -123,10 +123,12 @@ def all_priced(
             yield Priced(cost.step_time_s, cost.peak_memory_B, stage)
 
 
-def planned(graph: Graph, cluster: Cluster, device_num: int, limit_B: int | None = None) -> Plan:
+def planned(
+    graph: Graph, cluster: Cluster, device_num: int, limit_B: int | None = None, certified_gap: float | None = None
+) -> Plan:
     return plan(
         graph, cluster, device_num=device_num, global_batch_size=1, seq_length=1,
-        memory_limit_B=1 << 60 if limit_B is None else limit_B,
+        memory_limit_B=1 << 60 if limit_B is None else limit_B, certified_gap=certified_gap,
     )  # fmt: skip
 
 
@@ -143,7 +145,12 @@ def disagreement(graph: Graph, cluster: Cluster, device_num: int) -> str | None:
 
 
 def disagreement_under_limits(
-    graph: Graph, cluster: Cluster, device_num: int, draw: random.Random, select: bool = False
+    graph: Graph,
+    cluster: Cluster,
+    device_num: int,
+    draw: random.Random,
+    select: bool = False,
+    certified_gap: float | None = None,
 ) -> list[str]:
     """What `plan` does worse than it states under three memory limits between the smallest and the fastest plan's peak; `select`:
     beside plans that recompute any operators of any blocks, not blocks as a whole alone.
@@ -155,7 +162,7 @@ def disagreement_under_limits(
         limit = int(smallest + share * (fastest.memory_B - smallest)) + 1
         best = min((p for p in everything if p.memory_B <= limit), key=lambda p: p.time_s)
         try:
-            found = planned(graph, cluster, device_num, limit)
+            found = planned(graph, cluster, device_num, limit, certified_gap)
         except InfeasibleError as error:
             wrong.append(f"limit {limit}: a plan of {best.memory_B} bytes exists, but: {error}")
             continue
@@ -211,6 +218,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=300, help="joint choices of a case")
     parser.add_argument("--select", action="store_true", help="two blocks, any operators of which are recomputed")
+    parser.add_argument(
+        "--certify", action="store_true", help="with --select: plans are certified, to a gap of nothing"
+    )
     parser.add_argument("--bound", action="store_true", help="functional operators, and of one primitive")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
@@ -221,7 +231,8 @@ def main() -> int:
         )
         tried += size(graph, device_num)
         if chosen.select:
-            wrong = "; ".join(disagreement_under_limits(graph, cluster, device_num, draw, True)) or None
+            gap = 0.0 if chosen.certify else None
+            wrong = "; ".join(disagreement_under_limits(graph, cluster, device_num, draw, True, gap)) or None
         else:
             wrong = disagreement(graph, cluster, device_num)
         found += wrong is None

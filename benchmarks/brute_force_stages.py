@@ -1,6 +1,6 @@
 """The search over pipeline stages against brute force: random small networks of equal blocks, the whole space of a step.
 
-    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select] [--lone]
+    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select] [--certify] [--lone]
 
 Every step that a request allows is written down as the programs of its stages and priced as a whole (`cost.stage_time`,
 `cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), one, two or
@@ -20,6 +20,7 @@ import random
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.brute_force import SAME, selections, size
 from benchmarks.small_networks import layered_network
@@ -123,6 +124,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=3000, help="programs that are priced for a case")
     parser.add_argument("--select", action="store_true", help="any operators of few blocks are recomputed")
+    parser.add_argument("--certify", action="store_true", help="plans are certified, to a gap of nothing")
     parser.add_argument("--lone", action="store_true", help="the first block is like no other (not with --select)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     chosen = parser.parse_args()
@@ -134,6 +136,8 @@ def main() -> int:
             if chosen.select
             else random_case(draw, chosen.most, limited, cluster, chosen.lone)
         )
+        if chosen.certify:
+            case = replace(case, certified_gap=0.0)
         steps = list(all_steps(case, limited, chosen.select))
         tried += len(steps)
         wrong = disagreements(case, steps, limited, draw)

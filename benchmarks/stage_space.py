@@ -75,6 +75,7 @@ class Case:
     batch: int
     limits: Limits
     cluster: Cluster
+    certified_gap: float | None = None
 
     def __str__(self) -> str:
         first = self.network.graph_at(self.batch).blocks[0]
@@ -83,9 +84,10 @@ class Case:
         return f"{self.device_num} devices, batch {self.batch}, {self.blocks} blocks{pinned}: {kinds}"
 
     def planned(self, limit_B: int = 1 << 60) -> Plan:
-        return best_plan(
-            self.network, Request(self.cluster, self.device_num, self.batch, 1, limit_B, limits=self.limits)
+        request = Request(
+            self.cluster, self.device_num, self.batch, 1, limit_B, limits=self.limits, certified_gap=self.certified_gap
         )
+        return best_plan(self.network, request)
 
     @property
     def lone(self) -> bool:

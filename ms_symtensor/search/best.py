@@ -9,7 +9,7 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule, require_known
 from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
 from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.certify.searched import with_certificate
+from ms_symtensor.search.certified import with_certificate
 from ms_symtensor.search.closest import least_plan, obstacle_of
 from ms_symtensor.search.folded.alternating import apart, joined, joined_request, separated
 from ms_symtensor.search.found import Found, plan_of, searched

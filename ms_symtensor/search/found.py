@@ -176,7 +176,8 @@ def _method(found: MaterializedPlan, report: Found) -> str:
     method, known = METHOD + (SELECTING if found.mixes else ""), report.certificate
     if known is None:
         return method
-    method += f"; certificate of {known.looked_at} step layouts: fronts of recomputation, stages by HiGHS of SciPy {scipy.__version__}"
+    method += f"; certificate of {known.looked_at} step layouts: fronts of recomputation, stages by HiGHS of SciPy"
+    method += f" {scipy.__version__}"
     if (low := known.lowest) is None:
         return method
     return (

@@ -32,6 +32,7 @@ def plan(
     rules: Mapping[str, Rule] | None = None,
     fix: Mapping[str, object] = MappingProxyType({}),
     at_most: Mapping[str, object] = MappingProxyType({}),
+    certified_gap: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """The fastest plan of one stage for `graph` on `device_num` devices of `cluster` whose predicted peak fits.
@@ -48,6 +49,7 @@ def plan(
         rules: Signatures of further operators, by primitive name; they come first.
         fix: What the plan reports, or operators by name, pinned: `{"model_parallel": 8, "*.query.matmul": "(1,1)(8,1)"}`.
         at_most: The same, bounded from above: `{"recompute": 4}`.
+        certified_gap: The fraction that the plan may be above the optimum, by a certificate; None: none is made.
         progress: Is told what is being searched.
 
     Returns:
@@ -78,6 +80,7 @@ def plan(
         dict(source or {}),
         limits=limits_of(named("fix", fix).items(), named("at_most", at_most).items()),
         rules=rules,
+        certified_gap=certified_gap,
     )
     require_size_of(graph, request.global_batch_size, request.seq_length)
     return naming_what_fits(request, lambda wanted: planned(graph, wanted, progress), floor=floor_of(graph))

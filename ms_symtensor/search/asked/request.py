@@ -28,7 +28,8 @@ class Request:
 
     `remark`: what the network makes of the limits, in words. `is_trial`: it is asked only whether a plan is found, so that no
     last attempt is worth minutes, nor what is missing. `asked`: the limits in the user's words, where `limits` are one case of
-    them. `certified_gap`: how far from the optimum the plan may be, a fraction, by a certificate; None: none is asked for. `runtime`: what the plan's price assumes of the software that runs it.
+    them. `certified_gap`: how far from the optimum the plan may be, a fraction, by a certificate; None: none is asked for.
+    `runtime`: what the plan's price assumes of the software that runs it.
     """
 
     cluster: Cluster

@@ -1,17 +1,19 @@
 """A bound of one step layout: how many blocks of every kind each stage holds, by mixed-integer programming (HiGHS).
 
-With n_ik blocks of kind k on stage i of P, its seconds s_i for a micro-batch, the slowest stage's τ, and o what a step takes once:
+With n_ik blocks of kind k on stage i of P, its seconds s_i for a micro-batch, the slowest stage's τ, o what a step takes once:
 
     min  (M - 1/v) τ + Σ_i s_i / v + o
     s_i + c o + σ L >= Σ_k n_ik B_k(σ, f_i) + E_i(σ)      for every stage i and some prices σ of a byte
     τ >= s_i,   Σ_i n_ik = D_k,   n_ik whole,   Σ_k n_ik >= v
 
-L is the limit in bytes, f_i the micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row holds for all
-layouts and whatever is recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound of any plan.
+L is the limit in bytes, f_i the micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row
+holds for all layouts and whatever is recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound of
+any plan.
 On one stage there is nothing to divide, and the largest of the rows is the bound.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +29,9 @@ Array = NDArray[np.float64]
 PRICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Prices of a byte that are tried, in times of what recomputation of whole blocks pays for one (empirical); on one stage others
 between them, twice."""
+
+FLIGHTS = 6
+"""Of so many numbers of micro-batches in flight at most the fronts are worked out; others lie above the chords between them."""
 
 NODES = 1000
 """HiGHS looks at so many nodes at most: its bound holds wherever it stops."""
@@ -85,7 +90,9 @@ def _between(tried: Array, at: float) -> Array:
     """Prices on both sides of `at`, up to the next ones that were tried."""
     below = max((p for p in tried if p < at), default=at)
     above = min((p for p in tried if p > at), default=2 * at + 1)
-    found: Array = np.array([below + (at - below) * s for s in (0.33, 0.67)] + [at + (above - at) * s for s in (0.33, 0.67)])
+    found: Array = np.array(
+        [below + (at - below) * s for s in (0.33, 0.67)] + [at + (above - at) * s for s in (0.33, 0.67)]
+    )
     return found
 
 
@@ -103,20 +110,36 @@ def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) 
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
     prices = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages)) * np.array(PRICES)
-    flights = sorted({many for one in stages for many in one.runs})
+    every = sorted({many for one in stages for many in one.runs})
+    flights = [every[i] for i in np.unique(np.linspace(0, len(every) - 1, FLIGHTS).round().astype(int))]
     asked = [(place, many) for many in flights for place in range(len(occurs)) if occurs[place]]
-    every = np.repeat(np.array(asked), len(prices), axis=0)
-    weights = np.zeros((len(every), len(occurs)))
-    weights[np.arange(len(every)), every[:, 0]] = 1.0
-    once = np.full(len(every), _once(row))
-    least = fronts.least(weights, Prices(np.tile(prices, len(asked)), every[:, 1].astype(float), once))
-    values = np.full((max(flights) + 1, len(occurs), len(prices)), np.inf)
+    questions = np.repeat(np.array(asked), len(prices), axis=0)
+    weights = np.zeros((len(questions), len(occurs)))
+    weights[np.arange(len(questions)), questions[:, 0]] = 1.0
+    once = np.full(len(questions), _once(row))
+    least = fronts.least(weights, Prices(np.tile(prices, len(asked)), questions[:, 1].astype(float), once))
+    known = np.full((len(flights), len(occurs), len(prices)), np.inf)
     for (place, many), some in zip(asked, least.value.reshape(len(asked), -1), strict=True):
-        values[many, place] = some
-    parts = np.array([np.mean([values[many] for many in one.runs], axis=0) for one in stages])
-    parts[0, 0], parts[-1, -1] = values[stages[0].runs[0], 0], values[stages[-1].runs[-1], -1]
+        known[flights.index(many), place] = some
+    of_flight = {many: _between_flights(known, flights, many) for many in every}
+    parts = np.array([np.mean([of_flight[many] for many in one.runs], axis=0) for one in stages])
+    parts[0, 0], parts[-1, -1] = of_flight[stages[0].runs[0]][0], of_flight[stages[-1].runs[-1]][-1]
     step_s = _divided_s(_Parts(parts, prices), row, of.depths[1:-1], limit_B)
     return Bound(step_s, np.unique(least.assignment, axis=0))
+
+
+def _between_flights(known: Array, flights: Sequence[int], many: int) -> Array:
+    """What is `known` [flights, places, prices] at so `many` in flight: B is concave in them, so that a chord lies below it."""
+    above = bisect_left(flights, many)
+    if flights[above] == many:
+        same: Array = known[above]
+        return same
+    share = (many - flights[above - 1]) / (flights[above] - flights[above - 1])
+    with np.errstate(invalid="ignore"):
+        found: Array = np.where(
+            np.isinf(known[above]), np.inf, known[above - 1] + share * (known[above] - known[above - 1])
+        )
+    return found
 
 
 def _divided_s(parts: _Parts, row: Candidate, depths: Sequence[int], limit_B: float) -> float:
@@ -131,7 +154,9 @@ def _divided_s(parts: _Parts, row: Candidate, depths: Sequence[int], limit_B: fl
     def require(entries: dict[int, float], least: float, most: float) -> None:
         line = np.zeros(seconds + 2)
         line[list(entries)] = list(entries.values())
-        rows.append(line), low.append(least), high.append(most)
+        rows.append(line)
+        low.append(least)
+        high.append(most)
 
     for i in range(stages):
         own = {i * kinds + k: 1.0 for k in range(kinds)}

@@ -38,7 +38,12 @@ Attempt = Callable[[Sequence[Candidate], float], float]
 
 
 def certificate(
-    outcome: ScreeningResult, step_s: float, limit_B: float, gap: float, attempt: Attempt, progress: Callable[[str], None]
+    outcome: ScreeningResult,
+    step_s: float,
+    limit_B: float,
+    gap: float,
+    attempt: Attempt,
+    progress: Callable[[str], None],
 ) -> Certificate:
     """Raise the bounds of `outcome` until none is below that of a step of `step_s` by more than `gap`, a fraction.
 
@@ -64,7 +69,9 @@ def certificate(
     for bound_s, _, _, row in (*waiting, *done):
         bounds_s[row.shape] = min(bound_s, bounds_s.get(row.shape, math.inf))
     least_s = min(bounds_s.values(), default=math.inf)
-    lowest = next((shape for shape, bound_s in bounds_s.items() if bound_s == least_s and least_s * (1 + gap) < step_s), None)
+    lowest = next(
+        (shape for shape, bound_s in bounds_s.items() if bound_s == least_s and least_s * (1 + gap) < step_s), None
+    )
     return Certificate(least_s, bounds_s, len(seen), lowest)
 
 

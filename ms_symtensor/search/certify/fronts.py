@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prices:
-    """What a part is priced at, one entry a question: seconds of a byte, micro-batches in flight, share of what a step takes once."""
+    """Of every question: seconds that a byte costs, micro-batches in flight, the share of what a step takes once."""
 
     byte_s: Array
     in_flight: Array
@@ -41,8 +41,8 @@ class Prices:
 @dataclass(frozen=True)
 class _Piece:
     """Tables of one term on one mesh: `left_B` of `kept_B` stay where the operator `made_by` is recomputed (-1: none may be), and
-    `moved_s` seconds bring back a copy that moving made. Where a copy `differs` from what the operator made, that may be kept in its
-    place: `source_B`.
+    `moved_s` seconds bring back a copy that moving made. Where a copy `differs` from what the operator made, that may be kept in
+    its place: `source_B`.
 
     `wanted_by`: operators of the block that are no gradients' readers: if they are recomputed, `wanted_B` are kept, or what
     `made_by` makes is recomputed too; moving it again takes `carried_s`.
@@ -126,8 +126,8 @@ class Fronts:
             yield Factor(piece.scope, joint)
 
     def _alike(self, kind: int, weights: Array) -> Array:
-        """Those of `weights` [questions, first, middle and last block of a kind] whose blocks recompute alike: the middle ones, and
-        others that do not differ in what recomputation is about; or the only ones that are asked for.
+        """Those of `weights` [questions, first, middle and last block of a kind] whose blocks recompute alike: the middle ones,
+        and others that do not differ in what recomputation is about; or the only ones that are asked for.
         """
         alone = (weights > 0).sum(axis=1, keepdims=True) == 1
         found: Array = np.where(alone | self._same[kind], weights, 0.0)
@@ -150,12 +150,10 @@ class Fronts:
         table = np.zeros((len(alike), *piece.wanted_B.shape, *(2,) * (len(by) + makes)))
         for asks in product((0, 1), repeat=len(by)):
             if any(asks):
-                carried = _times(alike, piece.carried_s) if all(asks) else 0.0
-                cost = carried + _times(dear, piece.wanted_B)
-                at = (..., *asks, *((0,) if makes else ()))
-                table[at] = cost
-                if makes:
-                    table[(..., *asks, 1)] = carried
+                carried = _times(alike, piece.carried_s) if all(asks) else 0.0 * _times(alike, piece.carried_s)
+                kept = carried + _times(dear, piece.wanted_B)
+                at = (..., *asks)
+                table[at] = np.stack([kept, carried], axis=-1) if makes else kept
         return Factor(scope, table)
 
     @cached_property
@@ -168,9 +166,7 @@ class Fronts:
         problem = self._problem
         of_tensor = {id(one): tensor for tensor, some in problem.between.items() for one in some}
         own = {id(one) for one in problem.terms[: len(problem.sizes)]}
-        return [
-            self._piece(one, of_tensor.get(id(one)), id(one) in own) for one in (*problem.terms, *self._parameters)
-        ]
+        return [self._piece(one, of_tensor.get(id(one)), id(one) in own) for one in (*problem.terms, *self._parameters)]
 
     def _piece(self, one: Terms, tensor: Tensor | None, is_own: bool) -> _Piece:
         m = self._member
@@ -208,7 +204,9 @@ class Fronts:
     @cached_property
     def _makers(self) -> tuple[int, ...]:
         """The variables whose operators stand in a block: what they make may be had again; in no time where they are not."""
-        return tuple(v for v, one in enumerate(self._problem.known.items) if any(op.block is not None for op in one.members))
+        return tuple(
+            v for v, one in enumerate(self._problem.known.items) if any(op.block is not None for op in one.members)
+        )
 
     def _wanted_by(self, tensor: Tensor, one: Terms) -> tuple[int, ...]:
         if not tensor.in_block or tensor.maker_keeps or tensor.crosses or any(r.kept for r in tensor.readers):

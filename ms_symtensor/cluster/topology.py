@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 
 import sympy
@@ -175,7 +175,6 @@ def _sizes(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-@lru_cache(maxsize=1 << 16)
 def lattice_sizes(cluster: Cluster, axes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """`group_sizes` of the group that rank 0 forms along `axes` of (ranks, stride), without listing its members.
 

@@ -135,8 +135,11 @@ class _Differentiator:
         kinds = tuple(self.builder.tensors[t] for t in wanted)
         found = self.builder.node(
             f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block,
-            attribute=tuple(node.inputs.index(t) for t in wanted), scratch=self._scratch(node, wanted),
+            attribute=tuple(node.inputs.index(t) for t in wanted),
         )  # fmt: skip
+        scratch = self._scratch(node, wanted)
+        if scratch is not None:
+            self.builder.scratch(scratch)
         for tensor, gradient in zip(wanted, found, strict=True):
             self.incoming.setdefault(tensor, []).append(gradient)
 

@@ -1,8 +1,23 @@
 """Collects the tensors and nodes of a local program while it is written down."""
 
+from typing import TYPE_CHECKING, TypedDict
+
 from ms_symtensor.program.program import Node, Phase, Role
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # typing has it from Python 3.11 on
+
+
+class Fields(TypedDict, total=False):
+    """What some nodes have beside kind, tensors, operator, role and phase."""
+
+    group: DeviceGroup | None
+    parameter: str | None
+    block: str | None
+    attribute: tuple[int, ...]
+    peer: int | None
 
 
 class Builder:
@@ -34,34 +49,31 @@ class Builder:
         op: str,
         role: Role = Role.WORK,
         phase: Phase = Phase.FORWARD,
-        group: DeviceGroup | None = None,
-        parameter: str | None = None,
-        block: str | None = None,
-        attribute: tuple[int, ...] = (),
         once: bool = False,
         again: bool = False,
-        peer: int | None = None,
-        scratch: TensorType | None = None,
+        **more: "Unpack[Fields]",
     ) -> tuple[int, ...]:
         """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
 
         `again`: gradients read its outputs from a copy that is recomputed in the backward pass.
         """
-        key = (kind, inputs, outputs, group and group.ranks(), attribute) if once else ()
+        group = more.get("group")
+        key = (kind, inputs, outputs, group and group.ranks(), more.get("attribute", ())) if once else ()
         if once and key in self._known:
             if again:
                 self.computed_again.update(self._known[key])
             return self._known[key]
         numbers = tuple(self.tensor(o) for o in outputs)
-        during = None if scratch is None else self.tensor(scratch)
-        self.nodes.append(
-            Node(kind, inputs, numbers, role, phase, op, group, parameter, block, attribute, peer, during)
-        )
+        self.nodes.append(Node(kind, inputs, numbers, role, phase, op, **more))
         if again:
             self.computed_again.update(numbers)
         if once:
             self._known[key] = numbers
         return numbers
+
+    def scratch(self, kind: TensorType) -> None:
+        """A tensor that is there only while the last node runs."""
+        self.nodes[-1] = self.nodes[-1]._replace(scratch=self.tensor(kind))
 
     def send(self, tensor: int, receiver: int, op: str, parameter: str | None = None) -> None:
         """Append a Send of `tensor` to pipeline stage `receiver`."""

@@ -29,7 +29,6 @@ def is_feasible(group: DeviceGroup) -> bool:
     return all(_is_feasible(tuple(start + offset for offset in offsets)) for start in sorted(starts))
 
 
-@lru_cache(maxsize=65536)
 def _is_feasible(ranks: tuple[int, ...]) -> bool:
     servers = [[rank % SERVER_SIZE for rank in members] for _, members in groupby(ranks, lambda r: r // SERVER_SIZE)]
     local = servers[0]

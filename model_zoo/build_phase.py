@@ -39,7 +39,7 @@ def phase_graph(network: "_Network", phase: Phase, parameter_order: tuple[str, .
     tables = _position_tables(network, phase, positions)
     for layer in range(c.num_layers):
         with emit.cell("layers", "CellList"), emit.cell(str(layer), "PhaseBlock"):
-            x = _phase_block(network, phase, x, tables, paging)
+            x = _phase_block(network, phase, x, tables, paging, c.has_experts(layer))
     if phase.last:
         x = _head(network, x, word_table)
     graph = emit.graph("Decode" if phase.is_decode else "Prefill", x, parameter_order)
@@ -76,13 +76,16 @@ def _position_tables(network: "_Network", phase: Phase, positions: Value) -> Tab
     return found[0], found[1]
 
 
-def _phase_block(network: "_Network", phase: Phase, x: Value, tables: Tables, paging: list[Value]) -> Value:
+def _phase_block(
+    network: "_Network", phase: Phase, x: Value, tables: Tables, paging: list[Value], has_experts: bool
+) -> Value:
     c = network.config
     before, after = c.branch_norm != "after", c.branch_norm != "before"
     attended = _cached_attention(network, phase, network.norm("attention_norm", x) if before else x, tables, paging)
     attended = network.norm("attended_norm", attended) if after else attended
     x = network.binary("Add", "add_attention", x, attended)
-    fed = network.dense_feed_forward(network.norm("feed_forward_norm", x) if before else x)
+    feed_forward = network.mixture_of_experts if has_experts else network.dense_feed_forward
+    fed = feed_forward(network.norm("feed_forward_norm", x) if before else x)
     return network.binary("Add", "add_feed_forward", x, network.norm("fed_forward_norm", fed) if after else fed)
 
 

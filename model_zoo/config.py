@@ -226,8 +226,15 @@ class TransformerConfig:
 
     @property
     def routed_length(self) -> int:
-        """Tokens of a sample that are routed together."""
+        """Tokens of a sample that are routed together; in a phase of serving those of all requests."""
+        if self.phase is not None:
+            return self.batch_size * self.seq_length
         return self.seq_length // (self.experts.token_groups if self.experts is not None else 1)
+
+    @property
+    def routed_groups(self) -> int:
+        """Groups of tokens that are routed apart."""
+        return self.batch_size * self.seq_length // self.routed_length
 
     @property
     def rotary_size(self) -> int:

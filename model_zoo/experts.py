@@ -24,7 +24,7 @@ def empty_places(config: TransformerConfig) -> tuple[Tensor, Tensor] | None:
     """
     if config.experts is None:
         return None
-    groups = config.batch_size * config.experts.token_groups
+    groups = config.routed_groups
     token = np.zeros((groups, 1, config.hidden_size), np.float16)
     place = np.zeros((groups, config.experts.number, 1), np.int32)
     return Tensor(token, dtype_of(config.compute_dtype)), Tensor(place)

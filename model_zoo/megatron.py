@@ -42,6 +42,7 @@ def megatron_strategy(
     expert_model_parallel: int | None = None,
     cuts_embedding: bool = True,
     gathers_logits: bool = False,
+    feed_forward_parallel: int = 0,
 ) -> Mapping[str, tuple[Cuts, Cuts | None]]:
     """Input and output cuts (None: MindSpore's own) by operator name, for the graph of `config`.
 
@@ -54,6 +55,8 @@ def megatron_strategy(
         exchanges_heads: context parallelism cuts heads in attention (where key-value heads divide), not the query's sequence.
         expert_model_parallel: into how many slices the width of every expert is cut (None: `model_parallel`).
         cuts_embedding: the table of embeddings is cut by `model_parallel`, as the vocabulary of the head is.
+        feed_forward_parallel: into how many slices the width of a dense feed-forward is cut, which then takes all tokens (0:
+            `model_parallel`, and the tokens as they are cut).
         gathers_logits: the loss is computed from the logits of the whole vocabulary.
 
     Raises:
@@ -68,7 +71,6 @@ def megatron_strategy(
     # MindSpore cuts a table and what is looked up at once on few meshes only: sequences are looked up whole.
     is_cut = cuts_embedding and config.vocab_size % model_parallel == 0 and 1 in (data_parallel, context_parallel)
     number = config.experts.number if config.experts is not None else 1
-    groups = config.experts.token_groups if config.experts is not None else 1
     width = config.experts.intermediate_size if config.experts is not None else 1
     cut_width = model_parallel if expert_model_parallel is None else expert_model_parallel
     cut_width = cut_width if width % cut_width == 0 else 1
@@ -101,8 +103,9 @@ def megatron_strategy(
         tokens=degrees if sequence_parallel else data_parallel * context_parallel,
         token_num=config.batch_size * config.seq_length,
         seq_length=config.seq_length,
-        samples=config.batch_size * groups,
-        routed=math.gcd(degrees, data_parallel * groups) if sequence_parallel else data_parallel,
+        samples=config.routed_groups,
+        routed=math.gcd(degrees if sequence_parallel else data_parallel, config.routed_groups),
+        feed_forward=feed_forward_parallel or model_parallel,
         experts=experts,
         expert_width=cut_width,
         expert_rows=max(1, degrees // (experts * cut_width)),
@@ -130,6 +133,7 @@ class _Rules:
     seq_length: int
     samples: int
     routed: int
+    feed_forward: int
     experts: int
     expert_width: int
     expert_rows: int
@@ -205,15 +209,22 @@ class _Rules:
             op.primitive == "matmul_down" and owner in _COLUMN_CUT
         ):
             return ((self.rows, 1), (1, 1)), None  # the small side of an adapter is whole
+        rows = self._rows_of(op)
         if owner in _COLUMN_CUT:
-            return ((self.rows, 1), (degree, 1)), None
+            return ((rows, 1), (degree, 1)), None
         if owner in _ROW_CUT:
             scattered = degree > 1 and self.tokens > self.rows
-            return ((self.rows, degree), (1, degree)), (((self.rows * degree, 1),) if scattered else None)
+            return ((rows, degree), (1, degree)), (((self.rows * degree, 1),) if scattered else None)
         return ((self.tokens, 1), (1, 1)), None
 
     def _width(self, op: Op) -> int:
-        return self.heads if "attention" in op.cell else self.model
+        if "attention" in op.cell:
+            return self.heads
+        return self.feed_forward if "feed_forward" in op.cell else self.model
+
+    def _rows_of(self, op: Op) -> int:
+        """Slices of tokens in linear layers: a feed-forward that is cut wider than by `model` takes all."""
+        return 1 if "feed_forward" in op.cell and self.feed_forward > self.model else self.rows
 
     def _dims(self, op: Op, owner: str, shape: tuple[int, ...], first_rank: int) -> tuple[int, ...]:
         """Element-wise operators, norms and everything on [batch, seq, heads, head_dim]; `shape` that of one input."""
@@ -235,7 +246,7 @@ class _Rules:
             width = self._width(op)
         else:
             width = 1
-        whole_rows = self.tokens if width == 1 and owner not in (*_COLUMN_CUT, "head") else self.rows
+        whole_rows = self.tokens if width == 1 and owner not in (*_COLUMN_CUT, "head") else self._rows_of(op)
         return (whole_rows, width) if rank == 2 else (width,)[:rank]
 
     def _loss(self, graph: Graph, op: Op) -> Cuts:

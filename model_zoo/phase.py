@@ -72,6 +72,5 @@ def why_no_phase(config: "TransformerConfig") -> str:
         "it normalises what is rotated": config.qk_norm == "rotated",
         "layers rotate differently": len({kind.rotary_base for kind in kinds}) > 1,
         "its attention is latent": config.latent_attention is not None,
-        "it has experts": config.experts is not None,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

@@ -14,6 +14,7 @@ from mindspore.nn.utils import no_init_parameters
 from mindspore.ops.auto_generate import PagedAttention, ReshapeAndCache
 
 from model_zoo.config import TransformerConfig
+from model_zoo.experts import MixtureOfExperts, empty_places
 from model_zoo.head import VocabularyHead
 from model_zoo.layers import (
     FeedForward,
@@ -29,6 +30,8 @@ from model_zoo.layers import (
 )
 from model_zoo.network import Embedding
 from model_zoo.phase import Phase
+
+Empty = tuple[Tensor, Tensor] | None
 
 
 class PositionTables(nn.Cell):
@@ -120,9 +123,11 @@ class CachedAttention(nn.Cell):
 
 
 class PhaseBlock(nn.Cell):
-    """One layer: `block.TransformerBlock` of a decoder, with a cache."""
+    """One layer: `block.TransformerBlock` of a decoder, with a cache. `empty`: places of experts, where it has some."""
 
-    def __init__(self, config: TransformerConfig, phase: Phase, mask: Tensor | None) -> None:
+    def __init__(
+        self, config: TransformerConfig, phase: Phase, mask: Tensor | None, empty: Empty, has_experts: bool
+    ) -> None:
         super().__init__()
         self.norms_before, self.norms_after = config.branch_norm != "after", config.branch_norm != "before"
         if self.norms_before:
@@ -130,8 +135,12 @@ class PhaseBlock(nn.Cell):
         if self.norms_after:
             self.attended_norm, self.fed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         self.attention = CachedAttention(config, phase, mask)
-        dense = FeedForward if config.activation == "gelu" else GatedFeedForward
-        self.feed_forward = dense(config, config.intermediate_size)
+        if has_experts:
+            assert empty is not None
+            self.feed_forward = MixtureOfExperts(config, empty)
+        else:
+            dense = FeedForward if config.activation == "gelu" else GatedFeedForward
+            self.feed_forward = dense(config, config.intermediate_size)
         self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
 
     def construct(self, x: Tensor, tables: tuple[Tensor, Tensor], paging: tuple[Tensor, ...]) -> Tensor:
@@ -157,7 +166,8 @@ class PhaseDecoder(nn.Cell):
                 self.scale, self.mul_scale = Tensor(config.embedding_scale, self.compute_dtype), ops.Mul()
         self.positions = PositionTables(config, phase)
         mask = None if phase.is_decode else attention_mask(config)
-        self.layers = nn.CellList([PhaseBlock(config, phase, mask) for _ in range(config.num_layers)])
+        empty, kinds = empty_places(config), map(config.kind, range(config.num_layers))
+        self.layers = nn.CellList([PhaseBlock(config, phase, mask, empty, kind.experts) for kind in kinds])
         if phase.last:
             self.norm = Norm(config, config.hidden_size)
             self.head = VocabularyHead(config, has_bias=config.head_bias)

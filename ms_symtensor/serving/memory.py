@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from model_zoo.config import BlockKind, TransformerConfig
+from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import Strategy
 
@@ -75,6 +76,11 @@ def weights_B(request: Request, one: Strategy) -> int:
     return int(linear * request.weight_B + (tables + sparse * per.router) * ELEMENT_B)
 
 
+def resident_B(request: Request, one: Strategy) -> int:
+    """Bytes of the weights, and of the buffers of communicators of `tp` and of `dp`."""
+    return weights_B(request, one) + HCCL_BUFFER_B * ((one.tp > 1) + (one.dp > 1))
+
+
 def cache_B(request: Request, one: Strategy) -> int:
     """Bytes of one token's cache on a device: its heads, or the latent vector, which every device of `tp` has whole. Layers with
     a window keep that many tokens of a request; this is the mean over its tokens at its longest.
@@ -101,7 +107,7 @@ def buffers_B(config: TransformerConfig, one: Strategy, tokens: int, rows: int) 
 
 def cache_tokens(request: Request, one: Strategy, tokens: int, rows: int) -> int:
     """Tokens that the cache of a `dp` rank has room for beside weights and a step's buffers; negative if these do not fit."""
-    left = request.limit_B - weights_B(request, one) - buffers_B(request.config, one, tokens, rows)
+    left = request.limit_B - resident_B(request, one) - buffers_B(request.config, one, tokens, rows)
     return left // cache_B(request, one)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import norm
 
 from ms_symtensor.serving.layer import Array, Layer, Step
-from ms_symtensor.serving.memory import buffers_B, cache_B, cache_tokens, layers_of, request_tokens, weights_B
+from ms_symtensor.serving.memory import buffers_B, cache_B, cache_tokens, layers_of, request_tokens, resident_B
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import Strategy
 
@@ -42,7 +42,7 @@ def most_requests(request: Request, one: Strategy, tokens_of_prefill: int = 0) -
     """How many requests of a `dp` rank and stage the cache holds, beside buffers of a prefill pass of so many tokens where the
     same engine makes some.
     """
-    left_B = request.limit_B - weights_B(request, one) - buffers_B(request.config, one, tokens_of_prefill, 0)
+    left_B = request.limit_B - resident_B(request, one) - buffers_B(request.config, one, tokens_of_prefill, 0)
     each_B = one.pp * request_tokens(request) * cache_B(request, one) + buffers_B(request.config, one, 1, 1)
     return max(0, min(left_B // each_B, MOST_REQUESTS))
 
@@ -54,7 +54,7 @@ def decode(request: Request, one: Strategy) -> Passes | None:
         return None
     batch = np.arange(1.0, most + 1)
     keys = request.tokens.input + request.tokens.output / 2
-    return _passes(request, one, Step(batch, batch, keys, is_decode=True), batch)
+    return passes_of(request, one, Step(batch, batch, keys, is_decode=True), batch)
 
 
 def prefill(request: Request, one: Strategy, tokens: tuple[int, ...] = PREFILL_TOKENS) -> Passes | None:
@@ -73,15 +73,15 @@ def prefill(request: Request, one: Strategy, tokens: tuple[int, ...] = PREFILL_T
     above = norm.ppf((one.dp - 0.375) / (one.dp + 0.25)) if one.dp > 1 else 0.0
     imbalance = 1 + above * request.tokens.deviation / np.sqrt(np.maximum(prompts, 1.0))
     step = Step(size, prompts, request.tokens.seen, is_decode=False, imbalance=imbalance)
-    return _passes(request, one, step, np.minimum(prompts, np.ceil(prompts)))
+    return passes_of(request, one, step, np.minimum(prompts, np.ceil(prompts)))
 
 
 def batch_s(request: Request, one: Strategy, requests: int) -> float:
     """Seconds of a static batch of so many requests of a `dp` rank: one prefill pass of all, a decode step per further token."""
     batch = np.array([float(requests)])
     tokens = request.tokens
-    first = _passes(request, one, Step(batch * tokens.input, batch, tokens.seen, is_decode=False), batch)
-    step = _passes(request, one, Step(batch, batch, tokens.input + tokens.output / 2, is_decode=True), batch)
+    first = passes_of(request, one, Step(batch * tokens.input, batch, tokens.seen, is_decode=False), batch)
+    step = passes_of(request, one, Step(batch, batch, tokens.input + tokens.output / 2, is_decode=True), batch)
     return float(first.pass_s[0] + (tokens.output - 1) * step.pass_s[0])
 
 
@@ -92,7 +92,8 @@ def first_token_s(request: Request, passes: Passes) -> Array:
     return seconds
 
 
-def _passes(request: Request, one: Strategy, step: Step, rows: Array) -> Passes:
+def passes_of(request: Request, one: Strategy, step: Step, rows: Array) -> Passes:
+    """Passes of `step` through all layers, that give logits of `rows` tokens."""
     parts: dict[str, Array] = {}
 
     def add(count: float, part: Callable[[Layer], None]) -> None:

@@ -111,7 +111,16 @@ def _plan(request: Request, found: Found, one: Instance, phase: str, stage: int,
 
 
 def _strategies(graph: Graph, config: TransformerConfig, cut: Strategy) -> dict[str, OpStrategy]:
-    given = megatron_strategy(graph, config, cut.dp, cut.tp, sequence_parallel=False)
+    given = megatron_strategy(
+        graph,
+        config,
+        cut.dp,
+        cut.tp,
+        sequence_parallel=False,
+        expert_parallel=cut.ep,
+        expert_model_parallel=cut.expert_tp,
+        feed_forward_parallel=cut.ffn_tp,
+    )
     return {name: OpStrategy(*cuts) for name, cuts in given.items()}
 
 

@@ -15,6 +15,7 @@ from ms_symtensor.validation.readers import (
     kernels,
     layouts,
     mindspeed,
+    nightly,
     nvidia,
     operators,
     pairs,
@@ -47,7 +48,7 @@ READERS = (
 )
 
 
-TIMING_FORMS = (kernels.FORM, collectives.FORM, operators.FORM, static_batches.FORM)
+TIMING_FORMS = (kernels.FORM, collectives.FORM, operators.FORM, static_batches.FORM, nightly.FORM)
 """Tables of single kernels and collectives, which are no cases: see `timings`."""
 
 

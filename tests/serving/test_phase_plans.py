@@ -44,7 +44,7 @@ def test_graphs_of_phases_are_the_captured_ones(phase: str) -> None:
     from model_zoo.network import build
     from ms_symtensor.bridge.capture.capture import capture
 
-    for name in ("llama3_70b", "qwen3_32b"):
+    for name in ("llama3_70b", "qwen3_32b", "qwen3_30b_a3b"):
         config = config_of(name, phase)
         cell, inputs = build(config)
         assert build_graph(config) == replace(capture(cell, *inputs), name=build_graph(config).name)
@@ -60,6 +60,22 @@ def test_a_decode_step_has_one_sum_of_each_branch_and_cuts_the_cache_by_heads() 
     assert len(sums) == 2 * config.num_layers
     assert program.parameters["layers.0.attention.key_cache"].slice_shape == (64, 128, 2, 128)
     assert program.collectives()[-1].kind == "AllGather"  # the logits, which every rank has whole
+
+
+def test_experts_are_cut_over_ranks_that_take_requests_apart() -> None:
+    """4 ranks of data parallelism: each has its requests' cache, and a slice of every expert."""
+    config = config_of("qwen3_30b_a3b", "decode")
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 4, 1, False, expert_parallel=1, expert_model_parallel=4)
+    program = partition(graph, StagePlan({name: OpStrategy(*each) for name, each in cuts.items()}, Settings(4)))
+    assert config.experts is not None
+    width = config.experts.intermediate_size
+    assert program.parameters["layers.0.feed_forward.experts.gate"].slice_shape == (128, 2048, width // 4)
+    attention = next(node for node in program.nodes if node.kind == "PagedAttention")
+    assert program.tensors[attention.inputs[0]].shape[0] == config.batch_size // 4
+    gathered = [one for one in program.collectives() if one.kind == "AllGather" and "CachedAttention" in one.op]
+    keys_B = config.batch_size * config.n_kv_heads * config.head_dim * 2
+    assert [one.size_B for one in gathered] == [keys_B] * 2 * config.num_layers  # new keys and values of all requests
 
 
 def test_serve_writes_plans_that_mindspore_compiles_as_predicted(

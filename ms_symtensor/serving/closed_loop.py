@@ -1,7 +1,7 @@
 """Tokens a second of an engine under so many requests at once, each followed by the next one as soon as it is done.
 
-How benchmarks of serving load an engine (vllm bench serve, AISBench). A pass of prefill takes a chunk of prompts, of which a share
-may be cached. A decode step verifies the tokens that were guessed for every request (speculative decoding, Leviathan et al.,
+How benchmarks of serving load an engine (vllm bench serve, AISBench). A pass of prefill takes a chunk of prompts, of which a
+share may be cached. A decode step verifies the tokens that were guessed for every request (speculative decoding, Leviathan et al.,
 arXiv:2211.17192): of `guesses` guesses, each right with probability ACCEPTED, 1 + a + … + a^n tokens come of a step.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ms_symtensor.serving.layer import Step
+from ms_symtensor.serving.layer import Array, Step
 from ms_symtensor.serving.phases import passes_of
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.search import held_up
@@ -24,7 +24,7 @@ _ROUNDS = 30
 
 @dataclass(frozen=True)
 class Engine:
-    """`count` engines under `one`: at most `requests` at once and `tokens` in a pass, of a rank of dp; `guesses` for a request."""
+    """`count` engines under `one`. Of a rank of dp: at most `requests` at once, `tokens` in a pass; `guesses` for a request."""
 
     one: Strategy
     count: int
@@ -76,9 +76,9 @@ def _limited(rate: float, load: Load) -> float:
 
 def _step_s(request: Request, engine: Engine, each: float) -> float:
     """Seconds of a decode step with `each` requests of a rank."""
-    requests = np.array([each])
+    requests: Array = np.array([each], dtype=np.float64)
     keys = request.tokens.input + request.tokens.output / 2
-    step = Step(requests * (1 + engine.guesses), requests, keys, is_decode=True)
+    step = Step(requests * (1.0 + engine.guesses), requests, keys, is_decode=True)
     return float(passes_of(request, engine.one, step, step.tokens).stage_s[0])
 
 
@@ -89,5 +89,6 @@ def _prompt_s(request: Request, engine: Engine, load: Load, each: float) -> floa
     size = min(new * together, engine.tokens)
     chunks = np.ceil(new * together / size)
     seen = request.tokens.input - new / 2
-    step = Step(np.array([float(size)]), np.array([float(together)]), seen, is_decode=False)
-    return float(chunks * passes_of(request, engine.one, step, np.array([together])).pass_s[0] / together)
+    prompts: Array = np.array([together], dtype=np.float64)
+    step = Step(np.full_like(prompts, size), prompts, seen, is_decode=False)
+    return float(chunks * passes_of(request, engine.one, step, prompts).pass_s[0] / together)

@@ -141,7 +141,7 @@ def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
 
 
 def _linear(of: TransformerConfig, sizes: tuple[int, int, int], experts: tuple[int, int, int]) -> TransformerConfig:
-    """`sizes`: hidden, layers and heads; `experts`: their number, how many a token has, and the width of each and of the shared one."""
+    """`sizes`: hidden, layers and heads; `experts`: their number, how many a token has, and their width."""
     (hidden, layers, heads), (number, per_token, width) = sizes, experts
     kinds = tuple(BlockKind(experts=True, window=0 if n % 4 == 3 else _STATE_KEYS) for n in range(layers))
     return replace(

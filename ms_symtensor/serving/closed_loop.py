@@ -1,8 +1,8 @@
 """Tokens a second of an engine under so many requests at once, each followed by the next one as soon as it is done.
 
 How benchmarks of serving load an engine (vllm bench serve, AISBench). A pass of prefill takes a chunk of prompts, of which a
-share may be cached. A decode step verifies the tokens that were guessed for every request (speculative decoding, Leviathan et al.,
-arXiv:2211.17192): of `guesses` guesses, each right with probability ACCEPTED, 1 + a + … + a^n tokens come of a step.
+share may be cached. A decode step verifies the tokens that were guessed for every request (speculative decoding, Leviathan et
+al., arXiv:2211.17192): of `guesses` guesses, each right with probability ACCEPTED, 1 + a + … + a^n tokens come of a step.
 """
 
 from dataclasses import dataclass

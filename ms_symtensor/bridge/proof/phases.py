@@ -130,10 +130,15 @@ def _reduced(plans: Mapping[str, Plan], ranks: int | None) -> tuple[dict[str, _S
 
 
 def _sized(candidate: Any, config: Any, devices: int) -> Any:
-    """The network of `config`'s phase with the dims of `candidate`; its requests have the same divisors with `devices`."""
+    """The network of `config`'s phase with the dims of `candidate`; its requests have the same divisors with `devices`.
+
+    Experts have room for all tokens: which ones are dropped else depends on how many are taken in at a time.
+    """
     blocks, batch = -(-(_CHUNK + 1) // _BLOCK_TOKENS), math.gcd(config.batch_size, devices)
     pages = {"block_tokens": _BLOCK_TOKENS, "request_blocks": blocks, "cache_blocks": 2 * devices * blocks + 1}
     seq_length = 1 if config.phase.is_decode else _CHUNK
+    experts = candidate.experts and replace(candidate.experts, dropless=True)
+    candidate = replace(candidate, experts=experts)
     return replace(candidate, phase=replace(config.phase, **pages), batch_size=batch, seq_length=seq_length)
 
 

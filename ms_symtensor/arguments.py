@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.overlap import PREFIX, require_known
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.asked.limits import Limits, limits_of
 from ms_symtensor.search.asked.request import GIB, free_B
@@ -16,6 +17,24 @@ _MARGIN = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%|GiB)?")
 def limits(fix: Sequence[str], most: Sequence[str]) -> Limits:
     """What --fix and --max say, NAME=VALUE each."""
     return limits_of(_pairs(fix), _pairs(most))
+
+
+def with_overlap(fix: Sequence[str], hide: str) -> tuple[list[str], str]:
+    """--fix without `overlap.NAME=yes`, and --hide with it: overlap settings are kept among what is hidden.
+
+    Errors: InputError for another value than yes or no, and for a setting that is not modelled.
+    """
+    kept, words = [], [word for word in hide.split(",") if word.strip()]
+    for text in fix:
+        if not text.strip().startswith(PREFIX):
+            kept.append(text)
+            continue
+        ((name, value),) = _pairs([text])
+        require_known([name.removeprefix(PREFIX)])
+        if value not in ("yes", "no"):
+            raise InputError(f"{text!r}: give {name}=yes or {name}=no")
+        words += [name] if value == "yes" else []
+    return kept, ",".join(words)
 
 
 def memory_limit_B(cluster: Cluster, limit_GiB: float | None, margin: str | None) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.arguments import limits, memory_limit_B
+from ms_symtensor.arguments import limits, memory_limit_B, with_overlap
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
@@ -66,7 +66,9 @@ def _priced(options: Mapping[str, Any]) -> Priced:
         raise InputError(
             f"{options['model']} is no network of the zoo: uniform layouts know these only; give --plan DIR"
         )
-    wanted, config = limits(options["fix"], []), model.config
+    fix, hide = with_overlap(options["fix"], options["hide"] or "")
+    options = {**options, "hide": hide}
+    wanted, config = limits(fix, []), model.config
     if options["arguments"]:
         model, config, layout, hide = _of_script(options["arguments"], model, config, options)
         options = {**options, "runtime": options["runtime"] or MINDSPEED.runtime, "hide": options["hide"] or hide}

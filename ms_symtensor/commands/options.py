@@ -18,7 +18,7 @@ PINNED = (
 _FIX_HELP = (
     f"pin what a plan reports: {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; pipeline_scheduler:"
     " 1f1b, gpipe, seqpipe, seqvpp, seqsmartvpp; swap_optimizer: yes, the optimizer is offloaded to host memory, --max"
-    " swap_optimizer=yes: where that helps); or operators by name:"
+    " swap_optimizer=yes: where that helps); overlap.NAME=yes: MindSpore is told to overlap; or operators by name:"
     " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
     " the first dim of the output cut data_parallel ways, the others model_parallel ways"
 )

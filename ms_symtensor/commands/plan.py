@@ -56,7 +56,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
-    from ms_symtensor.arguments import gap, limits, memory_limit_B
+    from ms_symtensor.arguments import gap, limits, memory_limit_B, with_overlap
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.plan_pynative import plan_pynative
     from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
@@ -100,7 +100,8 @@ def run(chosen: argparse.Namespace) -> int:
         require_positive("--top", chosen.top)
     if chosen.replace_shard and not is_factory(chosen.model):
         raise InputError(f"--replace-shard is for file.py:factory, not for {chosen.model}: leave it out")
-    wanted = limits(chosen.fix, chosen.max)
+    fix, hide = with_overlap(chosen.fix, chosen.hide)
+    wanted = limits(fix, chosen.max)
     require_numbers(cluster, chosen.device_num, wanted, chosen.global_batch_size)
     folders.tidy(chosen.out)
     with progress() as step:
@@ -110,7 +111,7 @@ def run(chosen: argparse.Namespace) -> int:
         request = Request(
             cluster, chosen.device_num, model.global_batch_size, model.seq_length,
             limit_B, model.name, model.source, wanted,
-            runtime=runtime_of(chosen.runtime or target.runtime or DEFAULT, chosen.hide),
+            runtime=runtime_of(chosen.runtime or target.runtime or DEFAULT, hide),
             certified_gap=certified_gap,
         )  # fmt: skip
         uniform = None

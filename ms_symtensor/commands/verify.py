@@ -34,6 +34,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.shared import folder_of, show_found
     from ms_symtensor.report.blocks_note import blocks_note, fewer_blocks_json, fewer_blocks_note
     from ms_symtensor.report.certificate import certificate_json, certify, with_certificate
+    from ms_symtensor.report.plan_report import overlap_json
     from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
     from ms_symtensor.serving.folder import is_served
@@ -57,6 +58,8 @@ def run(chosen: argparse.Namespace) -> int:
     else:
         verdict = verify(plan, graph, chosen.rank or 0)
         passed, data, text = verdict.passed, verdict_json(verdict), verdict_text(verdict)
+    for name, trust in overlap_json(plan).items():
+        notice(f"overlap.{name}: {trust}")
     files = certify(folder, planned, saved)
     data |= blocks | certificate_json(files)
     if why := record(folder, VERIFIED_FILE, without_times(data)):

@@ -9,10 +9,13 @@ from typing import Any
 import yaml
 
 from ms_symtensor.cost.bill import Part
+from ms_symtensor.cost.overlap import OVERLAPS, PREFIX, SLOWDOWN, named, require_known
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 
 DEFAULT = "mindspore_graph"
+TOLD = (DEFAULT, "mindformers_graph")
+"""What reads a `parallel_speed_up.json`."""
 FOLDER = Path(__file__).with_name("runtimes")
 HIDEABLE = tuple(part.value for part in Part if part is not Part.COMPUTE)
 
@@ -20,7 +23,8 @@ HIDEABLE = tuple(part.value for part in Part if part is not Part.COMPUTE)
 @dataclass(frozen=True)
 class Hiding:
     """Communication that runs beside computation: a `share` of it, up to the share `window` of the computation of its pass
-    (forward for gathers of weights, backward for sums of gradients), in `passes`; a hidden second slows the computation down by
+    (forward for gathers of weights, backward for sums of gradients), in `passes` ("recompute": what is recomputed of the
+    backward one); a hidden second slows the computation down by
     `slowdown` seconds.
     """
 
@@ -137,7 +141,23 @@ def runtime_of(name: str, hide: str = "") -> Runtime:
         InputError: for an unknown name, and for a word that names nothing that can be hidden.
     """
     found = load(name)
-    return replace(found.hiding(hidden_parts(hide)), hide=hide) if hide else found
+    return replace(_told(found.hiding(hidden_parts(hide)), named(hide)), hide=hide) if hide else found
+
+
+def _told(runtime: Runtime, names: tuple[str, ...]) -> Runtime:
+    """`runtime` with these settings of MindSpore's. A part that several hide has the passes of all, and windows that add up."""
+    require_known(names)
+    if names and runtime.name not in TOLD:
+        raise InputError(f"{PREFIX}{names[0]} is a setting of MindSpore's graphs, not of --runtime {runtime.name}")
+    hides = dict(runtime.hides)
+    for name in names:
+        setting = OVERLAPS[name]
+        for part in setting.parts:
+            own = hides.get(part)
+            window = min(1.0, setting.window + (own.window if own else 0.0))
+            passes = (*(own.passes if own else ()), *setting.passes)
+            hides[part] = Hiding(window, SLOWDOWN, passes=tuple(dict.fromkeys(passes)))
+    return replace(runtime, hides=hides)
 
 
 def hidden_parts(text: str) -> Mapping[Part, bool]:
@@ -146,7 +166,7 @@ def hidden_parts(text: str) -> Mapping[Part, bool]:
     Raises:
         InputError: for a word that names nothing that can be hidden.
     """
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",") if word.strip() and not word.strip().startswith(PREFIX)]
     if words == ["none"]:
         return dict.fromkeys((Part(name) for name in HIDEABLE), False)
     for word in words:

@@ -28,7 +28,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Bill, Key, Message, Part, Product, Work, bill_of, launches_of, work_s
 from ms_symtensor.cost.move import SWAP, local_time_s
 from ms_symtensor.cost.parameter import kernels_B, parameter_cost, swapped_B
-from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
+from ms_symtensor.cost.runtime import DEFAULT, Hiding, Runtime, load
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import ParameterPlacement, Phase
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
@@ -130,6 +130,7 @@ def seconds_of_bill(
     """
     of = seconds_of or (lambda work: work_s(work, cluster))
     needed: dict[tuple[str, Part], float] = {}
+    recomputed: dict[tuple[str, Part], float] = {}
     launches: dict[str, int] = {}
     merged = MERGED if runtime.bucket_B else ()
     apart: dict[tuple[str, Part, str, tuple[int, ...]], list[tuple[int, int]]] = {}  # bytes, and how often
@@ -139,6 +140,8 @@ def seconds_of_bill(
                 apart.setdefault((place, key.part, work.kind, work.ranks), []).append((work.size_B, count))
                 continue
             needed[place, key.part] = needed.get((place, key.part), 0.0) + count * of(work)
+            if key.phase is Phase.RECOMPUTE:
+                recomputed[place, key.part] = recomputed.get((place, key.part), 0.0) + count * of(work)
             launches[place] = launches.get(place, 0) + count * launches_of(work)
     for (place, part, kind, ranks), sizes in apart.items():
         whole_B = sum(size_B * count for size_B, count in sizes)
@@ -153,8 +156,13 @@ def seconds_of_bill(
     for (place, part), seconds in sorted(needed.items(), key=lambda item: (PASSES.index(item[0][0]), item[0][1].value)):
         beside = {"start": "forward", "end": "backward"}.get(place, place)
         hiding = runtime.hides.get(part)
-        if part is not Part.COMPUTE and hiding is not None and beside in hiding.passes:
-            gone = min(hiding.share * seconds, hiding.window * free[beside])
+        hidable_s = (
+            0.0
+            if part is Part.COMPUTE or hiding is None
+            else _hidable_s(hiding, beside, seconds, recomputed.get((place, part), 0.0))
+        )
+        if hiding is not None and hidable_s:
+            gone = min(hiding.share * hidable_s, hiding.window * free[beside])
             free[beside] -= gone
             hidden[place, part] = gone
             _add(spent, (beside if place in free else place, "compute"), hiding.slowdown * gone)
@@ -169,6 +177,13 @@ def seconds_of_bill(
     )
     shown = {where: s for where, s in hidden.items() if s > 0}
     return StageSeconds(forward_s, backward_s, start_s, end_s, spent, shown, expert_seconds(bill, of))
+
+
+def _hidable_s(hiding: Hiding, beside: str, seconds: float, recomputed_s: float) -> float:
+    """What `hiding` concerns of so many seconds of communication, some of them recomputed."""
+    if beside not in hiding.passes:
+        return recomputed_s if "recompute" in hiding.passes else 0.0
+    return seconds
 
 
 def _add(found: dict[tuple[str, str], float], where: tuple[str, str], seconds: float) -> None:

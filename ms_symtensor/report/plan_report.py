@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
+from ms_symtensor.cost.overlap import OVERLAPS
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.program.stage_program import StageProgram
@@ -44,6 +45,7 @@ def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
         "pipeline_scheduler": plan.pipeline_scheduler,
         **({} if plan.loss is None else {"loss": plan.loss.value}),
         **({"notes": plan.source["notes"].split("; ")} if "notes" in plan.source else {}),
+        **({"overlap": overlap_json(plan)} if plan.overlap else {}),
         "fixed": dict(plan.fixed),
         "at_most": dict(plan.at_most),
         "optimizer_level": int(settings.optimizer_level),
@@ -132,7 +134,16 @@ def headline(plan: Plan) -> str:
     pins += [f"{name} <= {value}" for name, value in plan.at_most.items()]
     loss = [f"  loss: {note}"] if (note := loss_note(plan.loss)) else []
     loss += [f"  {note}" for note in plan.source.get("notes", "").split("; ") if note]
+    loss += [f"  overlap: {name}, {trust}" for name, trust in overlap_json(plan).items()]
     return "\n".join([title, *(["  pinned: " + ", ".join(pins)] if pins else []), table(rows), *loss])
+
+
+VERIFIABLE, PRICED = "verify compares the order that MindSpore compiles", "priced, not verifiable here"
+
+
+def overlap_json(plan: Plan) -> dict[str, str]:
+    """The overlap that MindSpore is told, and how far that can be checked without its devices."""
+    return {name: VERIFIABLE if OVERLAPS[name].in_order and plan.pipeline is None else PRICED for name in plan.overlap}
 
 
 def _stages(plan: Plan) -> str:

@@ -34,6 +34,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
             "predicted": found and _known(found.predicted_activations_B),
             "compiled": found and _known(found.compiled_activations_B),
         },
+        **_order_json(found),
         "rank": verdict.rank,
         "mindspore": verdict.mindspore,
         "compile_time_s": verdict.compile_time_s,
@@ -57,6 +58,8 @@ def verdict_text(verdict: Verdict) -> str:
             ("parameters", _pair(found.predicted_parameters_B, found.compiled_parameters_B)),
             ("activations", _activations(found)),
         ]
+        if found.predicted_order or found.compiled_order:
+            rows.append(("order of gathers", _order(found)))
     lines = [head, table([("program", "accepted"), *rows])]
     if verdict.reason:
         lines.append(f"  {verdict.reason}")
@@ -120,6 +123,28 @@ def audit_text(audit: Audit) -> str:
         lines += ["", "Without a strategy, so that MindSpore cuts their leading dim by all devices:"]
         lines += [f"  {name}" for name in audit.without_strategy[:SHOWN]]
     return "\n".join(lines)
+
+
+def _order_json(found: Comparison | None) -> dict[str, Any]:
+    """Which gathers wait for which, where MindSpore is told an order."""
+    if found is None or not (found.predicted_order or found.compiled_order):
+        return {}
+    return {
+        "gather_order": {
+            "predicted": len(found.predicted_order),
+            "compiled": len(found.compiled_order),
+            "equal": found.predicted_order == found.compiled_order,
+        }
+    }
+
+
+def _order(found: Comparison) -> str:
+    predicted, compiled = set(found.predicted_order), set(found.compiled_order)
+    numbers = f"{len(found.predicted_order)} predicted control edges, {len(found.compiled_order)} compiled"
+    if predicted == compiled:
+        return f"{numbers}: equal pair by pair"
+    first = min(predicted ^ compiled)
+    return f"{numbers}: NOT equal, such as {first[1]} behind {first[0]}"
 
 
 def _activations(found: Comparison) -> str:

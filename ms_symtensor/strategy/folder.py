@@ -29,9 +29,11 @@ CHECKPOINT_FILE = "parameter_layout"  # .json and .ckpt: MindSpore chooses the f
 CODE_FILE = "shard.py"
 MINDFORMERS_FILE = "mindformers.yaml"
 MINDSPEED_FILE = "mindspeed.sh"
+SPEED_UP_FILE = "parallel_speed_up.json"
 REPORT_FILE = "report.txt"
 _NAMES = (
-    PLAN_FILE, TIMING_FILE, GRAPH_FILE, DIGESTS_FILE, OPERATOR_FILE, CODE_FILE, MINDFORMERS_FILE, MINDSPEED_FILE, REPORT_FILE,
+    PLAN_FILE, TIMING_FILE, GRAPH_FILE, DIGESTS_FILE, OPERATOR_FILE, CODE_FILE, MINDFORMERS_FILE, MINDSPEED_FILE, SPEED_UP_FILE,
+    REPORT_FILE,
 )  # fmt: skip
 HTML_FILE, TIMELINE_FILE = "report.html", "timeline.json"
 TRAFFIC_FILE, PAIRS_FILE, LINKS_FILE, RANK_TABLE_FILE = "traffic.json", "traffic.csv", "links.csv", "rank_table.json"

@@ -12,6 +12,7 @@ from enum import Enum
 
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.overlap import named
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
@@ -134,6 +135,11 @@ class Plan:
     def planned_for(self) -> Cluster:
         """The cluster that the plan is for."""
         return load_cluster(self.cluster) if self.own_cluster is None else self.own_cluster
+
+    @property
+    def overlap(self) -> tuple[str, ...]:
+        """The overlap settings that MindSpore is told (`cost.overlap`)."""
+        return named(self.hide)
 
     @property
     def stage(self) -> StagePlan:

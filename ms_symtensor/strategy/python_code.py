@@ -8,6 +8,7 @@ import keyword
 from collections.abc import Iterator
 from itertools import groupby
 
+from ms_symtensor.strategy.folder import SPEED_UP_FILE
 from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
 from ms_symtensor.strategy.primitives import context_settings, strategies_by_primitive
 from ms_symtensor.strategy.stage_cells import parameters_of_several_stages, stage_cells
@@ -47,6 +48,8 @@ def python_code(graph: Graph, plan: Plan) -> str:
             "# Optimizer states stay in host memory: MindFormers' AdamW(…, swap=True), or every state of the optimizer as",
             '# mindspore.Parameter(…, device="CPU"); MS_DEV_RUNTIME_CONF="switch_inline:False" in the environment.',
         )
+    if plan.overlap:
+        step += (f'# mindspore.set_context(ascend_config={{"parallel_speed_up_json_path": "{SPEED_UP_FILE}"}})',)
     body += _whole_parameters(graph, plan)
     if plan.pipeline is not None and plan.pipeline.needs_config:
         body += ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does: interleaving needs it']

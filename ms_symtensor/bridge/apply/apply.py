@@ -103,7 +103,7 @@ def parallel_config(plan: Plan, **others: Any) -> ParallelConfig:
     settings = context_settings(plan.settings, plan.pipeline)
     if "pipeline_config" in settings:
         others = {**others, "others": {"pipeline_config": settings.pop("pipeline_config"), **others.get("others", {})}}
-    return ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings, **others)
+    return ParallelConfig(**settings.pop("parallel_optimizer_config", {}), **settings, speed_up=plan.overlap, **others)
 
 
 def _strategies(cell: Any, graph: Graph, plan: Plan, rules: Mapping[str, Rule] | None) -> list[tuple[Any, OpStrategy]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ms_symtensor.bridge.compiler import search_mode
+from ms_symtensor.bridge.compiler.speed_up import sped_up
 from ms_symtensor.errors import CompilerError
 
 
@@ -16,7 +17,7 @@ class ParallelConfig:
     `dataset_strategy`: `"full_batch"` (inputs have global shapes), `"data_parallel"`, or a strategy per input as a
     tuple (inputs have the shapes of one device's slices). `optimizer_level` ("level1", "level2", "level3"),
     `optimizer_weight_shard_size` and `parallel_optimizer_threshold` (KB) count with `enable_parallel_optimizer` only.
-    `others` holds any further settings.
+    `speed_up` names settings of `parallel_speed_up.json` (`cost.overlap`); `others` holds any further settings.
     """
 
     parallel_mode: str = "semi_auto_parallel"
@@ -33,6 +34,7 @@ class ParallelConfig:
     gradient_fp32_sync: bool | None = None
     loss_repeated_mean: bool | None = None
     strategy_ckpt_config: Mapping[str, Any] | None = None
+    speed_up: tuple[str, ...] = ()
     others: Mapping[str, Any] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
@@ -73,7 +75,8 @@ def parallel_context(device_num: int, rank: int, config: ParallelConfig) -> Iter
         except (ValueError, TypeError, RuntimeError) as error:
             first_line = str(error).strip().splitlines()[0]
             raise CompilerError(f"MindSpore refuses the parallel settings {settings}: {first_line}") from error
-        yield
+        with sped_up(config.speed_up):
+            yield
 
 
 @contextmanager

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from ms_symtensor.bridge.compiled.collectives import CompiledCollective, collectives
 from ms_symtensor.bridge.compiled.compiled_memory import compiled_activation_peak_B
 from ms_symtensor.bridge.compiled.compiled_stage_memory import compiled_stage_peak_B
+from ms_symtensor.bridge.compiled.gather_order import compiled_gather_order
 from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED, accumulated_sums, gradient_sums
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
+from ms_symtensor.cost.overlap import OVERLAPS
+from ms_symtensor.program.gather_order import Pair, gather_order
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
@@ -26,7 +29,8 @@ class Comparison:
 
     `differences` are sentences; empty if every collective (kind, ranks, bytes, phase) and every parameter slice agrees.
     `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. Peaks of
-    activations are UNKNOWN_B where some tensor's size is known at run time only.
+    activations are UNKNOWN_B where some tensor's size is known at run time only. `predicted_order`, `compiled_order`: which
+    gathers of weights wait for which, where MindSpore is told an order (`cost.overlap`).
     """
 
     rank: int
@@ -38,10 +42,12 @@ class Comparison:
     predicted_activations_B: int
     compiled_activations_B: int
     unsynchronised: tuple[str, ...]
+    predicted_order: tuple[Pair, ...] = ()
+    compiled_order: tuple[Pair, ...] = ()
 
     @property
     def equal(self) -> bool:
-        return not self.differences
+        return not self.differences and self.predicted_order == self.compiled_order
 
 
 def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledProgram) -> Comparison:
@@ -67,7 +73,15 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
         unsynchronised_of_stage(predicted, compiled)
         if isinstance(predicted, StageProgram)
         else unsynchronised(graph, compiled),
+        *_orders(predicted, compiled),
     )
+
+
+def _orders(predicted: Program | StageProgram, compiled: CompiledProgram) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
+    """Which gathers wait for which, where the compile asked for an order."""
+    if not any(OVERLAPS[name].in_order for name in compiled.config.speed_up) or isinstance(predicted, StageProgram):
+        return (), ()
+    return tuple(sorted(gather_order(predicted))), tuple(sorted(compiled_gather_order(compiled)))
 
 
 def unsynchronised(graph: Graph, compiled: CompiledProgram) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ms_symtensor.bridge.compiler.search_mode import kept
+from ms_symtensor.bridge.compiler.speed_up import speed_up
 from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
 from ms_symtensor.bridge.plugin.facts import facts_asked_of, plan_facts
 from ms_symtensor.bridge.plugin.functions import cells_of, networks_of
@@ -147,6 +148,7 @@ def _put_in_force(plan: Plan, wrapper: Any, cells: Iterable[Any]) -> None:
 
     settings = context_settings(plan.settings, plan.pipeline)
     del settings["dataset_strategy"]  # how the data arrive is the user's affair
+    speed_up(plan.overlap)
     for cell in cells:
         set_sharded(cell, settings["enable_parallel_optimizer"])
     if wrapper is None:

@@ -14,6 +14,7 @@ from ms_symtensor.strategy.folder import (
     OPERATOR_FILE,
     PLAN_FILE,
     REPORT_FILE,
+    SPEED_UP_FILE,
     TIMING_FILE,
     PlanFolder,
 )  # fmt: skip
@@ -23,7 +24,7 @@ MOST_B, MOST_OF_ALL_B = 100_000, 250_000
 WHAT = {
     PLAN_FILE: "the plan, complete", GRAPH_FILE: "the network's graph", CODE_FILE: "shard() calls in Python",
     MINDFORMERS_FILE: "degrees for MindFormers", MINDSPEED_FILE: "arguments for MindSpeed-LLM", REPORT_FILE: "the report as text",
-    TIMING_FILE: "how long the search took", DIGESTS_FILE: "digests of the files",
+    TIMING_FILE: "how long the search took", DIGESTS_FILE: "digests of the files", SPEED_UP_FILE: "overlap for MindSpore",
     OPERATOR_FILE: "strategies of operators, for MindSpore",
 }  # fmt: skip
 SHOWN = (MINDFORMERS_FILE, MINDSPEED_FILE, CODE_FILE, REPORT_FILE, OPERATOR_FILE)

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ms_symtensor.cli import main
 
@@ -56,6 +57,33 @@ def test_out_has_the_engines_commands(tmp_path: Path, capsys: pytest.CaptureFixt
         assert ("--enable-expert-parallel" in command) == (one["strategy"]["ep"] > 1)
     again = json.loads((tmp_path / "served" / "serve.json").read_text())
     assert "search_time_s" not in again and again["instances"] == found["instances"]
+
+
+def test_out_has_files_that_mindformers_infers_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "qwen3_30b_a3b",
+        "--device-num",
+        "16",
+        *LENGTHS,
+        "--tpot",
+        "50ms",
+        "--disaggregated",
+        "--fix",
+        "decode.ep=8",
+    ]
+    found = served(capsys, *options, "--out", str(tmp_path / "served"))
+    for one in found["instances"]:
+        data = yaml.safe_load((tmp_path / "served" / f"predict_{one['phase']}.yaml").read_text())
+        cut, degrees = one["strategy"], data["parallel_config"]
+        assert [degrees[n] for n in ("data_parallel", "model_parallel", "pipeline_stage", "expert_parallel")] == [
+            cut[n] for n in ("dp", "tp", "pp", "ep")
+        ]
+        assert cut["dp"] * cut["tp"] % degrees["expert_parallel"] == 0  # as MindFormers asks
+        blocks = data["model"]["model_config"]
+        assert 0 < blocks["num_blocks"] * blocks["block_size"] <= one["cache_tokens"]
+        assert data["run_mode"] == "predict" and data["trainer"]["model_name"] == "qwen3_moe"
+    served(capsys, "llama3_70b", "--device-num", "8", *LENGTHS, "--out", str(tmp_path / "llama"))
+    assert not list((tmp_path / "llama").glob("predict_*"))
 
 
 def test_fix_top_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from ms_symtensor.files.folder import write_folder
 from ms_symtensor.report.emit import write_plan
 from ms_symtensor.report.operators import operators_text
 from ms_symtensor.report.plan_report import times_and_memory
+from ms_symtensor.report.serve_mindformers import predict_files
 from ms_symtensor.report.text import seconds, share, size, table
 from ms_symtensor.serving.commands import engine_commands
 from ms_symtensor.serving.folder import FILE, PLANS
@@ -18,8 +19,11 @@ from ms_symtensor.serving.plans import PhasePlan
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.search import Deployment, Found, Instance
 from ms_symtensor.strategy.digest import sealed
+from ms_symtensor.streams import notice
 
-NAMES = (FILE, "report.txt", "vllm_ascend.sh")
+NAMES = (
+    FILE, "report.txt", "vllm_ascend.sh", "predict_mixed.yaml", "predict_prefill.yaml", "predict_decode.yaml",
+)  # fmt: skip
 _SCRIPT = """#!/bin/sh
 # One command for each kind of instance; MODEL is a folder or a name that vLLM loads. Predicted, not measured on NPUs.
 # Ranks of several nodes need --data-parallel-address and --data-parallel-size-local too.
@@ -120,6 +124,10 @@ def write_serve(
         "report.txt": text + "\n",
         "vllm_ascend.sh": _SCRIPT + "\n".join(lines) + "\n",
     }
+    predicted, reason = predict_files(request, best)
+    files |= predicted
+    if reason:
+        notice(f"no file for MindFormers: {reason}")
     write_folder(directory, files, _owned, lambda name: name in NAMES)
     return (*files, *(f"{name}/" for name in digests))
 

@@ -1,7 +1,7 @@
 """What MindFormers infers with: a `predict_*.yaml` for each kind of instance, in the form of its own `configs/*/predict_*.yaml`.
 
-Read off MindFormers 1.9.0 and 2.1.0: `parallel_core/inference/parallel_state.py` takes tp, ep, pp and dp of one world, in which ep
-divides dp times tp and every expert is cut over what is left; `transformer_config.py` has the cache's blocks.
+Read off MindFormers 1.9.0 and 2.1.0: `parallel_core/inference/parallel_state.py` takes tp, ep, pp and dp of one world, in which
+ep divides dp times tp and every expert is cut over what is left; `transformer_config.py` has the cache's blocks.
 """
 
 from model_zoo.config import TransformerConfig

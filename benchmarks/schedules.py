@@ -109,6 +109,29 @@ def passed(result: Result) -> bool:
     return bool(result["order"]) and abs(result["predicted_B"] / result["compiled_B"] - 1) <= TOLERANCE
 
 
+def table(results: Sequence[Result]) -> str:
+    """Results by schedule, stages and chunks, as a table of Markdown."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for one in results:
+        name, stages = one["case"].split(", ")[:2]
+        groups.setdefault((name, stages), []).append(one)
+    lines = [
+        "| schedule | stages x chunks | programs | order as compiled | peak furthest off |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for (name, stages), every in groups.items():
+        off = max(abs(one["predicted_B"] / one["compiled_B"] - 1) for one in every)
+        cells = (
+            name,
+            stages.replace(" stages", ""),
+            len(every),
+            sum(one["order"] for one in every),
+            f"{100 * off:.1f} %",
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     command_line = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     command_line.add_argument("--stages", type=int, nargs="+", default=[2, 4, 8])
@@ -126,9 +149,10 @@ def main() -> int:
                 f"{result['case']}: {order}, peak {result['predicted_B'] / result['compiled_B']:.3f} of the compiled one"
             )
             if time.monotonic() - started > chosen.seconds:
-                print(f"{len(results)} stages; there are more, or there may be: begin again")
+                print(f"{table(results)}\n{len(results)} stages; begin again for the rest")
                 return 3
         gc.collect()
+    print(table(results))
     print(f"{sum(map(passed, results))} of {len(results)} stages as compiled")
     return 0 if all(map(passed, results)) else 1
 

@@ -87,7 +87,28 @@ def read(text: str) -> Line:
     left, right = (tuple(_tensor(part, text) for part in side.split(",")) for side in dims.split("->"))
     words = dict(_word(clause, text) for clause in clauses.split(",") if clause.strip())
     member_of, new = _members(left, right, words)
-    return Line(text, left, right, words, member_of, new)
+    found = Line(text, left, right, words, member_of, new)
+    if why := _meaningless(found):
+        raise InputError(f"signature {text!r}: {why}")
+    return found
+
+
+def _meaningless(line: Line) -> str:
+    """What of a line has no meaning; '' if all has one."""
+    orders = {item.order for tensor in (*line.inputs, *line.outputs) for item in tensor.items if item.order}
+    if strange := orders - line.words.keys():
+        return f"the word {min(strange)!r} of a bracket is not explained: add '| {min(strange)} = attribute number'"
+    for word, sources in line.words.items():
+        if not (word.endswith(DOTS) or word in orders or word in line.member_of or sources[0].kind == "size"):
+            return f"the word {word!r} must stand between two '...', once at least"
+    for tensor in (*line.inputs, *line.outputs):
+        dots = [item.name for item in tensor.items if item.is_dots]
+        for name in dots:
+            if dots.count(name) > 2 or (name == NONE and dots.count(name) > 1):
+                return f"'{'' if name == PREFIX else name}...' stands too often in one tensor"
+            if dots.count(name) == 2 and name not in line.member_of.values():
+                return "two '...' in one tensor need a word between them, which says what stands there"
+    return ""
 
 
 def _tensor(part: str, text: str) -> Tensor:

@@ -1,15 +1,19 @@
 """What else could have been done, priced by the same formulas: the strategies that people write by hand."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.step import price
+from ms_symtensor.cost.step import StepCost, price
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.program.meanings import meanings
+from ms_symtensor.program.long_runs import EACH, measure
+from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.report.text import seconds, size, table
+from ms_symtensor.search.folded.folding import Fold, fold, shorten
+from ms_symtensor.search.folded.memory import few_blocks
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -24,15 +28,42 @@ class Alternative:
 
 
 def priced(graph: Graph, stages: Mapping[str, StagePlan], cluster: Cluster) -> tuple[Alternative, ...]:
-    """The strategies `stages`, by name, that MindSpore would accept, the fastest first."""
-    found, known = [], meanings(graph)
+    """The strategies `stages`, by name, that MindSpore would accept, the fastest first; equal blocks are cut alike in each."""
+    found, folded = [], fold(graph)
+    known = meanings(graph)
     for name, stage in stages.items():
         try:
-            cost = price(graph, stage, partition(graph, stage, known=known), cluster, known)
+            cost = _priced(graph, folded, stage, cluster, known)
         except InvalidStrategyError:
             continue
         found.append(Alternative(name, cost.step_time_s, cost.peak_memory_B))
     return tuple(sorted(found, key=lambda a: a.step_time_s))
+
+
+def _priced(graph: Graph, folded: Fold, stage: StagePlan, cluster: Cluster, known: Meanings) -> StepCost:
+    """The price of a step of `stage`: of every run of blocks that are alike few are written (`program.long_runs`)."""
+    order = {name: place for place, name in enumerate(graph.blocks)}
+    segments, names = list[tuple[tuple[str, ...], int]](), set(order)
+    recompute = {}
+    for kind in folded.kinds if few_blocks(graph, folded) is not graph else ():
+        left = iter(kind)
+        for chosen, alike in groupby(sorted(kind, key=order.__getitem__), key=stage.settings.recompute.get):
+            count = len(list(alike))
+            written = tuple(islice(left, min(count, EACH)))
+            segments.append((written, count))
+            recompute |= {} if chosen is None else dict.fromkeys(written, chosen)
+        names -= set(left)
+    if not segments:
+        return price(graph, stage, partition(graph, stage, known=known), cluster, known)
+    short = shorten(graph, folded, [len(names.intersection(kind)) for kind in folded.kinds])
+    of_short = {op.name: stage.strategies[op.name] for op in short.ops if op.name in stage.strategies}
+    plan = StagePlan(of_short, replace(stage.settings, recompute=recompute))
+    program = partition(short, plan, known=known)
+    times = {written[1]: 1 + count - EACH for written, count in segments if count > EACH}
+    cost = price(short, plan, program, cluster, known, times)
+    runs = measure(program, [written for written, _ in segments])
+    more_B = runs.peak_B([count - len(written) for written, count in segments]) - runs.peak_B([0] * len(segments))
+    return replace(cost, memory_B=dict(cost.memory_B) | {"activations": cost.memory_B["activations"] + more_B})
 
 
 def alternatives_text(plan: Plan, alternatives: tuple[Alternative, ...]) -> str:

@@ -7,7 +7,6 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
 from ms_symtensor.models import Model
-from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.report.alternatives import priced

@@ -3,7 +3,7 @@
 With n_ik blocks of kind k on stage i of P, its seconds s_i for a micro-batch, the slowest stage's τ, o what a step takes once:
 
     min  (M - 1/v) τ + Σ_i s_i / v + o
-    s_i + c o + σ L >= Σ_k n_ik B_k(σ, f_i) + E_i(σ)      for every stage i and some prices σ of a byte
+    s_i + c o + σ L >= Σ_k n_ik B_k(σ, f_i) + E_i(σ)      for every stage i, some prices σ of a byte and shares c
     τ >= s_i,   Σ_i n_ik = D_k,   n_ik whole,   Σ_k n_ik >= v
 
 L is the limit in bytes, f_i the micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row
@@ -30,6 +30,9 @@ PRICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Prices of a byte that are tried, in times of what recomputation of whole blocks pays for one (empirical); on one stage others
 between them, twice."""
 
+SHARES = (0.0, 1.0, 4.0, 16.0)
+"""Shares of what a step takes once that are tried, in times of c (empirical)."""
+
 FLIGHTS = 6
 """Of so many numbers of micro-batches in flight at most the fronts are worked out; others lie above the chords between them."""
 
@@ -48,9 +51,12 @@ class Bound:
     layouts: NDArray[np.intp]
 
 
-def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
-    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`."""
-    found = _on_one_stage(of, row, fronts, limit_B) if row.shape.stages == 1 else _in_stages(of, row, fronts, limit_B)
+def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, finely: bool = False) -> Bound:
+    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`; `finely`: by all SHARES, not by c alone."""
+    if row.shape.stages == 1:
+        found = _on_one_stage(of, row, fronts, limit_B)
+    else:
+        found = _in_stages(of, row, fronts, limit_B, SHARES if finely else (1.0,))
     own_s = found.step_s - float(of.slack_s[row.number]) + least_borders_s(row)
     return Bound(max(row.bound_s, own_s), found.layouts)
 
@@ -96,35 +102,26 @@ def _between(tried: Array, at: float) -> Array:
     return found
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """B of every place at every price, for micro-batches in flight as on each stage: [stages, places, prices]; a place that the
-    network does not have is infinite.
-    """
-
-    least_s: Array
-    prices: Array
-
-
-def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
+def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, shares: Sequence[float]) -> Bound:
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
-    prices = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages)) * np.array(PRICES)
     every = sorted({many for one in stages for many in one.runs})
     flights = [every[i] for i in np.unique(np.linspace(0, len(every) - 1, FLIGHTS).round().astype(int))]
+    unit_s = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages))
+    cuts = [(unit_s * price, _once(row) * share) for share in shares for price in PRICES]
     asked = [(place, many) for many in flights for place in range(len(occurs)) if occurs[place]]
-    questions = np.repeat(np.array(asked), len(prices), axis=0)
+    questions = [(place, many, *cut) for place, many in asked for cut in cuts]
+    places, in_flight, byte_s, once = (np.array(one, dtype=float) for one in zip(*questions, strict=True))
     weights = np.zeros((len(questions), len(occurs)))
-    weights[np.arange(len(questions)), questions[:, 0]] = 1.0
-    once = np.full(len(questions), _once(row))
-    least = fronts.least(weights, Prices(np.tile(prices, len(asked)), questions[:, 1].astype(float), once))
-    known = np.full((len(flights), len(occurs), len(prices)), np.inf)
+    weights[np.arange(len(questions)), places.astype(int)] = 1.0
+    least = fronts.least(weights, Prices(byte_s, in_flight, once))
+    known = np.full((len(flights), len(occurs), len(cuts)), np.inf)
     for (place, many), some in zip(asked, least.value.reshape(len(asked), -1), strict=True):
         known[flights.index(many), place] = some
     of_flight = {many: _between_flights(known, flights, many) for many in every}
     parts = np.array([np.mean([of_flight[many] for many in one.runs], axis=0) for one in stages])
     parts[0, 0], parts[-1, -1] = of_flight[stages[0].runs[0]][0], of_flight[stages[-1].runs[-1]][-1]
-    step_s = _divided_s(_Parts(parts, prices), row, of.depths[1:-1], limit_B)
+    step_s = _divided_s(parts, cuts, row, of.depths[1:-1], limit_B)
     return Bound(step_s, np.unique(least.assignment, axis=0))
 
 
@@ -142,12 +139,18 @@ def _between_flights(known: Array, flights: Sequence[int], many: int) -> Array:
     return found
 
 
-def _divided_s(parts: _Parts, row: Candidate, depths: Sequence[int], limit_B: float) -> float:
-    """The minimum over divisions of so many blocks of every kind; inf where none fits."""
+def _divided_s(
+    parts: Array, cuts: Sequence[tuple[float, float]], row: Candidate, depths: Sequence[int], limit_B: float
+) -> float:
+    """The minimum over divisions of so many blocks of every kind; inf where none fits.
+
+    `parts` [stages, places, cuts]: B of every place as on each stage, infinite where the network has none; `cuts`: at which price of a
+    byte, and for which share of what a step takes once.
+    """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     shape, kinds = row.shape, len(depths)
-    stages, runs, once = shape.stages, shape.interleave, _once(row)
+    stages, runs = shape.stages, shape.interleave
     held, seconds = stages * kinds, stages * kinds + stages
     rows, low, high = list[Array](), list[float](), list[float]()
 
@@ -160,10 +163,10 @@ def _divided_s(parts: _Parts, row: Candidate, depths: Sequence[int], limit_B: fl
 
     for i in range(stages):
         own = {i * kinds + k: 1.0 for k in range(kinds)}
-        for q, price in enumerate(parts.prices):
-            blocks, ends_s = _of_blocks(parts.least_s[i, :, q], i == 0, i == stages - 1)
+        for q, (byte_s, once) in enumerate(cuts):
+            blocks, ends_s = _of_blocks(parts[i, :, q], i == 0, i == stages - 1)
             line = dict(zip(own, blocks, strict=True)) | {held + i: -1.0, seconds + 1: -once}
-            require(line, -np.inf, float(price) * limit_B - ends_s)
+            require(line, -np.inf, byte_s * limit_B - ends_s)
         require({held + i: 1.0, seconds: -1.0}, -np.inf, 0.0)
         require(own, runs, np.inf)
     for k, depth in enumerate(depths):

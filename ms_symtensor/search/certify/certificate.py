@@ -51,19 +51,22 @@ def certificate(
     """
     waiting, done = _in_order(outcome), list[Waiting]()
     fronts: dict[tuple[int, int], Fronts] = {}
-    seen = dict[int, list[Candidate]]()
+    seen, closely = dict[int, list[Candidate]](), set[int]()
     while waiting and waiting[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST:
         one = heapq.heappop(waiting)
-        _, number, setting, row = one
-        if number in seen:
+        bound_s, number, setting, row = one
+        finely = number in seen
+        if number in closely or (finely and row.shape.stages == 1):
             step_s = attempt(seen[number], step_s)
             done.append(one)
             continue
         progress(f"certificate: {len(seen)} step layouts")
         own = fronts.setdefault((id(setting), row.member), Fronts(setting, row.member))
-        found = bound(setting, row, own, limit_B)
+        found = bound(setting, row.bound_by(bound_s), own, limit_B, finely)
         which = np.full(len(found.layouts), row.number)
         seen[number] = setting.rows_of(which, found.layouts, np.full(len(which), found.step_s))
+        if finely:
+            closely.add(number)
         heapq.heappush(waiting, (found.step_s, number, setting, row))
     bounds_s = dict(outcome.ruled_out_s)
     for bound_s, _, _, row in (*waiting, *done):

@@ -147,13 +147,13 @@ class Fronts:
         by = [v for v in piece.wanted_by if v in number]
         makes = piece.made_by in number
         scope = (*piece.scope, *(first + number[v] for v in by), *((first + number[piece.made_by],) if makes else ()))
-        table = np.zeros((len(alike), *piece.wanted_B.shape, *(2,) * (len(by) + makes)))
+        carried = _times(alike, piece.carried_s)
+        table = np.zeros((*carried.shape, *(2,) * len(by), 2))  # whether each reads it, and whether it is made again
         for asks in product((0, 1), repeat=len(by)):
             if any(asks):
-                carried = _times(alike, piece.carried_s) if all(asks) else 0.0 * _times(alike, piece.carried_s)
-                kept = carried + _times(dear, piece.wanted_B)
-                at = (..., *asks)
-                table[at] = np.stack([kept, carried], axis=-1) if makes else kept
+                moved = carried if all(asks) else 0.0 * carried
+                table[(..., *asks, slice(None))] = np.stack([moved + _times(dear, piece.wanted_B), moved], axis=-1)
+        table = table if makes else table[..., 0]
         return Factor(scope, table)
 
     @cached_property

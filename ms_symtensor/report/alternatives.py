@@ -10,7 +10,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.long_runs import EACH, measure
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.search.folded.folding import Fold, fold, shorten
 from ms_symtensor.search.folded.memory import few_blocks
@@ -44,7 +44,7 @@ def _priced(graph: Graph, folded: Fold, stage: StagePlan, cluster: Cluster, know
     """The price of a step of `stage`: of every run of blocks that are alike few are written (`program.long_runs`)."""
     order = {name: place for place, name in enumerate(graph.blocks)}
     segments, names = list[tuple[tuple[str, ...], int]](), set(order)
-    recompute = {}
+    recompute = dict[str, Recompute]()
     for kind in folded.kinds if few_blocks(graph, folded) is not graph else ():
         left = iter(kind)
         for chosen, alike in groupby(sorted(kind, key=order.__getitem__), key=stage.settings.recompute.get):

@@ -144,8 +144,8 @@ def _divided_s(
 ) -> float:
     """The minimum over divisions of so many blocks of every kind; inf where none fits.
 
-    `parts` [stages, places, cuts]: B of every place as on each stage, infinite where the network has none; `cuts`: at which price of a
-    byte, and for which share of what a step takes once.
+    `parts` [stages, places, cuts]: B of every place as on each stage, infinite where the network has none; `cuts`: at which price
+    of a byte, and for which share of what a step takes once.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 

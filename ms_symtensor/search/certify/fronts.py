@@ -152,7 +152,8 @@ class Fronts:
         for asks in product((0, 1), repeat=len(by)):
             if any(asks):
                 moved = carried if all(asks) else 0.0 * carried
-                table[(..., *asks, slice(None))] = np.stack([moved + _times(dear, piece.wanted_B), moved], axis=-1)
+                at = (..., *asks, slice(None))
+                table[at] = np.stack([moved + _times(dear, piece.wanted_B), moved], axis=-1)
         table = table if makes else table[..., 0]
         return Factor(scope, table)
 

@@ -9,7 +9,7 @@ from ms_symtensor.strategy import digest
 from ms_symtensor.strategy import folder as folders
 from ms_symtensor.strategy.reading import Field
 
-FILE = "serve.json"
+FILE = folders.DEPLOYMENT_FILE
 PLANS = "plans"
 """The key of serve.json with the digest of every plan's folder, by name."""
 _REMEDY = "serve again, or go on with it as it is (--edited)"

@@ -24,6 +24,7 @@ PLAN_FILE = "plan.json"
 TIMING_FILE = "timing.json"
 GRAPH_FILE = "graph.json"
 DIGESTS_FILE = "digests.json"
+DEPLOYMENT_FILE = "serve.json"
 OPERATOR_FILE = "operator_strategy.json"
 CHECKPOINT_FILE = "parameter_layout"  # .json and .ckpt: MindSpore chooses the form by the ending
 CODE_FILE = "shard.py"
@@ -90,6 +91,10 @@ def read(path: str | os.PathLike[str], edited: bool = False) -> PlanFolder:
         folder, is_there = _read(file, edited)
         if is_there:  # else another plan took its place meanwhile
             break
+    if file.name not in folder and (file.parent / DEPLOYMENT_FILE).is_file():
+        raise InputError(
+            f"{file.parent} is a deployment of serve, which this does not read: give one of its plans, such as decode"
+        )
     if file.name not in folder and DIGESTS_FILE not in folder:
         raise InputError(f"cannot read the plan {file} (No such file): check the path")
     if folder.differences and not edited:

@@ -16,6 +16,8 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase as Direction
 from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.strategy.folder import read
+from ms_symtensor.strategy.record import PROVED_FILE, record
 
 DIMS = {
     "model_type": "qwen3", "hidden_size": 512, "num_hidden_layers": 3, "num_attention_heads": 16, "head_dim": 32,
@@ -105,6 +107,30 @@ def test_other_content_than_was_served_is_refused(tmp_path: Path, capsys: pytest
             (line,) = capsys.readouterr().err.splitlines()
             assert words in line and len(line) <= 450
         file.write_text(written[file])
+
+
+def test_other_commands_take_the_plan_of_a_phase_and_name_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = serve(tmp_path, "--fix", "tp=4", "--colocated")
+    proved = {
+        "equal": True,
+        "ranks": {"prefill": 2, "decode": 4},
+        "logits_rel_error": {"prefill": 1e-7, "decode": None},
+    }
+    folder = read(out / "decode")
+    assert record(folder, PROVED_FILE, proved | {"cache_rel_error_max": 0.0, "caches_checked": 4}) == ""
+    for command in ("explain", "report"):
+        assert main([command, str(out / "decode")]) == 0
+    assert "logits of decode not finite" in (out / "decode" / "report.html").read_text()
+    capsys.readouterr()
+    for command, words in (
+        (["explain", str(out)], "such as decode"),
+        (["prove", str(out / "decode")], "folder of serve"),
+    ):
+        assert main(command) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert words in line and len(line) <= 450
 
 
 def test_what_has_no_network_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

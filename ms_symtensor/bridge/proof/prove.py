@@ -108,6 +108,10 @@ def prove_plan(
 
     Errors: InfeasibleError if it cannot be made small; as `verify`; as `prove_network`.
     """
+    if "phase" in plan.source:
+        raise InputError(
+            f"{plan.model} is in a phase of serving, which is proved with the other one: give the folder of serve"
+        )
     if "model" in plan.source:
         return _prove_zoo(plan, request, rules)
     if plan.pipeline is not None:

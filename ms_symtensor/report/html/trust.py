@@ -85,12 +85,18 @@ def _verified(found: Mapping[str, Any] | None, command: str) -> tuple[Cell, Cell
 def _proved(found: Mapping[str, Any] | None, command: str) -> tuple[Cell, Cell]:
     if found is None:
         return f"{NOTHING}: the program has not been run", copied(command, "copy command")
-    errors = [
-        f"{name} {found[key]:.1e}" if found[key] is not None else f"{name} not finite"
-        for name, key in (("loss", "loss_rel_error"), ("gradients", "grad_rel_error_max"))
-    ]
-    of = f"{found['parameters_checked']} parameters"
-    told = f"{found['ranks']} processes beside one: relative error of {' and '.join(errors)}, {of}"
+    if "logits_rel_error" in found:  # of the phases of serving
+        each = {f"logits of {phase}": error for phase, error in found["logits_rel_error"].items()}
+        each["caches"], of, ranks = (
+            found["cache_rel_error_max"],
+            f"{found['caches_checked']} caches",
+            max(found["ranks"].values()),
+        )
+    else:
+        each = {"loss": found["loss_rel_error"], "gradients": found["grad_rel_error_max"]}
+        of, ranks = f"{found['parameters_checked']} parameters", found["ranks"]
+    errors = [f"{name} {error:.1e}" if error is not None else f"{name} not finite" for name, error in each.items()]
+    told = f"{ranks} processes beside one: relative error of {' and '.join(errors)}, {of}"
     return told, "" if found["equal"] else "NOT EQUAL"
 
 

@@ -16,6 +16,7 @@ Position = Literal["rotary", "learned"]
 Attention = Literal["flash", "self"]
 
 Scoring = Literal["softmax", "sigmoid"]
+Dispatcher = Literal["alltoall", "alltoall_deredundancy"]
 ExpertForm = Literal["capacity", "dropless"]
 
 Network = Literal["RotaryDecoder", "SecondTokenDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
@@ -58,6 +59,11 @@ class Experts:
     shared_gate: bool = False  # the shared expert's result is weighted by a sigmoid of the token
     load_imbalance: float = 1.1  # MindFormers' default for its mixtures
     dropless: bool = False
+    dispatcher: Dispatcher = (
+        "alltoall"  # how other software than MindSpore's graphs sends tokens, over nodes of `node_ranks`
+    )
+    node_ranks: int = 8
+    safe_tokens: bool = False  # every rank sends one token more for each expert
     token_groups: int = (
         1  # parts of a sample that are routed for themselves (MindFormers: tensor-parallel ranks' tokens)
     )

@@ -27,6 +27,7 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.stage_memory import OneMicroBatch
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.tensor.graph import Graph, ParameterRef
+from ms_symtensor.uniform.dispatch import dispatched
 from ms_symtensor.uniform.layout import Mark, UniformLayout
 from ms_symtensor.uniform.plan import graph_of, pipeline_of, recompute_of, settings_of, strategies_of
 
@@ -62,9 +63,9 @@ def folded_bill(
     runs = runs_of(stages.in_order(config.num_layers), stages.interleave)
     stages_held = [_segments(config, of, layout.recompute.of(stage, held[stage])) for stage, of in enumerate(runs)]
     if stages.number == stages.micro_batch_num == 1:
-        return _one_stage(config, layout, stages_held[0], fuses)
+        return dispatched(_one_stage(config, layout, stages_held[0], fuses), config)
     pipeline = pipeline_of(layout, held, is_lenient)
-    return _stages(config, layout, pipeline, stages_held, fuses)
+    return dispatched(_stages(config, layout, pipeline, stages_held, fuses), config)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -8,6 +8,7 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.cost.plan_price import PlanBill, PlanPrice, each_s, priced
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.request import Request
+from ms_symtensor.uniform.dispatch import with_safe_tokens
 from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import (
     FULL_RECOMPUTATION,
@@ -118,7 +119,7 @@ class Prices:
         """Of two micro-batches of so many samples in the whole network on one stage, so that what is done once stands apart."""
         level = min(layout.optimizer_level, OptimizerLevel.LEVEL1)
         one = UniformLayout(layout.degrees, Stages(1, 2), again, level, swap_optimizer=layout.swap_optimizer)
-        return self._as_run(replace(self.config, batch_size=samples), one)
+        return self._as_run(with_safe_tokens(replace(self.config, batch_size=samples), one), one)
 
     def _as_run(self, network: TransformerConfig, layout: UniformLayout) -> PlanBill:
         runtime = self.request.runtime

@@ -9,6 +9,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked import limits as asked
 from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.uniform.dispatch import with_safe_tokens
 from ms_symtensor.uniform.layout import (
     ALL,
     NO_RECOMPUTATION,
@@ -84,7 +85,7 @@ def recomputation(limits: Limits, blocks: int, stages: int) -> Recomputation:
 
 def of_micro_batch(config: TransformerConfig, layout: UniformLayout) -> TransformerConfig:
     """`config`, whose batch is that of a step, at the batch of one micro-batch."""
-    return replace(config, batch_size=config.batch_size // layout.stages.micro_batch_num)
+    return with_safe_tokens(replace(config, batch_size=config.batch_size // layout.stages.micro_batch_num), layout)
 
 
 def as_run(layout: UniformLayout, runtime: Runtime) -> UniformLayout:

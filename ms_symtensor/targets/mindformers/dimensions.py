@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import Experts, TransformerConfig
 from ms_symtensor.errors import InputError
+
+DEREDUNDANCY = ("alltoall_deredundancy", "alltoall_deredundency")
+"""The dispatcher in two levels, as versions spell it."""
 
 LEGACY = {"ChatGLM2Config": "glm", "LlamaConfig": "llama"}
 """Classes of the older networks, and the family that they are planned as."""
@@ -175,6 +178,8 @@ def as_mindformers_runs(
     capacity = model.get("moe_expert_capacity_factor", model.get("capacity_factor"))
     if experts is not None and isinstance(capacity, int | float) and capacity > 0:
         experts = replace(experts, load_imbalance=float(capacity))
+    if experts is not None:
+        experts = _dispatched(experts, model)
     flash = model.get("use_flash_attention", not is_legacy(model))
     return replace(
         config,
@@ -185,6 +190,18 @@ def as_mindformers_runs(
         attention="flash" if flash else "self",
         compute_dtype=_type(model, "compute_dtype", "bfloat16"),
         param_dtype=_type(model, "params_dtype", _type(model, "param_init_type", "float32")),
+    )
+
+
+def _dispatched(experts: Experts, model: Mapping[str, Any]) -> Experts:
+    """`experts`, to which tokens go as the file says; `training_file` notes dispatchers that are not modelled."""
+    by_level = model.get("moe_token_dispatcher_type") in DEREDUNDANCY
+    ranks = model.get("npu_nums_per_device")
+    return replace(
+        experts,
+        dispatcher="alltoall_deredundancy" if by_level else "alltoall",
+        node_ranks=ranks if isinstance(ranks, int) and ranks > 0 else experts.node_ranks,
+        safe_tokens=bool(model.get("use_pad_tokens", True)) and not is_legacy(model) and not by_level,
     )
 
 

@@ -42,6 +42,9 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (config.experts is not None and of.expert_model_parallel != 1, "the width of an expert is not cut"),
         (config.experts is not None and of.data_parallel * tensor % max(1, of.expert_parallel),
          f"expert_parallel {of.expert_parallel} must divide data_parallel x model_parallel {of.data_parallel * tensor}"),
+        (config.experts is not None and config.experts.dispatcher != "alltoall"
+         and max(1, of.expert_parallel) < config.experts.node_ranks,
+         f"alltoall_deredundency: expert_parallel {of.expert_parallel} must be npu_nums_per_device or more"),
         (context > 1 and of.exchanges_heads and not _exchanges(config, of),
          f"ulysses_cp: {config.n_kv_heads} key-value heads must divide by model_parallel x context_parallel"),
         (config.seq_length % context, f"{config.seq_length} tokens must divide by context_parallel {context}"),

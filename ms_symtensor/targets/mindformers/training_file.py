@@ -14,7 +14,7 @@ from ms_symtensor.files.reading import read_json
 from ms_symtensor.program.schedules import SCHEDULERS
 from ms_symtensor.search.asked.request import GIB
 from ms_symtensor.targets.mindformers.defaults import said
-from ms_symtensor.targets.mindformers.dimensions import as_mindformers_runs, hugging_face, is_legacy
+from ms_symtensor.targets.mindformers.dimensions import DEREDUNDANCY, as_mindformers_runs, hugging_face, is_legacy
 from ms_symtensor.targets.mindformers.reading import devices_of, layout_of, require_modelled, samples_of
 from ms_symtensor.targets.yaml_text import data_of
 from ms_symtensor.uniform.layout import UniformLayout
@@ -189,3 +189,6 @@ def _notes(data: dict[str, Any], model: dict[str, Any], config: TransformerConfi
     if config.experts is not None:
         form = f"experts have room for {config.experts.load_imbalance:g} times their even share of tokens"
         yield f"{form}: what their run-time sizes come to on the busiest rank"
+        dispatcher = model.get("moe_token_dispatcher_type", "alltoall")
+        if dispatcher not in ("alltoall", *DEREDUNDANCY):
+            yield f"moe_token_dispatcher_type {dispatcher} is priced as {config.experts.dispatcher}"

@@ -9,6 +9,9 @@ from ms_symtensor.streams import notice
 
 if TYPE_CHECKING:
     from ms_symtensor.bridge.proof.prove import Request
+    from ms_symtensor.report.proof_report import Replayed
+    from ms_symtensor.strategy.folder import PlanFolder
+    from ms_symtensor.strategy.plan import Plan
 
 TEXT = "run every rank's program here, and compare loss and gradients with one process"
 EXAMPLES = (
@@ -57,7 +60,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")
     if chosen.ranks is not None:
         require_positive("--ranks", chosen.ranks)
-    request = Request(chosen.steps, chosen.time_limit, chosen.ranks)
+    request, schedule = Request(chosen.steps, chosen.time_limit, chosen.ranks), None
     if chosen.device_num is not None:
         require_positive("--device-num", chosen.device_num)
     if chosen.target not in TARGETS:
@@ -84,10 +87,11 @@ def run(chosen: argparse.Namespace) -> int:
             raise InputError(
                 f"--device-num {chosen.device_num} is not that of the plan, {plan.device_num}: leave it out"
             )
+        request, schedule = _scheduled(folder, plan, request)
         found = prove_plan(plan, graph_in(folder), request)
-        if why := record(folder, PROVED_FILE, without_times(proof_json(found))):
+        if why := record(folder, PROVED_FILE, without_times(proof_json(found, schedule))):
             notice(why)
-    show_found(chosen, proof_json(found), proof_text(found))
+    show_found(chosen, proof_json(found, schedule), proof_text(found, schedule))
     return 0 if found.equal else 1
 
 
@@ -109,6 +113,23 @@ def _phases(chosen: argparse.Namespace, request: "Request") -> int:
             notice(why)
     show_found(chosen, phase_proof_json(found), phase_proof_text(found))
     return 0 if found.equal else 1
+
+
+def _scheduled(folder: "PlanFolder", plan: "Plan", request: "Request") -> "tuple[Request, Replayed | None]":
+    """The request in the order of the schedule in the folder, and what became of that."""
+    from dataclasses import replace
+
+    from ms_symtensor.report.proof_report import Replayed
+    from ms_symtensor.scheduling.stored import stored
+
+    schedule = stored(folder)
+    if schedule is None:
+        return request, None
+    try:
+        order = schedule.turns(plan.pipeline)
+    except InputError as error:
+        return request, Replayed(schedule.name, schedule.problem.placement, schedule.step_s, str(error))
+    return replace(request, order=order), Replayed(schedule.name, schedule.problem.placement, schedule.step_s)
 
 
 def _pynative(chosen: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """What a proof found, for people and for programs."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.bridge.proof.comparison import TOLERANCE
@@ -11,7 +12,17 @@ SHOWN = 20
 """Wrong parameters that are printed."""
 
 
-def proof_json(proof: Proof) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Replayed:
+    """The schedule of the plan's folder, replayed by the simulator; `why` it was not what the processes ran, "" where it was."""
+
+    name: str
+    placement: str
+    step_s: float
+    why: str = ""
+
+
+def proof_json(proof: Proof, schedule: Replayed | None = None) -> dict[str, Any]:
     """The proof by the keys that `symtensor prove --json` promises; errors that are not finite are None."""
     return {
         "equal": proof.equal,
@@ -23,11 +34,23 @@ def proof_json(proof: Proof) -> dict[str, Any]:
         "substitutions": list(proof.substitutions),
         **({"loss": proof.loss} if proof.loss else {}),
         "reduction": {name: list(sizes) for name, sizes in proof.reduction.items()},
+        **({"schedule": _schedule(schedule)} if schedule is not None else {}),
         "seconds": proof.seconds,
     }
 
 
-def proof_text(proof: Proof) -> str:
+def _schedule(schedule: Replayed) -> dict[str, Any]:
+    return {
+        "schedule": schedule.name,
+        "placement": schedule.placement,
+        "step_time_s": schedule.step_s,
+        "replayed": True,
+        "executed": not schedule.why,
+        "why_not_executed": schedule.why,
+    }
+
+
+def proof_text(proof: Proof, schedule: Replayed | None = None) -> str:
     """The proof in a few lines."""
     rows = [
         ("loss", f"relative error {proof.loss_rel_error:.1e}"),
@@ -37,6 +60,9 @@ def proof_text(proof: Proof) -> str:
         ),
     ]
     rows += [("micro-batches", proof.loss)] * bool(proof.loss)
+    if schedule is not None:
+        how = f"replayed only: {schedule.why}" if schedule.why else "run in this order"
+        rows.append(("schedule", f"{schedule.name}, {schedule.placement}, {seconds(schedule.step_s)} a step, {how}"))
     rows += [("reduced", ", ".join(f"{name} {a} to {b}" for name, (a, b) in proof.reduction.items()))] * bool(
         proof.reduction
     )

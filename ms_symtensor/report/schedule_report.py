@@ -97,11 +97,12 @@ def _share_of_dualpipe(best: Candidate, dualpipe: Candidate | None) -> float | N
 def schedule_text(plan: Plan, found: Schedule) -> str:
     """The figures on a page."""
     best, period = found.best, found.period
+    shown = [*found.published, *([] if best in found.published else [best])]
     limit = size(round(found.network.limit_B))
     lines = [
         f"{plan.model}: {found.network.stage_num} stages, {found.network.micro_batch_num} micro-batches, {limit} of activations"
         " a stage",
-        table([_row(one) for one in found.published] + [_row(best)], _HEAD, right=(3, 4, 5)),
+        table([_row(one) for one in shown], _HEAD, right=(3, 4, 5)),
         f"The best: {best.name}, {best.problem.placement}, a step of {seconds(best.simulated.step_s)}, at most"
         f" {100 * found.gap:.1f} % above the bound for these placements",
     ]

@@ -80,7 +80,8 @@ class Schedule:
 
 
 def solve(network: Network, scheduler: str = DEFAULT_SCHEDULER, nodes: int = NODES) -> Schedule:
-    """The schedule of `network`, whose plan has it in the order of `scheduler`; `nodes`: of the search tree of a period.
+    """The schedule of `network`, whose plan has it in the order of `scheduler`; `nodes`: of the search tree of a period. Where
+    backward passes stay whole, as in MindSpore, parts stay where the plan has them.
 
     Errors: InputError for fewer than two stages, or less memory than one micro-batch needs.
     """
@@ -91,7 +92,8 @@ def solve(network: Network, scheduler: str = DEFAULT_SCHEDULER, nodes: int = NOD
     published = tuple(_published(network, scheduler, left_out))
     known = [one for one in published if one.fits]
     searched: list[Searched] = []
-    for placement in PLACEMENTS:
+    own = OWN if len(network.pieces) > network.stage_num else ONE
+    for placement in PLACEMENTS if network.splits else (own,):
         try:
             of = problem(network, placement)
         except InputError as error:
@@ -121,8 +123,8 @@ def _published(network: Network, scheduler: str, left_out: dict[str, str]) -> It
     for name, (placement, orders_of) in PUBLISHED.items():
         whole = name == "1F1B"
         try:
-            of = problem(network if not whole else replace(network, splits=False), placement)
             _require_published(name, network)
+            of = problem(network if not whole else replace(network, splits=False), placement)
             yield _candidate(name, of, orders_of(of))
         except InputError as error:
             left_out[name] = str(error)

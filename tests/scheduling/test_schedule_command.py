@@ -2,16 +2,21 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ms_symtensor.cli import main
+from ms_symtensor.errors import InputError
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.scheduling.of_plan import network_of
 from ms_symtensor.scheduling.placements import problem
 from ms_symtensor.scheduling.published import ONE, PUBLISHED
 from ms_symtensor.scheduling.simulator import simulate
+from ms_symtensor.scheduling.stored import stored
 from ms_symtensor.strategy.file import load, load_graph
+from ms_symtensor.strategy.folder import read
 from ms_symtensor.timeline.step import step_of
 
 SIZE = ["llama2_7b", "--num-layers", "5", "--device-num", "2", "--global-batch-size", "8", "--seq-length", "512"]
@@ -74,3 +79,28 @@ def test_what_is_asked_wrongly_is_told(plan: Path, tmp_path: Path, capsys: pytes
         assert main(["schedule", *options]) == 2
         error = capsys.readouterr().err
         assert named in error and len(error) <= 450
+
+
+def test_prove_finds_the_schedule_of_the_plan(plan: Path, tmp_path: Path) -> None:
+    """Whole backward passes as turns of MindSpore, split ones by the replay alone; that of another plan not at all."""
+    folder = shutil.copytree(plan, tmp_path / "plan")
+    assert stored(read(folder)) is None
+    pipeline = load(str(folder)).pipeline
+    assert main(["schedule", str(folder), "--whole-backward", "--json"]) == 0
+    whole = stored(read(folder))
+    assert whole is not None and pipeline is not None
+    for stage, turns in enumerate(whole.turns(pipeline)):
+        assert sorted(turns) == sorted(PipelineSchedule.of(pipeline).turns(stage, 2))
+    assert main(["schedule", str(folder)]) == 0
+    split = stored(read(folder))
+    assert split is not None and split.step_s < whole.step_s
+    with pytest.raises(InputError, match="splits backward passes"):
+        split.turns(pipeline)
+    table = folder / "schedule.csv"
+    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+    table.write_text("".join(lines[:-1]), encoding="utf-8")
+    with pytest.raises(InputError, match="not exactly once"):
+        stored(read(folder))
+    other = folder / "schedule.json"
+    other.write_text(other.read_text(encoding="utf-8").replace('"plan":"', '"plan":"0', 1), encoding="utf-8")
+    assert stored(read(folder)) is None

@@ -1,6 +1,6 @@
 """The programs of a proof: one per rank from MindSpore's parallel compiler, and one of the whole network."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,10 @@ from ms_symtensor.bridge.proof.definition import Group
 from ms_symtensor.bridge.proof.float32 import to_float32
 from ms_symtensor.bridge.proof.inlining import inline_functions
 from ms_symtensor.bridge.proof.ordering import Meeting, order_collectives
+from ms_symtensor.bridge.proof.reordering import reorder
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.errors import CompilerError
+from ms_symtensor.program.schedules.scheduler import Turn
 from ms_symtensor.tensor.graph import TensorType
 
 _CPU_WORLD_GROUP = "mccl_world_group"
@@ -62,11 +64,13 @@ def compile_ranks(
     parallel: ParallelConfig,
     substituter: Substituter,
     interleaved: bool = False,
+    turns_of: Callable[[int], Sequence[Turn]] = lambda _: (),
 ) -> Iterator[Executable]:
     """The training step `step`, in which primitives carry their strategies, for every rank of `device_num` devices.
 
     It takes `inputs`, of global shapes, and then the initial gradient. `interleaved` stages keep their blocks as functions,
-    or MindSpore would not interleave them; these are written out here. CompilerError if MindSpore rejects it, or where an
+    or MindSpore would not interleave them; these are written out here. `turns_of`: the passes of a rank, where they are to be
+    run in another order than MindSpore's. CompilerError if MindSpore rejects it, or where an
     operator has no definition that a CPU could execute.
     """
     mindspore = import_mindspore()
@@ -77,6 +81,8 @@ def compile_ranks(
         )
         if interleaved:
             inline_functions(compiled.proto)
+        if turns := turns_of(rank):
+            reorder(compiled.proto, turns)
         yield _executable(compiled, rank, device_num, substituter)
 
 

@@ -32,6 +32,7 @@ from ms_symtensor.bridge.proof.workspace import begin
 from ms_symtensor.errors import ExecutionError, InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.ops.signature import view
+from ms_symtensor.program.schedules.scheduler import Turn
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.loss import loss_note, loss_of
 from ms_symtensor.strategy.plan import Plan
@@ -51,6 +52,8 @@ class Request:
 
     `ranks`: a plan's first devices only, instead of all (see `fewer_ranks`).
 
+    `order`: the passes of every stage of the plan, where not MindSpore's own order is to be run; of fewer micro-batches theirs.
+
     `processes` that run already (`launch.started`) are used instead of new ones; they must be as many as devices. `references`
     keep what they are compared with for the next proof of the same network.
     """
@@ -58,8 +61,13 @@ class Request:
     steps: int = 0
     time_limit_s: float = TIME_LIMIT_S
     ranks: int | None = None
+    order: tuple[tuple[Turn, ...], ...] = ()
     processes: Processes | None = None
     references: trial.References = field(default_factory=trial.References)
+
+    def first_turns(self, micro_batch_num: int) -> tuple[tuple[Turn, ...], ...]:
+        """The passes of so many micro-batches, in their order."""
+        return tuple(tuple(turn for turn in turns if turn.micro_batch < micro_batch_num) for turns in self.order)
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,7 @@ def _prove_stages(plan: Plan, planned: Graph | None, request: Request, rules: Ma
     whole = {**plan.source, "batch_size": str(plan.global_batch_size)}
     beside, inputs, whole_graph = with_graph(whole)
     factors = set_factors(cell, graph, whole_graph)
-    micro = Micro(cell, plan.pipeline, factors)
+    micro = Micro(cell, plan.pipeline, factors, request.first_turns(plan.micro_batch_num))
     proof = prove_network(beside, inputs, whole_graph, plan.device_num, parallel_config(plan), request, micro)
     return replace(proof, loss=loss_note(loss_of(factors)))
 
@@ -160,7 +168,8 @@ def _prove_zoo(plan: Plan, request: Request, rules: Mapping[str, Rule] | None) -
     if plan.pipeline is not None:
         whole_graph = build_graph(whole)
         factors = set_factors(cell, graph, whole_graph)
-        micro, loss = Micro(cell, plan.pipeline, factors), loss_of(factors)
+        micro = Micro(cell, plan.pipeline, factors, request.first_turns(plan.micro_batch_num))
+        loss = loss_of(factors)
         (cell, inputs), graph = build(whole), whole_graph
     proof = prove_network(cell, inputs, graph, plan.device_num, parallel_config(plan), request, micro, whole)
     return replace(proof, reduction=small.sizes, loss=loss_note(loss))

@@ -13,6 +13,7 @@ from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.programs import Executable
 from ms_symtensor.program.micro_loss import Factor
 from ms_symtensor.program.pipeline import Pipeline
+from ms_symtensor.program.schedules.scheduler import Turn
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,13 @@ class Micro:
     """The network at the size of one micro-batch, whose cells carry their pipeline stages.
 
     `factors`: by what its loss, or parts of it, are multiplied; empty where the mean over micro-batches is taken as it is.
+    `order`: the passes of every stage, where not MindSpore's own order is to be run.
     """
 
     cell: Any
     pipeline: Pipeline
     factors: tuple[Factor, ...] = ()
+    order: tuple[tuple[Turn, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,10 @@ class Subject:
     def stage_of(self, rank: int) -> int:
         """The pipeline stage of `rank`."""
         return 0 if self.micro is None else rank // (self.device_num // self.micro.pipeline.stage_num)
+
+    def turns(self, rank: int) -> tuple[Turn, ...]:
+        """The passes of `rank`, where not in MindSpore's own order."""
+        return self.micro.order[self.stage_of(rank)] if self.micro is not None and self.micro.order else ()
 
     def has_loss(self, rank: int) -> bool:
         """Whether `rank` gives the loss: with pipeline stages the last one does."""

@@ -1,0 +1,44 @@
+"""A pipeline stage runs its passes in the order that is asked, and loss and gradients stay the same."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ms_symtensor.bridge.proof.prove import Request, prove_plan
+from ms_symtensor.bridge.proof.trial import Trial, prepare
+from ms_symtensor.cli import main
+from ms_symtensor.program.schedules.scheduler import Turn
+from ms_symtensor.strategy.file import load, load_graph
+
+SIZE = ["llama2_7b", "--num-layers", "4", "--device-num", "2", "--global-batch-size", "8", "--seq-length", "512"]
+PINS = ["--fix", "pipeline_stages=2", "--fix", "pp_interleave_num=1", "--fix", "micro_batch_num=4"]
+
+
+def turns(text: str) -> tuple[Turn, ...]:
+    """`F0 B0` as turns."""
+    return tuple(Turn(int(one[1:]), 0, one[0] == "B") for one in text.split())
+
+
+@pytest.mark.matrix
+def test_stages_run_in_the_order_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All forward passes first on the last stage; the first stage keeps one more than 1F1B does."""
+    assert main(["plan", *SIZE, *PINS, "--out", str(tmp_path)]) == 0
+    order = turns("F0 F1 F2 B0 F3 B1 B2 B3"), turns("F0 F1 B0 F2 B1 F3 B2 B3")
+    trials: list[Trial] = []
+
+    def kept(*arguments: object) -> Trial:
+        trials.append(prepare(*arguments))  # type: ignore[arg-type]
+        return trials[-1]
+
+    monkeypatch.setattr("ms_symtensor.bridge.proof.trial.prepare", kept)
+    proof = prove_plan(load(str(tmp_path)), load_graph(str(tmp_path)), Request(order=order))
+    assert proof.equal
+    assert [_passed(program.meetings) for program in trials[0].programs] == ["FFFBBB", "FFBFBB"]
+
+
+def _passed(meetings: Sequence[object]) -> str:
+    """What crosses the border, in the order in which a rank meets the other one."""
+    names = [getattr(meeting, "name", "") for meeting in meetings]
+    borders = [name for name in names if "Send" in name or "Receive" in name]
+    return "".join("B" if name.startswith("Gradients/") else "F" for name in borders)

@@ -54,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
         say("stages")
         network = replace(network_of(step_of(plan, graph), factor), splits=not chosen.whole_backward)
         say("schedules")
-        found = solve(network.equal() if chosen.equal_passes else network, plan.pipeline_scheduler)
+        found = solve(network.equal(factor) if chosen.equal_passes else network, plan.pipeline_scheduler)
     out = chosen.out or folder.file.parent
     best = found.best
     table = table_csv(best.problem, best.orders, best.simulated)

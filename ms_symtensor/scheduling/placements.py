@@ -56,17 +56,18 @@ class Network:
     room_B: float = math.inf
     splits: bool = True
 
-    def equal(self) -> "Network":
-        """The same with pieces that all take and keep the mean, F, B and W alike."""
+    def equal(self, activation_memory: float) -> "Network":
+        """The same with pieces that all take and keep the mean, F, B and W alike, and can be cut anywhere. A stage may keep
+        `activation_memory` times as much as the fullest one does in 1F1B.
+        """
         number = len(self.pieces)
         mean_s = sum(one.forward_s + one.backward_s + one.weights_s for one in self.pieces) / number / 3
-        kept_B, deferred_B = (
-            sum(sizes_B) / number for sizes_B in zip(*((p.kept_B, p.kept_B) for p in self.pieces), strict=True)
-        )
+        kept_B = sum(one.kept_B for one in self.pieces) / number
         piece = Piece(
-            mean_s, mean_s, mean_s, kept_B=kept_B, deferred_B=deferred_B, blocks=min(p.blocks for p in self.pieces)
+            mean_s, mean_s, mean_s, kept_B=kept_B, deferred_B=kept_B, blocks=math.lcm(number, 2 * self.stage_num)
         )
-        return replace(self, pieces=(piece,) * number, room_B=math.inf)
+        in_flight = min(self.micro_batch_num, self.stage_num) * number / self.stage_num
+        return replace(self, pieces=(piece,) * number, limit_B=activation_memory * in_flight * kept_B, room_B=math.inf)
 
 
 def problem(network: Network, placement: str) -> Problem:

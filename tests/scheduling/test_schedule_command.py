@@ -65,6 +65,17 @@ def test_a_schedule_is_written_and_replayed(plan: Path, tmp_path: Path, capsys: 
     assert "1F1B" in capsys.readouterr().out
 
 
+def test_equal_passes_wait_as_published(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """F = B = W on all stages, within the memory of 1F1B: all published ones but DualPipe fit, and ZBV waits least."""
+    capsys.readouterr()
+    assert main(["schedule", str(plan), "--equal-passes", "--json", "--out", str(tmp_path)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    pass_s = data["parts"][0]["forward_s"] * (2 if data["placement"] == "V" else 1)
+    waits = {one["schedule"]: one["bubble_s"] / pass_s for one in data["published"] if one["fits"]}
+    assert waits == pytest.approx({"1F1B": 3.0, "ZB-H1": 1.0, "ZBV": 0.5})
+    assert data["bubble_s"] <= 0.5 * pass_s * (1 + 1e-9)
+
+
 def test_what_is_asked_wrongly_is_told(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = tmp_path / "one"
     assert main(["plan", "llama2_7b", "--num-layers", "1", "--device-num", "1", "--out", str(one)]) == 0

@@ -15,10 +15,9 @@ from ms_symtensor.bridge.proof.definition import Group
 from ms_symtensor.bridge.proof.float32 import to_float32
 from ms_symtensor.bridge.proof.inlining import inline_functions
 from ms_symtensor.bridge.proof.ordering import Meeting, order_collectives
-from ms_symtensor.bridge.proof.reordering import reorder
+from ms_symtensor.bridge.proof.reordering import Places, reorder
 from ms_symtensor.bridge.proof.substitution import Substituter
 from ms_symtensor.errors import CompilerError
-from ms_symtensor.program.schedules.scheduler import Turn
 from ms_symtensor.tensor.graph import TensorType
 
 _CPU_WORLD_GROUP = "mccl_world_group"
@@ -64,13 +63,13 @@ def compile_ranks(
     parallel: ParallelConfig,
     substituter: Substituter,
     interleaved: bool = False,
-    turns_of: Callable[[int], Sequence[Turn]] = lambda _: (),
+    places_of: Callable[[int], Places | None] = lambda _: None,
 ) -> Iterator[Executable]:
     """The training step `step`, in which primitives carry their strategies, for every rank of `device_num` devices.
 
     It takes `inputs`, of global shapes, and then the initial gradient. `interleaved` stages keep their blocks as functions,
-    or MindSpore would not interleave them; these are written out here. `turns_of`: the passes of a rank, where they are to be
-    run in another order than MindSpore's. CompilerError if MindSpore rejects it, or where an
+    or MindSpore would not interleave them; these are written out here. `places_of`: where a rank has its passes, if not in
+    MindSpore's own order. CompilerError if MindSpore rejects it, or where an
     operator has no definition that a CPU could execute.
     """
     mindspore = import_mindspore()
@@ -81,8 +80,8 @@ def compile_ranks(
         )
         if interleaved:
             inline_functions(compiled.proto)
-        if turns := turns_of(rank):
-            reorder(compiled.proto, turns)
+        if (wanted := places_of(rank)) is not None:
+            reorder(compiled.proto, wanted)
         yield _executable(compiled, rank, device_num, substituter)
 
 

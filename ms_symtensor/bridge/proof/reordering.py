@@ -2,24 +2,73 @@
 
 MindSpore orders the passes of micro-batches by Depend nodes, between what begins and what ends them. Here these are taken off,
 and the nodes are listed pass by pass in the order that is wanted: what is sent, received and added up follows that list
-(`ordering`).
+(`ordering`). On local processes a Send waits for its Receive. So all ranks exchange in one order: that in which passes end
+where F takes 1 and a whole backward pass 2.
 """
 
 import heapq
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.program.schedules.scheduler import Turn
+from ms_symtensor.scheduling.problem import Action, Kind, Part, Problem
+from ms_symtensor.scheduling.published import ONE
+from ms_symtensor.scheduling.simulator import simulate
 
 _BACKWARD = "Gradients/"
 
 Pass = tuple[int, bool]
 """Micro-batch, and whether it goes backward."""
+Place = tuple[float, int]
+"""When, and, of what is then, what comes first."""
+_END: Place = (float("inf"), 0)
 
 
-def reorder(model: Any, turns: Sequence[Turn]) -> None:
-    """List the nodes of `model` (a `mind_ir_pb2.ModelProto`), a stage with one model chunk, in the order of `turns`.
+@dataclass(frozen=True)
+class Places:
+    """Where the passes of a rank begin in a step, and when it sends and receives what they give."""
+
+    passes: Mapping[Pass, Place]
+    borders: Mapping[tuple[str, bool, int], Place]
+    """By Send or Receive, whether it goes backward, and micro-batch."""
+
+
+def places(orders: Sequence[Sequence[Turn]], stage: int) -> Places:
+    """Those of the ranks of `stage`, where all stages take their passes in these orders.
+
+    Errors: InputError where they wait for each other for ever.
+    """
+    stages, number = len(orders), len(orders[0]) // 2
+    parts = tuple(Part(each, 1.0, 1.0, 1.0) for each in range(stages))
+    limits, nothing = (float("inf"),) * stages, (0.0,) * stages
+    of = Problem(ONE, parts, (tuple(range(stages)),), number, limits, nothing, nothing)
+    actions = [
+        [Action(each, each, turn.micro_batch, Kind.WHOLE if turn.is_backward else Kind.FORWARD) for turn in order]
+        for each, order in enumerate(orders)
+    ]
+    begins_s = simulate(of, actions).begins_s
+    begun = [
+        {(turn.micro_batch, turn.is_backward): begin_s for turn, begin_s in zip(order, of_stage, strict=True)}
+        for order, of_stage in zip(orders, begins_s, strict=True)
+    ]
+
+    def ended(sender: int, micro: int, is_backward: bool) -> Place:
+        return begun[sender][micro, is_backward] + 1.0 + is_backward, sender - stages
+
+    borders = {}
+    for micro, is_backward in begun[stage]:
+        onward = -1 if is_backward else 1
+        if 0 <= stage + onward < stages:
+            borders["Send", is_backward, micro] = ended(stage, micro, is_backward)
+        if 0 <= stage - onward < stages:
+            borders["Receive", is_backward, micro] = ended(stage - onward, micro, is_backward)
+    return Places({one: (begin_s, 0) for one, begin_s in begun[stage].items()}, borders)
+
+
+def reorder(model: Any, wanted: Places) -> None:
+    """List the nodes of `model` (a `mind_ir_pb2.ModelProto`), a stage with one model chunk, by their places.
 
     ExecutionError where stages exchange more than one tensor for a micro-batch and pass: then its passes cannot be told apart.
     """
@@ -28,7 +77,7 @@ def reorder(model: Any, turns: Sequence[Turn]) -> None:
     nodes = {node.output[0]: node for node in graph.node}
     order = list(nodes)
     kind_of = {name: _kind(node, kinds) for name, node in nodes.items()}
-    micros = _micros(nodes, kind_of, kinds, {turn.micro_batch for turn in turns})
+    micros = _micros(nodes, kind_of, kinds, {micro for micro, _ in wanted.passes})
     passes = {name: _pass_of(nodes[name], micro) for name, micro in micros.items()}
     readers: dict[str, list[str]] = {name: [] for name in order}
     for name in order:
@@ -39,9 +88,16 @@ def reorder(model: Any, turns: Sequence[Turn]) -> None:
         mine = {passes[one] for one in (name, *readers[name])} - {None}
         waited = passes.get(node.input[1]) if kind_of[name] == "Depend" else None
         if waited is not None and mine - {waited}:  # one pass waits for another one
+            if name in readers.get(node.input[1], ()) and node.input[1] != node.input[0]:
+                readers[node.input[1]].remove(name)
             node.input[1] = node.input[0]
-    place: dict[Pass, int] = {(turn.micro_batch, turn.is_backward): number for number, turn in enumerate(turns)}
-    listed = [nodes[name] for name in _listed(nodes, order, passes, place)]
+    own: dict[str, Place | None] = {name: one if one is None else wanted.passes[one] for name, one in passes.items()}
+    for name, one in passes.items():
+        if one is not None and kind_of[name] in ("Send", "Receive"):
+            own[name] = wanted.borders[kind_of[name], one[1], one[0]]
+            if kind_of[name] == "Receive":  # what it waits for belongs to its pass, and comes before it
+                own |= {other: own[name] for other in nodes[name].input if kind_of.get(other) == "Depend"}
+    listed = [nodes[name] for name in _listed(nodes, order, readers, own)]
     kept = [type(node).FromString(node.SerializeToString()) for node in listed]
     del graph.node[:]
     graph.node.extend(kept)
@@ -92,23 +148,18 @@ def _data(node: Any, kind: str) -> list[str]:
 
 
 def _listed(
-    nodes: Mapping[str, Any], order: Sequence[str], passes: Mapping[str, Pass | None], place: Mapping[Pass, int]
+    nodes: Mapping[str, Any],
+    order: Sequence[str],
+    readers: Mapping[str, Sequence[str]],
+    own: Mapping[str, Place | None],
 ) -> list[str]:
-    """The nodes, each after what it reads, pass by pass; what belongs to none as late as its readers allow, or at the end."""
+    """The nodes, each after what it reads, by their places; what belongs to none as late as its readers allow, or at the end."""
     at = {name: number for number, name in enumerate(order)}
-    last = len(place)
-    urgency: dict[str, int] = {}
-    readers: dict[str, list[str]] = {name: [] for name in order}
-    missing = dict.fromkeys(order, 0)
-    for name in order:
-        for other in set(nodes[name].input):
-            if other in readers:
-                readers[other].append(name)
-                missing[name] += 1
+    urgency: dict[str, Place] = {}
+    missing = {name: len(set(nodes[name].input) & readers.keys()) for name in order}
     for name in reversed(order):
-        own = passes[name]
-        first = min((urgency[reader] for reader in readers[name]), default=last)
-        urgency[name] = first if own is None else place[own]
+        first = min((urgency[reader] for reader in readers[name]), default=_END)
+        urgency[name] = own[name] or first
     ready = [(urgency[name], at[name]) for name, count in missing.items() if not count]
     heapq.heapify(ready)
     found: list[str] = []

@@ -11,6 +11,7 @@ from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.programs import Executable
+from ms_symtensor.bridge.proof.reordering import Places, places
 from ms_symtensor.program.micro_loss import Factor
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.schedules.scheduler import Turn
@@ -78,9 +79,11 @@ class Subject:
         """The pipeline stage of `rank`."""
         return 0 if self.micro is None else rank // (self.device_num // self.micro.pipeline.stage_num)
 
-    def turns(self, rank: int) -> tuple[Turn, ...]:
-        """The passes of `rank`, where not in MindSpore's own order."""
-        return self.micro.order[self.stage_of(rank)] if self.micro is not None and self.micro.order else ()
+    def places(self, rank: int) -> Places | None:
+        """Where `rank` has its passes, where not in MindSpore's own order."""
+        if self.micro is None or not self.micro.order:
+            return None
+        return places(self.micro.order, self.stage_of(rank))
 
     def has_loss(self, rank: int) -> bool:
         """Whether `rank` gives the loss: with pipeline stages the last one does."""

@@ -80,7 +80,7 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
         subject.parallel,
         substituter,
         subject.interleaved,
-        subject.turns,
+        subject.places,
     ):
         write_program(job, f"rank{program.rank}", name, program, given, parameters)
         programs.append(program)

@@ -24,7 +24,8 @@ from scipy.sparse import coo_array
 from ms_symtensor.scheduling.problem import Action, Kind, Orders, Problem
 
 NODES = 20000
-"""Nodes of the search tree that are looked at, at most."""
+"""Nodes of the search tree that are looked at, at most; fewer where there are more than `PARTS` parts, as nodes take longer."""
+PARTS = 16
 WITHIN = 1e-6
 """A relative gap that is none: the solver's tolerance."""
 
@@ -82,6 +83,7 @@ def load_s(problem: Problem) -> float:
 def best_period(problem: Problem, nodes: int = NODES) -> Period | None:
     """The shortest period of `problem` that was found among so many nodes; None where there is none."""
     program = _Program(problem)
+    nodes = max(1, round(nodes * min(1.0, PARTS / len(problem.parts)) ** 2))
     result = program.solved(nodes)
     if result is None:
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.schedule import PipelineSchedule
@@ -18,6 +18,8 @@ from ms_symtensor.scheduling.simulator import ROUNDING, Simulated, simulate
 PLACEMENTS = (ONE, V, LOOP)
 TRIED, KEPT = 2, 4
 """Rules are tried on so many micro-batches a stage; so many of the best go through the whole step. Both empirical."""
+ACTIONS = 100_000
+"""So many actions are taken at most while rules are tried in a placement, so that many stages do not take for ever; empirical."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,8 @@ def _searched(of: Problem, bound_s: float, best_s: float, period: Period | None)
     small = replace(of, micro_batch_num=few)
     aim_s = step_bound_s(small)
     tried: list[tuple[float, int, Rule]] = []
-    for number, rule in enumerate(_rules(of, period)):
+    most = max(KEPT, ACTIONS // (3 * sum(small.count_of)))
+    for number, rule in enumerate(islice(_rules(of, period), most)):
         orders = listed(small, rule)
         if orders is not None:
             tried.append((simulate(small, orders).step_s, number, rule))
@@ -193,12 +196,12 @@ def _rules(of: Problem, period: Period | None) -> Iterator[Rule]:
     stages = of.stage_num
     ahead = dict.fromkeys((None, stages, stages + max(1, stages // 4), 3 * stages // 2, 2 * stages))
     orders = ((1, False), (1, True), (-1, False)) if len(of.parts) > stages else ((1, False),)
-    for patience, limit, first in product((0.0, 0.5), ahead, FIRST):
-        for sign, by_number in orders:
-            yield Rule(_Precedence(first, places, sign, by_number), patience, limit)
     if period is not None:
         for patience in (0.0, 0.5, 1.0):
             yield Rule(_AsPeriod(period), patience)
+    for patience, limit, first in product((0.0, 0.5), ahead, FIRST):
+        for sign, by_number in orders:
+            yield Rule(_Precedence(first, places, sign, by_number), patience, limit)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The plans of prefill and decode that `serve --out` writes: compiled by MindSpore, run by local processes."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,16 +39,23 @@ def serve(folder: Path, *options: str) -> Path:
     return out
 
 
-@pytest.mark.parametrize("phase", NAMES)
-def test_graphs_of_phases_are_the_captured_ones(phase: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("qwen3_32b", "prefill"),
+        ("qwen3_30b_a3b", "decode"),
+        pytest.param("llama3_70b", "decode", marks=pytest.mark.matrix),
+        pytest.param("qwen3_30b_a3b", "prefill", marks=pytest.mark.matrix),
+    ],
+)
+def test_graphs_of_phases_are_the_captured_ones(name: str, phase: str) -> None:
     pytest.importorskip("mindspore")
     from model_zoo.network import build
     from ms_symtensor.bridge.capture.capture import capture
 
-    for name in ("llama3_70b", "qwen3_32b", "qwen3_30b_a3b"):
-        config = config_of(name, phase)
-        cell, inputs = build(config)
-        assert build_graph(config) == replace(capture(cell, *inputs), name=build_graph(config).name)
+    config = config_of(name, phase)
+    cell, inputs = build(config)
+    assert build_graph(config) == capture(cell, *inputs)
 
 
 def test_a_decode_step_has_one_sum_of_each_branch_and_cuts_the_cache_by_heads() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from model_zoo import dimensions_of
-from model_zoo.config import BlockKind, Experts, TransformerConfig
+from model_zoo.config import BlockKind, Experts, LatentSizes, TransformerConfig
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.serving.closed_loop import Engine, Load, mixed_rate, split_rate
@@ -27,6 +27,8 @@ _NODES_OF_A2, _SEQS, _BATCHED, _MOST = 8, 256, 8192, 1 << 24
 """A node of Atlas A2 has 8 devices, one of A3 16. vLLM's defaults of --max-num-seqs and --max-num-batched-tokens."""
 _STATE_KEYS = 1024
 """A gated linear layer of Qwen3.5 keeps 64 heads of 128 x 128 numbers: as much as 1,024 keys and values of 2 heads of 256."""
+_DENSE_OF_GLM, _INDEXED_KEYS = 3, 2048
+"""GLM-5's indexer (index_topk) leaves a token 2,048 keys; its own scores are not priced."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,12 @@ def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
         deepseek, num_heads=64, n_kv_heads=64, dense_layers=1, vocab_size=163840,
         experts=_experts(deepseek, number=384, groups=1, groups_per_token=1),
     )  # fmt: skip
+    glm = replace(
+        deepseek, hidden_size=6144, num_layers=78, num_heads=64, n_kv_heads=64, head_dim=256, intermediate_size=12288,
+        vocab_size=154880, experts=_experts(deepseek, groups=1, groups_per_token=1),
+        latent_attention=LatentSizes(query_rank=2048, key_value_rank=512, rotary_head_dim=64, value_head_dim=256),
+        kinds=tuple(BlockKind(experts=n >= _DENSE_OF_GLM, window=_INDEXED_KEYS) for n in range(78)),
+    )  # fmt: skip
     minimax = replace(
         qwen, hidden_size=3072, num_layers=62, num_heads=48, n_kv_heads=8, vocab_size=200064,
         experts=_experts(qwen, number=256, intermediate_size=1536),
@@ -132,6 +140,7 @@ def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
         ("deepseek-r1", deepseek),
         ("kimi-k2", kimi),
         ("minimax-m2.5", minimax),
+        ("glm-5.1", glm),
         ("qwen3-235b", large),
         ("qwen3-30b-a3b", qwen),
         ("qwen3.5-397b", _linear(qwen, (4096, 60, 32), (512, 10, 1024))),

@@ -28,6 +28,7 @@ def schedule_json(plan: Plan, found: Schedule) -> dict[str, Any]:
         if period is None
         else {
             "period_s": period.period_s, "bound_s": period.bound_s, "gap": period.gap, "is_optimal": period.is_optimal,
+            "micro_batches": len(best.problem.routes),
         },
         "gain": {
             name: one.simulated.step_s / best.simulated.step_s - 1 for name, one in by_name.items() if one.fits
@@ -110,7 +111,9 @@ def schedule_text(plan: Plan, found: Schedule) -> str:
         lines.append("  every parameter lies on two stages")
     if period is not None:
         proved = "optimal" if period.is_optimal else f"at most {100 * period.gap:.1f} % above the optimum"
-        lines.append(f"  steady state: a micro-batch every {seconds(period.period_s)} ({proved})")
+        lines.append(
+            f"  steady state: a micro-batch every {seconds(period.period_s / len(best.problem.routes))} ({proved})"
+        )
     lines += [f"  not there: {name}: {why}" for name, why in found.left_out.items()]
     return "\n".join(lines)
 

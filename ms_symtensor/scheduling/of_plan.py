@@ -7,6 +7,7 @@ alone. An operator whose gradients stand in one entry of the bill shares its sec
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ms_symtensor.cost.bill import Part as Item
 from ms_symtensor.cost.node_time import NodeTime
@@ -48,15 +49,20 @@ def network_of(step: Step, activation_memory: float = 1.0) -> Network:
         )
     ]
     schedules = (PipelineSchedule(pipeline.micro_batch_num), PipelineSchedule.of(pipeline))
-    keeps_B = [
-        schedule.in_flight(number, len(stages)).mean * pipeline.interleave * stage.kept_B
+    keeps_B, own_B = (
+        [
+            schedule.in_flight(number, len(stages)).mean * pipeline.interleave * stage.kept_B
+            for number, stage in enumerate(stages)
+        ]
         for schedule in schedules
-        for number, stage in enumerate(stages)
+    )
+    room_B = step.plan.prediction.limit_B
+    stages = [  # the plan fits, whatever its run-time keeps otherwise
+        replace(stage, rest_B=min(stage.rest_B, max(0.0, room_B - kept_B) / pipeline.interleave))
+        for stage, kept_B in zip(stages, own_B, strict=True)
     ]
     pieces = tuple(stages[number] for _ in range(pipeline.interleave) for number in range(len(stages)))
-    return Network(
-        pieces, len(stages), pipeline.micro_batch_num, activation_memory * max(keeps_B), step.plan.prediction.limit_B
-    )
+    return Network(pieces, len(stages), pipeline.micro_batch_num, activation_memory * max(*keeps_B, *own_B), room_B)
 
 
 def _stage(program: object, seconds: StageSeconds, operators: Sequence[NodeTime], memory: StageMemory) -> Piece:

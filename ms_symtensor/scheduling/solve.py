@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, product
 
 from ms_symtensor.errors import InputError
@@ -73,12 +74,12 @@ class Schedule:
         """How much shorter the step could be at most, as a share."""
         return max(0.0, 1 - self.bound_s / self.best.simulated.step_s)
 
-    @property
+    @cached_property
     def period(self) -> Period | None:
         """The steady state of the best: of the parts as they lie there."""
         of = [one.period for one in self.searched if one.problem == self.best.problem]
         same = [one.period for one in self.searched if one.problem.placement == self.best.problem.placement]
-        return next(iter(of + same), None)
+        return next(iter(of + same)) if of + same else best_period(self.best.problem)
 
 
 def solve(network: Network, scheduler: str = DEFAULT_SCHEDULER, nodes: int = NODES) -> Schedule:

@@ -52,6 +52,7 @@ def test_a_schedule_is_written_and_replayed(plan: Path, tmp_path: Path, capsys: 
     data = json.loads(capsys.readouterr().out)
     assert data["step_time_s"] == data["replayed"]["step_time_s"] and data["replayed"]["fits"]
     by_name = {one["schedule"]: one for one in data["published"]}
+    assert by_name["1F1B"]["fits"]
     assert data["step_time_s"] < by_name["1F1B"]["step_time_s"] <= data["plan_step_time_s"] * (1 + 1e-9)
     assert data["step_bound_s"] <= data["step_time_s"] and data["period"]["is_optimal"]
     with open(tmp_path / "schedule.csv", encoding="utf-8") as file:

@@ -70,6 +70,14 @@ def test_data_parallel_attention_has_nearly_as_many_times_the_capacity(name):
     assert 7.7 * 0.9 < ratio < 7.7 * 1.1
 
 
+def test_data_parallel_attention_is_chosen_for_one_kv_head():
+    """Copies of one head on all of tp leave a cache for fewer requests."""
+    config = replace(dimensions_of("llama3_70b", num_layers=60), n_kv_heads=1, max_position_embeddings=1 << 17)
+    request = request_for(config, tokens=(32000, 32000, 1000), tpot_s=0.05)
+    decode = search(request, (SPLIT,)).best.instances[-1]
+    assert decode.phase == "decode" and decode.strategy.dp > 1 and decode.strategy.tp == 1
+
+
 def test_prefill_of_deepseek_is_ordered_as_published():
     """DeepSeek-V3.1 on 16 dies of A3, prompts of 4k to 64k: PP2 TP8, TP16, DP2 TP8 (vllm-ascend, dynamic chunk pipeline)."""
     rates = []

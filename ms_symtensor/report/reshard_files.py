@@ -78,7 +78,7 @@ def _owned(directory: Path) -> frozenset[str]:
 
 
 def _whole(place: ParameterPlacement, replicas: int) -> ParameterPlacement:
-    layout = replace(place.layout, device_matrix=(replicas, *place.layout.device_matrix))
+    layout = replace(place.layout, device_matrix=(replicas, *place.layout.device_matrix), fine=None)
     return replace(place, layout=layout, shard=1, gather=None)
 
 

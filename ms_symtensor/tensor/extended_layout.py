@@ -36,12 +36,26 @@ def extended_layout(device_matrix: tuple[int, ...], tensor_map: ExtendedMap, sha
     ]
     place = {a: i for i, a in enumerate(a for a in range(minor + 1) if a not in inside)}
     found = Layout(
-        tuple(joined), tuple(len(joined) - 1 - place[axes[0]] if axes else -1 for axes in per_dim), tuple(shape)
+        tuple(joined),
+        tuple(len(joined) - 1 - place[axes[0]] if axes else -1 for axes in per_dim),
+        tuple(shape),
+        _fine(device_matrix, per_dim, tuple(shape)) if inside else None,
     )
     for dim, (size, cut) in enumerate(zip(shape, found.cuts, strict=True)):
         if size % cut:
             raise InputError(f"dim {dim} of a tensor of shape {list(shape)} does not divide into {cut} slices")
     return found
+
+
+def _fine(device_matrix: tuple[int, ...], per_dim: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> Layout:
+    """The layout in which a dim that several axes cut (from the left, major first) is as many dims."""
+    dims: list[int] = []
+    tensor_map: list[int] = []
+    for axes, size in zip(per_dim, shape, strict=True):
+        outer = [device_matrix[axis] for axis in axes[:-1]]
+        dims += [*outer, size // math.prod(outer)]
+        tensor_map += [len(device_matrix) - 1 - axis for axis in axes] or [-1]
+    return Layout(device_matrix, tuple(tensor_map), tuple(dims))
 
 
 def cutting_axes(entry: int | tuple[int, ...], device_matrix: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,12 +12,14 @@ class Layout:
 
     `tensor_map[i]` is the device axis that cuts tensor dim i, counted from the right (0 = the minor axis), or -1 where
     dim i is whole: MindSpore's convention, so that values read from its files and graphs need no translation.
-    Device axes that appear in no entry hold copies.
+    Device axes that appear in no entry hold copies. `fine`: the same slices with as many dims as axes of the device matrix where
+    several of these cut one dim, as MindSpore's redistribution sees them.
     """
 
     device_matrix: tuple[int, ...]
     tensor_map: tuple[int, ...]
     shape: tuple[int, ...]
+    fine: "Layout | None" = None
 
     def __hash__(self) -> int:
         return self._hash

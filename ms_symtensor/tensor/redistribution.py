@@ -104,7 +104,7 @@ def _has_group(device_num: int) -> bool:
 
 
 def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> Sequence[Move]:
-    unified = unify(squeeze(source), squeeze(target))
+    unified = unify(squeeze(source.fine or source), squeeze(target.fine or target))
     if unified is None:
         return _gather_then_slice(source, target)
     first, second = unified
@@ -118,10 +118,16 @@ def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> Sequence[Mo
 
 def _gather_then_slice(source: Layout, target: Layout) -> Sequence[Move]:
     """The way out where the layouts have no common device matrix or shape: make the tensor whole, and cut it anew."""
-    source, target = without_unit_axes(source), without_unit_axes(target)
-    gathers = find_moves(source.device_matrix, source.tensor_map, (-1,) * len(source.shape), False)
-    slices = find_moves(target.device_matrix, (-1,) * len(target.shape), target.tensor_map, False)
-    return [*gathers, *([View(target.shape)] if source.shape != target.shape else []), *slices]
+    first, second = without_unit_axes(source.fine or source), without_unit_axes(target.fine or target)
+    gathers = find_moves(first.device_matrix, first.tensor_map, (-1,) * len(first.shape), False)
+    slices = find_moves(second.device_matrix, (-1,) * len(second.shape), second.tensor_map, False)
+    return [
+        *([View(first.slice_shape)] if first.slice_shape != source.slice_shape else []),
+        *gathers,
+        *([View(second.shape)] if first.shape != second.shape else []),
+        *slices,
+        *([View(target.slice_shape)] if second.slice_shape != target.slice_shape else []),
+    ]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.extended_layout import extended_layout, group_on
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.redistribution import redistribute
 
 
 def test_one_axis_per_dim_stays_as_it_is():
@@ -15,8 +16,20 @@ def test_one_axis_per_dim_stays_as_it_is():
 
 def test_neighbouring_axes_become_one():
     found = extended_layout((2, 2, 4), ((1, 0), 2), (16, 8))
-    assert found == Layout((2, 8), (0, 1), (16, 8))
+    assert found == Layout((2, 8), (0, 1), (16, 8), Layout((2, 2, 4), (1, 0, 2), (2, 8, 8)))
     assert found.slice_shape == (2, 4)
+
+
+def test_a_dim_of_two_axes_is_gathered_over_one_after_the_other():
+    whole = Layout((8,), (-1,), (64,))
+    gathers = [s for s in redistribute(extended_layout((2, 2, 2), ((2, 1),), (64,)), whole) if s.kind == "AllGather"]
+    assert [(s.group.ranks(), s.output_shape) for s in gathers if s.group] == [((0, 2), (32,)), ((0, 4), (2, 32))]
+    (one,) = redistribute(Layout((4, 2), (1,), (64,)), whole)
+    assert one.group is not None and one.group.ranks() == (0, 2, 4, 6)
+
+
+def test_layouts_that_differ_in_axes_alone_need_nothing():
+    assert redistribute(extended_layout((2, 2, 2), ((2, 1),), (64,)), Layout((4, 2), (1,), (64,))) == ()
 
 
 def test_axes_of_size_one_do_not_matter():

@@ -47,20 +47,55 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """All of them."""
+    yield from _dense()
+    yield from _experts()
+    yield from _stages()
+
+
+def _dense() -> Iterator[Case]:
     yield Case("llama", Degrees(data=2, tensor=4))
     yield Case("llama", Degrees(data=2, tensor=4, recompute=WHOLE))
+    yield Case("llama", Degrees(data=2, tensor=4, recompute=WHOLE_BUT_COMMUNICATION), "level1", rank=5)
     yield Case("llama", Degrees(data=2, tensor=2, context=2), "level1")
+    yield Case("llama", Degrees(data=4, tensor=2, sequence=False, recompute=SELECTED), "level2")
+    yield Case("llama", Degrees(data=8), "level3")
     yield Case("qwen3", Degrees(data=2, tensor=4))
     yield Case("qwen3", Degrees(data=2, tensor=2, context=2), "level1")
+    yield Case("qwen3", Degrees(data=2, tensor=2, context=2, context_method="ulysses_cp"), rank=3)
     yield Case("qwen3", Degrees(data=4, tensor=2, recompute=WHOLE), "level2")
+    yield Case("qwen3", Degrees(data=8, recompute=SELECTED), "level1")
+    yield Case("telechat3", Degrees(data=2, tensor=4, recompute=SELECTED))
+    yield Case("telechat3", Degrees(tensor=4, context=2, recompute=WHOLE), "level1", rank=6)
+    yield Case("telechat3", Degrees(data=4, tensor=2), "level3")
+
+
+def _experts() -> Iterator[Case]:
     yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4))
+    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=2), "level1", rank=3)
+    yield Case("qwen3_moe", Degrees(data=8, expert=8, recompute=WHOLE), "level1")
     yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, recompute=WHOLE), "level1")
+    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, recompute=WHOLE_BUT_COMMUNICATION))
+    yield Case("qwen3_moe", Degrees(data=2, tensor=2, context=2, expert=2), "level1")
+    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, dispatcher="alltoall_deredundency"))
+    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, recompute=WHOLE, dispatcher="alltoall_deredundency"))
+    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, dispatcher="alltoall_zero_redundancy"))
+    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, recompute=WHOLE, dispatcher="alltoall_zero_redundancy"))
     yield Case("deepseek3", Degrees(data=4, tensor=2, expert=4), layers=3)
     yield Case("deepseek3", Degrees(data=4, tensor=2, expert=4, recompute=WHOLE), "level1", layers=3)
-    yield Case("telechat3", Degrees(data=2, tensor=4, recompute=SELECTED))
-    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, dispatcher="alltoall_deredundency"))
-    yield Case("qwen3_moe", Degrees(data=4, tensor=2, expert=4, dispatcher="alltoall_zero_redundancy"))
+    yield Case("deepseek3", Degrees(data=8, expert=8, recompute=WHOLE), "level1", layers=3)
+    yield Case("deepseek3", Degrees(data=8, expert=4), "level2", layers=3, rank=6)
+    yield Case("deepseek3", Degrees(data=4, tensor=2, expert=4, recompute=SELECTED), layers=3)
+
+
+def _stages() -> Iterator[Case]:
     yield Case("llama", Degrees(data=2, tensor=2, stages=2, micro_batch_num=2))
+    yield Case("llama", Degrees(tensor=2, stages=4, micro_batch_num=4, recompute=WHOLE), "level1", layers=4, rank=3)
     yield Case("qwen3", Degrees(data=2, tensor=2, stages=2, micro_batch_num=2), "level1", rank=4)
+    yield Case("qwen3", Degrees(data=4, stages=2, micro_batch_num=4, recompute=WHOLE), "level2")
+    yield Case("qwen3", Degrees(context=2, tensor=2, stages=2, micro_batch_num=2, recompute=SELECTED), rank=7)
+    yield Case("telechat3", Degrees(data=2, tensor=2, stages=2, micro_batch_num=2, recompute=WHOLE), rank=5)
     yield Case("qwen3_moe", Degrees(data=2, tensor=2, expert=2, stages=2, micro_batch_num=2))
+    yield Case("qwen3_moe", Degrees(data=4, expert=4, stages=2, micro_batch_num=2, recompute=WHOLE), "level1", rank=6)
     yield Case("deepseek3", Degrees(data=2, tensor=2, expert=2, stages=2, micro_batch_num=2), layers=4, rank=4)
+    yield Case("deepseek3", Degrees(data=4, expert=4, stages=2, micro_batch_num=2, recompute=WHOLE), layers=4)
+    yield Case("deepseek3", Degrees(data=4, expert=2, stages=2, micro_batch_num=2), "level1", layers=4, rank=5)

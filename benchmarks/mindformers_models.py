@@ -156,7 +156,7 @@ def _of_core(
         num_hidden_layers=layers, num_attention_heads=HEADS, num_key_value_heads=HEADS, vocab_size=VOCABULARY,
         intermediate_size=INNER, tie_word_embeddings=False, **dims,
     )  # fmt: skip
-    routed = {**others, "moe_token_dispatcher_type": degrees.dispatcher} if others else {}
+    routed = {**others, "moe_token_dispatcher_type": degrees.dispatcher, "npu_nums_per_device": 2} if others else {}
     for name, value in {**COMMON, **routed, "parallel_config": _parallel(degrees)}.items():
         setattr(config, name, value)
 

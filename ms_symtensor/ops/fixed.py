@@ -4,8 +4,9 @@ A planner has no choice: layouts are given, and what happens inside is read from
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from ms_symtensor.errors import InputError, InvalidStrategyError
+from ms_symtensor.errors import InputError, InvalidStrategyError, UnknownOperatorError
 from ms_symtensor.ops.signature import FixedLayouts, OpView, Signature, named, view
 from ms_symtensor.tensor.extended_layout import extended_layout
 from ms_symtensor.tensor.graph import InputRef, Op, OpOutput, TensorType
@@ -30,12 +31,24 @@ def fixed(op: OpView, signature: Callable[[OpView], Signature]) -> Signature:
     Errors: InputError where its layouts do not fit its tensors.
     """
     assert op.body is not None
-    body = {inner.name: signature(view(op.body, inner)) for inner in op.body.ops if not is_inlined(inner)}
+    body = {inner.name: _inside(view(op.body, inner), signature) for inner in op.body.ops if not is_inlined(inner)}
     whole = named(op, [(None,) * len(t.shape) for t in op.inputs], [(None,) * len(t.shape) for t in op.outputs])
     layouts = FixedLayouts(_layouts(op, "in_layout", op.inputs), _layouts(op, "out_layout", op.outputs))
     return Signature(
         whole.inputs, whole.outputs, {}, (), keeps_inputs=_kept_inputs(op, body), layouts=layouts, body=body
     )
+
+
+def _inside(op: OpView, signature: Callable[[OpView], Signature]) -> Signature:
+    """The signature of an operator of a body. Nothing is cut there, so one without a rule is taken at its shapes: its gradient
+    reads all of its tensors.
+    """
+    try:
+        return signature(op)
+    except UnknownOperatorError:
+        whole = named(op, [(None,) * len(t.shape) for t in op.inputs], [(None,) * len(t.shape) for t in op.outputs])
+        inputs, outputs = tuple(range(len(op.inputs))), tuple(range(len(op.outputs)))
+        return replace(whole, keeps_inputs=inputs, keeps_outputs=outputs)
 
 
 def is_inlined(op: Op) -> bool:

@@ -25,7 +25,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
             "compiled": found and found.compiled_collectives,
             "equal": found is not None and found.equal,
             "differences": list(found.differences) if found else [],
-            "of_constants": found.of_constants if found else 0,
+            "of_zeros": found.of_zeros if found else 0,
         },
         "parameter_bytes": {
             "predicted": found and found.predicted_parameters_B,
@@ -54,7 +54,7 @@ def verdict_text(verdict: Verdict) -> str:
     found = verdict.comparison
     if found is not None:
         equal = "equal in kind, ranks and bytes" if found.equal else f"{len(found.differences)} differences"
-        equal += f", but for {found.of_constants} of constants" if found.of_constants else ""
+        equal += f", but for {found.of_zeros} of zeros" if found.of_zeros else ""
         rows += [
             ("collectives", f"{found.predicted_collectives} predicted, {found.compiled_collectives} compiled: {equal}"),
             ("parameters", _pair(found.predicted_parameters_B, found.compiled_parameters_B)),

@@ -9,6 +9,7 @@ from ms_symtensor.bridge.compiled.compiled_memory import compiled_activation_pea
 from ms_symtensor.bridge.compiled.compiled_stage_memory import compiled_stage_peak_B
 from ms_symtensor.bridge.compiled.gather_order import compiled_gather_order
 from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED, accumulated_sums, gradient_sums
+from ms_symtensor.bridge.compiled.idle import collectives_of_zeros
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
 from ms_symtensor.cost.overlap import OVERLAPS
 from ms_symtensor.program.gather_order import Pair, gather_order
@@ -17,7 +18,7 @@ from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Constant, Graph, ParameterRef, flat
+from ms_symtensor.tensor.graph import Graph, ParameterRef, flat
 
 Key = tuple[str, str, tuple[int, ...], int]
 """Phase, kind, ranks, bytes: what makes two collectives the same."""
@@ -28,8 +29,7 @@ class Comparison:
     """What was predicted beside what MindSpore compiled, for one rank.
 
     `differences` are sentences; empty if every collective (kind, ranks, bytes, phase) and every parameter slice agrees, but for
-    `of_constants` compiled collectives. These read constants alone: MindSpore differentiates all that a recomputed cell
-    returns, though nobody reads it, and what remains is the sum of zeros.
+    `of_zeros` compiled ones, which move zeros (`collectives_of_zeros`).
     `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. Peaks of
     activations are UNKNOWN_B where some tensor's size is known at run time only. `predicted_order`, `compiled_order`: which
     gathers of weights wait for which, where MindSpore is told an order (`cost.overlap`).
@@ -46,7 +46,7 @@ class Comparison:
     unsynchronised: tuple[str, ...]
     predicted_order: tuple[Pair, ...] = ()
     compiled_order: tuple[Pair, ...] = ()
-    of_constants: int = 0
+    of_zeros: int = 0
 
     @property
     def equal(self) -> bool:
@@ -62,7 +62,7 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
     marked = not isinstance(predicted, StageProgram) or predicted.pipeline.interleave == 1
     first = Counter((_phase(c.phase, marked), c.kind, c.ranks, c.size_B) for c in ours)
     second = Counter((_compiled_phase(c, marked), c.kind, c.ranks, _size_B(c)) for c in theirs)
-    idle = _of_constants(compiled, theirs, marked) & (second - first)
+    idle = _of_zeros(compiled, theirs, marked) & (second - first)
     second -= idle
     parameters = [*_parameter_differences(predicted, compiled), *_missing_parameters(predicted, compiled)]
     count = compiled_stage_peak_B if isinstance(predicted, StageProgram) else compiled_activation_peak_B
@@ -79,7 +79,7 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
         if isinstance(predicted, StageProgram)
         else unsynchronised(graph, compiled),
         *_orders(predicted, compiled),
-        of_constants=idle.total(),
+        of_zeros=idle.total(),
     )
 
 
@@ -122,11 +122,10 @@ def _activations_B(predicted: Program | StageProgram) -> int:
     return stage_activation_peak_B(predicted) if isinstance(predicted, StageProgram) else activation_peak_B(predicted)
 
 
-def _of_constants(compiled: CompiledProgram, found: Iterable[CompiledCollective], marked: bool) -> Counter[Key]:
-    """The collectives that read constants alone."""
-    nodes = compiled.node_by_name
-    idle = (c for c in found if (read := flat(nodes[c.name].inputs)) and all(isinstance(s, Constant) for s in read))
-    return Counter((_compiled_phase(c, marked), c.kind, c.ranks, _size_B(c)) for c in idle)
+def _of_zeros(compiled: CompiledProgram, found: Iterable[CompiledCollective], marked: bool) -> Counter[Key]:
+    """The collectives that move zeros."""
+    idle = collectives_of_zeros(compiled)
+    return Counter((_compiled_phase(c, marked), c.kind, c.ranks, _size_B(c)) for c in found if c.name in idle)
 
 
 def _size_B(collective: CompiledCollective) -> int:

@@ -1,0 +1,29 @@
+"""MindFormers' own networks under hand strategies, audited in an environment that has them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PYTHON = ROOT / ".venv-mindformers-1.9.0" / "bin" / "python"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama dp2 tp4 recompute=True",
+        "qwen3 dp2 tp2 cp2 colossalai_cp level1",
+        "qwen3_moe dp4 tp2 ep4 recompute=True level1",
+        "qwen3 dp2 tp2 pp2 m2 level1 rank 4",
+    ],
+)
+def test_hand_strategies_are_compiled_as_predicted(name: str, tmp_path: Path) -> None:
+    if not PYTHON.exists():
+        pytest.skip("no MindFormers 1.9.0: python -m benchmarks.mindformers_files makes .venv-mindformers-1.9.0")
+    command = [sys.executable, "-m", "benchmarks.mindformers_audits", "--python", str(PYTHON), "--only", name]
+    command += ["--out", str(tmp_path / "rows.jsonl")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -83,7 +83,7 @@ def load_s(problem: Problem) -> float:
 def best_period(problem: Problem, nodes: int = NODES) -> Period | None:
     """The shortest period of `problem` that was found among so many nodes; None where there is none."""
     program = _Program(problem)
-    nodes = max(1, round(nodes * min(1.0, PARTS / len(problem.parts)) ** 2))
+    nodes = max(1, round(nodes * min(1.0, PARTS / len(problem.parts)) ** 3))
     result = program.solved(nodes)
     if result is None:
         return None

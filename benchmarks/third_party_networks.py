@@ -63,7 +63,9 @@ def resnet50() -> Any:
 
 
 def efficientnet() -> Any:
-    return image_network("efficientnet", "efficientnet_b0", drop_path_prob=0.0)
+    made, inputs = image_network("efficientnet", "efficientnet_b0", drop_path_prob=0.0)
+    made.network.dropout = nn.Identity()
+    return made, inputs
 
 
 def convnext() -> Any:

@@ -21,7 +21,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Function:
-    """A class of cells in `definitions`, `cache_definition`, `collective_parts` or `attention_definition` with its arguments.
+    """A class of cells in one of the modules of definitions with its arguments.
 
     `inner`: a cell that it takes as its first one.
 
@@ -37,14 +37,19 @@ class Function:
     written: tuple[int, ...] = ()
 
 
+Operand = int | tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Definition:
     """What stands for a call: functions and sums over the ranks, one after the other; the first takes `operands`.
 
+    An operand (i, j) is element j of the tuple that operand i is.
+
     `position` is this rank's place in the operator's group. The sums are over that group, or over the ranks of `pair`.
     """
 
-    operands: tuple[int, ...]
+    operands: tuple[Operand, ...]
     steps: tuple[Function | str, ...]
     position: int | None = None
     pair: tuple[int, int] | None = None

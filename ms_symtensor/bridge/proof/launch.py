@@ -23,6 +23,7 @@ _NO_NOISE = ("[WARNING]", "[INFO]", "[DEBUG]", "----", "- C++ Call Stack", "mind
 _CLUSTER_TIMEOUT_S = 600
 """Seconds that ranks wait for each other: as long as a proof may take by default."""
 
+_NO_KERNEL = re.compile(r"Unsupported op \[(\w+)\] on CPU")
 _RANK_ENDED = re.compile(r"Worker process (\d+) exit with exception\. Error code: (-?\d+)")
 """What msrun writes of the first rank that it finds ended; it looks once a second."""
 _MSRUN_TELLS_POLLS = 50
@@ -228,6 +229,11 @@ def _arguments(process: Path) -> list[bytes]:
 
 
 def _reason(text: str) -> str:
+    if missing := _NO_KERNEL.search(text):
+        return (
+            f"MindSpore's CPU has no kernel of {missing[1]}, and prove no definition of it: write it with other operators for the"
+            " proof"
+        )
     lines = [line.strip() for line in text.splitlines()]
     return " ".join(line for line in lines if line and not line.startswith(_NO_NOISE))[:_SHOWN_CHARACTERS]
 

@@ -13,6 +13,7 @@ from ms_symtensor.bridge.compiler.mindir_values import ValueReader
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof.definition import Group
 from ms_symtensor.bridge.proof.float32 import to_float32
+from ms_symtensor.bridge.proof.in_place import read_results
 from ms_symtensor.bridge.proof.inlining import inline_functions
 from ms_symtensor.bridge.proof.ordering import Meeting, order_collectives
 from ms_symtensor.bridge.proof.reordering import Places, reorder
@@ -88,6 +89,7 @@ def compile_ranks(
 def _executable(compiled: CompiledModel, rank: int, device_num: int, substituter: Substituter) -> Executable:
     model, cluster = compiled.proto, compiled.cluster
     to_float32(model)
+    read_results(model)
 
     def group_of(name: str) -> Group:
         ranks = cluster.ranks(name)

@@ -14,8 +14,8 @@ from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import Attribute, Constant, TensorType
 
 _REFERENCE = "REF::"
-Operand = TensorType | Constant | None
-"""A tensor's type, a constant (of a tensor: its type), or None for a tuple and for what has no value."""
+Operand = TensorType | Constant | tuple[TensorType, ...] | None
+"""A tensor's type, a constant (of a tensor: its type), those of a tuple that the program makes, or None for what has no value."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,19 @@ class Call:
             return operand.tensor
         assert isinstance(operand, TensorType), f"{self.name}: operand {position} is no tensor"
         return operand
+
+    def element(self, place: int | tuple[int, int]) -> TensorType:
+        """The tensor at a position, or an element of the tuple there."""
+        if isinstance(place, int):
+            return self.tensor(place)
+        made = self.operands[place[0]]
+        assert isinstance(made, tuple), f"{self.name}: operand {place[0]} is no tuple of tensors"
+        return made[place[1]]
+
+    def tuple_length(self, position: int) -> int:
+        """How many tensors the tuple at `position` has; 0 for what is none."""
+        operand = self.operands[position]
+        return len(operand) if isinstance(operand, tuple) else 0
 
     def is_tensor(self, position: int) -> bool:
         operand = self.operands[position]
@@ -70,7 +83,7 @@ class Step:
 class Replacement:
     """What stands for a call: the first of `steps` takes these of its operands, each further one what the last gave."""
 
-    operands: tuple[int, ...]
+    operands: tuple[int | tuple[int, int], ...]
     steps: tuple[Step, ...]
 
 
@@ -88,6 +101,7 @@ class _Splicer:
         self._primitives = {primitive.name: primitive for primitive in model.primitives}
         self._attributes = {p.name: {a.name: self._values.attribute(a) for a in p.attribute} for p in model.primitives}
         self._operands: dict[str, Operand] = {}
+        self._made: dict[str, tuple[str, ...]] = {}
         self._added: dict[int, dict[str, str]] = {}
         self._inlined_num = 0
         self._sums: dict[tuple[str, str | None], str] = {}
@@ -120,7 +134,11 @@ class _Splicer:
                 yield node.output[0], source if isinstance(source, Constant) else None
             else:
                 types = self._outputs(node)
-                yield node.output[0], types[0] if len(types) == 1 else None
+                primitive = self._primitives.get(node.op_type.removeprefix(_REFERENCE))
+                is_made = primitive is not None and primitive.op_type == "MakeTuple" and len(types) == len(node.input)
+                if is_made:
+                    self._made[node.output[0]] = tuple(node.input)
+                yield node.output[0], types if is_made else types[0] if len(types) == 1 else None
 
     def _outputs(self, node: Any) -> tuple[TensorType, ...]:
         return next((self._values.types(a) for a in node.attribute if a.name == "shape"), ())
@@ -132,7 +150,7 @@ class _Splicer:
 
     def _replaced(self, node: Any, primitive: Any, found: Replacement, positions: dict[int, Any]) -> list[Any]:
         nodes = []
-        given = [node.input[i] for i in found.operands]
+        given = [node.input[i] if isinstance(i, int) else self._made[node.input[i[0]]][i[1]] for i in found.operands]
         for number, step in enumerate(found.steps, 1):
             made = type(node)()
             made.CopyFrom(node)

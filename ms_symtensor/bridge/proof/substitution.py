@@ -10,6 +10,7 @@ from ms_symtensor.bridge.compiler.mindir_values import ValueReader
 from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.bridge.proof.collective_substitutes import COLLECTIVES
 from ms_symtensor.bridge.proof.definition import Definition, Function, GroupOf, Substitute
+from ms_symtensor.bridge.proof.mint_substitutes import MINT
 from ms_symtensor.bridge.proof.splice import SUM, Call, Replacement, Step, replace_calls
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import TensorType
@@ -172,6 +173,7 @@ def _plain(cell: str, *operands: int) -> Callable[[Call, GroupOf], Definition]:
 
 SUBSTITUTES: Mapping[str, Substitute] = {
     **COLLECTIVES,
+    **MINT,
     "FlashAttentionScore": Substitute("softmax(q k^T) v from plain operators", _flash_attention),
     "FlashAttentionScoreGrad": Substitute("the derivative of that", _flash_attention_gradient),
     "ReshapeAndCache": Substitute("ScatterNdUpdate of both caches", _cache_update),
@@ -236,7 +238,7 @@ class Substituter:
         return pairs
 
     def _replacement(self, call: Call, definition: Definition) -> Replacement:
-        types = tuple(call.tensor(i) for i in definition.operands)
+        types = tuple(call.element(i) for i in definition.operands)
         group = None if definition.pair is None else _pair_name(definition.pair)
         steps = []
         for step in definition.steps:
@@ -274,9 +276,16 @@ def _compiled(function: Function, types: tuple[TensorType, ...]) -> tuple[Any, t
 
 
 def _cell(function: Function, types: tuple[TensorType, ...]) -> Any:
-    from ms_symtensor.bridge.proof import attention_definition, cache_definition, collective_parts, definitions
+    from ms_symtensor.bridge.proof import (
+        attention_definition,
+        cache_definition,
+        collective_parts,
+        definitions,
+        mint_functions,
+        spatial,
+    )
 
-    modules = attention_definition, cache_definition, collective_parts, definitions
+    modules = attention_definition, cache_definition, collective_parts, definitions, mint_functions, spatial
     kind = next(vars(module)[function.cell] for module in modules if function.cell in vars(module))
     if function.inner is not None:
         return kind(_cell(function.inner, types), *function.arguments)
@@ -288,4 +297,7 @@ def _cell(function: Function, types: tuple[TensorType, ...]) -> Any:
     if function.cell == "Filled":
         value, dtype = function.arguments
         return kind(value, getattr(import_mindspore(), dtype))
+    if function.cell == "Applied":
+        name, pattern = function.arguments
+        return kind(vars(mint_functions)[name], pattern)
     return kind(*function.arguments)

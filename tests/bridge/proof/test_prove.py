@@ -186,7 +186,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         ([f"{NETWORKS}:missing", "--device-num", "4"], "no function 'missing'"),
         ([f"{NETWORKS}:no_loss", "--device-num", "2"], "does not return its loss alone"),
         ([f"{NETWORKS}:drops", "--device-num", "2"], "(Dropout) drops elements at random"),
-        ([f"{NETWORKS}:not_on_cpu", "--device-num", "2"], "Swiglu"),
+        ([f"{NETWORKS}:not_on_cpu", "--device-num", "2"], "has no kernel of Nansum, and prove no definition of it"),
         ([f"{NETWORKS}:by_hand", "--device-num", "4", "--ranks", "2"], "--ranks shrinks plans"),
         ([f"{NETWORKS}:by_hand", "--device-num", "64"], "64 processes are too many"),
         ([f"{NETWORKS}:too_large", "--device-num", "2"], "GiB are free: give a smaller network"),

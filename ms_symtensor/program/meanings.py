@@ -60,6 +60,11 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     Errors: InvalidStrategyError where MindSpore rejects the operator without a strategy.
     """
     if sig.needs_strategy is not None and sig.needs_strategy(device_num):
+        if seen.type == "Embedding":
+            raise InvalidStrategyError(
+                f"{seen.name} (Embedding) has no primitive of its own, so that MindSpore cuts its table as it likes, which it"
+                f" rejects for some batches and computes to another result or gradient for others: {remedy(seen.type)}"
+            )
         raise InvalidStrategyError(
             f"MindSpore rejects {seen.name} ({seen.type}) without a strategy of its own: {remedy(seen.type)}"
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from ms_symtensor.bridge.capture.capture import primitive_of
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph, Op
+from ms_symtensor.tensor.graph import Graph
 
 NOTE = "BatchNorm: in one process too over each device's samples by themselves, as MindSpore compiles it"
 
@@ -14,15 +14,10 @@ NOTE = "BatchNorm: in one process too over each device's samples by themselves, 
 def parts_of_samples(cell: Any, graph: Graph, device_num: int) -> Mapping[tuple[tuple[str, ...], str], int]:
     """Into how many parts each BatchNorm of `cell` has its samples cut, by the path of its cell and the primitive's attribute.
 
-    With one, each Conv2D too: MindSpore's kernel rounds otherwise for other numbers of samples, and behind many normalised layers
-    what is rounded otherwise changes the sides of zero on which a ReLU finds a number.
-
     InputError for one that no primitive of a cell makes, which one process cannot be made to do alike.
     """
-    found, is_cut = {}, False
+    found = {}
     for op in graph.ops:
-        if op.type == "Conv2D" and op.primitive:
-            found[op.cell, op.primitive] = _parts(cell, op, device_num)
         if not op.type.startswith("BatchNorm"):
             continue
         samples = op.outputs[0].shape[0]
@@ -33,28 +28,23 @@ def parts_of_samples(cell: Any, graph: Graph, device_num: int) -> Mapping[tuple[
                     " process: use nn.BatchNorm2d (or 1d), whose primitive the proof can do by parts"
                 )
             continue
-        parts = found[op.cell, op.primitive] = _parts(cell, op, device_num)
-        is_cut |= parts > 1
-    return {place: parts for place, parts in found.items() if parts > 1} if is_cut else {}
-
-
-def _parts(cell: Any, op: Op, device_num: int) -> int:
-    strategy = primitive_of(cell, op).attrs.get("in_strategy")
-    samples = op.outputs[0].shape[0]
-    return int(strategy[0][0]) if strategy else device_num if samples % device_num == 0 else 1
+        strategy = primitive_of(cell, op).attrs.get("in_strategy")
+        parts = strategy[0][0] if strategy else device_num if samples % device_num == 0 else 1
+        if parts > 1:
+            found[op.cell, op.primitive] = int(parts)
+    return found
 
 
 @contextmanager
 def by_parts(cell: Any, parts: Mapping[tuple[tuple[str, ...], str], int]) -> Iterator[None]:
-    """While open, these BatchNorms and convolutions of `cell` take every part of the batch by itself."""
-    from ms_symtensor.bridge.proof.definitions import BatchNormByParts, ByParts
+    """While open, these BatchNorms of `cell` normalise every part of the batch by itself."""
+    from ms_symtensor.bridge.proof.definitions import BatchNormByParts
 
     cells = {tuple(name.split(".")) if name else (): owner for name, owner in cell.cells_and_names()}
     before = [(cells[path], name, getattr(cells[path], name)) for path, name in parts]
     for (owner, name, primitive), number in zip(before, parts.values(), strict=True):
         delattr(owner, name)
-        made = BatchNormByParts if primitive.name == "BatchNorm" else ByParts
-        setattr(owner, name, made(primitive, number))
+        setattr(owner, name, BatchNormByParts(primitive, number))
     try:
         yield
     finally:

@@ -314,17 +314,3 @@ class BatchNormByParts(nn.Cell):
         for part in ops.split(x, x.shape[0] // self.parts, 0):
             found.append(self.norm(part, gamma, beta, mean, variance)[0])
         return ops.concat(found, 0), mean, variance, mean, variance
-
-
-class ByParts(nn.Cell):
-    """The primitive `kernel` on each of `parts` runs of samples by itself."""
-
-    def __init__(self, kernel, parts):
-        super().__init__(auto_prefix=False)
-        self.kernel, self.parts = kernel, parts
-
-    def construct(self, x, weight):
-        found = []
-        for part in ops.split(x, x.shape[0] // self.parts, 0):
-            found.append(self.kernel(part, weight))
-        return ops.concat(found, 0)

@@ -49,7 +49,9 @@ def test_one_that_mindspore_rejects_without_a_strategy_is_named(op):
 
 def test_the_remedy_names_what_mindspore_has():
     table = make("Embedding", "int32[9, 4], float32[64, 32] -> float32[9, 4, 32]", None, None, 2.0, False)
-    with pytest.raises(InvalidStrategyError, match="rejects for some batches and computes .*: use nn.Embedding instead"):
+    with pytest.raises(
+        InvalidStrategyError, match="rejects for some batches and computes .*: use nn.Embedding instead"
+    ):
         default_strategy(table, signature(table), 8)
     values = make("SortExt", "float32[8] -> float32[8], int64[8]", 0)
     with pytest.raises(InvalidStrategyError, match=r"self.sortext = ops.Sort\("):

@@ -81,7 +81,8 @@ def stage_graphs(
             results=frozenset(c.source.op for c in leaving),
         )
         ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]
-        found.append(StageGraph(stage, _one_of_equals(_part(graph, ops, arriving)), borders))
+        part = _part(graph, ops, arriving, pipeline.stage_num)
+        found.append(StageGraph(stage, _one_of_equals(part), borders))
     return tuple(found)
 
 
@@ -139,8 +140,12 @@ def _name(source: OpOutput) -> str:
     return f"{source.op}:{source.index}"
 
 
-def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received]) -> Graph:
-    """The graph of `ops`; what they read of others are inputs."""
+def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received], stage_num: int) -> Graph:
+    """The graph of `ops`; what they read of others are inputs.
+
+    On several stages MindSpore casts and gathers the weights of `@lazy_inline` outside its graph, once for all micro-batches, as
+    it does those of other networks.
+    """
 
     def moved(source: Source) -> Source:
         return InputRef(_name(source)) if isinstance(source, OpOutput) and source in arriving else source
@@ -157,7 +162,11 @@ def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received]) ->
     return replace(
         graph,
         inputs=(*((name, kind) for name, kind in graph.inputs if InputRef(name) in used), *borders),
-        parameters=tuple(p for p in graph.parameters if ParameterRef(p.name) in used),
+        parameters=tuple(
+            replace(p, in_shared_block=p.in_shared_block and stage_num == 1)
+            for p in graph.parameters
+            if ParameterRef(p.name) in used
+        ),
         ops=there,
         output=output if not isinstance(output, OpOutput) or output.op in names else Constant(),
     )

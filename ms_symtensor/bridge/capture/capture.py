@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ms_symtensor.bridge.capture.blocks import block_of_ops, in_block_order
+from ms_symtensor.bridge.capture.blocks import block_of_ops, block_of_path, in_block_order
 from ms_symtensor.bridge.capture.copies import without_copies
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
 from ms_symtensor.bridge.capture.given import require_forward, require_network
@@ -77,7 +77,9 @@ def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool 
     _require_own(cell, graph)
     by_node = {node.name: _owner(node, owners) for node in graph.nodes}
     custom = {path: read_by(owner.bprop) for path, owner in _cells(cell) if hasattr(owner, "bprop")}
-    blocks = block_of_ops(graph.nodes, {node: path for node, (path, _) in by_node.items()}, _homes(cell))
+    roaming = _in_several_blocks(cell)
+    certain = {node: () if owner in roaming else owner[0] for node, owner in by_node.items()}
+    blocks = block_of_ops(graph.nodes, certain, _homes(cell))
     with visible([c for _, c in _cells(cell)]):
         bodies = _bodies(cell, graph, by_node)
     captured = Graph(
@@ -241,6 +243,21 @@ def _primitives(cell: Any) -> Iterator[tuple[tuple[str, ...], str, Any]]:
             if isinstance(value, Primitive) and id(value) not in seen:
                 seen.add(id(value))
                 yield path, attribute, value
+
+
+def _in_several_blocks(cell: Any) -> frozenset[Owner]:
+    """The first owners of primitives that cells of several blocks own: they do not tell where an operator is."""
+    from mindspore.ops import Primitive
+
+    first: dict[int, Owner] = {}
+    found = set()
+    for path, owner in _cells(cell):
+        for attribute, value in _members(owner).items():
+            if isinstance(value, Primitive):
+                known = first.setdefault(id(value), (path, attribute))
+                if block_of_path(known[0]) != block_of_path(path):
+                    found.add(known)
+    return frozenset(found)
 
 
 def _cells(cell: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -15,7 +15,7 @@ from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.fixed import COLLECTIVES
 from ms_symtensor.tensor.extended_layout import ExtendedMap, extended_layout
-from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, Source, TensorType
+from ms_symtensor.tensor.graph import Attribute, Constant, Graph, Op, OpOutput, Source, TensorType, replaced
 
 _LAYOUTS = ("in_layout", "out_layout")
 _FUNCTION = ("fn", "infer_shape", "infer_dtype", "bprop_fn", "__metamorphosis__")
@@ -152,11 +152,21 @@ def _captured(primitive: Any, arguments: list[Any], device_num: int, where: str)
 
 
 def _body(graph: NodeGraph, ranks_of: Any) -> Graph:
+    """The operators that deliver tensors; what others deliver (a shape that is known at run time only) is as a constant."""
+    made = {node.name for node in graph.nodes if node.outputs}
+
+    def tensors(source: Source) -> Source:
+        return Constant() if isinstance(source, OpOutput) and source.op not in made else source
+
+    nodes = [node for node in graph.nodes if node.outputs]
     return Graph(
         "Morph",
         graph.inputs,
         (),
-        tuple(Op(n.name, n.type, n.inputs, n.outputs, _attributes(n, ranks_of)) for n in graph.nodes),
+        tuple(
+            Op(n.name, n.type, tuple(replaced(s, tensors) for s in n.inputs), n.outputs, _attributes(n, ranks_of))
+            for n in nodes
+        ),
         graph.output,
     )
 

@@ -2,7 +2,7 @@
 
 import mindspore as ms
 import pytest
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, lazy_inline, nn, ops
 from mindspore.common.initializer import Zero
 from mindspore.nn.utils import no_init_parameters
 
@@ -10,9 +10,12 @@ from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.bridge.judge.audit import audit
 from ms_symtensor.errors import InputError
 
+SMALL = {"parallel_optimizer_config": {"parallel_optimizer_threshold": 0}}
+"""Weights below MindSpore's threshold are sharded, too."""
 
-def tensor(*shape):
-    return Tensor(shape=shape, dtype=ms.float32, init=Zero())
+
+def tensor(*shape, dtype=ms.float32):
+    return Tensor(shape=shape, dtype=dtype, init=Zero())
 
 
 class Block(nn.Cell):
@@ -22,14 +25,15 @@ class Block(nn.Cell):
         super().__init__()
         self.up, self.down = Parameter(tensor(128, 64), name="up"), Parameter(tensor(64, 128), name="down")
         self.first, self.second = ops.MatMul(transpose_b=True), ops.MatMul(transpose_b=True)
-        self.relu, self.add = ops.ReLU(), ops.Add()
+        self.relu, self.add, self.cast = ops.ReLU(), ops.Add(), ops.Cast()
         self.first.shard(((data, 1), (tensors, 1)))
         self.relu.shard(((data, tensors),))
         self.second.shard(((data, tensors), (1, tensors)))
         self.add.shard(((data, 1), (data, 1)))
 
     def construct(self, x):
-        return self.add(x, self.second(self.relu(self.first(x, self.up)), self.down))
+        up, down = self.cast(self.up, ms.float16), self.cast(self.down, ms.float16)
+        return self.add(x, self.second(self.relu(self.first(x, up)), down))
 
 
 class Network(nn.Cell):
@@ -48,19 +52,27 @@ class Network(nn.Cell):
     def construct(self, x):
         for layer in self.layers:
             x = layer(x)
-        return self.sum(self.head(x, self.weight), (0, 1))
+        return self.sum(ops.cast(self.head(x, ops.cast(self.weight, ms.float16)), ms.float32), (0, 1))
 
 
-def audited(stages, stage_num, wrap, rank, recompute=False, **settings):
+class LazyNetwork(Network):
+    """The same, compiled once for all micro-batches."""
+
+    @lazy_inline
+    def __init__(self, stages):
+        super().__init__(stages)
+
+
+def audited(stages, stage_num, wrap, rank, recompute=False, make=Network, **settings):
     with stand_alone_context(), no_init_parameters():
-        network = Network(stages)
+        network = make(stages)
         if recompute:
             for layer in network.layers:
                 layer.recompute()
         ms.set_auto_parallel_context(
             parallel_mode="semi_auto_parallel", device_num=8, full_batch=True, pipeline_stages=stage_num, **settings
         )
-        return audit(wrap(network), tensor(64, 64), device_num=4 * stage_num, rank=rank)
+        return audit(wrap(network), tensor(64, 64, dtype=ms.float16), device_num=4 * stage_num, rank=rank)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +80,7 @@ def audited(stages, stage_num, wrap, rank, recompute=False, **settings):
     [
         (lambda network: nn.PipelineCell(network, 4), 6, {"enable_parallel_optimizer": True}),
         (lambda network: network, 1, {"recompute": True}),
+        (lambda network: network, 5, {"enable_parallel_optimizer": True, "make": LazyNetwork, **SMALL}),
     ],
 )
 def test_stages_of_cells_are_compiled_as_predicted(wrap, rank, settings):

@@ -21,27 +21,29 @@ def tensor(*shape, dtype=ms.float32):
 class Block(nn.Cell):
     """x + relu(x @ up^T) @ down^T on data x tensor parallelism."""
 
-    def __init__(self, data, tensors):
+    def __init__(self, kind, data=2, tensors=2):
         super().__init__()
         self.up, self.down = Parameter(tensor(128, 64), name="up"), Parameter(tensor(64, 128), name="down")
         self.first, self.second = ops.MatMul(transpose_b=True), ops.MatMul(transpose_b=True)
-        self.relu, self.add, self.cast = ops.ReLU(), ops.Add(), ops.Cast()
+        self.relu, self.add, self.cast, self.kind = ops.ReLU(), ops.Add(), ops.Cast(), kind
         self.first.shard(((data, 1), (tensors, 1)))
         self.relu.shard(((data, tensors),))
         self.second.shard(((data, tensors), (1, tensors)))
         self.add.shard(((data, 1), (data, 1)))
 
     def construct(self, x):
-        up, down = self.cast(self.up, ms.float16), self.cast(self.down, ms.float16)
+        up, down = self.cast(self.up, self.kind), self.cast(self.down, self.kind)
         return self.add(x, self.second(self.relu(self.first(x, up)), down))
 
 
 class Network(nn.Cell):
     """Blocks on stages, and a product before the sum."""
 
+    kind = ms.float32
+
     def __init__(self, stages, data=2, tensors=2):
         super().__init__()
-        self.layers = nn.CellList([Block(data, tensors) for _ in stages])
+        self.layers = nn.CellList([Block(self.kind, data, tensors) for _ in stages])
         for layer, stage in zip(self.layers, stages, strict=True):
             if stage is not None:
                 layer.pipeline_stage = stage
@@ -52,11 +54,13 @@ class Network(nn.Cell):
     def construct(self, x):
         for layer in self.layers:
             x = layer(x)
-        return self.sum(ops.cast(self.head(x, ops.cast(self.weight, ms.float16)), ms.float32), (0, 1))
+        return self.sum(ops.cast(self.head(x, ops.cast(self.weight, self.kind)), ms.float32), (0, 1))
 
 
 class LazyNetwork(Network):
-    """The same, compiled once for all micro-batches."""
+    """The same in float16, compiled once for all micro-batches."""
+
+    kind = ms.float16
 
     @lazy_inline
     def __init__(self, stages):
@@ -72,7 +76,7 @@ def audited(stages, stage_num, wrap, rank, recompute=False, make=Network, **sett
         ms.set_auto_parallel_context(
             parallel_mode="semi_auto_parallel", device_num=8, full_batch=True, pipeline_stages=stage_num, **settings
         )
-        return audit(wrap(network), tensor(64, 64, dtype=ms.float16), device_num=4 * stage_num, rank=rank)
+        return audit(wrap(network), tensor(64, 64, dtype=make.kind), device_num=4 * stage_num, rank=rank)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """The corpus: what `symtensor plan` answers to some eighty requests, kept in a file and compared with what it answers later.
 
-    python -m benchmarks.corpus record FILE [--requests 'llama2_*']
+    python -m benchmarks.corpus record FILE [--requests 'llama2_*'] [--certify]
     python -m benchmarks.corpus compare FILE [--requests 'llama2_*'] [--tolerance 0.02] [--out NEW]
     python -m benchmarks.corpus verify FILE [--requests '* 8 *'] --out VERDICTS
 
 `record` plans the requests of benchmarks/corpus_requests.py that do not stand in FILE; `compare` plans those of FILE again and
 shows what differs: step, peak, degrees, collectives, the message where there is no plan. What stands in NEW is not planned
-again. benchmarks/data/corpus.json is such a FILE. `verify` plans those of FILE that have a plan, and has MindSpore compile them
-with at most two blocks of every run of equal ones, one rank of every stage (benchmarks.verdicts).
+again. benchmarks/data/corpus.json is such a FILE; benchmarks/data/certified.json is one of certified plans (`--certify`).
+`verify` plans those of FILE that have a plan, and has MindSpore compile them with at most two blocks of every run of equal
+ones, one rank of every stage (benchmarks.verdicts).
 
 Every request is a process of its own, niced, one after the other: its processor seconds (imports and files too) and its peak
 memory are those of `symtensor plan`. `loops`: these seconds in times of those of a fixed loop of plain Python in the same
@@ -24,7 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,10 @@ print(json.dumps(found))
 Answer = dict[str, Any]
 
 
-def answer(request: Request) -> Answer:
-    """What a process of its own answers to `request`."""
+def answer(request: Request, more: Sequence[str] = ()) -> Answer:
+    """What a process of its own answers to `request` with `more` options."""
     with tempfile.TemporaryDirectory() as directory:
-        command = ["nice", sys.executable, "-c", ONE, directory, *request.arguments]
+        command = ["nice", sys.executable, "-c", ONE, directory, *request.arguments, *more]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{request.text}: {done.stderr.strip()}")
@@ -96,11 +97,11 @@ def answer(request: Request) -> Answer:
     }
 
 
-def record(file: Path, wanted: Iterable[Request]) -> dict[str, Answer]:
+def record(file: Path, wanted: Iterable[Request], more: Sequence[str] = ()) -> dict[str, Answer]:
     """The answers in `file`, once it has those to all that is `wanted`; written after each of them."""
     answers: dict[str, Answer] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for request in tqdm([one for one in wanted if one.text not in answers], disable=not sys.stderr.isatty()):
-        answers[request.text] = answer(request)
+        answers[request.text] = answer(request, more)
         order = [one.text for one in REQUESTS if one.text in answers]
         text = json.dumps({name: answers[name] for name in order}, indent=1)
         file.with_suffix(".new").write_text(text + "\n", encoding="utf-8")
@@ -230,11 +231,12 @@ def main() -> int:
     parser.add_argument(
         "--tolerance", type=float, default=0.02, help="a step so much slower is a failure (%(default)s)"
     )
+    parser.add_argument("--certify", action="store_true", help="of record: the plans are certified")
     parser.add_argument("--out", type=Path, help="where the new answers, or verdicts, are kept")
     chosen = parser.parse_args()
     wanted = [one for one in REQUESTS if fnmatch.fnmatchcase(one.text, chosen.requests)]
     if chosen.what == "record":
-        answers = record(chosen.file, wanted).values()
+        answers = record(chosen.file, wanted, ["--certify"] * chosen.certify).values()
         bound = sum(map(is_memory_bound, answers))
         print(
             f"{len(answers)} answers, {bound} plans bound by memory, {sum('message' in one for one in answers)} refused"

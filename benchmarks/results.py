@@ -85,8 +85,19 @@ def tables(name: str) -> str:
 def corpus() -> str:
     """What `symtensor plan` answers to the requests of the corpus."""
     answers = json.loads((DATA / "corpus.json").read_text(encoding="utf-8"))
-    columns = ("request", "step", "peak", "gap", "dp", "tp", "pp", "micro-batches", "processor s")
-    return markdown(columns, list(map(_corpus_row, answers, answers.values())))
+    certified = json.loads((DATA / "certified.json").read_text(encoding="utf-8"))
+    columns = (
+        "request", "step", "peak", "gap", "dp", "tp", "pp", "micro-batches", "processor s", "certified gap", "processor s"
+    )  # fmt: skip
+    rows = [(*_corpus_row(one, answers[one]), *_certified(certified.get(one, {}))) for one in answers]
+    return markdown(columns, rows)
+
+
+def _certified(answer: Mapping[str, Any]) -> tuple[str, str]:
+    """The gap of a certified plan, and what it took."""
+    if "optimality_gap" not in answer:
+        return "", ""
+    return f"{100 * answer['optimality_gap']:.2f} %", f"{answer['processor_s']:.1f}"
 
 
 def _corpus_row(request: str, answer: Mapping[str, Any]) -> tuple[str, ...]:

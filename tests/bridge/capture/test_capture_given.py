@@ -21,17 +21,30 @@ def step():
             step,
             r"TrainOneStepCell computes gradients: give the forward network \(with its loss\), not TrainOneStepCell",
         ),
-        (
-            lambda: nn.PipelineCell(Net(), 4),
-            r"PipelineCell cuts the batch into 4 micro-batches: give the network in it.*--fix micro_batch_num=4",
-        ),
-        (lambda: nn.GradAccumulationCell(Net(), 2), "GradAccumulationCell cuts the batch into 2 micro-batches"),
         (lambda: Net, r"found the class Net in place of a network: give an nn\.Cell"),
         (lambda: step, r"found a function in place of a network: give an nn\.Cell"),
     ],
 )
 @pytest.mark.parametrize("use", [capture, plan_network, audit])
 def test_what_is_no_forward_network_is_refused(cell, told, use):
+    options = {} if use is capture else {"device_num": 4}
+    with pytest.raises(InputError, match=told):
+        use(cell(), empty(TOKENS, dtype=ms.int32), **options)
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        (
+            lambda: nn.PipelineCell(Net(), 4),
+            r"PipelineCell cuts the batch into 4 micro-batches: give the network in it.*--fix micro_batch_num=4",
+        ),
+        (lambda: nn.GradAccumulationCell(Net(), 2), "GradAccumulationCell cuts the batch into 2 micro-batches"),
+    ],
+)
+@pytest.mark.parametrize("use", [capture, plan_network])
+def test_micro_batches_are_not_cut_by_the_network(cell, told, use):
+    """Only audit takes them as they are written."""
     options = {} if use is capture else {"device_num": 4}
     with pytest.raises(InputError, match=told):
         use(cell(), empty(TOKENS, dtype=ms.int32), **options)

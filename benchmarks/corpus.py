@@ -6,7 +6,7 @@
 
 `record` plans the requests of benchmarks/corpus_requests.py that do not stand in FILE; `compare` plans those of FILE again and
 shows what differs: step, peak, degrees, collectives, the message where there is no plan. What stands in NEW is not planned
-again. benchmarks/data/corpus.json is such a FILE; benchmarks/data/certified.json is one of certified plans (`--certify`).
+again. benchmarks/data/corpus.json is such a FILE; benchmarks/data/certified.json has the gaps of certified plans (`--certify`).
 `verify` plans those of FILE that have a plan, and has MindSpore compile them with at most two blocks of every run of equal
 ones, one rank of every stage (benchmarks.verdicts).
 

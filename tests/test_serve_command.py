@@ -59,6 +59,7 @@ def test_out_has_the_engines_commands(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "search_time_s" not in again and again["instances"] == found["instances"]
 
 
+@pytest.mark.matrix
 def test_out_has_files_that_mindformers_infers_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [
         "qwen3_30b_a3b",

@@ -28,6 +28,7 @@ def test_whole_blocks_are_read_as_such(network):
     assert recomputed_by_user(cell, graph) == {"layers.0": Recompute(is_marked=False), "layers.1": Recompute(False)}
 
 
+@pytest.mark.matrix
 def test_what_a_block_without_marks_delivers_is_not_moved_again_for_others():
     """`recompute()` alone leaves operators without marks: the all-gather before the last norm is none of the block."""
     cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=True)
@@ -51,6 +52,7 @@ def test_operators_left_out_of_a_block_are_kept():
     assert recomputed_by_user(cell, graph) == {"layers.0": expected}
 
 
+@pytest.mark.matrix
 def test_what_is_moved_before_a_reshape_comes_with_its_mark():
     cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=True)
     apply(cell, graph, plan)

@@ -10,7 +10,7 @@ def test_there_are_twenty_two():
     assert sum(map(len, SAMPLE.values())) == 22
 
 
-LONGER = ("bert_large", "llama2_7b-self", "llama3_8b")
+LONGER = ("bert_large", "llama2_7b", "llama2_7b-self", "llama3_8b")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
         pytest.param("llama2_7b", "plan for 4", marks=pytest.mark.matrix),
         pytest.param("deepseek_v3", "DP2 TP2", marks=pytest.mark.matrix),
         pytest.param("gpt2_xl", "DP2 TP2 SP", marks=pytest.mark.matrix),
-        ("llama3_8b", "DP4 ZeRO3"),
+        pytest.param("llama3_8b", "DP4 ZeRO3", marks=pytest.mark.matrix),
         ("mixtral_8x7b", "DP1 TP4"),
     ],
 )

@@ -5,7 +5,7 @@ before or behind them) costs on one stage is at least
 
     B_k(σ, f) = min over layouts x, recomputed operators ρ of  each(x) + again(x, ρ) + c once(x) + σ (rest(x) + f kept(x, ρ))
 
-by variable elimination over the candidates x_v and one yes or no ρ_v for every operator. An operator that is computed again
+by variable elimination over the candidates x_v and one yes or no ρ_v for every operator. An operator that is recomputed
 frees the tensors that it makes; what it reads is taken to be there. A tensor that moving made larger may be moved again. So
 B is a bound for whatever MindSpore can be told to recompute.
 """
@@ -148,7 +148,7 @@ class Fronts:
         makes = piece.made_by in number
         scope = (*piece.scope, *(first + number[v] for v in by), *((first + number[piece.made_by],) if makes else ()))
         carried = _times(alike, piece.carried_s)
-        table = np.zeros((*carried.shape, *(2,) * len(by), 2))  # whether each reads it, and whether it is made again
+        table = np.zeros((*carried.shape, *(2,) * len(by), 2))  # whether each reads it, and whether it is recomputed
         for asks in product((0, 1), repeat=len(by)):
             if any(asks):
                 moved = carried if all(asks) else 0.0 * carried

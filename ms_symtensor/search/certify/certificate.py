@@ -14,10 +14,11 @@ from ms_symtensor.search.stages.incumbents import ScreeningResult
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 MOST = 2000
-"""So many step layouts are looked at closely at most: a number, not seconds, so that every machine finds the same."""
+"""So many step layouts are looked at closely at most (empirical): a number, not seconds, so that every machine finds the same."""
 
 ATTEMPTS = 8
-"""Of so many step layouts, whose bound stays too low, plans are made of the layouts that the bound was seen at."""
+"""Of so many step layouts, whose bound stays too low, plans are made of the layouts that the bound was seen at
+(empirical)."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ before or behind them) costs on one stage is at least
     B_k(σ, f) = min over layouts x, recomputed operators ρ of  each(x) + again(x, ρ) + c once(x) + σ (rest(x) + f kept(x, ρ))
 
 by variable elimination over the candidates x_v and one yes or no ρ_v for every operator. An operator that is recomputed
-frees the tensors that it makes; what it reads is taken to be there. A tensor that moving made larger may be moved again. So
-B is a bound for whatever MindSpore can be told to recompute.
+frees the tensors that it makes. What it reads and no gradient does is kept then, or recomputed too. A tensor that moving made
+larger may be moved again. So B is a bound for whatever MindSpore can be told to recompute.
 """
 
 from collections import Counter

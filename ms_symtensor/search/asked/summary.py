@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ms_symtensor.ops.placement import cuts_of
-from ms_symtensor.ops.registry import Rule, signature
-from ms_symtensor.ops.signature import OpView, Signature, Unit, view
+from ms_symtensor.ops.registry import Rule, signatures
+from ms_symtensor.ops.signature import OpView, Signature, Unit
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.asked.roles import (
     attended,
@@ -104,10 +104,9 @@ def degrees(
 
 def _cuts(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None) -> dict[str, _Cut]:
     """All operators that have a strategy, by name."""
-    found = {}
+    found, known = {}, signatures(graph, rules)
     for op in graph.ops:
-        seen = view(graph, op)
-        sig = signature(seen, rules)
+        seen, sig = known[op.name]
         if sig.shardable and op.name in plan.strategies:
             slices = cuts_of(seen, sig, plan.strategies[op.name], plan.settings.device_num)
             found[op.name] = _Cut(op, seen, sig, slices)

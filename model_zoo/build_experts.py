@@ -105,7 +105,7 @@ def _group_router(b: Layers, x: Value, experts: Experts) -> tuple[Value, Value]:
     with b.emit.cell("router", "GroupRouter"):
         scores = choice = _probabilities(b, _scores(b, x), experts)
         if experts.is_corrected:
-            correction = b.emit.parameter("correction", (experts.number,), b.config.param_dtype, trains=False)
+            correction = b.emit.parameter("correction", (experts.number,), "float32", trains=False)
             choice = b.binary("Add", "add_correction", b.unary("StopGradient", "stop_gradient", scores), correction)
         if experts.groups > 1:
             choice = _in_best_groups(b, choice, experts)

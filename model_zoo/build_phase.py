@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from model_zoo.build_operators import float32
+from model_zoo.build_phase_latent import Pair, cached_latent_attention, rotation
 from model_zoo.emitter import Argument, Value
 from model_zoo.phase import Phase
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
@@ -12,7 +13,6 @@ from ms_symtensor.tensor.graph import Constant, Graph, TensorType
 if TYPE_CHECKING:
     from model_zoo.builder import _Network
 
-Tables = tuple[Value, Value]
 _NONE = Constant(None)
 
 
@@ -64,7 +64,7 @@ def _head(network: "_Network", x: Value, word_table: Value | None) -> Value:
     )
 
 
-def _position_tables(network: "_Network", phase: Phase, positions: Value) -> Tables:
+def _position_tables(network: "_Network", phase: Phase, positions: Value) -> Pair:
     c = network.config
     table = network.table((phase.request_tokens, c.rotary_size), c.compute_dtype)
     found = []
@@ -77,11 +77,12 @@ def _position_tables(network: "_Network", phase: Phase, positions: Value) -> Tab
 
 
 def _phase_block(
-    network: "_Network", phase: Phase, x: Value, tables: Tables, paging: list[Value], has_experts: bool
+    network: "_Network", phase: Phase, x: Value, tables: Pair, paging: list[Value], has_experts: bool
 ) -> Value:
     c = network.config
     before, after = c.branch_norm != "after", c.branch_norm != "before"
-    attended = _cached_attention(network, phase, network.norm("attention_norm", x) if before else x, tables, paging)
+    attention = _cached_attention if c.latent_attention is None else cached_latent_attention
+    attended = attention(network, phase, network.norm("attention_norm", x) if before else x, tables, paging)
     attended = network.norm("attended_norm", attended) if after else attended
     x = network.binary("Add", "add_attention", x, attended)
     feed_forward = network.mixture_of_experts if has_experts else network.dense_feed_forward
@@ -89,16 +90,7 @@ def _phase_block(
     return network.binary("Add", "add_feed_forward", x, network.norm("fed_forward_norm", fed) if after else fed)
 
 
-def _rotation(network: "_Network", attribute: str, x: Value, tables: Tables) -> Value:
-    cos, sin = tables
-    swap = network.table((x.shape[-1], x.shape[-1]), x.dtype)
-    with network.emit.cell(attribute, "Rotation"):
-        swapped = network.emit.op("BatchMatMul", "swap_halves", (x, swap, Constant(False), Constant(False)), x.type)[0]
-        along = network.binary("Mul", "mul_cos", x, cos)
-        return network.binary("Add", "add", along, network.binary("Mul", "mul_sin", swapped, sin))
-
-
-def _cached_attention(network: "_Network", phase: Phase, x: Value, tables: Tables, paging: list[Value]) -> Value:
+def _cached_attention(network: "_Network", phase: Phase, x: Value, tables: Pair, paging: list[Value]) -> Value:
     c, emit = network.config, network.emit
     tokens, batch, seq = x.shape[0], c.batch_size, c.seq_length
     with emit.cell("attention", "CachedAttention"):
@@ -128,7 +120,7 @@ def _cached_attention(network: "_Network", phase: Phase, x: Value, tables: Table
         return network.linear("output", out, c.hidden_size, c.linear_bias or c.output_bias)
 
 
-def _heads(network: "_Network", attribute: str, x: Value, heads: int, tables: Tables) -> Value:
+def _heads(network: "_Network", attribute: str, x: Value, heads: int, tables: Pair) -> Value:
     c = network.config
     y = network.linear(attribute, x, heads * c.head_dim, c.qkv_bias)
     if c.qk_norm == "projection":
@@ -136,4 +128,4 @@ def _heads(network: "_Network", attribute: str, x: Value, heads: int, tables: Ta
     y = network.reshape(f"split_{attribute}", y, (c.batch_size, c.seq_length, heads, c.head_dim))
     if c.qk_norm == "head":
         y = network.norm(f"{attribute}_norm", y)
-    return _rotation(network, f"rotary_{attribute}", y, tables)
+    return rotation(network, f"rotary_{attribute}", y, tables)

@@ -9,7 +9,8 @@ and its share of the result is zero. No balance loss is added.
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import initializer
 from mindspore.ops.auto_generate import SiLU, TopKRouter
 
 from model_zoo.config import TransformerConfig
@@ -105,8 +106,7 @@ class GroupRouter(_Weighing):
         self.groups, self.groups_per_token = experts.groups, experts.groups_per_token
         self.is_softmax, self.is_corrected = experts.scoring == "softmax", experts.is_corrected
         if self.is_corrected:
-            self.correction = weight((self.number,), config, "zeros")
-            self.correction.requires_grad = False
+            self.correction = Parameter(initializer("zeros", (self.number,), ms.float32), requires_grad=False)
             self.stop_gradient, self.add_correction = ops.StopGradient(), ops.Add()
         if self.is_softmax:
             self.softmax = ops.Softmax(axis=-1)

@@ -158,6 +158,20 @@ class RotaryEmbedding(nn.Cell):
         return self.add(self.mul_cos(x, self.cos), self.mul_sin(swapped, self.sin))
 
 
+class Rotation(nn.Cell):
+    """Rotates x [batch, seq, heads, head_dim] by cos and sin [batch, seq, 1, head_dim]; see `RotaryEmbedding`."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.swap = halves_swapped(config)
+        self.swap_halves = ops.BatchMatMul()
+        self.mul_cos, self.mul_sin, self.add = ops.Mul(), ops.Mul(), ops.Add()
+
+    def construct(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        swapped = self.swap_halves(x, self.swap)
+        return self.add(self.mul_cos(x, cos), self.mul_sin(swapped, sin))
+
+
 class FlashAttention(nn.Cell):
     """Fused attention on [batch, seq, heads, head_dim]; key and value may have fewer heads. `window`: see `BlockKind`."""
 

@@ -109,8 +109,21 @@ def megatron_strategy(
         experts=experts,
         expert_width=cut_width,
         expert_rows=max(1, degrees // (experts * cut_width)),
+        absorbed=_absorbed_requests(config, data_parallel, model_parallel),
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
+
+
+def _absorbed_requests(config: TransformerConfig, data_parallel: int, model_parallel: int) -> int:
+    """How many times requests of a decode step of latent attention are cut; 0 where its heads are, or for other networks.
+
+    Requests, as far as they go: then queries change place with tokens at their narrowest. Where both were cut with heads first,
+    MindSpore would count the ranks otherwise than before and after.
+    """
+    if config.latent_attention is None or config.phase is None or not config.phase.is_decode:
+        return 0
+    shared = math.gcd(model_parallel, config.batch_size // data_parallel)
+    return data_parallel * shared if data_parallel > 1 or shared == model_parallel else 0
 
 
 @dataclass(frozen=True)
@@ -118,6 +131,7 @@ class _Rules:
     """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward, `context` of
     sequences, `routed` of what is dispatched to experts, `table` of the embeddings, `loss` of the loss's vocabulary, `experts`,
     `expert_rows` and `expert_width` of the experts. `context_heads`: in attention heads are cut by `context`, not sequences.
+    `absorbed`: that of requests in a decode step of latent attention, 0: heads are cut there, too.
     """
 
     data: int
@@ -137,6 +151,7 @@ class _Rules:
     experts: int
     expert_width: int
     expert_rows: int
+    absorbed: int
 
     @property
     def rows(self) -> int:
@@ -163,7 +178,9 @@ class _Rules:
         if op.type == "FlashAttentionScore" and self.context > 1:
             return self._attention(shapes), None
         if op.type in ("ReshapeAndCache", "PagedAttention"):
-            return self._paged(op, ranks), None
+            return self._paged(graph, op, ranks), None
+        if op.cell[-1:] in (("key",), ("value",)) and op.type in ("BatchMatMul", "Transpose"):
+            return self._absorbed(op), None
         return tuple(self._dims(op, owner, shape, ranks[0]) for shape in shapes), None
 
     def _attention(self, shapes: list[tuple[int, ...]]) -> Cuts:
@@ -173,12 +190,26 @@ class _Rules:
         cuts = [(self.data, query, heads, 1), *[(self.data, 1, heads, 1)] * 2]
         return (*cuts, *((1,) * len(shape) for shape in shapes[3:]))
 
-    def _paged(self, op: Op, ranks: list[int]) -> Cuts:
-        """Heads of new keys and values, of queries, and of the cache; queries and block tables are cut along the requests."""
+    def _paged(self, graph: Graph, op: Op, ranks: list[int]) -> Cuts:
+        """Heads of new keys and values, of queries, and of the cache; queries and block tables are cut along the requests.
+
+        A cache without heads stays whole, and MindSpore cuts no heads of queries without those of the cache.
+        """
+        cache = graph.type_of(graph.tensor_inputs(op)[2 if op.type == "ReshapeAndCache" else 1])
+        assert cache is not None
+        heads = self.heads if cache.shape[2] > 1 else 1
         if op.type == "ReshapeAndCache":
-            return (*[(1, 1, self.heads)] * 2, *[(1, 1, self.heads, 1)] * 2, (1,))
+            return (*[(1, 1, heads)] * 2, *[(1, 1, heads, 1)] * 2, (1,))
+        requests = self.absorbed if cache.shape[2] == 1 and self.absorbed else self.data
         rest = tuple((1,) * rank for rank in ranks[4:])
-        return ((self.data, 1, self.heads), *[(1, 1, self.heads, 1)] * 2, (self.data, 1), *rest)
+        return ((requests, 1, heads), *[(1, 1, heads, 1)] * 2, (requests, 1), *rest)
+
+    def _absorbed(self, op: Op) -> Cuts:
+        """A product of every head with its own weight, heads first; tokens come first in what is turned before it."""
+        heads, tokens = (1, self.absorbed) if self.absorbed else (self.heads, self.data)
+        if op.type == "BatchMatMul":
+            return (heads, tokens, 1), (heads, 1, 1)
+        return ((tokens, heads, 1) if op.primitive == "transpose_in" else (heads, tokens, 1),)
 
     def _experts(self, shapes: list[tuple[int, ...]], op: Op) -> Cuts:
         """Experts are cut with the samples as far as they go, their width like the feed-forward's."""
@@ -230,6 +261,8 @@ class _Rules:
         """Element-wise operators, norms and everything on [batch, seq, heads, head_dim]; `shape` that of one input."""
         rank = len(shape)
         if rank == 4:
+            if self.absorbed and op.primitive == "join_query":
+                return (self.absorbed, 1, 1, 1)
             is_swapped = owner in ("core", "softmax", "repeat_key", "repeat_value") and op.type not in _BEFORE_SWAP
             is_swapped |= op.primitive == "transpose_out"
             head = 1 if is_swapped else 2

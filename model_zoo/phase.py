@@ -71,6 +71,6 @@ def why_no_phase(config: "TransformerConfig") -> str:
         "its attention has sinks, or a cap of scores": config.sinks or bool(config.score_cap),
         "it normalises what is rotated": config.qk_norm == "rotated",
         "layers rotate differently": len({kind.rotary_base for kind in kinds}) > 1,
-        "its attention is latent": config.latent_attention is not None,
+        "its latent attention has biases": config.latent_attention is not None and config.linear_bias,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

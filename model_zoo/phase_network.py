@@ -22,14 +22,15 @@ from model_zoo.layers import (
     GatedFeedForward,
     Linear,
     Norm,
+    Rotation,
     attention_mask,
     dtype_of,
-    halves_swapped,
     position_tables,
     weight,
 )
 from model_zoo.network import Embedding
 from model_zoo.phase import Phase
+from model_zoo.phase_latent import CachedLatentAttention
 
 Empty = tuple[Tensor, Tensor] | None
 
@@ -49,20 +50,6 @@ class PositionTables(nn.Cell):
         cos, sin = self.gather_cos(self.cos, positions, 0), self.gather_sin(self.sin, positions, 0)
         shape = (batch, seq, 1, self.size)
         return self.widen_cos(cos, shape), self.widen_sin(sin, shape)
-
-
-class Rotation(nn.Cell):
-    """Rotates x [batch, seq, heads, head_dim] by cos and sin [batch, seq, 1, head_dim]; see `layers.RotaryEmbedding`."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.swap = halves_swapped(config)
-        self.swap_halves = ops.BatchMatMul()
-        self.mul_cos, self.mul_sin, self.add = ops.Mul(), ops.Mul(), ops.Add()
-
-    def construct(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        swapped = self.swap_halves(x, self.swap)
-        return self.add(self.mul_cos(x, cos), self.mul_sin(swapped, sin))
 
 
 class CachedAttention(nn.Cell):
@@ -134,7 +121,8 @@ class PhaseBlock(nn.Cell):
             self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         if self.norms_after:
             self.attended_norm, self.fed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
-        self.attention = CachedAttention(config, phase, mask)
+        attention = CachedAttention if config.latent_attention is None else CachedLatentAttention
+        self.attention = attention(config, phase, mask)
         if has_experts:
             assert empty is not None
             self.feed_forward = MixtureOfExperts(config, empty)

@@ -9,24 +9,24 @@ from typing import Any
 from ms_symtensor.ops.rule import rule
 from ms_symtensor.ops.signature import OpView, Unit
 
-_HEADS, _KV_HEADS = -6, -4  # among the trailing compile-time arguments of PagedAttention
+_HEADS, _KV_HEADS, _VALUE_SIZE = -6, -4, -1  # among the trailing compile-time arguments of PagedAttention
 
 
 def paged_work(op: OpView) -> dict[str, Any]:
     """Every query and key that meet take 2 FLOPs per element of a query's head and of a value's; all blocks of the tables count
-    as full. Of the caches only these are read.
+    as full. Of the caches only these are read; values that are a part of the keys (latent attention) are read with them.
     """
-    heads, kv_heads = op.arguments[_HEADS], op.arguments[_KV_HEADS]
-    assert isinstance(heads, int) and isinstance(kv_heads, int)
+    heads, kv_heads, own = op.arguments[_HEADS], op.arguments[_KV_HEADS], op.arguments[_VALUE_SIZE]
+    assert isinstance(heads, int) and isinstance(kv_heads, int) and isinstance(own, int)
     cache, table = op.inputs[1], op.inputs[3]
-    keys, head_dim = table.shape[1] * cache.shape[1], cache.shape[3]
+    keys, widths = table.shape[1] * cache.shape[1], cache.shape[3] + (own or cache.shape[3])
     read = min(1.0, table.element_num / cache.shape[0])
     return {
-        "head_dim": head_dim,
+        "head_dim": widths // 2,
         "keys": keys,
-        "flops_per_point": 4.0 * head_dim * keys * heads / kv_heads,
+        "flops_per_point": 2.0 * widths * keys * heads / kv_heads,
         "sizes": {"n": kv_heads},
-        "read_shares": (1, read, read, *(1 for _ in op.inputs[3:])),
+        "read_shares": (1, read, 0 if own else read, *(1 for _ in op.inputs[3:])),
     }
 
 

@@ -48,15 +48,24 @@ def why_no_plans(request: Request, best: Deployment) -> str:
         return f"the zoo has no network of the phases of {config.name}: {why_not}"
     if request.weights != "bfloat16" or request.cache != "bfloat16":
         return "networks of the phases have weights and cache in bfloat16 alone"
-    for one in best.instances:
-        if config.n_kv_heads % one.strategy.tp:
-            heads = f"copies {config.n_kv_heads} key-value heads"
-            return f"{one.strategy.text()} {heads}: MindSpore's ReshapeAndCache cuts heads alone"
-        if one.strategy.dp > 1 and one.strategy.tp > 1:
-            return (
-                f"{one.strategy.text()}: MindSpore lays a cache that tp cuts and dp copies otherwise for ReshapeAndCache than for"
-                " PagedAttention"
-            )
+    return next((reason for one in best.instances if (reason := _why_not(config, one.strategy))), "")
+
+
+def _why_not(config: TransformerConfig, one: Strategy) -> str:
+    """Why MindSpore does not compile the phases of `config` under `one`."""
+    experts = config.experts
+    if experts is not None and experts.number % one.ep:
+        return f"{one.text()}: {experts.number} experts do not lie evenly on {one.ep} devices; pin another number (--fix ep=…)"
+    if config.latent_attention is not None:
+        return ""  # the cache has no heads: every device of a stage has all of it
+    if config.n_kv_heads % one.tp:
+        heads = f"copies {config.n_kv_heads} key-value heads"
+        return f"{one.text()} {heads}: MindSpore's ReshapeAndCache cuts heads alone"
+    if one.dp > 1 and one.tp > 1:
+        return (
+            f"{one.text()}: MindSpore lays a cache that tp cuts and dp copies otherwise for ReshapeAndCache than for"
+            " PagedAttention"
+        )
     return ""
 
 

@@ -31,8 +31,8 @@ def config_of(name: str, phase: str, **sizes: int) -> TransformerConfig:
     return dimensions_of(name, num_layers=2, seq_length=chunk, batch_size=8, phase=text, **sizes)
 
 
-def serve(folder: Path, *options: str) -> Path:
-    (folder / "config.json").write_text(json.dumps(DIMS))
+def serve(folder: Path, *options: str, dims: dict[str, object] = DIMS) -> Path:
+    (folder / "config.json").write_text(json.dumps(dims))
     lengths = ["--input-tokens", "600", "--output-tokens", "100"]
     out = folder / "served"
     assert main(["serve", str(folder / "config.json"), "--device-num", "4", *lengths, *options, "--out", str(out)]) == 0
@@ -44,6 +44,8 @@ def serve(folder: Path, *options: str) -> Path:
     [
         ("qwen3_32b", "prefill"),
         ("qwen3_30b_a3b", "decode"),
+        ("deepseek_v3", "decode"),
+        pytest.param("deepseek_v3", "prefill", marks=pytest.mark.matrix),
         pytest.param("llama3_70b", "decode", marks=pytest.mark.matrix),
         pytest.param("qwen3_30b_a3b", "prefill", marks=pytest.mark.matrix),
     ],
@@ -53,7 +55,7 @@ def test_graphs_of_phases_are_the_captured_ones(name: str, phase: str) -> None:
     from model_zoo.network import build
     from ms_symtensor.bridge.capture.capture import capture
 
-    config = config_of(name, phase)
+    config = config_of(name, phase, **({"dense_layers": 1} if name == "deepseek_v3" else {}))
     cell, inputs = build(config)
     assert build_graph(config) == capture(cell, *inputs)
 
@@ -68,6 +70,22 @@ def test_a_decode_step_has_one_sum_of_each_branch_and_cuts_the_cache_by_heads() 
     assert len(sums) == 2 * config.num_layers
     assert program.parameters["layers.0.attention.key_cache"].slice_shape == (64, 128, 2, 128)
     assert program.collectives()[-1].kind == "AllGather"  # the logits, which every rank has whole
+
+
+def test_a_latent_cache_lies_whole_on_every_rank_and_its_queries_are_cut_by_requests() -> None:
+    """2 ranks of data times 4 of tensor parallelism: MindSpore cuts no heads of queries without those of the cache."""
+    config = config_of("deepseek_v3", "decode", dense_layers=1)
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 2, 4, False, expert_parallel=8, expert_model_parallel=1)
+    program = partition(graph, StagePlan({name: OpStrategy(*each) for name, each in cuts.items()}, Settings(8)))
+    attention = "layers.0.attention"
+    assert program.parameters[f"{attention}.latent_cache"].slice_shape == (64, 128, 1, 512 + 64)
+    assert program.parameters[f"{attention}.key.weight"].slice_shape == (128, 128, 512)
+    assert program.parameters[f"{attention}.query.weight"].slice_shape == (128 * 128 // 4, 1536)
+    read = next(node for node in program.nodes if node.kind == "PagedAttention")
+    assert program.tensors[read.inputs[0]].shape == (1, 1, 128 * (512 + 64))
+    written = next(one for one in program.collectives() if one.kind == "AllGather" and "CachedLatent" in one.op)
+    assert written.size_B == config.batch_size * (512 + 64) * 2  # of all requests: slots are not cut
 
 
 def test_experts_are_cut_over_ranks_that_take_requests_apart() -> None:
@@ -145,6 +163,32 @@ def test_what_has_no_network_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["verify", str(out)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "bfloat16" in line and len(line) <= 450
+
+
+LATENT = {
+    "model_type": "deepseek_v3", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 8, "q_lora_rank": 64,
+    "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32, "num_key_value_heads": 8,
+    "intermediate_size": 512, "moe_intermediate_size": 64, "n_routed_experts": 16, "num_experts_per_tok": 4,
+    "n_shared_experts": 1, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid", "topk_method": "noaux_tc", "vocab_size": 1024, "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "attention_bias": False,
+    "norm_topk_prob": True, "moe_layer_freq": 1,
+}  # fmt: skip
+
+
+@pytest.mark.matrix
+def test_latent_attention_is_compiled_as_predicted_and_proved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("mindspore")
+    out = serve(tmp_path, "--fix", "tp=2", "--fix", "dp=2", "--fix", "ep=4", "--colocated", dims=LATENT)
+    capsys.readouterr()
+    assert main(["verify", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["collectives"]["equal"]
+    assert main(["prove", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"] and found["caches_checked"] == 2
+    assert all(error <= 1e-5 for error in found["logits_rel_error"].values())
 
 
 @pytest.mark.matrix

@@ -33,12 +33,12 @@ class CacheUpdate(nn.Cell):
 class PagedAttention(nn.Cell):
     """Attention of one token of every request [batch, 1, heads * head_dim] over the first `lengths` of its keys in the caches.
 
-    `lengths` may have further requests behind those of the queries.
+    `lengths` may have further requests behind those of the queries. With a `value_size` values are the first elements of keys.
     """
 
-    def __init__(self, heads, kv_heads, scale):
+    def __init__(self, heads, kv_heads, scale, value_size):
         super().__init__()
-        self.heads, self.kv_heads, self.scale = heads, kv_heads, scale
+        self.heads, self.kv_heads, self.scale, self.value_size = heads, kv_heads, scale, value_size
 
     def construct(self, query, key_cache, value_cache, tables, lengths):
         batch, head_dim, keys = query.shape[0], key_cache.shape[3], tables.shape[1] * key_cache.shape[1]
@@ -48,7 +48,8 @@ class PagedAttention(nn.Cell):
         seen = ops.reshape(ops.arange(keys), (1, keys)) < ops.reshape(lengths[:batch], (batch, 1))
         score = score + ops.reshape((1 - ops.cast(seen, mindspore.float32)) * _HIDDEN, (batch, 1, 1, keys))
         weight = ops.exp(score - ops.amax(score, -1, True))
-        return ops.reshape(ops.matmul(weight / ops.sum(weight, -1, True), v), query.shape)
+        out = ops.matmul(weight / ops.sum(weight, -1, True), v[..., : self.value_size] if self.value_size else v)
+        return ops.reshape(out, (batch, 1, self.heads * out.shape[3]))
 
     def gathered(self, cache, tables, keys):
         """The keys or values of every request: [batch, heads, keys, head_dim]."""

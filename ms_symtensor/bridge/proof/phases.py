@@ -33,7 +33,7 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.plan import Plan
 
 PREFILL, DECODE = "prefill", "decode"
-_CACHES = ("key_cache", "value_cache")
+_CACHES = ("key_cache", "value_cache", "latent_cache")
 _BLOCK_TOKENS, _CHUNK = 4, 6
 """Small sizes of a reduced network: blocks of so many tokens, prompts of one whole block and a part of the next one."""
 
@@ -227,7 +227,8 @@ def _run(
         for name, (expected, given) in zip(names, rounds, strict=True):
             write_program(job, REFERENCE, name, whole, expected, _parameters(whole, {}))
             for program in programs:
-                write_program(job, f"rank{program.rank}", name, program, given, _parameters(whole, caches))
+                own = _as_in(program, _parameters(whole, caches))
+                write_program(job, f"rank{program.rank}", name, program, given, own)
         begin(job, dict.fromkeys(names, 1), {name: ranks for p in programs for name, ranks in p.groups.items()})
         processes.wait(job, time_limit_s)
         ranks = tuple(tuple(read_results(job, f"rank{p.rank}", name) for p in programs) for name in names)
@@ -246,6 +247,15 @@ def _parameters(whole: Executable, caches: Mapping[str, numpy.ndarray]) -> dict[
         else parameter_value(name, kind)
         for name, kind in whole.parameters
     }
+
+
+def _as_in(program: Executable, values: Mapping[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
+    """`values` in the shapes of `program`: in decode of latent attention a weight has its heads apart."""
+    shapes = {
+        name: program.layouts[name].layout.shape if name in program.layouts else kind.shape
+        for name, kind in program.parameters
+    }
+    return {name: values[name].reshape(shape) for name, shape in shapes.items()}
 
 
 def _assembled(run: _Run) -> dict[str, numpy.ndarray]:

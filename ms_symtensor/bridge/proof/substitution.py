@@ -51,6 +51,9 @@ def _attention(call: Call, unread: tuple[int, ...], mask: int) -> Definition:
     return Definition((0, 1, 2, *((mask,) if reads_mask else ())), (Function("FlashAttention", arguments),))
 
 
+_SCALE, _VALUE_SIZE = 11, 15  # operands of PagedAttention
+
+
 def _cache_update(call: Call, _: GroupOf) -> Definition:
     # key, value, key_cache, value_cache, slot_mapping
     shape = call.tensor(2).shape
@@ -65,7 +68,8 @@ def _paged_attention(call: Call, _: GroupOf) -> Definition:
             f"{call.name} ({call.type}) with quantized keys, masks or several tokens has no definition"
         )
     heads = call.tensor(0).shape[-1] // cache[3]  # of this rank
-    return Definition((0, 1, 2, 3, 4), (Function("PagedAttention", (heads, cache[2], call.constant(11))),))
+    arguments = heads, cache[2], call.constant(_SCALE), call.constant(_VALUE_SIZE)
+    return Definition((0, 1, 2, 3, 4), (Function("PagedAttention", arguments),))
 
 
 def _sum(call: Call, _: GroupOf) -> Definition:

@@ -70,10 +70,14 @@ def test_data_parallel_attention_has_nearly_as_many_times_the_capacity(name):
     assert 7.7 * 0.9 < ratio < 7.7 * 1.1
 
 
-def test_data_parallel_attention_is_chosen_for_one_kv_head():
-    """Copies of one head on all of tp leave a cache for fewer requests."""
-    config = replace(dimensions_of("llama3_70b", num_layers=60), n_kv_heads=1, max_position_embeddings=1 << 17)
-    request = request_for(config, tokens=(32000, 32000, 1000), tpot_s=0.05)
+@pytest.mark.parametrize("name", ["one_kv_head", "deepseek_v3"])
+def test_data_parallel_attention_is_chosen_for_what_tensor_parallelism_copies(name):
+    """Copies of one head, or of the latent cache, on all of tp leave a cache for fewer requests."""
+    if name == "one_kv_head":
+        config = replace(dimensions_of("llama3_70b", num_layers=60), n_kv_heads=1, max_position_embeddings=1 << 17)
+        request = request_for(config, tokens=(32000, 32000, 1000), tpot_s=0.05)
+    else:
+        request = request_for(dimensions_of(name, num_layers=30), "b200", weights="int8", tpot_s=0.05)
     decode = search(request, (SPLIT,)).best.instances[-1]
     assert decode.phase == "decode" and decode.strategy.dp > 1 and decode.strategy.tp == 1
 

@@ -11,7 +11,7 @@ PLAN := plan/llama2_7b
 
 PYNATIVE := .venv-pynative
 
-.PHONY: install demo test matrix pynative check docs clean
+.PHONY: install demo test test-pynative matrix pynative check docs clean
 
 install: $(INSTALLED)
 
@@ -34,9 +34,13 @@ demo: install
 test: install
 	$(BIN)/python -m pytest -n 2
 
+# A trace, the mirror of the checks and a proof by MindFormers' own code.
+test-pynative: install pynative
+	$(BIN)/python -m pytest -m pynative
+
 # What takes longer; what cannot run here says why.
 matrix: install
-	$(BIN)/python -m pytest -m matrix -rs
+	$(BIN)/python -m pytest -m 'matrix or pynative' -rs
 
 # MindFormers 2.1 beside MindSpore, for `--target mindformers-pynative`: an environment of its own, which nothing else needs.
 # The wheel pins MindSpore 2.11 and hyper-parallel, which PyPI does not have; so it comes without what it pins.

@@ -2,7 +2,10 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from model_zoo.config import TransformerConfig
 
 
 def plan_pynative(chosen: argparse.Namespace) -> int:
@@ -18,15 +21,17 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.search.possible import require_devices
     from ms_symtensor.targets.mindformers_pynative import hyper_parallel
     from ms_symtensor.targets.mindformers_pynative.file import text_of
+    from ms_symtensor.targets.mindformers_pynative.graph_mode import in_graph_mode
     from ms_symtensor.targets.mindformers_pynative.planning import RECORD, fixed_of, plan
 
     cluster = warned(load_cluster(chosen.cluster))
     require_positive("--device-num", chosen.device_num)
     require_devices(cluster, chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
-    name, base, config = _network(chosen)
+    name, base, config, network = _network(chosen)
     found = plan(name, config, chosen.device_num, cluster, limit_B, fixed_of(chosen.fix))
-    text, data = pynative_plan_text(found, cluster), pynative_plan_json(found, cluster)
+    graph = None if network is None else in_graph_mode(network, found.found.degrees, cluster, limit_B)
+    text, data = pynative_plan_text(found, cluster, graph), pynative_plan_json(found, cluster, graph)
     head = (
         f"{name} on {chosen.device_num} devices of {cluster.name}: predicted {seconds(data['step_time_s'])} a step",
         "Planned for MindFormers 2.1 in PyNative mode; paths of data and checkpoints are yours to set.",
@@ -45,8 +50,8 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _network(chosen: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
-    """The network's name and its file, as text and as what it says: of the zoo, or a file that is there."""
+def _network(chosen: argparse.Namespace) -> "tuple[str, str, dict[str, Any], TransformerConfig | None]":
+    """The network's name and its file, as text and as what it says: of the zoo, with its dims, or a file that is there."""
     from ms_symtensor.targets.mindformers_pynative.file import text_of
     from ms_symtensor.targets.mindformers_pynative.network import file_of
     from ms_symtensor.targets.mindformers_pynative.planning import read_config
@@ -58,11 +63,12 @@ def _network(chosen: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
             other["training"] = (config.get("training") or {}) | {"global_batch_size": chosen.global_batch_size}
         if chosen.seq_length:
             other["model"] = config["model"] | {"seq_length": chosen.seq_length}
-        return _name_of(chosen.model), text_of(text, config, other), other
+        return _name_of(chosen.model), text_of(text, config, other), other, None
     from model_zoo import dimensions_of
 
     batch = 16 if chosen.global_batch_size is None else chosen.global_batch_size
-    return chosen.model, *file_of(dimensions_of(chosen.model, chosen.num_layers, chosen.seq_length, batch), batch)
+    network = dimensions_of(chosen.model, chosen.num_layers, chosen.seq_length, batch)
+    return chosen.model, *file_of(network, batch), network
 
 
 def _name_of(file: str) -> str:

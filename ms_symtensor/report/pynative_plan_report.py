@@ -8,6 +8,7 @@ from ms_symtensor.cost.flops import mfu
 from ms_symtensor.report.text import seconds, share, size, table
 from ms_symtensor.targets.mindformers_pynative import NAME
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, range_texts
+from ms_symtensor.targets.mindformers_pynative.graph_mode import GraphMode
 from ms_symtensor.targets.mindformers_pynative.planning import PynativePlan
 from ms_symtensor.targets.mindformers_pynative.price import Price
 
@@ -36,8 +37,11 @@ def price_json(price: Price, degrees: Degrees, sequence: int, cluster: Cluster) 
     }
 
 
-def pynative_plan_json(plan: PynativePlan, cluster: Cluster) -> dict[str, Any]:
-    """What `symtensor plan --target mindformers-pynative --json` promises. The gap is that of the space that was searched."""
+def pynative_plan_json(plan: PynativePlan, cluster: Cluster, graph: GraphMode | None = None) -> dict[str, Any]:
+    """What `symtensor plan --target mindformers-pynative --json` promises. The gap is that of the space that was searched.
+
+    `graph_mode`: the same degrees in graph mode, null for a network that is not of the zoo.
+    """
     degrees = plan.found.degrees
     return {
         "target": NAME,
@@ -51,10 +55,11 @@ def pynative_plan_json(plan: PynativePlan, cluster: Cluster) -> dict[str, Any]:
         "degrees": asdict(degrees) | {"data": degrees.data, "replicas": degrees.replicas},
         "ranked": plan.found.bounded,
         "priced": plan.found.priced,
+        "graph_mode": None if graph is None else asdict(graph),
     }
 
 
-def pynative_plan_text(plan: PynativePlan, cluster: Cluster) -> str:
+def pynative_plan_text(plan: PynativePlan, cluster: Cluster, graph: GraphMode | None = None) -> str:
     """The same in a few lines; no times of the search, so that one request has one text."""
     degrees, price = plan.found.degrees, plan.found.price
     data = price_json(price, degrees, plan.shape.sequence, cluster)
@@ -72,7 +77,17 @@ def pynative_plan_text(plan: PynativePlan, cluster: Cluster) -> str:
         f"  step {seconds(price.step_time_s)}, {size(price.peak_memory_B)} a device, MFU {100 * data['mfu']:.1f} %, "
         f"{data['tokens_per_s_device']:,.0f} tokens/s a device; predicted, not measured on NPUs"
     )
-    return "\n".join([head, step, "", table(rows), "", *price_lines(price)])
+    beside = [] if graph is None else ["", _in_graph_mode(graph, price)]
+    return "\n".join([head, step, "", table(rows), "", *price_lines(price), *beside])
+
+
+def _in_graph_mode(graph: GraphMode, price: Price) -> str:
+    if graph.step_time_s is None or graph.peak_memory_B is None:
+        return f"The same degrees in graph mode (--target mindformers plans for it): {graph.reason}"
+    return (
+        f"The same degrees in graph mode (--target mindformers plans for it): step {seconds(graph.step_time_s)}, "
+        f"{graph.step_time_s / price.step_time_s:.2f} of this one; {size(graph.peak_memory_B)} a device"
+    )
 
 
 def better_json(

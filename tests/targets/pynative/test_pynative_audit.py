@@ -48,7 +48,7 @@ def calls(stage: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     return {(c["phase"], c["kind"], c["dtype"], c["bytes"], c["ranks"]): c["count"] for c in stage["collectives"]}
 
 
-@pytest.mark.matrix
+@pytest.mark.pynative
 @needs_mindformers
 def test_qwen3_with_four_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = audited(capsys, changed(QWEN, tmp_path, model={"num_hidden_layers": 4}), 32)

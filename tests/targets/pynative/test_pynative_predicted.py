@@ -134,7 +134,7 @@ def test_predicted_is_what_is_traced(model: str) -> None:
         assert row.kept_ratio == pytest.approx(1, abs=0.05), row
 
 
-@pytest.mark.matrix
+@pytest.mark.pynative
 @needs_mindformers
 def test_the_mirror_of_the_checks_says_what_the_classes_say() -> None:
     checked, wrong = disagreements()

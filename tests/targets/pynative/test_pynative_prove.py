@@ -47,18 +47,22 @@ def test_nothing_to_prove_is_told() -> None:
         small(QWEN, 1, tensor_parallel=1)
 
 
-@pytest.mark.matrix
+LONGER = [
+    (QWEN, {"tensor_parallel": 1, "sequence_parallel": False, "data_parallel_shard": 2}),
+    (QWEN, {"tensor_parallel": 1, "sequence_parallel": False, "dense_fsdp_shard_size": 2}),
+    (DEEPSEEK, {"tensor_parallel": 2, "expert_parallel": 4}),
+    (DEEPSEEK, {"tensor_parallel": 1, "sequence_parallel": False, "expert_parallel": 2}),
+]
+
+
 @needs_mindformers
 @pytest.mark.parametrize(
     ("file", "degrees"),
     [
-        (QWEN, {"tensor_parallel": 2, "sequence_parallel": True}),
-        (QWEN, {"tensor_parallel": 1, "sequence_parallel": False, "data_parallel_shard": 2}),
-        (QWEN, {"tensor_parallel": 1, "sequence_parallel": False, "dense_fsdp_shard_size": 2}),
-        (DEEPSEEK, {"tensor_parallel": 2, "expert_parallel": 4}),
-        (DEEPSEEK, {"tensor_parallel": 1, "sequence_parallel": False, "expert_parallel": 2}),
+        pytest.param(QWEN, {"tensor_parallel": 2, "sequence_parallel": True}, marks=pytest.mark.pynative),
+        *(pytest.param(*case, marks=pytest.mark.matrix) for case in LONGER),
     ],
-)  # fmt: skip
+)
 def test_four_processes_have_the_gradients_of_one(
     file: Path, degrees: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,7 @@ from ms_symtensor.targets.mindformers_pynative.calls import Calls, Unit
 from ms_symtensor.targets.mindformers_pynative.checks import degree_refusal, refusal
 from ms_symtensor.targets.mindformers_pynative.degrees import degrees_of
 from ms_symtensor.targets.mindformers_pynative.kept import kept_B
+from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES
 from ms_symtensor.targets.mindformers_pynative.parameters import units_of
 from ms_symtensor.targets.mindformers_pynative.predicted import calls_of, context_calls_of
 from ms_symtensor.targets.mindformers_pynative.shape import shape_of
@@ -53,6 +54,8 @@ def combinations(model: str, count: int, seed: int = 0) -> Iterator[tuple[Config
         config, devices = copy.deepcopy(base), draw.choice((8, 16, 32, 64, 128))
         (_qwen if model == "qwen3" else _deepseek)(config, draw)
         _any(config, devices, draw)
+        if model != "qwen3":
+            _keep(config, draw)
         if not refusal(shape_of(config["model"]), degrees_of(config, devices)):
             count -= 1
             yield config, devices
@@ -97,6 +100,14 @@ def _deepseek(config: Config, draw: random.Random) -> None:
     given["expert_parallel_use_safe_tokens"] = draw.choice((True, True, False))
     given["pipeline_parallel"] = draw.choice((1, 1, 2, 4))
     given["pipeline_parallel_interleave_num"] = draw.choice((1, 1, 2)) if given["pipeline_parallel"] > 1 else 1
+
+
+def _keep(config: Config, draw: random.Random) -> None:
+    """What experts received is kept of some layers, recomputed or not."""
+    slots = draw.choice(((), (), EXCHANGES[:1], EXCHANGES[1:], EXCHANGES))
+    if slots and config["recompute"]["mode"] != "None":
+        last = draw.randrange(config["model"]["num_hidden_layers"])
+        config["recompute"]["exclude_op"] = {name: [f"0-{last}"] for name in slots}
 
 
 def compared(config: Config, devices: int, found: dict[str, Any]) -> Compared:

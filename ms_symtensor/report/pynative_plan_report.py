@@ -147,4 +147,5 @@ def _recomputed(degrees: Degrees) -> str:
     again = degrees.recompute
     texts = [f"layers {', '.join(range_texts(again.layers))}"] if again.layers else []
     texts += [f"{name} of layers {', '.join(range_texts(ranges))}" for name, ranges in again.modules]
+    texts += [f"but {name} of layers {', '.join(range_texts(ranges))}" for name, ranges in again.kept]
     return "; ".join(texts) or "nothing"

@@ -47,6 +47,12 @@ class Kept:
         """Bytes of weights that the backward pass reads."""
         return sum(one.size_B for one in self.saved if one.weight)
 
+    def add_received(self, tensors: list[Any]) -> None:
+        """Count what communication received and recomputation keeps."""
+        for one in tensors:
+            shape = tuple(int(length) for length in one.shape)
+            self.saved.append(Saved("exclude_op", str(one.dtype).lower(), shape, size_of(one), False))
+
     def _pack(self, tensor: Any) -> Any:
         key = _identity(tensor)
         if key not in self._known:

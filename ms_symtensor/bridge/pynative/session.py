@@ -46,6 +46,12 @@ class Session:
     """Processes that communicate, rather than one that records."""
     phase: str = "forward"
     calls: list[Call] = field(default_factory=list)
+    silent: bool = False
+    """In a call whose result was kept: it is made again for its gradient's sake, and not noted."""
+    recomputes: bool = False
+    """In a forward pass that runs once more before its gradient."""
+    kept: list[Any] = field(default_factory=list)
+    """What calls that are left out of recomputation received."""
     units: list[Unit] = field(default_factory=list)
     placements: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
     """By the parameter's id: the parameter, its mesh, its placements."""
@@ -59,7 +65,7 @@ class Session:
 
     def record(self, kind: str, tensor: Any, ranks: tuple[int, ...], by: str = MINDFORMERS) -> None:
         """Note a call on `tensor` among `ranks`; one rank alone communicates nothing."""
-        if len(ranks) > 1:
+        if len(ranks) > 1 and not self.silent:
             self.calls.append(Call(self.phase, kind, str(tensor.dtype).lower(), size_of(tensor), ranks, by))
 
 

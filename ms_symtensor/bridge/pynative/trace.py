@@ -32,6 +32,8 @@ def _traced(part: Any, config: Any) -> Kept:
             mindspore.value_and_grad(objective, None, weights)()
         else:
             mindspore.value_and_grad(objective, 0, weights)(_hidden(config))
+    kept.add_received(CURRENT.kept)
+    CURRENT.kept.clear()
     return kept
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from ms_symtensor.errors import InputError
+
 Ranges = tuple[tuple[int, int], ...]
 """First and last of each of some ranges of layers."""
 
@@ -15,6 +17,8 @@ class Recompute:
     """First and last layer of each range that is recomputed whole; multi-token prediction follows the last layer."""
     modules: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
     """Modules (`self_attention`, `mlp`) with the ranges of layers in which they alone are recomputed."""
+    kept: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
+    """Communication (`exclude_op`) whose results are kept instead, with the ranges of layers."""
 
     def whole(self, layer: int) -> bool:
         """Whether all of `layer` is recomputed."""
@@ -22,9 +26,15 @@ class Recompute:
 
     def module(self, name: str, layer: int) -> bool:
         """Whether module `name` of `layer` is recomputed by itself."""
-        return not self.whole(layer) and any(
-            known == name and first <= layer <= last for known, ranges in self.modules for first, last in ranges
-        )
+        return not self.whole(layer) and _names(self.modules, name, layer)
+
+    def keeps(self, name: str, layer: int) -> bool:
+        """Whether what `name` of `layer` received is kept, so that it is not sent once more."""
+        return _names(self.kept, name, layer)
+
+
+def _names(chosen: tuple[tuple[str, tuple[tuple[int, int], ...]], ...], name: str, layer: int) -> bool:
+    return any(known == name and first <= layer <= last for known, ranges in chosen for first, last in ranges)
 
 
 @dataclass(frozen=True)
@@ -136,10 +146,12 @@ def degrees_of(config: dict[str, Any], device_num: int) -> Degrees:
 
 
 def ranges_of(texts: Any) -> tuple[tuple[int, int], ...]:
-    """`["0-3", "7"]` as ((0, 3), (7, 7))."""
+    """`["0-3", "7"]` as ((0, 3), (7, 7)). InputError for anything else."""
     found = []
-    for text in texts or ():
+    for text in texts if isinstance(texts, (list, tuple)) else [texts] if texts else ():
         first, _, last = str(text).partition("-")
+        if not first.strip().isdecimal() or not (last or first).strip().isdecimal():
+            raise InputError(f"{text!r} is no range of layers: give '3' or '0-3'")
         found.append((int(first), int(last or first)))
     return tuple(found)
 
@@ -158,5 +170,12 @@ def _recompute(given: dict[str, Any]) -> Recompute:
     if mode == "None":
         return Recompute()
     layers = ranges_of(given.get("full_recompute_layer"))
-    chosen = given.get("select_module") or {} if mode == "select" else {}
-    return Recompute(layers, tuple((name, ranges_of(ranges)) for name, ranges in chosen.items()))
+    modules = _ranges_by_name(given, "select_module") if mode == "select" else ()
+    return Recompute(layers, modules, _ranges_by_name(given, "exclude_op"))
+
+
+def _ranges_by_name(given: dict[str, Any], key: str) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+    named = given.get(key) or {}
+    if not isinstance(named, dict):
+        raise InputError(f"recompute.{key} is {named!r}: give names with their ranges of layers")
+    return tuple((str(name), ranges_of(ranges)) for name, ranges in named.items())

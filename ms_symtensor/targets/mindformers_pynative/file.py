@@ -78,4 +78,5 @@ def _recompute(degrees: Degrees) -> Config:
         "mode": mode,
         "full_recompute_layer": range_texts(again.layers) or None,
         "select_module": {name: range_texts(ranges) for name, ranges in again.modules} or None,
+        "exclude_op": {name: range_texts(ranges) for name, ranges in again.kept} or None,
     }

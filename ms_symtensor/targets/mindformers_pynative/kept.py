@@ -27,17 +27,22 @@ def kept_B(shape: ModelShape, degrees: Degrees, stage: int) -> int:
 
 
 def layer_B(shape: ModelShape, degrees: Degrees, kind: Kind) -> int:
-    """Bytes that a layer keeps: its input where it is recomputed, the inputs of modules that are, or all."""
+    """Bytes that a layer keeps: its input where it is recomputed, the inputs of modules that are, or all; and what experts were
+    sent where that is not sent once more.
+    """
     part, hidden = tokens(shape, degrees) // degrees.tensor, shape.hidden
+    received = (
+        len(kind.kept) * routed_rows(shape, degrees) * hidden * _ITEM_B if kind.kept and degrees.expert > 1 else 0
+    )
     if kind.whole:
-        return part * hidden * _ITEM_B * (2 if kind.predicts else 1)
+        return part * hidden * _ITEM_B * (2 if kind.predicts else 1) + received
     norm = part * (hidden * _ITEM_B + _FP32_B)  # its input and the root of its mean
     normed = part * hidden * _ITEM_B
     parts = {"self_attention": attention_B(shape, degrees), "mlp": feed_forward_B(shape, degrees, kind.routed)}
     found = 2 * norm
     for name, size_B in parts.items():
         found += normed if kind.repeats(name) else size_B
-    return found + (_prediction_B(shape, degrees) if kind.predicts else 0)
+    return found + received + (_prediction_B(shape, degrees) if kind.predicts else 0)
 
 
 def attention_B(shape: ModelShape, degrees: Degrees) -> int:

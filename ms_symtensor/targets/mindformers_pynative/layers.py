@@ -9,6 +9,8 @@ from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, Ranges, R
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 MODULES = ("self_attention", "mlp")
+EXCHANGES = ("mlp.experts.input.alltoallsingle", "mlp.experts.output.alltoallsingle")
+"""Tokens to the experts and back, as MindFormers names these slots of communication (expert_parallel.py, `register_comm_op`)."""
 PREDICTED = "transformer_layer."
 """Where a layer of multi-token prediction has its modules."""
 
@@ -24,6 +26,8 @@ class Kind:
     whole: bool
     """Whether all of it is recomputed; else `modules` of it."""
     modules: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    """Of EXCHANGES, those whose results are kept although `mlp` is recomputed."""
 
     def repeats(self, module: str) -> bool:
         """Whether `module` runs once more before its gradient."""
@@ -53,7 +57,7 @@ def _unlike(shape: ModelShape, chunks: tuple[Ranges, ...], again: Recompute) -> 
 @lru_cache(maxsize=1 << 16)
 def _kinds(shape: ModelShape, bounds: Ranges, again: Recompute) -> Counter[Kind]:
     """Layers between which nothing changes are looked at once."""
-    ranges = [*again.layers, *(one for _, chosen in again.modules for one in chosen)]
+    ranges = [*again.layers, *(one for _, chosen in (*again.modules, *again.kept) for one in chosen)]
     changes = {shape.layers, *(first for first, _ in ranges), *(last + 1 for _, last in ranges)}
     if shape.experts:
         changes.add(shape.experts.first_dense)
@@ -70,10 +74,13 @@ def kind_of(shape: ModelShape, again: Recompute, layer: int) -> Kind:
     """What `layer` is."""
     whole = again.whole(layer)
     modules: tuple[str, ...] = ()
+    inside = "" if layer < shape.layers else PREDICTED
     if again.modules:
-        inside = "" if layer < shape.layers else PREDICTED
         modules = tuple(name for name in MODULES if again.module(inside + name, layer))
-    return Kind(shape.has_experts(layer), layer >= shape.layers, whole, modules)
+    kept: tuple[str, ...] = ()
+    if again.kept and shape.has_experts(layer) and (whole or "mlp" in modules):
+        kept = tuple(name for name in EXCHANGES if again.keeps(inside + name, layer))
+    return Kind(shape.has_experts(layer), layer >= shape.layers, whole, modules, kept)
 
 
 def starts(shape: ModelShape, degrees: Degrees, stage: int) -> bool:

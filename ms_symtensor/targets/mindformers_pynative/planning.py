@@ -13,7 +13,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers_pynative.checks import refusal
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, degrees_of
 from ms_symtensor.targets.mindformers_pynative.file import planned_config
-from ms_symtensor.targets.mindformers_pynative.layers import MODULES, PREDICTED
+from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES, MODULES, PREDICTED
 from ms_symtensor.targets.mindformers_pynative.price import Price, price
 from ms_symtensor.targets.mindformers_pynative.search import Found, search
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, shape_of
@@ -116,7 +116,11 @@ def _unpriced(degrees: Degrees) -> str:
     """What a file may say that no price is known for."""
     known = {inside + name for inside in ("", PREDICTED) for name in MODULES}
     strange = [name for name, _ in degrees.recompute.modules if name not in known]
-    return f"recomputation of {strange[0]!r} is not priced: {', '.join(sorted(known))} are" if strange else ""
+    if strange:
+        return f"recomputation of {strange[0]!r} is not priced: {', '.join(sorted(known))} are"
+    slots = {inside + name for inside in ("", PREDICTED) for name in EXCHANGES}
+    strange = [name for name, _ in degrees.recompute.kept if name not in slots]
+    return f"exclude_op {strange[0]!r} is not priced: {', '.join(sorted(slots))} are" if strange else ""
 
 
 def fixed_of(texts: list[str]) -> dict[str, int]:

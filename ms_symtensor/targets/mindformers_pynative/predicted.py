@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from ms_symtensor.targets.mindformers_pynative.calls import Call, Calls, counted
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
-from ms_symtensor.targets.mindformers_pynative.layers import Kind, ends, kinds_of, starts
+from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES, Kind, ends, kinds_of, starts
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 _BF16, _FP32 = "bfloat16", "float32"
@@ -64,7 +64,8 @@ def kind_calls(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call
     for name, forward in parts.items():
         yield from _with_gradient(forward)
         if kind.repeats(name):  # a module alone stops once it has what its gradient reads
-            yield from (_in("recompute", call) for call in forward if kind.whole or call.kind != "reduce_scatter")
+            again = forward[: len(forward) - len(kind.kept)] if name == "mlp" else forward
+            yield from (_in("recompute", call) for call in again if kind.whole or call.kind != "reduce_scatter")
 
 
 def kind_contexts(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call]:
@@ -129,7 +130,9 @@ def _feed_forward(shape: ModelShape, degrees: Degrees, routed: bool) -> list[Cal
         found += [Call("forward", "all_reduce", _FP32, statistics_B, degrees.context)]
     rows_B = routed_rows(shape, degrees) * shape.hidden * 2
     found += [Call("forward", "all_to_all", _FP32, experts.count * 4, degrees.expert)]
-    found += [Call("forward", "all_to_all", _BF16, rows_B, degrees.expert)] * 2
+    found += [Call("forward", "all_to_all", _BF16, rows_B, degrees.expert)] * len(
+        EXCHANGES
+    )  # alike, so that they may stand last
     return found
 
 

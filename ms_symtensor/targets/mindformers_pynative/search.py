@@ -15,7 +15,8 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.targets.mindformers_pynative.checks import refusal
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, Ranges, Recompute
-from ms_symtensor.targets.mindformers_pynative.price import Price, bound_s, memory_B, price
+from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES
+from ms_symtensor.targets.mindformers_pynative.price import Price, bound_s, memory, memory_B, price
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 TENSOR = (1, 2, 4, 8, 16)
@@ -159,12 +160,15 @@ def _variants(shape: ModelShape, core: Degrees, fixed: Mapping[str, int]) -> Ite
 
 
 def _fitting(shape: ModelShape, variant: Degrees, limit_B: int) -> list[Degrees]:
-    """`variant` with as little recomputation as fits: whole layers, or modules of all layers and whole layers of some."""
+    """`variant` with as little recomputation as fits: whole layers, or modules of all layers and whole layers of some; and with
+    all layers recomputed. What experts received is kept on stages that have room.
+    """
     chunks = [bounds for stage in variant.chunks(shape.layers) for bounds in stage]
     most = max(last - first + 1 for first, last in chunks) + (shape.predicted_tokens > 0)
-    found = []
-    if memory_B(shape, _recomputed(shape, variant, most, ()), limit_B) > limit_B:
+    whole = _recomputed(shape, variant, most, ())
+    if memory_B(shape, whole, limit_B) > limit_B:
         return []
+    found = [whole] if variant.expert > 1 else []
     for modules in ((), ("mlp",), ("self_attention",)):
         low, high = 0, most
         while low < high:
@@ -178,7 +182,7 @@ def _fitting(shape: ModelShape, variant: Degrees, limit_B: int) -> list[Degrees]
             found.append(candidate)
         if low == 0 and not modules:
             break
-    return found
+    return [_keeping(shape, one, limit_B) for one in found]
 
 
 def _recomputed(shape: ModelShape, variant: Degrees, count: int, modules: tuple[str, ...]) -> Degrees:
@@ -191,6 +195,30 @@ def _recomputed(shape: ModelShape, variant: Degrees, count: int, modules: tuple[
         rest += [(middle, last)] if middle <= last else []
     chosen = tuple((name, _joined(rest)) for name in modules if rest)
     return replace(variant, recompute=Recompute(_joined(whole), chosen))
+
+
+def _keeping(shape: ModelShape, degrees: Degrees, limit_B: int) -> Degrees:
+    """`degrees` with what experts received kept, on each stage as much as fits, where it would be sent once more."""
+    if shape.experts is None or degrees.expert == 1:
+        return degrees
+    again = degrees.recompute
+    kept: dict[str, list[tuple[int, int]]] = {}
+    for stage, bounds in enumerate(degrees.chunks(shape.layers)):
+        sent = _joined(
+            sorted((n, n) for first, last in bounds for n in range(first, last + 1) if _sends_again(shape, again, n))
+        )
+        for slots in (EXCHANGES, EXCHANGES[1:]) if sent else ():
+            tried = replace(degrees, recompute=replace(again, kept=tuple((name, sent) for name in slots)))
+            if sum(memory(shape, tried, stage).values()) <= limit_B:
+                for name in slots:
+                    kept.setdefault(name, []).extend(sent)
+                break
+    chosen = tuple((name, _joined(sorted(kept[name]))) for name in EXCHANGES if name in kept)
+    return replace(degrees, recompute=replace(again, kept=chosen))
+
+
+def _sends_again(shape: ModelShape, again: Recompute, layer: int) -> bool:
+    return shape.has_experts(layer) and (again.whole(layer) or again.module("mlp", layer))
 
 
 def _joined(ranges: list[tuple[int, int]]) -> Ranges:

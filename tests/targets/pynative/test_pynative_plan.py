@@ -14,6 +14,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.targets.mindformers_pynative.checks import refusal
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, Recompute, degrees_of
 from ms_symtensor.targets.mindformers_pynative.file import planned_config
+from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES
 from ms_symtensor.targets.mindformers_pynative.planning import priced, read_config
 from ms_symtensor.targets.mindformers_pynative.price import price
 from tests.targets.pynative.test_pynative_audit import DEEPSEEK, QWEN, needs_mindformers
@@ -95,6 +96,28 @@ def test_no_degrees_of_a_graph_mode_file_are_faster(deepseek: Path) -> None:
         )  # fmt: skip
         assert not refusal(DEEPSEEK_SHAPE, staged)
         assert price(DEEPSEEK_SHAPE, staged, load(CLUSTER)).step_time_s >= data["step_time_s"]
+
+
+def test_experts_are_not_sent_again_where_there_is_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what says so is priced as planned."""
+    request = (
+        "--fix",
+        "expert_parallel=16",
+        "--num-layers",
+        "6",
+        "--device-num",
+        "64",
+        "--global-batch-size",
+        "256",
+        "--memory-limit",
+        "50",
+    )
+    data = planned("deepseek_v3", tmp_path, capsys, *request)
+    config = read_config(str(tmp_path / data["file"]))
+    assert set(config["recompute"]["exclude_op"]) <= set(EXCHANGES)
+    assert priced(config, 64, load(CLUSTER)).step_time_s == pytest.approx(data["step_time_s"], rel=1e-3)
+    del config["recompute"]["exclude_op"]
+    assert priced(config, 64, load(CLUSTER)).step_time_s > data["step_time_s"]
 
 
 def test_fixed_keys_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

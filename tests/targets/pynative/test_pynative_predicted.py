@@ -65,6 +65,26 @@ def test_a_whole_layer_repeats_its_forward_calls_and_a_module_all_but_its_last()
     }
 
 
+def test_what_experts_received_is_kept_where_it_is_not_sent_again() -> None:
+    again = {"recompute": {"mode": "full", "full_recompute_layer": ["0-61"]}}
+    slots = {"mlp.experts.input.alltoallsingle": ["0-9"], "mlp.experts.output.alltoallsingle": ["5-9"]}
+    degrees = replace(Degrees(1024, expert=64, global_batch=1024), recompute=degrees_of(again, 1024).recompute)
+    again["recompute"]["exclude_op"] = slots
+    keeping = replace(degrees, recompute=degrees_of(again, 1024).recompute)
+    sent = Call("recompute", "all_to_all", "bfloat16", (4096 + 256) * 8 * 7168 * 2, 64)
+    before, after = (calls_of(DEEPSEEK, one, 0) for one in (degrees, keeping))
+    dense = DEEPSEEK.experts.first_dense if DEEPSEEK.experts else 0
+    spared = (10 - dense) + 5
+    assert before - after == {sent: spared}
+    assert kept_B(DEEPSEEK, keeping, 0) - kept_B(DEEPSEEK, degrees, 0) == spared * sent.size_B
+
+
+@pytest.mark.parametrize("given", [["mlp"], {"mlp": ["a-b"]}])
+def test_what_are_no_layers_is_told(given: Any) -> None:
+    with pytest.raises(InputError, match="layers"):
+        degrees_of({"recompute": {"mode": "full", "full_recompute_layer": ["0"], "exclude_op": given}}, 8)
+
+
 def test_units_hold_all_parameters_once() -> None:
     degrees = Degrees(1024, tensor=4, expert=64, global_batch=1024)
     (dense, experts) = (

@@ -52,8 +52,23 @@ def checkpoint_wrapper(cell: Any, context_fn: Any = None, early_stop: bool = Tru
 
 
 def checkpoint_exclude_wrapper(operator: Any) -> Any:
-    """An operator whose output is kept: refused, for its calls cannot be told from recomputed ones here."""
-    raise InputError("recompute.exclude_op cannot be traced without hyper-parallel: leave it out, or install it")
+    """Communication whose result is kept, so that it is noted once. A cell is refused: what it keeps is not known here."""
+    if isinstance(operator, nn.Cell):
+        raise InputError(
+            "recompute.exclude_op of a module cannot be traced without hyper-parallel: leave it out, or install it"
+        )
+
+    def once(*args: Any, **kwargs: Any) -> Any:
+        CURRENT.silent = CURRENT.phase == "recompute"
+        try:
+            result = operator(*args, **kwargs)
+        finally:
+            CURRENT.silent = False
+        if CURRENT.recomputes:
+            CURRENT.kept.append(result[0])
+        return result
+
+    return once
 
 
 def swap_wrapper(cell: Any, policy_fn: Any = None) -> Any:
@@ -67,20 +82,23 @@ def _counted(context_fn: Any) -> Any:
 
     def contexts() -> tuple[Any, Any]:
         forward, again = context_fn()
-        return forward, _Recomputing(again)
+        return _Marked(forward, "recomputes", True), _Marked(again, "phase", "recompute")
 
     return contexts
 
 
-class _Recomputing:
-    def __init__(self, inner: Any):
-        self.inner = inner
-        self.phase = ""
+class _Marked:
+    """A context in which the session's `field` has another value."""
+
+    def __init__(self, inner: Any, field: str, value: Any):
+        self.inner, self.field, self.value = inner, field, value
+        self.before: Any = None
 
     def __enter__(self) -> None:
-        self.phase, CURRENT.phase = CURRENT.phase, "recompute"
+        self.before = getattr(CURRENT, self.field)
+        setattr(CURRENT, self.field, self.value)
         self.inner.__enter__()
 
     def __exit__(self, *error: Any) -> Any:
-        CURRENT.phase = self.phase
+        setattr(CURRENT, self.field, self.before)
         return self.inner.__exit__(*error)

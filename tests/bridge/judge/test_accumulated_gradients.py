@@ -11,7 +11,9 @@ from ms_symtensor.cost.stage_memory import stage_memory_B
 
 
 @pytest.mark.parametrize(
-    ("model", "number"), [("llama2_7b", 1), ("llama2_7b", 6), ("gpt2_xl", 4)], ids=("level 1", "level 2", "tied")
+    ("model", "number"),
+    [pytest.param("llama2_7b", 1, marks=pytest.mark.matrix), ("llama2_7b", 6), ("gpt2_xl", 4)],
+    ids=("level 1", "level 2", "tied"),
 )
 def test_every_gradient_is_added_once_for_each_micro_batch(model, number, monkeypatch):
     """That of a tied embedding on either stage; the first one adds what it receives once."""

@@ -10,7 +10,19 @@ from ms_symtensor.cli import main
 NETWORKS = Path(__file__).parents[1] / "functional_networks.py"
 
 
-@pytest.mark.parametrize("name", ["vision", "unet", "decoder", "shared", "gated", "stranger", "in_place", "constants"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("vision", marks=pytest.mark.matrix),
+        "unet",
+        "decoder",
+        "shared",
+        "gated",
+        "stranger",
+        "in_place",
+        "constants",
+    ],
+)
 def test_plans_compile_as_predicted(name, tmp_path, capsys):
     out = str(tmp_path / name)
     assert main(["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--out", out]) == 0

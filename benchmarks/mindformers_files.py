@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.mindformers.recompute import lists_of, patterns_of
@@ -25,7 +26,6 @@ from ms_symtensor.targets.mindformers.rules import forms, refusal
 from ms_symtensor.targets.mindformers.training_file import TrainingFile, read_training_file
 from ms_symtensor.targets.mindformers.writing import with_layout
 from ms_symtensor.uniform.layout import ALL, Degrees, Recomputation, Selection, Stages, UniformLayout
-from ms_symtensor.uniform.space import divisors
 
 ROOT = Path(__file__).parents[1]
 MINDSPORE = {"1.9.0": "2.9.0", "2.1.0": "2.10.0"}

@@ -7,6 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from benchmarks.brute_force import all_priced, combinations, selections
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.stage_memory import stage_memory_B
@@ -28,7 +29,6 @@ from ms_symtensor.search.asked.limits import Limits
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.folded.folding import Fold, fold
-from ms_symtensor.search.space.domain import divisors
 from ms_symtensor.search.space.step_layouts import StepLayout, interleaved
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.tables.problem import plain_settings

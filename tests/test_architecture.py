@@ -93,3 +93,42 @@ def test_planning_needs_no_mindspore() -> None:
     # The directory cannot be written, which is the last thing that happens: everything before it went through.
     assert "AssertionError" in done.stderr
     assert "cannot write to" in done.stderr
+
+
+CACHES = {"cache", "lru_cache", "WeakKeyDictionary", "WeakValueDictionary"}
+MOST_CACHES = 20
+UNBOUNDED = {"ms_symtensor/cost/runtime.py"}
+"""Files with a cache without a bound: of the run-times, a handful of names."""
+REGISTRIES = {"_definitions", "_registered", "_configured"}
+"""What the process is told: symbols, operators of the user, settings of MindSpore. They save no work."""
+
+
+def called(node: ast.expr) -> str:
+    """The name of what `node` is or calls: `lru_cache` for `functools.lru_cache(maxsize=64)`."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def process_wide(file: Path) -> Iterator[tuple[str, bool]]:
+    """Caches that live as long as the process, and whether each is bounded: of functions, and tables that begin empty."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    for node in [*body, *(inner for one in body if isinstance(one, ast.ClassDef) for inner in one.body)]:
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                if called(decorator) in CACHES:
+                    yield (
+                        f"{file}: {node.name}",
+                        "maxsize=None" not in ast.unparse(decorator) and called(decorator) != "cache",
+                    )
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            is_empty = ast.unparse(node.value) in ("{}", "dict()", "OrderedDict()")
+            if (is_empty or called(node.value) in {*CACHES, "defaultdict"}) and called(target) not in REGISTRIES:
+                yield f"{file}: {called(target)}", False
+
+
+def test_few_caches_live_as_long_as_the_process() -> None:
+    """Others are properties of frozen objects, or belong to one search."""
+    found = [one for file in FILES for one in process_wide(file)]
+    assert len(found) <= MOST_CACHES, "\n".join(name for name, _ in found)
+    assert {name.split(":")[0] for name, bounded in found if not bounded} <= {str(ROOT / file) for file in UNBOUNDED}

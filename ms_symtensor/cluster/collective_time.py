@@ -110,7 +110,6 @@ def collective_time_of_sizes(cluster: Cluster, kind: Collective, sizes: tuple[in
     return CollectiveTime(tuple(pieces))
 
 
-@lru_cache(maxsize=1024)
 def _compiled_branches(of: Formula) -> tuple[tuple[str, ...], Compiled]:
     """Where every regime starts, and its branches, the same expressions as printed; with the names of their symbols."""
     found: dict[str, sympy.Expr] = {}

@@ -162,7 +162,6 @@ class Kernel:
         return self.times * compiled(self.formula, cluster)(**self.arguments)
 
 
-@lru_cache(maxsize=256)
 def compiled(formula: KernelFormula, cluster: Cluster) -> Compiled:
     """`formula` as a function of numbers or arrays, with the constants of `cluster`."""
     of, constants = _compiled(formula)

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ms_symtensor.cluster.topology import Cluster
@@ -101,7 +100,6 @@ def update_B(share: Any, stored_B: int, gradient_B: int) -> Any:
     return (2 * (stored_B + STATES_B) + gradient_B) * share
 
 
-@lru_cache
 def kernels_B(kernels: tuple[str, ...], stored_B: int, gradient_B: int) -> Mapping[int, int]:
     """Bytes of an element that each of the `kernels` of an update moves (`Runtime.updates`), and how many move so many."""
     sizes = {"w": stored_B, "g": gradient_B, "f": 4}

@@ -43,7 +43,8 @@ class PipelineSchedule:
 
     def passes(self, stage: int, stages: int) -> tuple[Pass, ...]:
         """The different passes of micro-batches on the stage."""
-        return _passes(self._enough(stages), stage, stages)
+        enough = self._enough(stages)
+        return passes(enough.turns(stage, stages), self.interleave)
 
     def _enough(self, stages: int) -> "PipelineSchedule":
         """The same with as few micro-batches as see all that these see."""
@@ -70,8 +71,3 @@ class PipelineSchedule:
 @lru_cache(maxsize=1 << 12)
 def _in_flight(schedule: PipelineSchedule, stage: int, stages: int) -> InFlight:
     return in_flight(schedule.turns(stage, stages), schedule.interleave)
-
-
-@lru_cache(maxsize=1 << 12)
-def _passes(schedule: PipelineSchedule, stage: int, stages: int) -> tuple[Pass, ...]:
-    return passes(schedule.turns(stage, stages), schedule.interleave)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import place
@@ -82,14 +81,8 @@ def stage_graphs(
         )
         ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]
         part = _part(graph, ops, arriving, pipeline.stage_num)
-        found.append(StageGraph(stage, _one_of_equals(part), borders))
+        found.append(StageGraph(stage, part, borders))
     return tuple(found)
-
-
-@lru_cache(maxsize=64)
-def _one_of_equals(graph: Graph) -> Graph:
-    """The first of graphs that are equal to `graph`: what it knows of itself is found once for many plans."""
-    return graph
 
 
 def _crossings(graph: Graph, runs: Mapping[str, frozenset[int]], stage_num: int) -> list[Crossing]:

@@ -6,7 +6,7 @@ Ranks: stage by stage, as MindSpore counts them, in each replica by replica, in 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,20 @@ class Slices:
         cuts = self.layout.cuts
         return (cuts[0] * self.shard, *cuts[1:]) if cuts else cuts
 
+    @cached_property
     def parts(self) -> NDArray[np.int64]:
         """The part of each dim that a rank of the stage holds: an array [ranks, dims]."""
-        return _parts(self)
+        ranks = np.arange(self.layout.device_num)
+        columns = []
+        for axis in self.layout.tensor_map:
+            stride = math.prod(self.layout.device_matrix[len(self.layout.device_matrix) - axis :]) if axis > 0 else 1
+            cut = self.layout.device_matrix[-1 - axis]
+            columns.append(ranks // stride % cut if axis >= 0 else np.zeros_like(ranks))
+        found = np.stack(columns, axis=1) if columns else np.zeros((len(ranks), 0), dtype=np.int64)
+        if self.gather is not None:
+            position = [self.gather.ranks(rank).index(rank) for rank in range(len(ranks))]
+            found[:, 0] = found[:, 0] * self.shard + np.array(position)
+        return found
 
 
 @dataclass(frozen=True)
@@ -123,24 +134,8 @@ def _slices(placement: ParameterPlacement) -> Slices:
     return Slices(placement.layout, placement.shard, placement.gather)
 
 
-@lru_cache(maxsize=4096)
-def _parts(slices: Slices) -> NDArray[np.int64]:
-    layout = slices.layout
-    ranks = np.arange(layout.device_num)
-    columns = []
-    for axis in layout.tensor_map:
-        stride = math.prod(layout.device_matrix[len(layout.device_matrix) - axis :]) if axis > 0 else 1
-        columns.append(ranks // stride % layout.device_matrix[-1 - axis] if axis >= 0 else np.zeros_like(ranks))
-    found = np.stack(columns, axis=1) if columns else np.zeros((layout.device_num, 0), dtype=np.int64)
-    if slices.gather is not None:
-        position = [slices.gather.ranks(rank).index(rank) for rank in range(layout.device_num)]
-        found[:, 0] = found[:, 0] * slices.shard + np.array(position)
-    return found
-
-
-@lru_cache(maxsize=1024)
 def _cells(slices: Slices, grid: tuple[int, ...]) -> NDArray[np.bool_]:
-    parts = slices.parts()
+    parts = slices.parts
     found = np.ones((len(parts), 1), dtype=bool)
     for dim, (cells, cut) in enumerate(zip(grid, slices.cuts, strict=True)):
         here = np.arange(cells)[None, :] // (cells // cut) == parts[:, dim : dim + 1]

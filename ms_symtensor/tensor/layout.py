@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 
+from ms_symtensor.errors import InvalidStrategyError
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -47,6 +49,36 @@ class Layout:
         return math.prod(self.device_matrix)
 
     @cached_property
+    def element_num(self) -> int:
+        """Elements of the whole tensor. InvalidStrategyError where the layout does not divide it."""
+        for size, cut in zip(self.shape, self.cuts, strict=True):
+            if size % cut:
+                raise InvalidStrategyError(f"{self}: dim of size {size} cannot be cut in {cut} equal slices")
+        return math.prod(self.shape)
+
+    @cached_property
+    def plain(self) -> "Layout":
+        """The same without device axes of size 1 (the tensor map is renumbered): what decides which rank holds what."""
+        number, renumbered = 0, {-1: -1}
+        for axis, size in enumerate(reversed(self.device_matrix)):
+            renumbered[axis] = -1 if size == 1 else number
+            number += size != 1
+        matrix = tuple([size for size in self.device_matrix if size != 1])
+        return layout_of(matrix, tuple([renumbered[axis] for axis in self.tensor_map]), self.shape)
+
+    @cached_property
+    def squeezed(self) -> "Layout":
+        """`plain` without tensor dims of size 1; a tensor of one element keeps the shape (1,)."""
+        plain = self.plain
+        if 1 not in plain.shape:
+            return plain
+        kept = [dim for dim, size in enumerate(plain.shape) if size != 1]
+        if not kept:
+            return layout_of(plain.device_matrix, (-1,), (1,))
+        tensor_map = tuple([plain.tensor_map[dim] for dim in kept])
+        return layout_of(plain.device_matrix, tensor_map, tuple([plain.shape[dim] for dim in kept]))
+
+    @cached_property
     def copies(self) -> "DeviceGroup":
         """The devices that hold the same slice."""
         used = {len(self.device_matrix) - 1 - axis for axis in self.tensor_map if axis >= 0}
@@ -66,16 +98,9 @@ class DeviceGroup:
     device_matrix: tuple[int, ...]
     axes: tuple[int, ...]
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.device_matrix, self.axes))
-
-    @cached_property
+    @property
     def size(self) -> int:
-        return math.prod(self.device_matrix[a] for a in self.axes)
+        return math.prod([self.device_matrix[a] for a in self.axes])
 
     def ranks(self, rank: int = 0) -> tuple[int, ...]:
         """The group that `rank` belongs to, ascending."""
@@ -83,12 +108,6 @@ class DeviceGroup:
 
 
 @lru_cache(maxsize=1 << 16)
-def group_of(device_matrix: tuple[int, ...], axes: tuple[int, ...]) -> DeviceGroup:
-    """The group, the same one whenever it is asked for."""
-    return DeviceGroup(device_matrix, axes)
-
-
-@lru_cache(maxsize=65536)
 def _ranks(device_matrix: tuple[int, ...], axes: tuple[int, ...], rank: int) -> tuple[int, ...]:
     strides = [math.prod(device_matrix[a + 1 :]) for a in range(len(device_matrix))]
     base = rank - sum(rank // strides[a] % device_matrix[a] * strides[a] for a in axes)

@@ -3,7 +3,6 @@
 `redistribute` gives the forward operators: the sequences are MindSpore's own, operator by operator, for 2.7.1 to 2.10.
 """
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from ms_symtensor.tensor.redistribution_moves import (
     local_shape,
     merge_moves,
 )
-from ms_symtensor.tensor.redistribution_unify import squeeze, unify, without_unit_axes
+from ms_symtensor.tensor.redistribution_unify import unify
 
 SCATTERED = frozenset({"bfloat16", "bool", "complex64", "float16", "float32", "int8", "int16", "int32", "int64"})
 """Element types that MindSpore's ReduceScatter takes, and so AllGather, whose gradient it is (checked for integers too)."""
@@ -78,33 +77,18 @@ def redistribute(source: Layout, target: Layout, enable_alltoall: bool = False) 
     return tuple(steps)
 
 
-@lru_cache(maxsize=1 << 16)
-def _elements(layout: Layout) -> int:
-    """How many elements the tensor has. InvalidStrategyError where the layout does not divide it."""
-    for size, cut in zip(layout.shape, layout.cuts, strict=True):
-        if size % cut:
-            raise InvalidStrategyError(f"{layout}: dim of size {size} cannot be cut in {cut} equal slices")
-    return math.prod(layout.shape)
-
-
 def _check(source: Layout, target: Layout) -> None:
-    source_elements, target_elements = _elements(source), _elements(target)
+    source_elements, target_elements = source.element_num, target.element_num
     if source.device_num != target.device_num:
         raise InvalidStrategyError(f"no redistribution between {source.device_num} and {target.device_num} devices")
-    if not _has_group(source.device_num):
+    if not is_feasible(DeviceGroup((source.device_num,), (0,))):
         raise InvalidStrategyError(f"MindSpore has no group of {source.device_num} Ascend devices: use 2, 4 or 8k")
     if source_elements != target_elements:
         raise InvalidStrategyError(f"a tensor of shape {source.shape} cannot be reshaped to {target.shape}")
 
 
-@lru_cache(maxsize=1 << 10)
-def _has_group(device_num: int) -> bool:
-    """Whether MindSpore has a group of all the devices."""
-    return is_feasible(DeviceGroup((device_num,), (0,)))
-
-
 def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> Sequence[Move]:
-    unified = unify(squeeze(source.fine or source), squeeze(target.fine or target))
+    unified = unify((source.fine or source).squeezed, (target.fine or target).squeezed)
     if unified is None:
         return _gather_then_slice(source, target)
     first, second = unified
@@ -118,7 +102,7 @@ def _moves(source: Layout, target: Layout, enable_alltoall: bool) -> Sequence[Mo
 
 def _gather_then_slice(source: Layout, target: Layout) -> Sequence[Move]:
     """The way out where the layouts have no common device matrix or shape: make the tensor whole, and cut it anew."""
-    first, second = without_unit_axes(source.fine or source), without_unit_axes(target.fine or target)
+    first, second = (source.fine or source).plain, (target.fine or target).plain
     gathers = find_moves(first.device_matrix, first.tensor_map, (-1,) * len(first.shape), False)
     slices = find_moves(second.device_matrix, (-1,) * len(second.shape), second.tensor_map, False)
     return [
@@ -130,7 +114,6 @@ def _gather_then_slice(source: Layout, target: Layout) -> Sequence[Move]:
     ]
 
 
-@lru_cache(maxsize=1 << 16)
 def _steps(move: Move, shape: Shape) -> tuple[Step, ...]:
     """The operators of one move of a slice of local `shape`."""
     after = local_shape(shape, move)

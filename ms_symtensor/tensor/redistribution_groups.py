@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from itertools import groupby, pairwise
 
-from ms_symtensor.tensor.layout import DeviceGroup, group_of
+from ms_symtensor.tensor.layout import DeviceGroup
 
 SERVER_SIZE = 8
 """Ranks that MindSpore counts as one server when it checks a group (its device manager's constant)."""
@@ -41,12 +41,15 @@ def _is_feasible(ranks: tuple[int, ...]) -> bool:
     return len(local) in (1, SERVER_SIZE)
 
 
-@lru_cache(maxsize=65536)
 def simplest(group: DeviceGroup) -> DeviceGroup:
     """The same group on the device matrix with the fewest axes: equal groups of different matrices become equal.
 
     Neighbouring axes are joined if the group has neither, or has both one after the other.
     """
+    if len(group.axes) == 1 and group.size > 1:  # what comes before the axis, the axis, and what comes after it
+        (axis,) = group.axes
+        sizes = math.prod(group.device_matrix[:axis]), group.size, math.prod(group.device_matrix[axis + 1 :])
+        return DeviceGroup(tuple([size for size in sizes if size > 1]), (int(sizes[0] > 1),))
     axes = [axis for axis in group.axes if group.device_matrix[axis] != 1]
     after: dict[int, int] = dict(pairwise(axes))
     runs: list[list[int]] = []
@@ -59,7 +62,7 @@ def simplest(group: DeviceGroup) -> DeviceGroup:
         else:
             runs.append([axis])
     number = {run[0]: index for index, run in enumerate(runs)}
-    return group_of(
+    return DeviceGroup(
         tuple(math.prod(group.device_matrix[axis] for axis in run) for run in runs),
         tuple(number[axis] for axis in axes if axis in number),
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ms_symtensor.tensor.layout import DeviceGroup, group_of
+from ms_symtensor.tensor.layout import DeviceGroup
 
 Shape = tuple[int, ...]
 
@@ -94,7 +94,7 @@ class _Moves:
         self, device_matrix: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...], enable_alltoall: bool
     ) -> None:
         self.moves: list[Move] = []
-        self.pending = {dim: before[dim] for dim in _visiting_order(len(before))}
+        self.pending = {dim: before[dim] for dim in _ORDERS[len(before)]}
         self._device_matrix, self._before, self._after, self._exchanges = device_matrix, before, after, enable_alltoall
 
     def until_stuck(self, *steps: Callable[[], None]) -> None:
@@ -143,10 +143,9 @@ class _Moves:
         return False
 
     def _group(self, axis: int) -> DeviceGroup:
-        return group_of(self._device_matrix, (len(self._device_matrix) - 1 - axis,))
+        return DeviceGroup(self._device_matrix, (len(self._device_matrix) - 1 - axis,))
 
 
-@lru_cache
 def _visiting_order(dim_num: int) -> tuple[int, ...]:
     """The order in which MindSpore looks at the dims: that of the hash table (robin_hood::unordered_map) it keeps them in.
 
@@ -164,6 +163,10 @@ def _visiting_order(dim_num: int) -> tuple[int, ...]:
         return value >> 5 & size - 1, -(value & 31)
 
     return tuple(sorted(range(dim_num), key=slot))
+
+
+_ORDERS = tuple(map(_visiting_order, range(65)))
+"""By the number of dims: of a tensor, each split where an axis of the device matrix is."""
 
 
 def merge_moves(moves: Sequence[Move], shape: Shape) -> Sequence[Move]:
@@ -284,7 +287,7 @@ def _merged_slices(moves: Sequence[Move]) -> list[Move]:
 
 
 def _joined(major: DeviceGroup, minor: DeviceGroup) -> DeviceGroup:
-    return group_of(major.device_matrix, major.axes + minor.axes)
+    return DeviceGroup(major.device_matrix, major.axes + minor.axes)
 
 
 def _stride(group: DeviceGroup) -> int:

@@ -8,39 +8,12 @@ gathers the whole tensor and cuts it anew.
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import mul
 
 from ms_symtensor.tensor.layout import Layout
 
 Shape = tuple[int, ...]
-
-
-@lru_cache(maxsize=1 << 16)
-def squeeze(layout: Layout) -> Layout:
-    """`layout` without device axes of size 1 and tensor dims of size 1 (a tensor of one element keeps the shape (1,))."""
-    layout = without_unit_axes(layout)
-    if math.prod(layout.shape) == 1:
-        return Layout(layout.device_matrix, (-1,), (1,))
-    kept = [dim for dim, size in enumerate(layout.shape) if size != 1]
-    tensor_map = tuple(layout.tensor_map[dim] for dim in kept)
-    return Layout(layout.device_matrix, tensor_map, tuple(layout.shape[dim] for dim in kept))
-
-
-def without_unit_axes(layout: Layout) -> Layout:
-    """`layout` without device axes of size 1; the tensor map is renumbered."""
-    if 1 not in layout.device_matrix:
-        return layout
-    number, renumbered = 0, {-1: -1}
-    for axis, size in enumerate(reversed(layout.device_matrix)):
-        renumbered[axis] = -1 if size == 1 else number
-        number += size != 1
-    return Layout(
-        tuple(size for size in layout.device_matrix if size != 1),
-        tuple(renumbered[axis] for axis in layout.tensor_map),
-        layout.shape,
-    )
 
 
 def unify(source: Layout, target: Layout) -> tuple[Layout, Layout] | None:
@@ -79,26 +52,31 @@ def _extend(layout: Layout, other: Layout) -> tuple[Layout, Layout] | None:
         layout, other = split, followed
 
 
-@lru_cache(maxsize=1 << 16)
 def _common_refinement(first: Shape, second: Shape) -> Shape | None:
     """The coarsest matrix that both refine into, e.g. (8, 4) and (2, 16) -> (2, 4, 4); None for (2, 3) and (3, 2)."""
+    if first == second:
+        return first
     return _quotients(sorted({*accumulate(first, mul), *accumulate(second, mul)}))
 
 
-@lru_cache(maxsize=1 << 16)
 def _expand_shape(shape: Shape, other: Shape) -> Shape | None:
     """`shape` split where dims of `other` end, counted from the right: (2, 8, 32) by (16, 4, 8) -> (2, 8, 4, 8)."""
-    sizes = {*accumulate(reversed(shape), mul), *accumulate(reversed(other), mul)}
-    quotients = _quotients(sorted(sizes))
+    if shape == other:
+        return shape
+    quotients = _quotients(sorted({*accumulate(reversed(shape), mul), *accumulate(reversed(other), mul)}))
     return None if quotients is None else quotients[::-1]
 
 
 def _quotients(products: Sequence[int]) -> Shape | None:
     """The factors that accumulate to `products`, None if one does not divide the next."""
-    steps = list(pairwise((1, *products)))
-    if any(product % previous for previous, product in steps):
-        return None
-    return tuple(product // previous for previous, product in steps)
+    previous, factors = 1, []
+    for product in products:
+        factor, rest = divmod(product, previous)
+        if rest:
+            return None
+        factors.append(factor)
+        previous = product
+    return tuple(factors)
 
 
 def _groups(sizes: Shape, refined: Shape) -> list[Shape] | None:
@@ -115,7 +93,6 @@ def _groups(sizes: Shape, refined: Shape) -> list[Shape] | None:
     return runs if place == len(refined) else None
 
 
-@lru_cache(maxsize=1 << 16)
 def _on_matrix(layout: Layout, matrix: Shape) -> Layout | None:
     """`layout` on the finer device `matrix`: a dim cut by an axis that is split becomes as many dims."""
     if matrix == layout.device_matrix:
@@ -136,7 +113,6 @@ def _on_matrix(layout: Layout, matrix: Shape) -> Layout | None:
     return Layout(matrix, tuple(tensor_map), tuple(shape))
 
 
-@lru_cache(maxsize=1 << 16)
 def _on_shape(layout: Layout, shape: Shape) -> Layout | None:
     """`layout` with its dims split into `shape`; device axes are split with the dims they cut."""
     runs = _groups(layout.shape, shape)

@@ -14,7 +14,6 @@ github.com/yzh1703456/cann-hccl. Groups over several levels work as in `cluster.
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import sympy
@@ -53,7 +52,6 @@ def flows(cluster: Cluster, kind: str, ranks: Sequence[int], size_B: int) -> Ite
         yield from _by_level(cluster, collective, members, sizes, size_B)
 
 
-@lru_cache(maxsize=1 << 14)
 def _regime(cluster: Cluster, kind: Collective, sizes: tuple[int, ...], size_B: int) -> str:
     """The algorithm that is used for so many bytes."""
     of = formula(cluster, kind, sizes)

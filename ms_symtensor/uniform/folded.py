@@ -7,7 +7,6 @@ kinds one is written. The network of what is written is a short one of the zoo, 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import groupby
 
 from model_zoo.config import BlockKind, TransformerConfig
@@ -68,7 +67,6 @@ def folded_bill(
     return dispatched(_stages(config, layout, pipeline, stages_held, fuses), config)
 
 
-@lru_cache(maxsize=1 << 12)
 def folded_flops(config: TransformerConfig) -> float:
     """`cost.flops.model_flops` of the network `config`, from one block of each kind."""
     kinds = [(kind, len(list(alike))) for kind, alike in groupby(map(config.kind, range(config.num_layers)))]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from model_zoo.config import TransformerConfig
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.asked.limits import SWAP, Limits
@@ -62,11 +63,6 @@ def levels(limits: Limits, rules: Rules, data_parallel: int) -> tuple[int, ...]:
         return (limits.least["optimizer_level"],)
     usual = rules.levels if data_parallel > 1 else (0,)
     return tuple(level for level in usual if limits.allows("optimizer_level", level))
-
-
-def divisors(number: int) -> tuple[int, ...]:
-    """Of a number above 0, in order."""
-    return tuple(n for n in range(1, number + 1) if number % n == 0)
 
 
 def _stages(

@@ -67,7 +67,7 @@ def elements(side: Side, held: Held) -> list[set[int]]:
     found: list[set[int]] = [set() for _ in range(side.rank_num)]
     whole = np.arange(math.prod(held.shape)).reshape(held.shape)
     for stage, slices in held.stages:
-        parts = slices.parts()
+        parts = slices.parts
         for replica, local in itertools.product(range(side.replicas), range(side.stage_ranks)):
             part = whole
             for dim, (cut, index) in enumerate(zip(slices.cuts, parts[local])):

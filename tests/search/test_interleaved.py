@@ -11,6 +11,7 @@ from benchmarks.small_networks import layered_network
 from benchmarks.stage_space import LEVELS, Case, Parts, divisions
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import pipelined_step_s, stage_seconds
@@ -21,7 +22,6 @@ from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.asked.limits import FREE, limits_of
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.space.domain import divisors
 from ms_symtensor.search.space.step_layouts import StepLayout, interleaved
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.tables.problem import plain_settings

@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from ms_symtensor.errors import CompilerError
@@ -68,14 +67,13 @@ class Cluster:
 def group_name(ranks: tuple[int, ...]) -> str:
     """The name that MindSpore's compiler gives to the group of `ranks`: `"4-15700679239691767905"` for (4, 5, 6, 7)."""
     text = "-".join(map(str, ranks)).encode()
-    return f"{len(ranks)}-{_std_hash()(text, len(text), _STD_HASH_SEED)}"
+    return f"{len(ranks)}-{_std_hash(text, len(text), _STD_HASH_SEED)}"
 
 
-@cache
-def _std_hash() -> Any:
+def _std_hash(*arguments: Any) -> int:
     function = ctypes.CDLL("libstdc++.so.6")["_ZSt11_Hash_bytesPKvmm"]
     function.restype, function.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t]
-    return function
+    return int(function(*arguments))
 
 
 def _lattices(device_num: int, size: int, rank: int) -> Iterator[tuple[int, ...]]:

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.search.asked.checked import whole_number
 
 
-@cache
 def import_mindspore() -> Any:
     """The module `mindspore`, its warnings silenced unless the user set GLOG_v; CompilerError if missing."""
     if "mindspore" not in sys.modules:
@@ -52,7 +50,6 @@ def _has_new_generated_code() -> bool:
     return generated.is_file() and "google.protobuf.internal import builder" in generated.read_text(encoding="utf-8")
 
 
-@cache
 def cell_graph_executor() -> Any:
     """MindSpore's compiler of cells; its module moved in 2.9."""
     import_mindspore()

@@ -5,7 +5,6 @@ where gradients end; while a capture runs, an operator that MindSpore does not k
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 STAND_IN = "SymTensorStopGradient"
@@ -38,7 +37,6 @@ def visible(cells: list[Any]) -> Iterator[None]:
             names[name] = value
 
 
-@cache
 def _stand_in() -> Any:
     from mindspore.ops import PrimitiveWithInfer, prim_attr_register
 

@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate, chain, groupby, repeat
 from math import inf
 from operator import attrgetter
@@ -223,7 +223,6 @@ def _sums(values: Iterable[float], counts: Iterable[int]) -> list[float]:
     return list(accumulate(chain.from_iterable(map(repeat, values, counts)), initial=0.0))
 
 
-@lru_cache(maxsize=64)
 def _counts(kinds: tuple[int, ...], number: int) -> tuple[tuple[int, ...], ...]:
     """Parts of each of so many kinds before every place, and of all."""
     found = [(0,) * number]

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.asked.limits import SWAP, Limits
 from ms_symtensor.search.asked.obstacle import nothing_fits, smallest_obstacle
 from ms_symtensor.search.asked.request import GIB, Request
-from ms_symtensor.search.space.domain import divisors
 from ms_symtensor.strategy.plan import Plan
 
 

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy, Placement, place, strategy_of
 from ms_symtensor.ops.signature import OpView, Signature, Unit
@@ -40,12 +40,6 @@ def prime_factors(n: int) -> tuple[int, ...]:
             n //= factor
         factor += 1
     return tuple(reversed(found))
-
-
-@lru_cache(maxsize=4096)
-def divisors(n: int) -> tuple[int, ...]:
-    """The divisors of n, ascending."""
-    return tuple(d for d in range(1, n + 1) if n % d == 0)
 
 
 def cut_vectors(sig: Signature, mesh: tuple[int, ...]) -> tuple[dict[str, int], ...]:

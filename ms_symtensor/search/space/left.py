@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InputError, InvalidStrategyError
 from ms_symtensor.ops.instead import why_undistributed
 from ms_symtensor.ops.placement import OpStrategy, cuts_of, place
@@ -19,7 +20,7 @@ from ms_symtensor.search.asked.operator_pins import OperatorPin
 from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.space.cases import by_swap, cases
-from ms_symtensor.search.space.domain import candidates, divisors, prime_factors
+from ms_symtensor.search.space.domain import candidates, prime_factors
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.restriction import Restriction
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Parameter, ParameterRef, Source

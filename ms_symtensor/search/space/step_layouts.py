@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.program.passes import InFlight
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
-from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, divisors, meshes
+from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, meshes
 
 MAX_MODEL_AXIS = 64
 """The minor axis of a mesh is searched up to so many devices (empirical: beyond, its collectives leave every fast level)."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.ways import Between, Ways, plain_layout
+from ms_symtensor.search.tables.ways import Between, Ways
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import SCATTERED
@@ -160,7 +160,7 @@ def distinct(layouts: Sequence[Layout]) -> tuple[tuple[Layout, ...], Numbers]:
     first: list[Layout] = []
     which = []
     for layout in layouts:
-        which.append(number.setdefault(plain_layout(layout), len(first)))
+        which.append(number.setdefault(layout.plain, len(first)))
         if which[-1] == len(first):
             first.append(layout)
     return tuple(first), np.array(which, dtype=np.intp)
@@ -169,7 +169,7 @@ def distinct(layouts: Sequence[Layout]) -> tuple[tuple[Layout, ...], Numbers]:
 def same_layout(first: tuple[Layout, ...], second: tuple[Layout, ...]) -> NDArray[np.bool_]:
     """Whether candidate i of one end and candidate j of another hold the tensor alike."""
     number: dict[Layout, int] = {}
-    code: Callable[[Layout], int] = lambda layout: number.setdefault(plain_layout(layout), len(number))  # noqa: E731 # one use
+    code: Callable[[Layout], int] = lambda layout: number.setdefault(layout.plain, len(number))  # noqa: E731 # one use
     left, right = np.array([code(x) for x in first]), np.array([code(x) for x in second])
     same: NDArray[np.bool_] = left[:, None] == right[None, :]
     return same

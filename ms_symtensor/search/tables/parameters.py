@@ -22,7 +22,6 @@ from ms_symtensor.search.folded.places import Counts, Places
 from ms_symtensor.search.tables.pricing import Pricer
 from ms_symtensor.search.tables.terms import Terms, no_table, terms
 from ms_symtensor.search.tables.variables import Variables
-from ms_symtensor.search.tables.ways import plain_layout
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
@@ -217,7 +216,7 @@ def parameter_terms(
     for use in uses:
         summed = is_summed(known.items[use.number].op.type, use.position)
         priced = alike.setdefault((replace(use.parameter, name=""), use.reads, summed), {})
-        layouts = [plain_layout(layout) for layout in use.layouts]
+        layouts = [layout.plain for layout in use.layouts]
         for layout in dict.fromkeys(layouts):
             if layout not in priced:
                 plain = place_parameter(use.parameter, layout, unshared, summed, unsummed=not summed)

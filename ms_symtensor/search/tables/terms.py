@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,11 +84,12 @@ def terms(
     return Terms(scope, counts, **tables)
 
 
-@lru_cache(maxsize=1 << 12)
+_ZERO = bytes(8)
+
+
 def no_table(shape: tuple[int, ...]) -> Array:
     """A table of `shape` that is zero everywhere, written down once."""
-    found: Array = np.broadcast_to(0.0, shape)
-    return found
+    return np.ndarray(shape, np.float64, _ZERO, strides=(0,) * len(shape))
 
 
 def merged(found: Iterable[Terms]) -> tuple[Terms, ...]:

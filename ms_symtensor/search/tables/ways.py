@@ -1,9 +1,10 @@
 """The ways of tensors between layouts: which steps MindSpore takes, numbered, so that equal ones are found and priced once."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.backward import MOVE_GRADIENT
 from ms_symtensor.search.space.family import Family, runs_of, runs_of_cuts
-from ms_symtensor.tensor.layout import DeviceGroup, Layout
+from ms_symtensor.tensor.layout import DeviceGroup, Layout, layout_of
 from ms_symtensor.tensor.redistribution import redistribute
 
 Numbers = NDArray[np.intp]
@@ -131,7 +132,8 @@ class Ways:
         if key not in self._between:
             # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the
             # same kind, shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
-            small = _shrunk if makers[0].shape == readers[0].shape else plain_layout
+            is_reshaped = makers[0].shape != readers[0].shape
+            small: Callable[[Layout], Layout] = attrgetter("plain") if is_reshaped else _shrunk
             starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (makers, readers))
             ways = [self._way(start, end) for start in starts for end in ends]
             if not gathered:
@@ -197,25 +199,14 @@ class Ways:
         return number
 
 
-@lru_cache(maxsize=1 << 16)
 def _shrunk(layout: Layout) -> Layout:
     """`layout` of a small tensor whose dims can be cut in the same ways, without device axes of one device."""
-    plain = plain_layout(layout)
+    plain = layout.plain
     device_num = plain.device_num
-    return Layout(plain.device_matrix, plain.tensor_map, tuple(_small(n, device_num) for n in plain.shape))
+    return layout_of(plain.device_matrix, plain.tensor_map, tuple([_small(n, device_num) for n in plain.shape]))
 
 
 def _small(size: int, device_num: int) -> int:
     """The smallest size that `device_num`, twice over, divides like `size`, and that leaves a rest where `size` does."""
     common = math.gcd(size, device_num * device_num)
     return common if common == size else 2 * common
-
-
-@lru_cache(maxsize=1 << 16)
-def plain_layout(layout: Layout) -> Layout:
-    """The same layout without device axes of one device: what decides which rank holds what."""
-    axes = [i for i, n in enumerate(layout.device_matrix) if n > 1]
-    matrix = tuple(layout.device_matrix[i] for i in axes)
-    last = len(layout.device_matrix) - 1
-    place: Mapping[int, int] = {last - i: len(axes) - 1 - k for k, i in enumerate(axes)}
-    return Layout(matrix, tuple(place.get(a, -1) for a in layout.tensor_map), layout.shape)

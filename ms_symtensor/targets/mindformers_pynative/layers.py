@@ -2,11 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, Ranges, Recompute
-from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
+from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, once
 
 MODULES = ("self_attention", "mlp")
 EXCHANGES = ("mlp.experts.input.alltoallsingle", "mlp.experts.output.alltoallsingle")
@@ -44,7 +43,7 @@ def unlike(shape: ModelShape, degrees: Degrees) -> list[tuple[int, int]]:
     return _unlike(shape, degrees.chunks(shape.layers), degrees.recompute)
 
 
-@lru_cache(maxsize=1 << 14)
+@once
 def _unlike(shape: ModelShape, chunks: tuple[Ranges, ...], again: Recompute) -> list[tuple[int, int]]:
     found: dict[object, list[int]] = {}
     for stage, bounds in enumerate(chunks):
@@ -54,7 +53,7 @@ def _unlike(shape: ModelShape, chunks: tuple[Ranges, ...], again: Recompute) -> 
     return [(stages[0], len(stages)) for stages in found.values()]
 
 
-@lru_cache(maxsize=1 << 16)
+@once
 def _kinds(shape: ModelShape, bounds: Ranges, again: Recompute) -> Counter[Kind]:
     """Layers between which nothing changes are looked at once."""
     ranges = [*again.layers, *(one for _, chosen in (*again.modules, *again.kept) for one in chosen)]

@@ -5,13 +5,12 @@ final norm, output layer. The routed experts of a layer are a unit of their own 
 prediction the output layer belongs to the root.
 """
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from ms_symtensor.targets.mindformers_pynative.calls import ROUTED, Parameter, Unit
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
 from ms_symtensor.targets.mindformers_pynative.layers import ends, kinds_of, starts
-from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
+from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, once
 
 _BF16, _FP32 = "bfloat16", "float32"
 Shape = tuple[str, tuple[int, ...], int]
@@ -65,7 +64,7 @@ def units_of(shape: ModelShape, degrees: Degrees, stage: int) -> tuple[Unit, ...
     return tuple(unit for unit, count in counts for _ in range(count))
 
 
-@lru_cache(maxsize=1 << 14)
+@once
 def unit_counts(shape: ModelShape, by: Sharing, of: Held) -> tuple[tuple[Unit, int], ...]:
     """The same, those of layers that are alike together."""
     vocabulary, predicts = shape.vocabulary // by.tensor, shape.predicted_tokens > 0
@@ -81,7 +80,6 @@ def unit_counts(shape: ModelShape, by: Sharing, of: Held) -> tuple[tuple[Unit, i
     return tuple(found)
 
 
-@lru_cache(maxsize=1 << 12)
 def _layer_units(shape: ModelShape, degrees: Sharing, routed: bool, predicting: bool) -> tuple[Unit, ...]:
     inside = attention(shape, degrees) + _feed_forward(shape, degrees, routed)
     name, found = "TransformerLayer", []

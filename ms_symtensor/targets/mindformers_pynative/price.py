@@ -7,7 +7,6 @@ context parallelism, which nothing hides, and those of sharded parameters, which
 
 import math
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import NamedTuple
 
 from ms_symtensor.cluster.collective_time import collective_time
@@ -23,7 +22,7 @@ from ms_symtensor.targets.mindformers_pynative.kept import kept_B, layer_B, loss
 from ms_symtensor.targets.mindformers_pynative.layers import Kind, ends, kinds_of, starts, unlike
 from ms_symtensor.targets.mindformers_pynative.parameters import Held, Sharing, held, sharing, unit_counts
 from ms_symtensor.targets.mindformers_pynative.predicted import edge_calls, kind_calls, kind_contexts, tokens
-from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
+from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, once
 from ms_symtensor.targets.mindformers_pynative.work import launches, seconds, work_key
 
 RUNTIME = "mindspore_pynative"
@@ -162,13 +161,13 @@ def passes_of(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: int)
     return found
 
 
-@lru_cache(maxsize=1 << 14)
+@once
 def _layer(shape: ModelShape, key: Degrees, kind: Kind, cluster: Cluster) -> Passes:
     """A layer, whose operations a host launches no faster than it can."""
-    around = seconds("around", shape, key, cluster)
+    around = seconds(shape, "around", key, cluster)
     parts = {
-        "self_attention": seconds("self_attention", shape, key, cluster),
-        "mlp": seconds("experts" if kind.routed else "dense", shape, key, cluster),
+        "self_attention": seconds(shape, "self_attention", key, cluster),
+        "mlp": seconds(shape, "experts" if kind.routed else "dense", key, cluster),
     }
     least_s = launches(shape, kind.routed) * cluster.device.host_overhead_s
     ahead_s = max(around.forward_s + math.fsum(one.forward_s for one in parts.values()), least_s)
@@ -178,11 +177,11 @@ def _layer(shape: ModelShape, key: Degrees, kind: Kind, cluster: Cluster) -> Pas
     return Passes(ahead_s, behind_s, again_s, math.fsum(one.flops for one in parts.values()), *sent)
 
 
-@lru_cache(maxsize=1 << 12)
+@once
 def _edges(shape: ModelShape, key: Degrees, starting: bool, ending: bool, cluster: Cluster) -> Passes:
     """The embedding's and the losses' calls, and the losses."""
     sent = _sent_s([*edge_calls(shape, key, starting, ending)], [], key, cluster)
-    head, heads = seconds("head", shape, key, cluster), (1 + shape.predicted_tokens) * ending
+    head, heads = seconds(shape, "head", key, cluster), (1 + shape.predicted_tokens) * ending
     return Passes(heads * head.forward_s, heads * head.backward_s, 0.0, heads * head.flops, *sent)
 
 
@@ -208,7 +207,6 @@ def call_s(call: Call, ranks: groups.Ranks, cluster: Cluster) -> float:
     return _collective_s(cluster, _KINDS[call.kind], ranks, whole_B)
 
 
-@lru_cache(maxsize=1 << 16)
 def _collective_s(cluster: Cluster, kind: str, ranks: groups.Ranks, size_B: int) -> float:
     return collective_time(cluster, kind, ranks).seconds(size_B) if len(ranks) > 1 else 0.0
 
@@ -222,7 +220,7 @@ class Shared(NamedTuple):
     replicas_s: float
 
 
-@lru_cache(maxsize=1 << 14)
+@once
 def shared_s(shape: ModelShape, by: Sharing, of: Held, region: int, cluster: Cluster) -> Shared:
     """Of a stage's units: a collective for every parameter. `region`: ranks of one replica of a stage."""
     gathers = regathers = reductions = replicas = 0.0
@@ -296,7 +294,7 @@ class Resident(NamedTuple):
     elements: int
 
 
-@lru_cache(maxsize=1 << 14)
+@once
 def resident(shape: ModelShape, by: Sharing, of: Held, states_B: int) -> Resident:
     """Shards with their float32 copy, moments and main gradient. A parameter in float32 is its own copy."""
     counts = unit_counts(shape, by, of)

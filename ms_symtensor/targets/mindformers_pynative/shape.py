@@ -1,12 +1,17 @@
 """The dims of a network as its PyNative file gives them: Qwen3 dense and DeepSeek-V3."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ms_symtensor.errors import InputError
 
 FAMILIES = {"qwen3": "Qwen3", "deepseek_v3": "DeepSeek-V3"}
 """By `model_type`."""
+
+_Arguments = ParamSpec("_Arguments")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,27 @@ class ModelShape:
     def compute_B(self) -> int:
         """Bytes of an activation's element: MindFormers computes in bfloat16 here."""
         return 2
+
+    @cached_property
+    def worked_out(self) -> dict[tuple, Any]:
+        """What functions `once` found, by their names and further arguments: a search asks for few different ones."""
+        return {}
+
+
+def once(
+    function: Callable[Concatenate[ModelShape, _Arguments], _Value],
+) -> Callable[Concatenate[ModelShape, _Arguments], _Value]:
+    """`function`, whose results are kept in the shape, its first argument. It takes positional arguments only."""
+
+    @wraps(function)
+    def kept(shape: ModelShape, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Value:
+        key = (function.__name__, arguments)
+        if key not in shape.worked_out:
+            shape.worked_out[key] = function(shape, *arguments, **named)
+        found: _Value = shape.worked_out[key]
+        return found
+
+    return kept
 
 
 def shape_of(model: dict[str, Any]) -> ModelShape:

@@ -1,13 +1,12 @@
 """What one rank computes in a micro-batch: kernels of each module, both ways, and how many operations a host launches."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.kernel import Kernel, attention_s, pass_s, product_float32_s, product_s
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
 from ms_symtensor.targets.mindformers_pynative.predicted import routed_rows, tokens
-from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
+from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, once
 
 _ITEM_B, _FP32_B = 2, 4
 _ATTENTION_BACKWARD = 2.5
@@ -37,8 +36,8 @@ class Seconds:
     flops: float
 
 
-@lru_cache(maxsize=1 << 14)
-def seconds(part: str, shape: ModelShape, key: Degrees, cluster: Cluster) -> Seconds:
+@once
+def seconds(shape: ModelShape, part: str, key: Degrees, cluster: Cluster) -> Seconds:
     """Time of `part` (`self_attention`, `dense`, `experts`, `around`, `head`) by the degrees of `key` (see `work_key`)."""
     module = {"self_attention": _attention, "dense": _dense, "experts": _experts, "around": _around, "head": _head}[
         part

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.small_networks import random_network
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import place, strategy_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import Unit, view
-from ms_symtensor.search.space.domain import candidates, cut_vectors, divisors, meshes, prime_factors
+from ms_symtensor.search.space.domain import candidates, cut_vectors, meshes, prime_factors
 from ms_symtensor.search.space.family import Single, family
 from tests.ops.views import make
 from tests.strategy.plans import small_graph

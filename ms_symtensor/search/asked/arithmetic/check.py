@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import ImpossibleError
 from ms_symtensor.search.asked.arithmetic.conditions import CONDITIONS, Condition, Numbers, forms_groups
-from ms_symtensor.search.asked.arithmetic.facts import Facts, divisors
+from ms_symtensor.search.asked.arithmetic.facts import Facts
 from ms_symtensor.search.asked.limits import FREE, HIGHEST, INTERLEAVES, LOWEST, Limits, shown
 
 LONGEST = 440

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
-from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts, divisors
+from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts
 from ms_symtensor.search.asked.limits import ALL, SCHEDULER
 
 Numbers = Mapping[str, int]

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ms_symtensor.algebra.divisors import divisors
+
 
 @dataclass(frozen=True)
 class Cuttable:
@@ -50,12 +52,6 @@ class Facts:
     one_stage: str = ""
     no_accumulation: str = ""
     one_run: str = ""
-
-
-def divisors(number: int) -> tuple[int, ...]:
-    """The divisors of `number`, ascending."""
-    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
-    return tuple(dict.fromkeys((*small, *(number // n for n in reversed(small)))))
 
 
 def _divides_among(degree: int, sizes: tuple[int, ...]) -> bool:

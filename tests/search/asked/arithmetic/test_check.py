@@ -2,9 +2,10 @@
 
 import pytest
 
+from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.asked.arithmetic.check import require_arithmetic
-from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts, divisors
+from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts
 from ms_symtensor.search.asked.limits import limits_of
 
 WEIGHTS = (Cuttable("query.matmul (MatMul)", {"k": 96, "n": 32}), Cuttable("up.matmul (MatMul)", {"k": 96, "n": 64}))

@@ -110,8 +110,8 @@ def all_priced(
         ways = [{b: way for b, way in zip(blocks, some, strict=True) if way is not None} for some in every]
     settled = settings_of(plain_settings(graph, device_num))
     for strategies in combinations(graph, device_num, known, folded):
-        for settings, again in itertools.product(settled, ways):
-            stage = StagePlan(strategies, replace(settings, recompute=again))
+        for settings, recomputation in itertools.product(settled, ways):
+            stage = StagePlan(strategies, replace(settings, recompute=recomputation))
             try:
                 strategies_by_primitive(graph, stage)  # operators of one primitive are alike
                 program = partition(graph, stage, known=known)

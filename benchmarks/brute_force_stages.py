@@ -28,7 +28,7 @@ from benchmarks.stage_space import LEVELS, Case, Step, all_steps
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.search.asked.limits import limits_of
+from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.stages.screening import WORTH
 

@@ -68,8 +68,8 @@ def compile_case(cell: Any, inputs: Sequence[Any], graph: Graph, one: Case) -> A
     for op, strategy in strategies_by_primitive(graph, one.stage).values():
         primitive_of(cell, op).shard(strategy.inputs, strategy.outputs)
     blocks = dict(cell.cells_and_names())
-    for name, again in one.stage.settings.recompute.items():
-        set_recompute(blocks[name], again)
+    for name, recomputation in one.stage.settings.recompute.items():
+        set_recompute(blocks[name], recomputation)
     sens = import_mindspore().Tensor(numpy.float32(1))
     try:
         return compile_rank(

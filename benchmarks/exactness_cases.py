@@ -68,15 +68,15 @@ class Case:
     def __str__(self) -> str:
         s = self.stage.settings
         sharded = f" shard {s.optimizer_weight_shard_size}" if s.optimizer_level else ""
-        again = "".join(_mark(again) for again in s.recompute.values())
+        recomputation = "".join(_mark(recomputation) for recomputation in s.recompute.values())
         return (
             f"{self.name} rank {self.rank}/{s.device_num} level {int(s.optimizer_level)}{sharded}"
-            f"{f' recompute {again}' if again else ''}{' alltoall' if s.enable_alltoall else ''}"
+            f"{f' recompute {recomputation}' if recomputation else ''}{' alltoall' if s.enable_alltoall else ''}"
         )
 
 
-def _mark(again: Recompute) -> str:
-    return "o" if again.only else ("c" if again.communication else "r") + "k" * bool(again.kept)
+def _mark(recomputation: Recompute) -> str:
+    return "o" if recomputation.only else ("c" if recomputation.communication else "r") + "k" * bool(recomputation.kept)
 
 
 def config_of(model: str, num_layers: int = LAYERS) -> TransformerConfig:
@@ -151,11 +151,11 @@ def _stage(graph: Graph, config: TransformerConfig, kind: Kind, device_num: int,
 def _settings(graph: Graph, device_num: int, rng: random.Random) -> Settings:
     """Random settings: half of the cases shard the optimizer, half recompute some blocks."""
     blocks = [b for b in dict.fromkeys(op.block for op in graph.ops) if b is not None]
-    again: Mapping[str, Recompute] = {}
+    recomputation: Mapping[str, Recompute] = {}
     if rng.random() < 0.5:
         communication = rng.random() < 0.6
         chosen = blocks if rng.random() < 0.6 else rng.sample(blocks, rng.randint(1, len(blocks)))
-        again = {name: Recompute(communication) for name in blocks if name in chosen}
+        recomputation = {name: Recompute(communication) for name in blocks if name in chosen}
     return Settings(
         device_num,
         enable_alltoall=rng.random() < 0.3,
@@ -163,31 +163,31 @@ def _settings(graph: Graph, device_num: int, rng: random.Random) -> Settings:
         optimizer_weight_shard_size=rng.choice([-1, -1, *[d for d in _divisors(device_num) if d > 1]]),
         parallel_optimizer_threshold_KB=rng.choice((64, 64, 0, 1024)),
         gradient_fp32_sync=rng.random() < 0.8,
-        recompute=again,
+        recompute=recomputation,
     )
 
 
 def _selecting(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
     """`stage` with some blocks recomputed but for some of their operators."""
-    again = {}
+    recomputation = {}
     for block, inside in _selectable(graph).items():
         share, communication = rng.choice((0.0, 0.2, 0.5, 0.8)), rng.random() < 0.7
         kept, still = (
             tuple(n for n in dict.fromkeys(inside) if rng.random() < part) for part in (share, share * communication)
         )
         if rng.random() < 0.8:
-            again[block] = Recompute(communication, kept, _marked_alike(graph, block, still))
-    return StagePlan(stage.strategies, replace(stage.settings, recompute=again))
+            recomputation[block] = Recompute(communication, kept, _marked_alike(graph, block, still))
+    return StagePlan(stage.strategies, replace(stage.settings, recompute=recomputation))
 
 
 def _selecting_alone(graph: Graph, stage: StagePlan, rng: random.Random) -> StagePlan:
     """`stage` with some operators of most blocks recomputed alone."""
-    again = {}
+    recomputation = {}
     for block, inside in _selectable(graph).items():
         share = rng.choice((0.0, 0.2, 0.5, 0.8))
         if only := tuple(name for name in dict.fromkeys(inside) if rng.random() < share):
-            again[block] = Recompute(only=only)
-    return StagePlan(stage.strategies, replace(stage.settings, recompute=again))
+            recomputation[block] = Recompute(only=only)
+    return StagePlan(stage.strategies, replace(stage.settings, recompute=recomputation))
 
 
 def _selectable(graph: Graph) -> dict[str, list[str]]:

@@ -16,8 +16,8 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.models import planned, resolve
 from ms_symtensor.report.text import seconds, table
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan
 
 CLUSTER = "atlas_800t_a2"

@@ -16,8 +16,8 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.given import Given, even, price_given
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.fixed_assignment import FixedAssignment, even, price_fixed
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.network import Network, network
 from ms_symtensor.strategy.plan import Plan
@@ -70,7 +70,7 @@ def network_of(config: TransformerConfig) -> Network:
 class Hand:
     """Degrees that people write down, `micro_batch` samples of a micro-batch per copy of the model.
 
-    `layers` and `recomputed` per stage, None: see `Given`. `expert_parallel` None: as many as the copies allow.
+    `layers` and `recomputed` per stage, None: see `FixedAssignment`. `expert_parallel` None: as many as the copies allow.
     """
 
     data_parallel: int
@@ -93,10 +93,10 @@ class Hand:
 
 def priced(of: Task, hand: Hand) -> Plan:
     """`hand` for `of`. Errors: InputError where something does not divide; InvalidStrategyError for what MindSpore rejects."""
-    return price_given(of.network, of.request, given(of, hand))
+    return price_fixed(of.network, of.request, given(of, hand))
 
 
-def given(of: Task, hand: Hand) -> Given:
+def given(of: Task, hand: Hand) -> FixedAssignment:
     """`hand` with its strategies. Errors: InputError where something does not divide."""
     batch = hand.micro_batch * hand.data_parallel
     if of.config.batch_size % batch:
@@ -113,7 +113,7 @@ def given(of: Task, hand: Hand) -> Given:
         )  # fmt: skip
         return {name: OpStrategy(*strategy) for name, strategy in cuts.items()}
 
-    return Given(shape, hand.level, strategies, hand.layers, hand.recomputed)
+    return FixedAssignment(shape, hand.level, strategies, hand.layers, hand.recomputed)
 
 
 def megatron_usual(of: Task) -> tuple[Hand, Plan] | None:
@@ -204,13 +204,13 @@ def _expert(row: Mapping[str, str]) -> Expert:
     stages, layers = int(row["pp"]), dimensions_of(row["model"]).num_layers
     offset = _numbers(row["offset"])
     blocks = tuple(layers // stages + more for more in offset) or even(layers, stages)
-    again: tuple[int, ...] | None = {"all": blocks, "none": (0,) * stages}.get(row["recompute"])
-    if again is None and row["recompute"] != "as_needed":
-        again = _numbers(row["recompute"])
+    recomputation: tuple[int, ...] | None = {"all": blocks, "none": (0,) * stages}.get(row["recompute"])
+    if recomputation is None and row["recompute"] != "as_needed":
+        recomputation = _numbers(row["recompute"])
     hand = Hand(
         int(row["dp"]), int(row["tp"]), stages, int(row["micro_batch"]), row["sp"] == "yes",
         OptimizerLevel.LEVEL1 if row["optimizer_sharding"] == "yes" else OptimizerLevel.NONE,
-        blocks, again, int(row["ep"]) if row["ep"] else None,
+        blocks, recomputation, int(row["ep"]) if row["ep"] else None,
     )  # fmt: skip
     return Expert(
         row["model"],
@@ -236,10 +236,10 @@ def _tried(
     whole = of.config.batch_size // data
     for sequence in sequence_parallel:
         for micro_batch in (whole,) if stages == 1 else MICRO_BATCHES:
-            for again in ((0,) * stages, even(of.config.num_layers, stages)):
+            for recomputation in ((0,) * stages, even(of.config.num_layers, stages)):
                 hand = Hand(
                     data, tensor, stages, micro_batch, sequence, OptimizerLevel.LEVEL1,
-                    even(of.config.num_layers, stages), again,
+                    even(of.config.num_layers, stages), recomputation,
                 )  # fmt: skip
                 found = _price(of, hand)
                 if found is None:

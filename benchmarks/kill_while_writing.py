@@ -25,8 +25,8 @@ from ms_symtensor.models import planned, resolve
 from ms_symtensor.report.emit import write_plan
 from ms_symtensor.report.plan_report import plan_text
 from ms_symtensor.report.programs import programs_of
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.file import load
 
 TIMING = "timing.json"  # differs from run to run

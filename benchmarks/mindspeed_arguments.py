@@ -57,12 +57,14 @@ def layouts() -> tuple[Case, ...]:
             if round_ % 5 == 1 and stages == (2, 1):
                 placed = replace(placed, layers=(5, 3))
             part = frozenset({Selection.ACTIVATION} if round_ % 2 else ())
-            again = (NO_RECOMPUTATION, first_blocks(placed, 8, 1, part), SELECTIVE_RECOMPUTATION)[round_ % 3]
+            recomputation = (NO_RECOMPUTATION, first_blocks(placed, 8, 1, part), SELECTIVE_RECOMPUTATION)[round_ % 3]
             if config.experts is not None and context > 1:
                 continue  # experts of the zoo take whole sequences
             for form in forms(config, degrees):
                 level = OptimizerLevel(int(round_ % 4 != 3))
-                layout = UniformLayout(form, placed, again, level, swap_optimizer=bool(level) and round_ % 7 == 0)
+                layout = UniformLayout(
+                    form, placed, recomputation, level, swap_optimizer=bool(level) and round_ % 7 == 0
+                )
                 if not refusal(config, layout) and config.batch_size % (form.data_parallel * 4) == 0:
                     found.append((config, layout, "gradients,weights" if level and round_ % 2 else ""))
     step = max(1, len(found) // CASES)

@@ -33,7 +33,7 @@ def main() -> int:
     from ms_symtensor.bridge.judge.verify import verify
     from ms_symtensor.cluster.load import load
     from ms_symtensor.models import planned, resolve
-    from ms_symtensor.search.asked.request import Request
+    from ms_symtensor.search.constraints.request import Request
 
     model = _timed("graph", lambda: resolve(chosen.model, chosen.batch, None, {}))
     if chosen.capture:

@@ -25,7 +25,7 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.uniform.estimate import estimate
 from ms_symtensor.uniform.layout import FULL_RECOMPUTATION, NO_RECOMPUTATION, Degrees, UniformLayout
 
@@ -46,10 +46,16 @@ def cases() -> Iterator[tuple[str, TransformerConfig, UniformLayout]]:
         config = replace(config, **small)
         level = OptimizerLevel(1 + 2 * (number % 3 == 2))
         sequence = tensor > 1 and (number % 2 == 0 or config.experts is not None)
-        again = FULL_RECOMPUTATION if number % 4 == 3 and level is OptimizerLevel.LEVEL1 else NO_RECOMPUTATION
-        layout = UniformLayout(Degrees(DEVICES // tensor, tensor, sequence), recompute=again, optimizer_level=level)
+        recomputation = FULL_RECOMPUTATION if number % 4 == 3 and level is OptimizerLevel.LEVEL1 else NO_RECOMPUTATION
+        layout = UniformLayout(
+            Degrees(DEVICES // tensor, tensor, sequence), recompute=recomputation, optimizer_level=level
+        )
         words = f"{config.num_layers} layers, tp {tensor}, sp {sequence}, level{int(level)}"
-        yield f"{name}, {words}, {'full' if again is FULL_RECOMPUTATION else 'no'} recomputation", config, layout
+        yield (
+            f"{name}, {words}, {'full' if recomputation is FULL_RECOMPUTATION else 'no'} recomputation",
+            config,
+            layout,
+        )
 
 
 def run(config: TransformerConfig, layout: UniformLayout) -> dict[str, Any]:

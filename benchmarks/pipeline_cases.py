@@ -56,12 +56,13 @@ class PipelineCase:
     def __str__(self) -> str:
         settings = self.stages[0].settings
         layers = "+".join(str(sum(map(len, runs))) for runs in self.pipeline.layers)
-        again = sum(len(stage.settings.recompute) for stage in self.stages)
+        recomputation = sum(len(stage.settings.recompute) for stage in self.stages)
         level = int(settings.optimizer_level)
         shard = f" shard {settings.optimizer_weight_shard_size}" if level else ""
         return (
             f"{self.name} layers {layers} x {settings.device_num} devices, {self.pipeline.micro_batch_num} micro-batches,"
-            f" level {level}{shard}{f' recompute {again}' if again else ''}{' alltoall' if settings.enable_alltoall else ''}"
+            f" level {level}{shard}{f' recompute {recomputation}' if recomputation else ''}"
+            f"{' alltoall' if settings.enable_alltoall else ''}"
         )
 
 
@@ -132,7 +133,7 @@ def _strategies(
 def _settings(graph: Graph, devices: int, rng: random.Random) -> Settings:
     blocks = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None))
     communication = rng.random() < 0.6
-    again = [b for b in blocks if rng.random() < 0.6] if rng.random() < 0.4 else []
+    recomputation = [b for b in blocks if rng.random() < 0.6] if rng.random() < 0.4 else []
     sizes = [-1, -1, *(d for d in range(2, devices + 1) if devices % d == 0)]
     return Settings(
         devices,
@@ -141,5 +142,5 @@ def _settings(graph: Graph, devices: int, rng: random.Random) -> Settings:
         optimizer_weight_shard_size=rng.choice(sizes),
         parallel_optimizer_threshold_KB=rng.choice((64, 0)),
         gradient_fp32_sync=rng.random() < 0.8,
-        recompute={block: Recompute(communication) for block in again},
+        recompute={block: Recompute(communication) for block in recomputation},
     )

@@ -11,8 +11,8 @@ from ms_symtensor.models import planned, resolve
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
 

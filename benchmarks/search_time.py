@@ -44,8 +44,8 @@ import json, resource, sys, time
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.models import planned, resolve
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import Request
 name, layers, device_num, batch, stages = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
 model, cluster = resolve(name, batch, None, {"num_layers": layers}), load("atlas_800t_a2")
 limits = Limits({}, {"pipeline_stages": 1, "micro_batch_num": 1} if stages == "1" else {})

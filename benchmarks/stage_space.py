@@ -25,9 +25,9 @@ from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
 from ms_symtensor.program.stage_program import StageProgram
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.space.step_layouts import StepLayout, interleaved
 from ms_symtensor.search.stages.network import Network
@@ -42,19 +42,19 @@ Chosen = tuple[OpStrategy, ...]
 """A strategy for every class of operators, in the order of the fold."""
 
 
-Again = tuple[Recompute | None, ...]
+RecomputedWork = tuple[Recompute | None, ...]
 """What the first blocks of a stage compute again, one after the other; further ones nothing."""
 
 
 class Step(NamedTuple):
-    """One way to run a step; `layers` of every stage, of which it recomputes `again`, if only in part."""
+    """One way to run a step; `layers` of every stage, of which it recomputes `recomputation`, if only in part."""
 
     time_s: float
     memory_B: int
     micro_batch_num: int
     level: OptimizerLevel
     layers: tuple[int, ...]
-    again: tuple[int, ...]
+    recomputation: tuple[int, ...]
     interleave: int = 1
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Step(NamedTuple):
             f"{self.micro_batch_num} micro-batches, {'+'.join(map(str, self.layers))} blocks, level {self.level.value}"
         )
         text += f", {self.interleave} runs per stage" if self.interleave > 1 else ""
-        return text + (f", {'+'.join(map(str, self.again))} recomputed" if any(self.again) else "")
+        return text + (f", {'+'.join(map(str, self.recomputation))} recomputed" if any(self.recomputation) else "")
 
 
 @dataclass(frozen=True)
@@ -152,26 +152,32 @@ class Parts:
         classes = [m[0].name for m in folded.members if known[m[0].name][1].shardable]
         return [tuple(named[n] for n in classes) for named in combinations(graph, self.device_num, known, folded)]
 
-    def ways(self, blocks: int, recompute: bool, select: bool) -> list[Again]:
+    def ways(self, blocks: int, recompute: bool, select: bool) -> list[RecomputedWork]:
         """What a stage of so many blocks may compute again: so many first ones as a whole, or any operators of each."""
         if not select:
-            return [(Recompute(),) * again for again in range(blocks + 1 if recompute else 1)]
+            return [(Recompute(),) * recomputation for recomputation in range(blocks + 1 if recompute else 1)]
         graph, _, _ = self.of(self.case.blocks)
         return list(itertools.product(selections(graph, graph.blocks[0]), repeat=blocks))
 
     def held(
-        self, chosen: Chosen, level: OptimizerLevel, before: int, blocks: int, behind: int, again: Again
+        self,
+        chosen: Chosen,
+        level: OptimizerLevel,
+        before: int,
+        blocks: int,
+        behind: int,
+        recomputation: RecomputedWork,
     ) -> Held | None:
-        """A stage of so many blocks, `before` and `behind` which so many stand, and of which the first compute `again` that; None
-        where MindSpore rejects it.
+        """A stage of so many blocks, `before` and `behind` which so many stand, and of which the first compute
+        `recomputation` that; None where MindSpore rejects it.
         """
         layers = tuple(n for n in (before, blocks, behind) if n)
         number = int(before > 0)
         graph, known, folded = self.of(sum(layers))
         classes = [m for m in folded.members if known[m[0].name][1].shardable]
         strategies = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
-        names = graph.blocks[before : before + len(again)]
-        recompute = {name: one for name, one in zip(names, again, strict=True) if one is not None}
+        names = graph.blocks[before : before + len(recomputation)]
+        recompute = {name: one for name, one in zip(names, recomputation, strict=True) if one is not None}
         settings = replace(plain_settings(graph, self.device_num), optimizer_level=level, recompute=recompute)
         plan, pipeline = StagePlan(strategies, settings), Pipeline(runs_of(layers), max(2, len(layers)))
         try:
@@ -214,8 +220,8 @@ def all_steps(case: Case, recompute: bool, select: bool = False) -> Iterator[Ste
         graph = case.network.graph_at(case.batch)
         for one in all_priced(graph, case.cluster, case.device_num, recompute, select):
             settings = one.stage.settings
-            again = (len(settings.recompute),)
-            yield Step(one.time_s, one.memory_B, 1, settings.optimizer_level, (case.blocks,), again)
+            recomputation = (len(settings.recompute),)
+            yield Step(one.time_s, one.memory_B, 1, settings.optimizer_level, (case.blocks,), recomputation)
     for shape in case.ways:
         parts = Parts(case, shape.batch, case.device_num // shape.stages)
         levels = [level for level in LEVELS if shape.stages > 1 or level is not OptimizerLevel.LEVEL2]
@@ -227,14 +233,14 @@ def _steps(
     parts: Parts, chosen: Chosen, level: OptimizerLevel, shape: StepLayout, recompute: bool, select: bool
 ) -> Iterator[Step]:
     """Those of one choice of layouts on so many stages."""
-    known: dict[tuple[int, int, int, Again], Held | None] = {}
+    known: dict[tuple[int, int, int, RecomputedWork], Held | None] = {}
     number_of, turns = shape.micro_batch_num, shape.schedule
 
-    def held(number: int, before: int, blocks: int, again: Again) -> _Way | None:
+    def held(number: int, before: int, blocks: int, recomputation: RecomputedWork) -> _Way | None:
         behind = parts.case.blocks - before - blocks
         if not parts.case.lone:  # of equal blocks one stands for any number
             before, behind = min(before, 1), min(behind, 1)
-        key = before, blocks, behind, again
+        key = before, blocks, behind, recomputation
         if key not in known:
             known[key] = parts.held(chosen, level, *key)
         if (found := known[key]) is None:
@@ -243,11 +249,11 @@ def _steps(
         size_B = found.memory_B(turns.passes(number, shape.stages), shape.interleave) + border.size_B
         alone, half_s = found.seconds, border.each_s / 2
         seconds = replace(alone, forward_s=alone.forward_s + half_s, backward_s=alone.backward_s + half_s)
-        return _Way(size_B, seconds, sum(one is not None for one in again))
+        return _Way(size_B, seconds, sum(one is not None for one in recomputation))
 
     @cache
     def ways(number: int, before: int, blocks: int) -> list[_Way]:
-        every = [held(number, before, blocks, again) for again in parts.ways(blocks, recompute, select)]
+        every = [held(number, before, blocks, recomputation) for recomputation in parts.ways(blocks, recompute, select)]
         there = [way for way in every if way is not None]
         return _worth(there) if select else there
 
@@ -257,8 +263,8 @@ def _steps(
         starts = [sum(layers[:number]) for number in range(len(layers))]
         for some in itertools.product(*map(ways, range(len(layers)), starts, layers)):
             time_s = pipelined_step_s([way.seconds for way in some], number_of, shape.interleave)
-            memory_B, again = max(way.memory_B for way in some), tuple(way.again for way in some)
-            yield Step(time_s, memory_B, number_of, level, layers, again, shape.interleave)
+            memory_B, recomputation = max(way.memory_B for way in some), tuple(way.recomputation for way in some)
+            yield Step(time_s, memory_B, number_of, level, layers, recomputation, shape.interleave)
 
 
 class _Way(NamedTuple):
@@ -266,7 +272,7 @@ class _Way(NamedTuple):
 
     memory_B: int
     seconds: StageSeconds
-    again: int
+    recomputation: int
 
 
 def _worth(ways: Sequence[_Way]) -> list[_Way]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.overlap import PREFIX, require_known
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.limits import Limits, limits_of
-from ms_symtensor.search.asked.request import GIB, free_B
+from ms_symtensor.search.constraints.limits import Limits, limits_of
+from ms_symtensor.search.constraints.request import GIB, free_B
 
 _GAP = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%)?")
 _MARGIN = re.compile(r"(\d+(?:\.\d*)?|\.\d+) *(%|GiB)?")

@@ -14,7 +14,7 @@ from ms_symtensor.cost.runtime import DEFAULT, runtime_of
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json, read_text
 from ms_symtensor.models import Model, asked
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.mindspeed.reading import described
 from ms_symtensor.targets.mindspeed.script import options_in

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import ImpossibleError, InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.models import Model, planned
-from ms_symtensor.search.asked.checked import MOST_DEVICES
-from ms_symtensor.search.asked.floor import floor_of
-from ms_symtensor.search.asked.obstacle import DoesNotFitError, amount
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.checked import MOST_DEVICES
+from ms_symtensor.search.constraints.floor import floor_of
+from ms_symtensor.search.constraints.obstacle import DoesNotFitError, amount
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.fit import Attempt, Numbers, largest, smallest
 from ms_symtensor.search.possible import require_devices
 from ms_symtensor.strategy.plan import Plan

@@ -15,12 +15,12 @@ from ms_symtensor.program.custom_backward import require_slices_as_they_come
 from ms_symtensor.program.loss_parts import factors_of_loss
 from ms_symtensor.program.samples import where_samples_meet
 from ms_symtensor.program.settings import Settings, StagePlan
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.asked.size import batch_and_sequence
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.constraints.size import batch_and_sequence
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
-from ms_symtensor.search.folded.alternating import joined, joined_request, separated
+from ms_symtensor.search.folded.alternating import merge_period, merged_request, separated
 from ms_symtensor.search.plan import planned as planned_on_one_stage
 from ms_symtensor.search.possible import require_possible
 from ms_symtensor.search.stages.network import network
@@ -191,8 +191,8 @@ def _why_one_batch(model: Model, request: Request, progress: Callable[[str], Non
         return "micro_batch_num=1 is asked for"
     if request.device_num == 1 or model.global_batch_size == 1:
         return "there is one device" if request.device_num == 1 else "there is one sample"
-    together = joined(model.graph)
-    require_possible(together, joined_request(request, together))
+    together = merge_period(model.graph)
+    require_possible(together, merged_request(request, together))
     progress("graph of another batch")
     try:
         scaling = model.captured.scaling()

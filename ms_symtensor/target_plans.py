@@ -10,8 +10,8 @@ from model_zoo.builder import build_graph
 from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.models import Model, planned, with_loss
-from ms_symtensor.search.asked.limits import SWAP, Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import SWAP, Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.exporter import Uniform
 from ms_symtensor.targets.target import Target

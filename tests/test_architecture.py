@@ -17,7 +17,7 @@ ROOMS = (
     "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
-    "search": ("asked", "folded", "space", "tables", "stages", "certify", "selections"),
+    "search": ("constraints", "folded", "space", "tables", "stages", "certify", "selections"),
     "bridge": ("compiler", "compiled", "capture", "apply", "judge", "plugin", "proof", "pynative"),
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

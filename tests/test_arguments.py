@@ -5,7 +5,7 @@ import pytest
 from ms_symtensor.arguments import limits, memory_limit_B
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.request import GIB
+from ms_symtensor.search.constraints.request import GIB
 
 A2 = load("atlas_800t_a2")
 

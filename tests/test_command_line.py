@@ -18,7 +18,7 @@ from ms_symtensor.command_line import MODULES, commands_of, parse, parser
 from ms_symtensor.commands import options
 from ms_symtensor.commands.sweep import LISTS
 from ms_symtensor.cost import runtime
-from ms_symtensor.search.asked.limits import PINNED
+from ms_symtensor.search.constraints.limits import PINNED
 from ms_symtensor.version import VERSION
 
 ROOT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ import pytest
 from ms_symtensor.cluster.load import load
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.models import planned, resolve
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 
 
 def test_it_is_off_inside_and_on_again_afterwards_even_if_something_fails() -> None:

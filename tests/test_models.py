@@ -12,8 +12,8 @@ from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.models import planned, replanner, resolve
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.tensor.graph_file import to_json
 
 

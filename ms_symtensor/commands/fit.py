@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.text import numbered
-    from ms_symtensor.search.asked.request import Request
+    from ms_symtensor.search.constraints.request import Request
     from ms_symtensor.strategy import folder as folders
 
     name = chosen.most or chosen.least

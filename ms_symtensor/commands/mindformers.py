@@ -45,7 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.training_report import training_json, training_text
-    from ms_symtensor.search.asked.request import Request
+    from ms_symtensor.search.constraints.request import Request
     from ms_symtensor.search.possible import require_devices
     from ms_symtensor.target_plans import free_layouts_s, kept_swap, model_of_config
     from ms_symtensor.targets.mindformers.better import better

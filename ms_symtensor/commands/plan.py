@@ -70,8 +70,8 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.text import numbered, seconds
-    from ms_symtensor.search.asked.floor import floor_of
-    from ms_symtensor.search.asked.request import Request
+    from ms_symtensor.search.constraints.floor import floor_of
+    from ms_symtensor.search.constraints.request import Request
     from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.pareto import front
     from ms_symtensor.search.possible import require_numbers

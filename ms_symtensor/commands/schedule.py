@@ -58,10 +58,10 @@ def run(chosen: argparse.Namespace) -> int:
     out = chosen.out or folder.file.parent
     best = found.best
     table = table_csv(best.problem, best.orders, best.simulated)
-    again = simulate(best.problem, orders_of(table, SCHEDULE_TABLE_FILE))
+    replayed = simulate(best.problem, orders_of(table, SCHEDULE_TABLE_FILE))
     data = {
         "plan": folder.digest, "activation_memory": factor, "equal_passes": chosen.equal_passes, **schedule_json(plan, found),
-        "replayed": {"step_time_s": again.step_s, "fits": again.fits(best.problem), "activations_B": list(again.peak_B)},
+        "replayed": {"step_time_s": replayed.step_s, "fits": replayed.fits(best.problem), "activations_B": list(replayed.peak_B)},
     }  # fmt: skip
     write_file(out / SCHEDULE_TABLE_FILE, table)
     whole = json.dumps({**data, **actions_json(found)}, allow_nan=False, separators=(",", ":"))

@@ -10,7 +10,7 @@ from ms_symtensor.cluster.ranges import outside_ranges
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.models import Model, asked
-from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.strategy import folder as folders
 from ms_symtensor.strategy.file import check, graph_in, plan_in
 from ms_symtensor.strategy.plan import Plan

@@ -133,7 +133,7 @@ def entries_of(
     """
     cells = fused_cells(graph, known, fuses)
     products: dict[str, int] = {}
-    again: dict[str, int] = {}
+    recomputation: dict[str, int] = {}
     first: dict[tuple[str, Phase], int] = {}
     for number, node in enumerate(program.nodes):
         if node.role is Role.WORK:
@@ -141,7 +141,7 @@ def entries_of(
             if node.phase is Phase.BACKWARD:
                 products[node.op] = products.get(node.op, 0) + len(node.outputs)
             elif node.phase is Phase.RECOMPUTE:
-                again[node.op] = again.get(node.op, 0) + 1
+                recomputation[node.op] = recomputation.get(node.op, 0) + 1
     labels: dict[str, str] = {}
     transparent: set[str] = set()
     known_works: dict[tuple, Product] = {}
@@ -155,7 +155,7 @@ def entries_of(
         cuts = _cuts(op, seen, sig, plan)
         for phase, number in ((Phase.FORWARD, 0), (Phase.RECOMPUTE, 0), (Phase.BACKWARD, products.get(name, 0))):
             is_backward = phase is Phase.BACKWARD
-            often = again.get(name, 0) if phase is Phase.RECOMPUTE else 1
+            often = recomputation.get(name, 0) if phase is Phase.RECOMPUTE else 1
             if often and (number or not is_backward):
                 form = id(sig), tuple(cuts.items()), number  # equal operators share their signature
                 product = known_works.setdefault(form, Product(seen, sig, cuts, number, is_backward))

@@ -182,7 +182,7 @@ class _Context:
         nodes = self.nodes.get(op.name, [])
         work = [n for n in nodes if n.role is Role.WORK and n.op == op.name]
         products = sum(len(n.outputs) for n in work if n.phase is Phase.BACKWARD)
-        again = sum(n.phase is Phase.RECOMPUTE for n in work)
+        recomputation = sum(n.phase is Phase.RECOMPUTE for n in work)
         cuts, placement = self._cuts(op, seen, sig)
         if sig.layouts is not None:
             seen = _on_one_device(seen, sig.layouts)
@@ -191,7 +191,7 @@ class _Context:
         if op.body is not None:
             terms += self._work_inside(op, sig, nodes)
         elif sig.shardable:
-            terms += described.work(self.cluster, products, again)
+            terms += described.work(self.cluster, products, recomputation)
         else:
             for phase, count in Counter(n.phase for n in work).items():
                 terms.append(described.pass_over(self.cluster, phase.value, count))

@@ -80,8 +80,8 @@ def price_slice(
     gradient_size = stored if settings.gradient_fp32_sync else used
     scattered = seconds("ReduceScatter", placement.gather, elements * gradient_size) if is_shared else 0.0
     summed = seconds("AllReduce", placement.mirror, share * gradient_size) if placement.mirror is not None else 0.0
-    again = in_gradient and settings.optimizer_level is OptimizerLevel.LEVEL3
-    gathers = 0 if not is_shared else 2 if again else 1
+    recomputation = in_gradient and settings.optimizer_level is OptimizerLevel.LEVEL3
+    gathers = 0 if not is_shared else 2 if recomputation else 1
     gather = gathers * seconds("AllGather", placement.gather, elements * used) if gathers else 0.0
     # Before an AllGather the cast copy of the share exists too; without a cast the stored weight itself is read.
     dropped = not in_gradient or (settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared)

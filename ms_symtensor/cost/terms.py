@@ -81,12 +81,12 @@ class PlacedOperator:
         cuts = [(cut_degree(d), float(self.cuts.get(d, 1))) for d in self.signature.mesh]
         return (*sizes, *cuts, (z, float(shard)), *sorted(cluster.values.items(), key=lambda pair: pair[0].name))
 
-    def work(self, cluster: Cluster, products: int, again: int) -> Iterator[Term]:
+    def work(self, cluster: Cluster, products: int, recomputation: int) -> Iterator[Term]:
         values = self.values(cluster)
         yield Term("work", "forward", "FLOP", self.formulas.forward_flops, values)
         yield Term("compute", "forward", "s", self.formulas.forward_s, values)
-        if again:
-            yield Term("compute", "recomputed", "s", self.formulas.forward_s, values, again)
+        if recomputation:
+            yield Term("compute", "recomputed", "s", self.formulas.forward_s, values, recomputation)
         if products:
             yield Term("compute", "backward", "s", self.formulas.backward_s, values)
 

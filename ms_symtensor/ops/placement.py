@@ -67,7 +67,7 @@ def strategy_of(signature: Signature, cuts: Mapping[str, int], scatter: bool = F
 
     inputs = tuple(per_dim(dims) for dims in signature.entries or signature.inputs)
     partial = math.prod(cuts.get(d, 1) for d in signature.reduced)
-    if partial == 1 or not (scatter or signature.scatters_unasked):
+    if partial == 1 or not (scatter or signature.implicit_reduce_scatter):
         return OpStrategy(inputs)
     first = signature.outputs[0]
     out = tuple(cuts.get(d, 1) * (partial if scatter and d == signature.scatter else 1) if d else 1 for d in first)
@@ -146,7 +146,7 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
     )
     whole = Placement(inputs, computed, computed, partial)
     if strategy.outputs is None:
-        return _scattered(op, signature, whole) if _scatters_unasked(signature, whole) else whole
+        return _scattered(op, signature, whole) if _implicit_reduce_scatter(signature, whole) else whole
     if strategy.outputs[0] == computed[0].cuts:
         return whole
     if signature.scatter is None or strategy.outputs != strategy_of(signature, cuts, scatter=True).outputs:
@@ -226,9 +226,11 @@ def _device_matrix(
     return matrix or (1,), {d: i + shift for i, d in enumerate(signature.mesh)}
 
 
-def _scatters_unasked(signature: Signature, whole: Placement) -> bool:
+def _implicit_reduce_scatter(signature: Signature, whole: Placement) -> bool:
     assert whole.partial is not None
-    if not signature.scatters_unasked or signature.scatter not in signature.outputs[0]:  # a dim of size 1 is none
+    if (
+        not signature.implicit_reduce_scatter or signature.scatter not in signature.outputs[0]
+    ):  # a dim of size 1 is none
         return False
     first, dim = whole.computed[0], signature.outputs[0].index(signature.scatter)
     return first.cut(dim) == 1 and first.shape[dim] % whole.partial.group.size == 0

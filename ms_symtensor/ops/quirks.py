@@ -57,9 +57,9 @@ def fields_of(quirks: Quirks, inputs: Sequence[Dims], outputs: Sequence[Dims], d
     if quirks.lists_output:
         fields["entries"] = (outputs[0], *inputs[1:])
     if quirks.miscompiled:
-        fields["spoilt"] = frozenset(dims_of(quirks.miscompiled))
+        fields["miscompiled"] = frozenset(dims_of(quirks.miscompiled))
     if quirks.gradient_miscompiled:
-        fields["spoils_gradient"] = frozenset(dims_of(quirks.gradient_miscompiled))
+        fields["gradient_miscompiled"] = frozenset(dims_of(quirks.gradient_miscompiled))
     return fields
 
 
@@ -138,7 +138,7 @@ def gathered(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
 
     return replace(
         signature, fixed=frozenset() if can_cut else frozenset((looked_up,)), forbids=forbids,
-        repeat_left_when=frozenset((looked_up,)), scatter=index[0] if can_cut else None, scatters_unasked=True,
+        repeat_left_when=frozenset((looked_up,)), scatter=index[0] if can_cut else None, implicit_reduce_scatter=True,
         scatters_whole_only=len(index) > 1, leading=next(iter(index), None),
     )  # fmt: skip
 
@@ -154,7 +154,7 @@ def embedded(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
         return op.inputs[0].shape[0] % device_num != 0
 
     return replace(
-        signature, forbids=forbids, scatters_unasked=True, needs_strategy=rejects if op.inputs[0].shape else None
+        signature, forbids=forbids, implicit_reduce_scatter=True, needs_strategy=rejects if op.inputs[0].shape else None
     )
 
 

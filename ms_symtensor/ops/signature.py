@@ -111,8 +111,8 @@ class Signature:
       repeat the work on one more axis, the minor one, or the major one where a dim of `repeat_left_when` is cut.
     - `fixed`: dims that stay whole; `forbids` tells why the slices per dim (on so many devices) are not accepted, or
       None, for rules that depend on several of them.
-    - `spoilt`: dims whose cut MindSpore compiles to a wrong result; `spoils_gradient`: to a wrong gradient. Plans do not cut
-      them; a strategy by hand may, and what is compiled of it is known.
+    - `miscompiled`: dims whose cut MindSpore compiles to a wrong result; `gradient_miscompiled`: to a wrong gradient. Plans
+      do not cut them; a strategy by hand may, and what is compiled of it is known.
     - `unit`, `flops_per_point`: where the work is done; for the cube the multiply-adds are counted over all dims.
     - `operations`: of the vector unit, in float32 per element of the first input, where they may take longer than the traffic.
     - `head_dim`: of fused attention, which takes the vector unit as long for narrow heads as for wider ones; `keys`: how many a
@@ -122,7 +122,7 @@ class Signature:
       of its slices takes longest.
     - `combine`: how partial results over a reduced dim are combined; `scatter`: the dim of output 0 along which they may
       be scattered instead of reduced to all (`out_strategy`), None where MindSpore offers no such form. With
-      `scatters_unasked` they are scattered even without an out_strategy, where that dim is whole and divides; with
+      `implicit_reduce_scatter` they are scattered even without an out_strategy, where that dim is whole and divides; with
       `scatters_whole_only` they cannot be where that dim is cut.
     - `layouts`: those of an operator that the user laid out (`Morph`): it takes no strategy; `body` are the signatures of
       what it does on one device, by operator.
@@ -144,8 +144,8 @@ class Signature:
     sizes: Mapping[str, int]
     mesh: tuple[str, ...]
     fixed: frozenset[str] = frozenset()
-    spoilt: frozenset[str] = frozenset()
-    spoils_gradient: frozenset[str] = frozenset()
+    miscompiled: frozenset[str] = frozenset()
+    gradient_miscompiled: frozenset[str] = frozenset()
     unit: Unit = Unit.VECTOR
     flops_per_point: float = 2.0
     operations: float = 0.0
@@ -168,7 +168,7 @@ class Signature:
     entries: tuple[Dims, ...] | None = None
     repeat_left_when: frozenset[str] = frozenset()
     forbids: Callable[[Mapping[str, int], int], str | None] | None = None
-    scatters_unasked: bool = False
+    implicit_reduce_scatter: bool = False
     scatters_whole_only: bool = False
     inner: tuple[str, ...] = ()
     partial_output: int = 0
@@ -182,7 +182,7 @@ class Signature:
 
         Inner dims are left out: MindSpore then replaces the operator by several, whose memory a signature does not tell.
         """
-        return tuple(d for d in self.mesh if d not in self.fixed | self.spoilt and d not in self.inner)
+        return tuple(d for d in self.mesh if d not in self.fixed | self.miscompiled and d not in self.inner)
 
     @cached_property
     def reduced(self) -> tuple[str, ...]:

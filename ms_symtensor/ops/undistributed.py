@@ -39,7 +39,7 @@ def cut_along_batch(op: OpView, signature: Signature, instead: str = OTHER_OPERA
     batch = first[0] if first else None
     leading = [t.shape[0] if t.shape else 1 for t in (*op.inputs[:1], *op.outputs[:1])]
     others = [t.shape[0] for t in op.outputs[1:] if t.shape]
-    is_spoilt = (
+    is_miscompiled = (
         batch in signature.fixed
         or any(batch in dims for dims in signature.inputs[1:])
         or any(batch not in dims[:1] for dims in signature.outputs)
@@ -58,7 +58,7 @@ def cut_along_batch(op: OpView, signature: Signature, instead: str = OTHER_OPERA
                 f"MindSpore has no distributed {op.type}, and rejects it where {device_num} devices divide the first dims of its"
                 f" first input and result, and not those of its further results; {instead}"
             )
-        if forced > 1 and is_spoilt:
+        if forced > 1 and is_miscompiled:
             return (
                 f"MindSpore has no distributed {op.type}: on {device_num} devices it cuts the first dim of its first input alone,"
                 f" which gives another result; {instead}, or with a first dim that they do not divide"

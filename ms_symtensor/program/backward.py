@@ -131,7 +131,7 @@ class _Differentiator:
         return [t for t in wanted if t not in passed]
 
     def _gradient_of(self, node: Node, wanted: tuple[int, ...], gradients: tuple[int, ...], kept: list[int]) -> None:
-        reads = tuple(self._again(t) for t in kept)
+        reads = tuple(self._recomputation(t) for t in kept)
         kinds = tuple(self.builder.tensors[t] for t in wanted)
         found = self.builder.node(
             f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block,
@@ -184,13 +184,13 @@ class _Differentiator:
 
     # -- recomputation -------------------------------------------------------------------------------------------------
 
-    def _again(self, tensor: int) -> int:
+    def _recomputation(self, tensor: int) -> int:
         """The tensor that a gradient reads for the forward tensor: itself where it was kept, or its copy."""
-        if tensor not in self.builder.computed_again:
+        if tensor not in self.builder.recomputed:
             return tensor
         if tensor not in self.copies:
             node = self.producer[tensor]
-            inputs = tuple(self._again(t) for t in node.inputs)
+            inputs = tuple(self._recomputation(t) for t in node.inputs)
             kinds = tuple(self.builder.tensors[t] for t in node.outputs)
             copies = self.builder.node(
                 node.kind, inputs, kinds, op=node.op, role=node.role, phase=Phase.RECOMPUTE, group=node.group,

@@ -30,7 +30,7 @@ class Builder:
         self.given: set[int] = set()
         self.held: set[int] = set()
         self.seed: int | None = None
-        self.computed_again: set[int] = set()
+        self.recomputed: set[int] = set()
         self._known: dict[tuple, tuple[int, ...]] = {}
 
     def tensor(self, kind: TensorType, kept: bool = False) -> int:
@@ -50,23 +50,23 @@ class Builder:
         role: Role = Role.WORK,
         phase: Phase = Phase.FORWARD,
         once: bool = False,
-        again: bool = False,
+        recomputation: bool = False,
         **more: "Unpack[Fields]",
     ) -> tuple[int, ...]:
         """Append a node and return its new output tensors; with `once`, an equal node on the same inputs is shared.
 
-        `again`: gradients read its outputs from a copy that is recomputed in the backward pass.
+        `recomputation`: gradients read its outputs from a copy that is recomputed in the backward pass.
         """
         group = more.get("group")
         key = (kind, inputs, outputs, group and group.ranks(), more.get("attribute", ())) if once else ()
         if once and key in self._known:
-            if again:
-                self.computed_again.update(self._known[key])
+            if recomputation:
+                self.recomputed.update(self._known[key])
             return self._known[key]
         numbers = tuple(self.tensor(o) for o in outputs)
         self.nodes.append(Node(kind, inputs, numbers, role, phase, op, **more))
-        if again:
-            self.computed_again.update(numbers)
+        if recomputation:
+            self.recomputed.update(numbers)
         if once:
             self._known[key] = numbers
         return numbers

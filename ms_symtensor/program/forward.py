@@ -13,7 +13,7 @@ from ms_symtensor.program.inner import write_inside
 from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.program import ParameterPlacement, Role
 from ms_symtensor.program.reading import Reading, Weight
-from ms_symtensor.program.recomputation import Again
+from ms_symtensor.program.recomputation import RecomputedWork
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.weights import place_parameters, root_of
 from ms_symtensor.tensor.dtype import has_gradients
@@ -73,8 +73,8 @@ class _Writer:
             custom=graph.custom_backward,
         )
         self.values: dict[Source, Value] = {}
-        self.again = Again(graph, self.settings, borders.results)
-        self.reading = Reading(graph, self.out.builder, self.out.parameters, self.again, borders)
+        self.recomputation = RecomputedWork(graph, self.settings, borders.results)
+        self.reading = Reading(graph, self.out.builder, self.out.parameters, self.recomputation, borders)
         self.out.weights = self.reading.weights
 
     def _placements(self) -> dict[str, Placement]:
@@ -188,7 +188,9 @@ class _Writer:
             TensorType(lay.slice_shape, t.dtype) for lay, t in zip(placement.computed, op.outputs, strict=False)
         )
         outputs = list(
-            builder.node(op.type, tuple(inputs), types, op=op.name, block=op.block, again=self.again.work(op))
+            builder.node(
+                op.type, tuple(inputs), types, op=op.name, block=op.block, recomputation=self.recomputation.work(op)
+            )
         )
         partial = placement.partial
         combined = -1 if partial is None else partial.output
@@ -207,7 +209,7 @@ class _Writer:
         inputs = [self._input(op, p, s, lay) for p, (s, lay) in enumerate(zip(sources, placement.inputs, strict=True))]
         outputs = write_inside(
             self.out.builder, op, self.out.signatures, self.out.needs_gradient, inputs, self.settings.device_num,
-            self.again.work(op), self.again.communication(op),
+            self.recomputation.work(op), self.recomputation.communication(op),
         )  # fmt: skip
         if len(outputs) != len(placement.outputs):
             raise InvalidStrategyError(
@@ -227,7 +229,7 @@ class _Writer:
         (combined,) = self.out.builder.node(
             "AllReduce" if partial.dim is None else "ReduceScatter",
             (tensor,), (kind,), op=op.name, role=Role.COMBINE, group=partial.group, block=op.block,
-            again=self.again.communication(op),
+            recomputation=self.recomputation.communication(op),
         )  # fmt: skip
         return combined
 
@@ -242,7 +244,7 @@ class _Writer:
             return
         kind = TensorType(value.layout.slice_shape, op.outputs[0].dtype)
         (tensor,) = self.out.builder.node(
-            op.type, (value.tensor,), (kind,), op=op.name, block=op.block, again=self.again.work(op)
+            op.type, (value.tensor,), (kind,), op=op.name, block=op.block, recomputation=self.recomputation.work(op)
         )
         grad = (
             value.needs_gradient and has_gradients(kind.dtype) and self.out.signatures[op.name].differentiable is None
@@ -276,7 +278,7 @@ class _Writer:
             kind = TensorType(target.slice_shape, carried)
             (tensor,) = self.out.builder.node(
                 "Reshape", (value.tensor,), (kind,), op=op.name, role=Role.MOVE, block=op.block, once=True,
-                again=self.again.move(op, value.maker),
+                recomputation=self.recomputation.move(op, value.maker),
             )  # fmt: skip
             value = value._replace(tensor=tensor)
         value = self._carried_as(op, value, dtype)
@@ -288,7 +290,7 @@ class _Writer:
             return value
         (tensor,) = self.out.builder.node(
             "Cast", (value.tensor,), (replace(kind, dtype=dtype),),
-            op=op.name, role=Role.MOVE, block=op.block, again=self.again.move(op, value.maker),
+            op=op.name, role=Role.MOVE, block=op.block, recomputation=self.recomputation.move(op, value.maker),
         )  # fmt: skip
         return value._replace(tensor=tensor)
 
@@ -325,7 +327,7 @@ class _Writer:
             (tensor,) = self.out.builder.node(
                 step.kind, (tensor,), (TensorType(step.output_shape, dtype),),
                 op=op.name, role=Role.MOVE, group=step.group, block=op.block, attribute=attribute,
-                again=self.again.move(op, value.maker),
+                recomputation=self.recomputation.move(op, value.maker),
             )  # fmt: skip
             if value.needs_gradient:
                 self.out.needs_gradient.add(tensor)

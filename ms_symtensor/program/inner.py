@@ -23,13 +23,14 @@ def inner_name(op: Op, inner: Op) -> str:
 
 def write_inside(
     builder: Builder, op: Op, signatures: dict[str, Signature], needs_gradient: set[int], given: Sequence[Local],
-    device_num: int, again: bool, again_communication: bool,
+    device_num: int, recomputation: bool, recomputed_communication: bool,
 ) -> list[Local]:  # fmt: skip
     """Write the operators inside `op`, whose inputs are `given`, and return its outputs.
 
     `signatures` gets those of the operators inside, by their names in the program, `needs_gradient` the tensors through which
-    a gradient flows back. `again`: the work has a copy in the backward pass, `again_communication`: collectives have; a mark of
-    an operator inside (`primitive.recompute(False)`) comes first. Errors: InputError for a group of ranks that lie irregularly.
+    a gradient flows back. `recomputation`: the work has a copy in the backward pass, `recomputed_communication`: collectives
+    have; a mark of an operator inside (`primitive.recompute(False)`) comes first. Errors: InputError for a group of ranks that
+    lie irregularly.
     """
     body = op.body
     sig = signatures[op.name]
@@ -46,7 +47,7 @@ def write_inside(
         name = inner_name(op, inner)
         inputs = [value_of(s) for s in body.tensor_inputs(inner)]
         mark = inner.attribute("recompute")
-        repeats = again_communication if inner.type in COLLECTIVES else again
+        repeats = recomputed_communication if inner.type in COLLECTIVES else recomputation
         repeats = mark if isinstance(mark, bool) else repeats
         if is_inlined(inner):
             needs, inputs = inputs[0][1], inputs[:1]
@@ -54,14 +55,14 @@ def write_inside(
             numbers = builder.node(
                 kind, tuple(t for t, _ in inputs), inner.outputs, op=name, role=Role.INNER, block=op.block,
                 group=_group(op, inner, device_num) if inner.type in COLLECTIVES else None, attribute=_attribute(inner),
-                again=repeats,
+                recomputation=repeats,
             )  # fmt: skip
         else:
             signatures[name] = sig.body[inner.name]
             chosen = signatures[name].differentiable
             needs = any(grad for p, (_, grad) in enumerate(inputs) if chosen is None or p in chosen)
             numbers = builder.node(
-                inner.type, tuple(t for t, _ in inputs), inner.outputs, op=name, block=op.block, again=repeats
+                inner.type, tuple(t for t, _ in inputs), inner.outputs, op=name, block=op.block, recomputation=repeats
             )
         for index, (number, kind_of) in enumerate(zip(numbers, inner.outputs, strict=True)):
             grad = needs and has_gradients(kind_of.dtype) and not inner.attribute("stop_gradient", False)

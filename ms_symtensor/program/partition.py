@@ -38,7 +38,7 @@ def partition(
     scattered = {"ReduceScatter"} if plan.settings.optimizer_level is OptimizerLevel.LEVEL2 else set()
     apart = COLLECTIVES - scattered if in_pipeline else frozenset()
     reshapes = {op.name for op in graph.ops if op.type == "Reshape"}
-    shared = share_equal(built.nodes, built.tensors, built.computed_again, half.signatures, reshapes, apart)
+    shared = share_equal(built.nodes, built.tensors, built.recomputed, half.signatures, reshapes, apart)
     nodes = depth_first(shared)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))

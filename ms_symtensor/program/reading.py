@@ -7,7 +7,7 @@ from ms_symtensor.program.borders import Borders
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.parameters import is_summed
 from ms_symtensor.program.program import ParameterPlacement, Role
-from ms_symtensor.program.recomputation import Again
+from ms_symtensor.program.recomputation import RecomputedWork
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, ParameterRef, Source, TensorType
 
 
@@ -29,12 +29,12 @@ class Reading:
         graph: Graph,
         builder: Builder,
         placements: Mapping[str, ParameterPlacement],
-        again: Again,
+        recomputation: RecomputedWork,
         borders: Borders,
     ) -> None:
         self.weights: dict[int, Weight] = {}
         self._graph, self._builder, self._placements = graph, builder, placements
-        self._again, self._borders = again, borders
+        self._recomputation, self._borders = recomputation, borders
         self._stored: dict[tuple[ParameterRef, bool], int] = {}
         self._read: dict[tuple[Source, bool], int] = {}
 
@@ -90,13 +90,13 @@ class Reading:
         if placement.shard == 1:
             return tensor
         dtype = self._builder.tensors[tensor].dtype
-        again = self._again.gather(op, placement, is_cast=dtype != placement.dtype)
-        if again and dtype != placement.dtype:
-            self._builder.computed_again.add(tensor)  # the Cast before it goes along
+        recomputation = self._recomputation.gather(op, placement, is_cast=dtype != placement.dtype)
+        if recomputation and dtype != placement.dtype:
+            self._builder.recomputed.add(tensor)  # the Cast before it goes along
         (tensor,) = self._builder.node(
             "AllGather", (tensor,), (TensorType(placement.layout.slice_shape, dtype),), op=op.name, role=Role.WEIGHT,
             group=placement.gather, parameter=parameter, block=op.block, once=True,
-            again=again,
+            recomputation=recomputation,
         )  # fmt: skip
         return tensor
 

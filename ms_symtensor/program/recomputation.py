@@ -42,7 +42,7 @@ def _path(op: Op) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Again:
+class RecomputedWork:
     """Which nodes of the partitioned program have a copy in the backward pass.
 
     The operators of a recomputed block have, except the one that delivers the block's result and those it keeps; a gradient

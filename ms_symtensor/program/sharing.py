@@ -51,7 +51,7 @@ def _without_idle_reshapes(nodes: list[Node], result: int) -> list[Node]:
 def share_equal(
     nodes: Sequence[Node],
     tensors: Sequence[TensorType],
-    again: Collection[int],
+    recomputation: Collection[int],
     signatures: Mapping[str, Signature],
     reshapes: Collection[str] = (),
     apart: Collection[str] = (),
@@ -59,10 +59,10 @@ def share_equal(
     """`nodes` without those that do again what an earlier one has done on the same tensors: moves and sums, and all of the
     backward pass.
 
-    Of those whose outputs are in `again`, because they are recomputed, and of the others each for itself. `signatures`: of
-    all operators, one for those that do the same to what they read. `reshapes`: the Reshapes among them, before which MindSpore
-    moves tensors by primitives of other attributes (without keep_value_node_input) than before others. `apart`: kinds of
-    collectives that every parameter has for itself.
+    Of those whose outputs are in `recomputation`, because they are recomputed, and of the others each for itself.
+    `signatures`: of all operators, one for those that do the same to what they read. `reshapes`: the Reshapes among them,
+    before which MindSpore moves tensors by primitives of other attributes (without keep_value_node_input) than before others.
+    `apart`: kinds of collectives that every parameter has for itself.
 
     MindSpore eliminates common sub-expressions after differentiation: what is equal before that is one operator already, and
     so are equal gradients, such as those of the terms of a sum.
@@ -76,7 +76,16 @@ def share_equal(
         if form is not None:
             kinds = tuple(tensors[t] for t in node.outputs)
             ranks = node.group and node.group.ranks()
-            key = (form, node.kind, node.inputs, kinds, ranks, node.attribute, node.phase, node.outputs[0] in again)
+            key = (
+                form,
+                node.kind,
+                node.inputs,
+                kinds,
+                ranks,
+                node.attribute,
+                node.phase,
+                node.outputs[0] in recomputation,
+            )
             earlier = known.setdefault(key, node.outputs)
             if earlier is not node.outputs:
                 same.update(zip(node.outputs, earlier, strict=True))

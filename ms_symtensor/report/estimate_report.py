@@ -6,7 +6,7 @@ from typing import Any
 from ms_symtensor.report.plan_report import headline, plan_json, times_and_memory
 from ms_symtensor.report.rates import rates, rates_text
 from ms_symtensor.report.text import seconds, size, table
-from ms_symtensor.search.asked.request import KEPT_FREE
+from ms_symtensor.search.constraints.request import KEPT_FREE
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

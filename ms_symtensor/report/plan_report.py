@@ -76,15 +76,15 @@ def plan_text(
 
     `programs` are those of the plan (`programs_of`).
     """
-    again = plan.settings.recompute
+    recomputation = plan.settings.recompute
     nodes = (n for one in programs for n in (one.micro if isinstance(one, StageProgram) else one).nodes)
-    selected = any(chosen.in_part for chosen in again.values())
+    selected = any(chosen.in_part for chosen in recomputation.values())
     return "\n\n".join(
         [
             headline(plan),
             rates_text(rates(plan, graph)),
             times_and_memory(plan),
-            *([recomputation_text(graph, again, nodes)] if selected else []),
+            *([recomputation_text(graph, recomputation, nodes)] if selected else []),
             *_exchanges(plan, graph, programs),
             "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
             *([bound] if (bound := bound_operators_text(graph)) else []),

@@ -144,8 +144,8 @@ def _pipeline(degrees: Degrees) -> str:
 
 
 def _recomputed(degrees: Degrees) -> str:
-    again = degrees.recompute
-    texts = [f"layers {', '.join(range_texts(again.layers))}"] if again.layers else []
-    texts += [f"{name} of layers {', '.join(range_texts(ranges))}" for name, ranges in again.modules]
-    texts += [f"but {name} of layers {', '.join(range_texts(ranges))}" for name, ranges in again.kept]
+    recomputation = degrees.recompute
+    texts = [f"layers {', '.join(range_texts(recomputation.layers))}"] if recomputation.layers else []
+    texts += [f"{name} of layers {', '.join(range_texts(ranges))}" for name, ranges in recomputation.modules]
+    texts += [f"but {name} of layers {', '.join(range_texts(ranges))}" for name, ranges in recomputation.kept]
     return "; ".join(texts) or "nothing"

@@ -22,16 +22,16 @@ def in_short(recompute: Mapping[str, Recompute]) -> str:
 
 def recomputation_text(graph: Graph, recompute: Mapping[str, Recompute], nodes: Iterable[Node]) -> str:
     """Which blocks are recomputed, and which operators where that is selective; `nodes` are those of the program."""
-    again: dict[str | None, list[Node]] = {}
+    recomputation: dict[str | None, list[Node]] = {}
     for node in nodes:
         if node.phase is Phase.RECOMPUTE:
-            again.setdefault(node.block, []).append(node)
+            recomputation.setdefault(node.block, []).append(node)
     lines = ["Recomputed in the backward pass"]
     for chosen, run in groupby(recompute.items(), key=lambda pair: pair[1]):
         names = [name for name, _ in run]
         blocks = _in_runs(names, graph.blocks) + (f" ({len(names)} blocks)" if len(names) > 1 else "")
         if chosen.in_part:
-            lines += [f"  {blocks}: {_operators(graph, again.get(names[0], ()))}"]
+            lines += [f"  {blocks}: {_operators(graph, recomputation.get(names[0], ()))}"]
             kept = "everything else" if chosen.only else ", ".join(chosen.kept)
             lines += [f"    kept: {kept}"] if kept else []
         else:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ms_symtensor.report.text import table
-from ms_symtensor.validation.timings import Compared, Judged, TimingValidation
+from ms_symtensor.validation.timings import Compared, Scored, TimingValidation
 
 HEAD = ("", "rows", "MAPE", "predicted / measured", "Spearman")
 
@@ -20,7 +20,7 @@ def timing_json(found: TimingValidation) -> dict[str, Any]:
         "mape": total.mape,
         "spearman_mean": found.spearman_mean,
         "geometric_ratio": total.geometric_ratio,
-        "kinds": [_judged_json(one) for one in found.judged],
+        "kinds": [_scored_json(one) for one in found.judged],
         "cases": [_case_json(row) for row in total.rows],
     }
 
@@ -38,7 +38,7 @@ def timing_text(found: TimingValidation) -> str:
     return "\n\n".join(paragraphs)
 
 
-def _judged_json(one: Judged) -> dict[str, Any]:
+def _scored_json(one: Scored) -> dict[str, Any]:
     return {
         "kind": one.kind,
         "rows": len(one.rows),
@@ -61,6 +61,6 @@ def _case_json(row: Compared) -> dict[str, Any]:
     }
 
 
-def _line(one: Judged) -> tuple[str, ...]:
+def _line(one: Scored) -> tuple[str, ...]:
     rank = "" if one.spearman is None else f"{one.spearman:.3f}"
     return one.kind, str(len(one.rows)), f"{100 * (one.mape or 0.0):.1f} %", f"{one.geometric_ratio:.2f}", rank

@@ -6,7 +6,7 @@ from typing import Any
 
 from ms_symtensor.errors import ImpossibleError, InfeasibleError, InputError
 from ms_symtensor.report.text import seconds, size, table
-from ms_symtensor.search.asked.limits import Limits, limits_of
+from ms_symtensor.search.constraints.limits import Limits, limits_of
 from ms_symtensor.strategy.plan import Plan
 
 _NAMES = {

@@ -7,11 +7,11 @@ from dataclasses import replace
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule, require_known
-from ms_symtensor.search.asked.obstacle import does_not_fit, nothing_fits
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.certified import with_certificate
 from ms_symtensor.search.closest import least_plan, obstacle_of
-from ms_symtensor.search.folded.alternating import apart, joined, joined_request, separated
+from ms_symtensor.search.constraints.obstacle import does_not_fit, nothing_fits
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.folded.alternating import merge_period, merged_request, separated, split_period
 from ms_symtensor.search.found import Found, plan_of, searched
 from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.priced import as_priced
@@ -34,9 +34,9 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     micro_batch_num)`; of one whose kinds of blocks alternate, that of which it was `joined`. Errors: as of `search.plan.plan`.
     """
     whole = of.graph_at(request.global_batch_size)
-    found = _best(of, joined_request(request, whole), progress)
+    found = _best(of, merged_request(request, whole), progress)
     together = whole if found.pipeline is None else of.graph_at(request.global_batch_size // found.micro_batch_num)
-    plan = apart(found, together, request.limits)
+    plan = split_period(found, together, request.limits)
     return plan if request.is_trial else as_priced(plan, separated(together), request)
 
 
@@ -47,11 +47,11 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
     require_devices(request.cluster, request.device_num)
     if request.global_batch_size < 1:
         raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
-    own, together = request, joined(graph)
-    request = joined_request(own, together)
+    own, together = request, merge_period(graph)
+    request = merged_request(own, together)
     require_possible(together, request, whole="it has the batch it was built with")
     of = network_as_it_is(graph, request.global_batch_size)
-    plan = apart(_cases(of, request, progress), together, own.limits)
+    plan = split_period(_cases(of, request, progress), together, own.limits)
     return plan if request.is_trial else as_priced(plan, graph, own)
 
 
@@ -76,15 +76,15 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
     every, remark = remaining(of.graph_at(request.global_batch_size), request)
     request = replace(request, remark=remark)
     progress("step layouts")
-    return best_case(request, every, lambda case, known_s: _searched(of, case, known_s, progress))
+    return best_case(request, every, lambda case, incumbent_s: _searched(of, case, incumbent_s, progress))
 
 
-def _searched(of: Network, request: Request, known_s: float, progress: Callable[[str], None]) -> Searched:
-    found = searched(of, request, known_s, fit_of(request), promised_in_part(of, request))
-    if found.whole is None and math.isinf(known_s):
+def _searched(of: Network, request: Request, incumbent_s: float, progress: Callable[[str], None]) -> Searched:
+    found = searched(of, request, incumbent_s, fit_of(request), promised_in_part(of, request))
+    if found.whole is None and math.isinf(incumbent_s):
         found = fitted(of, request, found)
     if request.certified_gap is not None:
-        found = with_certificate(of, request, found, known_s, progress)
+        found = with_certificate(of, request, found, incumbent_s, progress)
     best = None if found.whole is None else plan_of(of, request, found.whole, found)
     return Searched(best, found.bound_s, found.candidates, lambda: _infeasible(of, request, found))
 
@@ -126,8 +126,8 @@ def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
             f" layouts of all operators go together{_odd_groups(request.device_num)}"
         )
     least = found.least
-    if least is None and found.outcome is not None:
-        least = least_plan(of, request, known_of_all(found.outcome))
+    if least is None and found.screening is not None:
+        least = least_plan(of, request, known_of_all(found.screening))
     if least is not None:
         return does_not_fit(request, obstacle_of(of, request, least))
     return InfeasibleError(f"{nothing_fits(request)}, over {found.step_layouts} step layouts")

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.certify.certificate import certificate
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.found import Found, with_bounds
 from ms_symtensor.search.selective import fit_of
 from ms_symtensor.search.stages.layout_candidates import Candidate
@@ -14,27 +14,27 @@ from ms_symtensor.search.stages.network import Network
 
 
 def with_certificate(
-    of: Network, request: Request, found: Found, known_s: float, progress: Callable[[str], None]
+    of: Network, request: Request, found: Found, incumbent_s: float, progress: Callable[[str], None]
 ) -> Found:
     """`found` for the network `of`, certified to the gap of `request`; with a faster plan, where one is met on the way.
 
-    `known_s`: seconds of a step that is known of elsewhere.
+    `incumbent_s`: seconds of a step that is known of elsewhere.
     """
-    outcome, gap = found.outcome, request.certified_gap
-    step_s = min(found.time_s, known_s)
-    if outcome is None or gap is None or math.isinf(step_s):
+    screening, gap = found.screening, request.certified_gap
+    step_s = min(found.time_s, incumbent_s)
+    if screening is None or gap is None or math.isinf(step_s):
         return found
     best: MaterializedPlan | None = found.whole
-    fit, met = fit_of(request), set[tuple]()
+    fit, attempted = fit_of(request), set[tuple]()
 
-    def attempt(rows: Sequence[Candidate], below_s: float) -> float:
+    def attempt(rows: Sequence[Candidate], cutoff_s: float) -> float:
         nonlocal best
-        made = materialized(of, rows, request.limit_B, request.rules, fit, met, below_s=below_s)
-        if made is None or made.estimate.step_time_s >= below_s:
-            return below_s
+        made = materialized(of, rows, request.limit_B, request.rules, fit, attempted, cutoff_s=cutoff_s)
+        if made is None or made.estimate.step_time_s >= cutoff_s:
+            return cutoff_s
         best = made
         return made.estimate.step_time_s
 
-    known = certificate(outcome, step_s, request.limit_B, gap, attempt, progress)
+    known = certificate(screening, step_s, request.limit_B, gap, attempt, progress)
     considered = with_bounds(found.considered, known.bounds_s)
     return replace(found, whole=best, bound_s=known.bound_s, considered=considered, certificate=known)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.settings import Settings
-from ms_symtensor.search.asked.obstacle import Obstacle, largest_tensor
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.constraints.obstacle import Obstacle, largest_tensor
+from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.layout_candidates import Candidate
@@ -42,8 +42,8 @@ def least_plan(network: Network, request: Request, rows: Sequence[Candidate]) ->
     for row in [first[limit] for limit in sorted(first)]:
         try:
             own = priced(network, row, strategies_of(row), request.rules)
-            for layers, again in _divisions(network, own):
-                every.append(as_given(network, own, layers, again, request.rules))
+            for layers, recomputation in _divisions(network, own):
+                every.append(as_given(network, own, layers, recomputation, request.rules))
         except InvalidStrategyError:
             continue
     return min(every, key=lambda one: one.estimate.peak_memory_B, default=None)
@@ -68,9 +68,9 @@ def _divisions(network: Network, row: Candidate) -> Iterator[tuple[list[int], li
     least = divided(row, chain, _least_limit(row, chain, MOST_GIB * STEPS_PER_GIB) * GIB / STEPS_PER_GIB)
     if least is None:
         return
-    layers, again = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]
-    yield layers, again
-    if again != layers and row.problem.limits.recomputed(sum(layers))[1] == sum(layers):
+    layers, recomputation = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]
+    yield layers, recomputation
+    if recomputation != layers and row.problem.limits.recomputed(sum(layers))[1] == sum(layers):
         yield layers, layers
 
 
@@ -99,6 +99,6 @@ def _layout(found: MaterializedPlan) -> Iterator[str]:
 
 
 def _settings(settings: Settings, recomputed: int, blocks: int) -> str:
-    again = "everything recomputed" if recomputed == blocks else f"{recomputed} of {blocks} blocks recomputed"
+    recomputation = "everything recomputed" if recomputed == blocks else f"{recomputed} of {blocks} blocks recomputed"
     host = ", optimizer offload" if settings.swap_optimizer else ""
-    return f"optimizer sharding {settings.optimizer_level.name.lower()}, {again}{host}"
+    return f"optimizer sharding {settings.optimizer_level.name.lower()}, {recomputation}{host}"

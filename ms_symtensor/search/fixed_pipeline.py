@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.stages.network import network_as_it_is
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph

@@ -10,10 +10,10 @@ import scipy
 from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.program.pipeline import dealt, runs_of
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.asked.summary import degrees
 from ms_symtensor.search.certify.certificate import Certificate
-from ms_symtensor.search.folded.depth import at_depth
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.constraints.summary import degrees
+from ms_symtensor.search.folded.depth import unfold
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.plan_for import plan_for
 from ms_symtensor.search.selections.selected import SELECTING
@@ -53,7 +53,7 @@ METHOD = (
 class Found:
     """What a search of `space` found: the best plan, `whole`, if one fits and is fast enough; no plan takes less than `bound_s`.
 
-    `outcome`: what was learnt on the way. `least`: where nothing fits, the plan that needs least, if it was looked for.
+    `screening`: what was learnt on the way. `least`: where nothing fits, the plan that needs least, if it was looked for.
     `certificate`: if it was asked for.
     """
 
@@ -61,7 +61,7 @@ class Found:
     bound_s: float
     candidates: int
     considered: tuple[Considered, ...] = ()
-    outcome: ScreeningResult | None = None
+    screening: ScreeningResult | None = None
     space: tuple[StepLayout, ...] = ()
     least: MaterializedPlan | None = None
     certificate: Certificate | None = None
@@ -118,25 +118,25 @@ def _shapes(network: Network, request: Request, blocks: int) -> tuple[StepLayout
 def searched(
     network: Network,
     request: Request,
-    known_s: float = math.inf,
+    incumbent_s: float = math.inf,
     fit: Fit = made_feasible,
     promised: Promised = as_estimated,
 ) -> Found:
-    """The fastest plan, as `fit` makes layouts fit, if it takes less than `known_s`. Errors: as of `whole_plan`."""
+    """The fastest plan, as `fit` makes layouts fit, if it takes less than `incumbent_s`. Errors: as of `whole_plan`."""
     space = space_of(network, request)
-    asked = Question(request.cluster, request.limit_B, request.rules, request.limits, known_s=known_s)
-    outcome, found = fastest_plan(network, space, asked, fit, promised, any_plan=request.is_trial)
-    bounds_s = outcome.bounds_s
-    considered = _considered(space, outcome, bounds_s)
-    return Found(found, min(bounds_s.values(), default=math.inf), outcome.candidates, considered, outcome, space)
+    question = Question(request.cluster, request.limit_B, request.rules, request.limits, incumbent_s=incumbent_s)
+    screening, found = fastest_plan(network, space, question, fit, promised, any_plan=request.is_trial)
+    bounds_s = screening.bounds_s
+    considered = _considered(space, screening, bounds_s)
+    return Found(found, min(bounds_s.values(), default=math.inf), screening.candidates, considered, screening, space)
 
 
 def _considered(
-    space: Sequence[StepLayout], outcome: ScreeningResult, bounds_s: Mapping[StepLayout, float]
+    space: Sequence[StepLayout], screening: ScreeningResult, bounds_s: Mapping[StepLayout, float]
 ) -> tuple[Considered, ...]:
     """All step layouts: those worked out, those that only their bound ruled out, what does not fit, and what is impossible."""
-    best = {one.shape: one for one in outcome.estimates}
-    infeasible = set(outcome.infeasible)
+    best = {one.shape: one for one in screening.estimates}
+    infeasible = set(screening.infeasible)
 
     def described(shape: StepLayout, bound_s: float) -> Considered:
         plain = Considered(
@@ -193,7 +193,7 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
     estimate = found.estimate
     shape, settings = estimate.shape, found.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)
-    strategies = at_depth(network.class_of, short, found.strategies)
+    strategies = unfold(network.class_of, short, found.strategies)
     layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
     whole = StagePlan(strategies, replace(settings, recompute=_recompute(network, graph.blocks, found)))
     stages: tuple[StagePlan, ...] = (whole,)
@@ -245,11 +245,11 @@ def _recompute(network: Network, blocks: tuple[str, ...], found: MaterializedPla
     stages, interleave = found.estimate.stages, found.estimate.shape.interleave
     held = runs_of(dealt(tuple(stage.blocks for stage in stages), interleave), interleave)
     kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
-    again = {}
+    recomputation = {}
     for number, (runs, stage) in enumerate(zip(held, stages, strict=True)):
         mix = found.mixes[number] if found.mixes else WHOLE
         for place, block in enumerate(block for run in runs for block in run):
             way = mix.way(kinds[block], 1 + place - stage.recomputed)
             if way is not None:
-                again[blocks[block]] = way
-    return again
+                recomputation[blocks[block]] = way
+    return recomputation

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ms_symtensor.errors import InfeasibleError, SymTensorError
-from ms_symtensor.search.asked.checked import MOST_DEVICES
-from ms_symtensor.search.asked.floor import Floor
-from ms_symtensor.search.asked.limits import FREE, SWAP
-from ms_symtensor.search.asked.obstacle import DoesNotFitError
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.checked import MOST_DEVICES
+from ms_symtensor.search.constraints.floor import Floor
+from ms_symtensor.search.constraints.limits import FREE, SWAP
+from ms_symtensor.search.constraints.obstacle import DoesNotFitError
+from ms_symtensor.search.constraints.request import Request
 
 Found = TypeVar("Found")
 

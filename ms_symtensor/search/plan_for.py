@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.asked.summary import Degrees
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.constraints.summary import Degrees
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 

@@ -4,12 +4,12 @@ import math
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.arithmetic.check import require_arithmetic
-from ms_symtensor.search.asked.arithmetic.conditions import forms_groups
-from ms_symtensor.search.asked.arithmetic.facts import Facts
-from ms_symtensor.search.asked.checked import MOST_DEVICES
-from ms_symtensor.search.asked.limits import FREE, Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.arithmetic.check import require_arithmetic
+from ms_symtensor.search.constraints.arithmetic.conditions import forms_groups
+from ms_symtensor.search.constraints.arithmetic.facts import Facts
+from ms_symtensor.search.constraints.checked import MOST_DEVICES
+from ms_symtensor.search.constraints.limits import FREE, Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.space.facts import facts_of
 from ms_symtensor.search.space.pinnable import require_pinnable
 from ms_symtensor.tensor.graph import Graph

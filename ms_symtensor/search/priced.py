@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ms_symtensor.cost.plan_price import price_plan
 from ms_symtensor.program.meanings import meanings
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.closest import least_plan
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.found import Found
 from ms_symtensor.search.selections.selected_stages import promised_s, selecting
@@ -66,13 +66,13 @@ def promised_in_part(network: Network, request: Request) -> Promised:
     was estimated, which is tried where promises are not kept.
     """
 
-    def promised(outcome: ScreeningResult, estimates: Sequence[Estimate]) -> Sequence[Promise]:
-        estimated = as_estimated(outcome, estimates)
-        again = any(stage.recomputed for one in estimates for stage in one.stages)
-        if not again or not outcome.screened[0].setting.problem.selects:
+    def promised(screening: ScreeningResult, estimates: Sequence[Estimate]) -> Sequence[Promise]:
+        estimated = as_estimated(screening, estimates)
+        recomputation = any(stage.recomputed for one in estimates for stage in one.stages)
+        if not recomputation or not screening.screened[0].setting.problem.selects:
             return estimated
         found, best_s = list[Promise](), math.inf
-        for row in _likely(network, outcome, estimates[0].step_time_s, request.limit_B):
+        for row in _likely(network, screening, estimates[0].step_time_s, request.limit_B):
             if _least_s(row, network) < best_s:
                 step_s = promised_s(
                     network, row, request.limit_B, request.cluster, request.rules, request.limits.selects
@@ -89,12 +89,12 @@ def _least_s(row: Candidate, network: Network) -> float:
     return quickest_s(row, occurrences(network.depths))
 
 
-def _likely(network: Network, outcome: ScreeningResult, best_s: float, limit_B: float) -> list[Candidate]:
+def _likely(network: Network, screening: ScreeningResult, best_s: float, limit_B: float) -> list[Candidate]:
     """Layouts that may be the fastest. What is cheap to recompute is so first: of the seconds that whole blocks take, it is taken
     to be the share that recomputed blocks are of all.
     """
     different: dict[tuple, tuple[float, Candidate]] = {}
-    for row in outcome.rows:
+    for row in screening.rows:
         if (least_s := _least_s(row, network)) < best_s:
             different.setdefault(_alike(row), (least_s, row))
     every = []
@@ -119,10 +119,10 @@ def _alike(row: Candidate) -> tuple:
 
 def fitted(network: Network, request: Request, searched: Found) -> Found:
     """`searched`, which has no plan, with one where a last attempt finds what fits."""
-    outcome = searched.outcome
-    if outcome is None:
+    screening = searched.screening
+    if screening is None:
         return searched
-    least, known = None, known_of_all(outcome)
+    least, known = None, known_of_all(screening)
     found = None if request.limits.names("recompute") else smallest(network, request, known)
     if found is None and not request.is_trial:
         least = least_plan(network, request, known)

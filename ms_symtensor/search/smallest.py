@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.search.asked.obstacle import AT_REST
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.selections.selected_stages import fitting
+from ms_symtensor.search.constraints.obstacle import AT_REST
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.selections.selected_stages import make_feasible
 from ms_symtensor.search.stages.average_stage import average_weights
 from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.incumbents import ScreeningResult
@@ -57,7 +57,7 @@ def _worked_out(network: Network, request: Request, row: Candidate) -> Materiali
         own = priced(network, row, strategies_of(row), request.rules)
         found = smallest_of(network, own, request.limit_B, request.rules)
         if found is not None and found.estimate.peak_memory_B > request.limit_B >= _whatever_is_recomputed_B(found):
-            return fitting(network, found, request.limit_B, request.cluster, request.rules) or found
+            return make_feasible(network, found, request.limit_B, request.cluster, request.rules) or found
     except InvalidStrategyError:
         return None
     return found
@@ -103,10 +103,10 @@ def _different(network: Network, known: Sequence[Candidate], limit_B: float) -> 
     return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def known_of_all(outcome: ScreeningResult) -> list[Candidate]:
+def known_of_all(screening: ScreeningResult) -> list[Candidate]:
     """The layouts that were screened, and those that keep least, of all settings."""
-    slimmest = [row for one in outcome.screened for row in _slimmest(one.setting)]
-    return [*outcome.rows, *slimmest]
+    slimmest = [row for one in screening.screened for row in _slimmest(one.setting)]
+    return [*screening.rows, *slimmest]
 
 
 def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:

@@ -224,11 +224,11 @@ def _version(plan: Plan) -> int:
     every = plan.settings.recompute.values()
     if plan.own_cluster is not None:
         return VERSION
-    if any(again.only for again in every):
+    if any(recomputation.only for recomputation in every):
         return KNOWN_CLUSTERS_VERSION
     if plan.settings.swap_optimizer:
         return BLOCKS_AS_CELLS_VERSION
-    in_part = any(again.in_part for again in every)
+    in_part = any(recomputation.in_part for recomputation in every)
     return DEVICE_STATES_VERSION if in_part else WHOLE_BLOCKS_VERSION
 
 

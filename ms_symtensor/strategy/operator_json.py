@@ -105,7 +105,7 @@ def _data(
 
 def _names(graph: Graph, plan: StagePlan, scope: str) -> dict[str, str]:
     """The name of every operator in the cell that is compiled, by its name in the graph."""
-    marked = {name for name, again in plan.settings.recompute.items() if not again.only}
+    marked = {name for name, recomputation in plan.settings.recompute.items() if not recomputation.only}
     return {
         op.name: (RECOMPUTE_MARK if op.block in marked else "") + scope + op.name.removeprefix(CAPTURED_SCOPE)
         for op in graph.ops

@@ -154,8 +154,8 @@ class Plan:
     @property
     def settings(self) -> Settings:
         """The settings that all stages share; `recompute` has the blocks of all."""
-        again = {name: found for stage in self.stages for name, found in stage.settings.recompute.items()}
-        return replace(self.stages[0].settings, recompute=again)
+        recomputation = {name: found for stage in self.stages for name, found in stage.settings.recompute.items()}
+        return replace(self.stages[0].settings, recompute=recomputation)
 
     @property
     def strategies(self) -> Mapping[str, OpStrategy]:

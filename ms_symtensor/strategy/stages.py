@@ -37,10 +37,11 @@ def pipeline_stages(
             if (strategy := strategies[number].get(op.name)) is not None:
                 held[number][op.name] = strategy
     recompute: list[dict[str, Recompute]] = [{} for _ in strategies]
-    for block, again in settings.recompute.items():
+    for block, recomputation in settings.recompute.items():
         if (stage := stage_of_block.get(block)) is not None:
-            recompute[stage][block] = again
+            recompute[stage][block] = recomputation
     stages = tuple(
-        StagePlan(own, replace(settings, recompute=again)) for own, again in zip(held, recompute, strict=True)
+        StagePlan(own, replace(settings, recompute=recomputation))
+        for own, recomputation in zip(held, recompute, strict=True)
     )
     return stages, pipeline

@@ -16,7 +16,7 @@ from ms_symtensor.program.program import Phase
 from ms_symtensor.report.html.exchanges import level_of
 from ms_symtensor.report.rates import rates
 from ms_symtensor.report.recomputation import in_short
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_devices
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.sweep.elasticities import elasticities

@@ -6,8 +6,8 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.plan_price import PlanPrice, price_plan, priced
 from ms_symtensor.cost.runtime import Runtime
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.asked.summary import Degrees
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.constraints.summary import Degrees
 from ms_symtensor.search.plan_for import plan_for
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph

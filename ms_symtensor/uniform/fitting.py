@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ms_symtensor.cost.plan_price import PlanPrice
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.uniform.layout import ALL, Recomputation, UniformLayout, first_blocks
 from ms_symtensor.uniform.prices import Prices
 from ms_symtensor.uniform.request import recomputation

@@ -122,7 +122,7 @@ def recompute_of(graph: Graph, of: Mapping[str, Mark]) -> dict[str, Recompute]:
         for block, mark in of.items()
         if mark != set()
     }
-    return {block: again for block, again in found.items() if again is not None}
+    return {block: recomputation for block, recomputation in found.items() if recomputation is not None}
 
 
 def _selective(ops: Sequence[Op], chosen: frozenset[Selection]) -> Recompute | None:
@@ -145,17 +145,17 @@ def _gathering_again(ops: Sequence[Op], names: tuple[str, ...]) -> Recompute:
 
 def gathering_again(stage: StagePlan, graph: Graph) -> StagePlan:
     """`stage`, whose blocks that are not recomputed as a whole gather again what other ranks hold (`Selection.COMMUNICATION`)."""
-    again = dict(stage.settings.recompute)
+    recomputation = dict(stage.settings.recompute)
     held = {op.block for op in graph.ops if op.name in stage.strategies}
     parts: dict[str, list[Op]] = {}
     for op in graph.ops:
         if op.block is not None and op.block in held:
             parts.setdefault(op.block, []).append(op)
     for block, ops in parts.items():
-        own = again.get(block)
+        own = recomputation.get(block)
         if own is None or own.only:
-            again[block] = _gathering_again(ops, own.only if own is not None else ())
-    return replace(stage, settings=replace(stage.settings, recompute=again))
+            recomputation[block] = _gathering_again(ops, own.only if own is not None else ())
+    return replace(stage, settings=replace(stage.settings, recompute=recomputation))
 
 
 _NORM = re.compile(r"/[a-z_]*norm-Norm/[^/]*$")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cost.plan_price import PlanBill, PlanPrice, each_s, priced
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.uniform.dispatch import with_safe_tokens
 from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import (
@@ -115,10 +115,10 @@ class Prices:
         at_rest_B = self._of_samples(layout, samples).kept_B(level) / layout.stages.number
         return at_rest_B + KEPT_INPUTS * self._recomputed[key]
 
-    def _bill(self, layout: UniformLayout, samples: int, again: Recomputation) -> PlanBill:
+    def _bill(self, layout: UniformLayout, samples: int, recomputation: Recomputation) -> PlanBill:
         """Of two micro-batches of so many samples in the whole network on one stage, so that what is done once stands apart."""
         level = min(layout.optimizer_level, OptimizerLevel.LEVEL1)
-        one = UniformLayout(layout.degrees, Stages(1, 2), again, level, swap_optimizer=layout.swap_optimizer)
+        one = UniformLayout(layout.degrees, Stages(1, 2), recomputation, level, swap_optimizer=layout.swap_optimizer)
         return self._as_run(with_safe_tokens(replace(self.config, batch_size=samples), one), one)
 
     def _as_run(self, network: TransformerConfig, layout: UniformLayout) -> PlanBill:

@@ -7,8 +7,8 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked import limits as asked
-from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.constraints import limits as asked
+from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.uniform.dispatch import with_safe_tokens
 from ms_symtensor.uniform.layout import (
     ALL,
@@ -92,10 +92,12 @@ def as_run(layout: UniformLayout, runtime: Runtime) -> UniformLayout:
     """`layout` with what `runtime` recomputes unasked."""
     if not (runtime.gathers_again and layout.degrees.sequence_parallel):
         return layout
-    again = layout.recompute
+    recomputation = layout.recompute
     own = Selection.COMMUNICATION
-    marks = tuple(tuple(None if mark is None else mark | {own} for mark in of_stage) for of_stage in again.marks)
-    return replace(layout, recompute=replace(again, parts=(*again.parts, (own, (ALL,))), marks=marks))
+    marks = tuple(
+        tuple(None if mark is None else mark | {own} for mark in of_stage) for of_stage in recomputation.marks
+    )
+    return replace(layout, recompute=replace(recomputation, parts=(*recomputation.parts, (own, (ALL,))), marks=marks))
 
 
 def _pin(limits: Limits, name: str, default: int) -> int:

@@ -21,7 +21,7 @@ from itertools import count
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import InfeasibleError, InputError, SymTensorError
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate
@@ -142,10 +142,10 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
                 found.least_B = min(found.least_B, needed_B)
                 continue
             best_s, idle = found.best_s, idle + bool(found.fits)
-            for again, price in fitted(prices, layout, rules, best_s):
+            for recomputation, price in fitted(prices, layout, rules, best_s):
                 found.least_B = min(found.least_B, price.peak_memory_B)
                 if price.peak_memory_B <= limit_B:
-                    found.fits.append((again, price))
+                    found.fits.append((recomputation, price))
             idle = 0 if found.best_s < best_s else idle
         except SymTensorError as error:
             refused.add(str(error))

@@ -8,8 +8,8 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.limits import SWAP, Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import SWAP, Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.uniform.layout import Degrees, Stages, UniformLayout
 from ms_symtensor.uniform.request import pinned_layout
 from ms_symtensor.uniform.rules import Rules

@@ -93,7 +93,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Scored:
     """Comparisons of one kind."""
 
     kind: str
@@ -129,14 +129,14 @@ class TimingValidation:
     name: str
     cluster: str
     rows: int
-    judged: tuple[Judged, ...]
+    judged: tuple[Scored, ...]
     excluded: tuple[Exclusion, ...]
 
     @property
-    def total(self) -> Judged:
+    def total(self) -> Scored:
         """All comparisons, by line."""
         rows = sorted((row for one in self.judged for row in one.rows), key=lambda row: row.timing.line)
-        return Judged("all", tuple(rows))
+        return Scored("all", tuple(rows))
 
     @property
     def spearman_mean(self) -> float | None:
@@ -178,7 +178,7 @@ def validate_timings(
     by_kind: dict[str, list[Compared]] = {}
     for one in found if calibrated is None else calibrated(found):
         by_kind.setdefault(one.timing.group, []).append(one)
-    judged = tuple(Judged(kind, tuple(rows)) for kind, rows in by_kind.items())
+    judged = tuple(Scored(kind, tuple(rows)) for kind, rows in by_kind.items())
     return TimingValidation(form.name, cluster.name, len(table.rows), judged, tuple(excluded))
 
 

@@ -250,7 +250,7 @@ class Spoilt(nn.Cell):
         return mint.transpose(x, 0, 1).sum()
 
 
-def spoilt():
+def miscompiled():
     return Spoilt(), (tensor(8, 16),)
 
 

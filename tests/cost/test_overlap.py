@@ -14,7 +14,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.program.gather_order import gather_order
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.uniform.layout import FULL_RECOMPUTATION, NO_RECOMPUTATION, Degrees, UniformLayout
 from ms_symtensor.uniform.plan import uniform_plan
 from ms_symtensor.uniform.prices import Prices
@@ -41,8 +41,8 @@ def step_s(config, layout: UniformLayout, hide: str) -> float:
     ],
 )
 def test_a_setting_makes_steps_faster(name: str, config, layout: Degrees, most: float) -> None:
-    again = FULL_RECOMPUTATION if name.startswith("recomputation") else NO_RECOMPUTATION
-    whole = UniformLayout(layout, recompute=again, optimizer_level=OptimizerLevel.LEVEL1)
+    recomputation = FULL_RECOMPUTATION if name.startswith("recomputation") else NO_RECOMPUTATION
+    whole = UniformLayout(layout, recompute=recomputation, optimizer_level=OptimizerLevel.LEVEL1)
     without, told = (step_s(config, whole, hide) for hide in ("", f"overlap.{name}"))
     assert 0.003 < without / told - 1 < most
 

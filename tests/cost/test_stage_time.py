@@ -16,9 +16,9 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.stages.network import network
 
 A2 = load("atlas_800t_a2")

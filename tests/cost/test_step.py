@@ -59,10 +59,10 @@ def test_optimizer_sharding_saves_states_and_not_time():
 
 
 def test_recomputation_saves_memory_and_costs_time():
-    plain, again = priced(*_case()), priced(*_case(recompute=True))
-    assert again.memory_B["activations"] < plain.memory_B["activations"]
-    assert again.time_s["compute"] > plain.time_s["compute"]
-    assert again.memory_B["parameters"] == plain.memory_B["parameters"]
+    plain, recomputation = priced(*_case()), priced(*_case(recompute=True))
+    assert recomputation.memory_B["activations"] < plain.memory_B["activations"]
+    assert recomputation.time_s["compute"] > plain.time_s["compute"]
+    assert recomputation.memory_B["parameters"] == plain.memory_B["parameters"]
 
 
 def test_a_longer_batch_costs_more():

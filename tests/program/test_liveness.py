@@ -27,10 +27,10 @@ def test_ranks_decide_before_the_listing():
 
 
 def test_copies_are_made_right_before_their_reader():
-    again = Step((0,), (1,), True, is_recomputed=True)
+    recomputation = Step((0,), (1,), True, is_recomputed=True)
     twice = Step((1,), (2,), True, is_recomputed=True)
     first, second = Step((), (3,), True), Step((3, 2), (4,), True)
-    assert schedule([Step((), (0,), False), again, twice, first, second], ()) == [0, 3, 1, 2, 4]
+    assert schedule([Step((), (0,), False), recomputation, twice, first, second], ()) == [0, 3, 1, 2, 4]
 
 
 def test_recompute_and_cuts_save_memory():

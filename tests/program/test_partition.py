@@ -34,8 +34,8 @@ def test_sequence_parallel_scatters_instead():
 
 
 def test_every_node_comes_after_what_it_reads():
-    again = dict.fromkeys(BLOCKS, Recompute())
-    found = program("llama3_8b", 2, 4, sequence=True, recompute=again, optimizer_level=OptimizerLevel.LEVEL3)
+    recomputation = dict.fromkeys(BLOCKS, Recompute())
+    found = program("llama3_8b", 2, 4, sequence=True, recompute=recomputation, optimizer_level=OptimizerLevel.LEVEL3)
     made_by = {t for n in found.nodes for t in n.outputs}
     seen: set[int] = set()
     for node in found.nodes:
@@ -53,12 +53,15 @@ def test_every_gradient_has_the_shape_and_type_of_its_parameter(model):
 
 
 def test_recompute_repeats_a_blocks_work_but_not_its_result():
-    plain, again = program("llama2_7b", 2, 4), program("llama2_7b", 2, 4, recompute=dict.fromkeys(BLOCKS, Recompute()))
-    repeated = {n.op for n in again.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK}
+    plain, recomputation = (
+        program("llama2_7b", 2, 4),
+        program("llama2_7b", 2, 4, recompute=dict.fromkeys(BLOCKS, Recompute())),
+    )
+    repeated = {n.op for n in recomputation.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK}
     assert not any(n.phase is Phase.RECOMPUTE for n in plain.nodes)
     assert any("RmsNorm" in name for name in repeated) and any("FlashAttention" in name for name in repeated)
     assert not any(name.endswith("TransformerBlock/Add-op1") for name in repeated)
-    assert collectives(again, phase=Phase.RECOMPUTE)["AllReduce"] > 0
+    assert collectives(recomputation, phase=Phase.RECOMPUTE)["AllReduce"] > 0
 
 
 def test_recompute_without_communication_repeats_no_moves():
@@ -77,8 +80,8 @@ def test_only_the_chosen_blocks_are_recomputed():
 def test_level3_gathers_weights_again_but_no_embedding():
     found = program("llama2_7b", 8, 1, optimizer_level=OptimizerLevel.LEVEL3)
     gathered = {n.parameter for n in found.nodes if n.role is Role.WEIGHT and n.kind == "AllGather"}
-    again = {n.parameter for n in found.nodes if n.phase is Phase.RECOMPUTE}
-    assert gathered - again == {"word_embedding.table"}
+    recomputation = {n.parameter for n in found.nodes if n.phase is Phase.RECOMPUTE}
+    assert gathered - recomputation == {"word_embedding.table"}
 
 
 def test_a_tied_weight_is_gathered_and_summed_once():
@@ -162,9 +165,9 @@ def test_level3_with_partial_shards_gathers_norms_again_only_where_they_are_reco
         "parallel_optimizer_threshold_KB": 0,
     }
     found = program("llama2_7b", 8, 1, recompute={"layers.1": Recompute()}, **partial)
-    again = {n.parameter for n in found.nodes if n.phase is Phase.RECOMPUTE and n.kind == "AllGather"}
-    assert "layers.1.attention_norm.gamma" in again and "layers.0.attention.query.weight" in again
-    assert "layers.0.attention_norm.gamma" not in again
+    recomputation = {n.parameter for n in found.nodes if n.phase is Phase.RECOMPUTE and n.kind == "AllGather"}
+    assert "layers.1.attention_norm.gamma" in recomputation and "layers.0.attention.query.weight" in recomputation
+    assert "layers.0.attention_norm.gamma" not in recomputation
 
 
 def test_only_what_trains_has_a_gradient():

@@ -21,7 +21,7 @@ PRODUCTS = tuple(f"attention.{name}.matmul" for name in ("query", "key", "value"
 )
 
 
-def _again(found, role=Role.WORK):
+def _recomputation(found, role=Role.WORK):
     return {
         n.op.rsplit("/", 2)[-2].rsplit("-", 1)[-1] + "/" + n.kind for n in found.nodes if _is_copy(n) and n.role is role
     }
@@ -39,16 +39,19 @@ def test_operators_are_named_within_their_block():
 
 
 def test_what_is_kept_has_no_copy():
-    again = dict.fromkeys(("layers.0", "layers.1"), Recompute(kept=PRODUCTS))
-    found = program("llama2_7b", 8, 1, recompute=again)
-    assert not any(kind.endswith("/MatMul") for kind in _again(found))
-    assert {kind.rsplit("/")[-1] for kind in _again(found)} >= {"RmsNorm", "SiLU", "Mul"}
+    recomputation = dict.fromkeys(("layers.0", "layers.1"), Recompute(kept=PRODUCTS))
+    found = program("llama2_7b", 8, 1, recompute=recomputation)
+    assert not any(kind.endswith("/MatMul") for kind in _recomputation(found))
+    assert {kind.rsplit("/")[-1] for kind in _recomputation(found)} >= {"RmsNorm", "SiLU", "Mul"}
 
 
 def test_operators_alone_have_a_copy_and_nothing_else_has():
     only = ("feed_forward.silu", "attention_norm.norm", "attention.query.matmul")
     found = program("llama2_7b", 2, 4, sequence=True, recompute={"layers.1": Recompute(only=only)})
-    assert {kind.rsplit("/")[-1] for kind in _again(found)} == {"RmsNorm", "SiLU"}  # no gradient reads the product
+    assert {kind.rsplit("/")[-1] for kind in _recomputation(found)} == {
+        "RmsNorm",
+        "SiLU",
+    }  # no gradient reads the product
     assert not collectives(found, phase=Phase.RECOMPUTE)
     assert {node.block for node in found.nodes if _is_copy(node)} == {"layers.1"}
 
@@ -56,8 +59,8 @@ def test_operators_alone_have_a_copy_and_nothing_else_has():
 def test_a_selection_keeps_more_than_the_whole_block_and_less_than_nothing():
     blocks = ("layers.0", "layers.1")
     peaks = [
-        activation_peak_B(program("llama2_7b", 2, 1, recompute=again))
-        for again in (dict.fromkeys(blocks, ALL), dict.fromkeys(blocks, Recompute(kept=PRODUCTS)), {})
+        activation_peak_B(program("llama2_7b", 2, 1, recompute=recomputation))
+        for recomputation in (dict.fromkeys(blocks, ALL), dict.fromkeys(blocks, Recompute(kept=PRODUCTS)), {})
     ]
     assert peaks == sorted(peaks) and len({*peaks}) == 3
 
@@ -73,17 +76,19 @@ def test_the_sum_behind_an_operator_can_be_kept(kept, sums):
     )
 
 
-def _moved_before_a_reshape(again, graph):
+def _moved_before_a_reshape(recomputation, graph):
     """Kinds of what is done again before the Reshape that merges heads: these are cut before it, and tokens behind it."""
     cuts = megatron_strategy(graph, small_config_of("llama2_7b"), 1, 2, False)
     output = next(op.name for op in graph.ops if op.block == "layers.1" and op.cell[-1:] == ("output",))
     strategies = {name: OpStrategy(*pair) for name, pair in cuts.items()} | {output: OpStrategy(((2, 1), (1, 1)))}
-    found = partition(graph, StagePlan(strategies, Settings(2, enable_alltoall=True, recompute={"layers.1": again})))
+    found = partition(
+        graph, StagePlan(strategies, Settings(2, enable_alltoall=True, recompute={"layers.1": recomputation}))
+    )
     return {n.kind for n in found.nodes if _is_copy(n) and n.role is Role.MOVE and n.op.endswith("Reshape-op3")}
 
 
 @pytest.mark.parametrize(
-    ("again", "moves"),
+    ("recomputation", "moves"),
     [
         (ALL, {"AlltoAll", "Reshape"}),
         (Recompute(kept_communication=("attention.merge_heads",)), set()),
@@ -93,23 +98,23 @@ def _moved_before_a_reshape(again, graph):
         (Recompute(only=("attention.core.flash_attention", "attention.merge_heads")), {"AlltoAll", "Reshape"}),
     ],
 )
-def test_what_is_moved_before_a_reshape_goes_by_its_mark(again, moves):
-    assert _moved_before_a_reshape(again, small_graph("llama2_7b")) == moves
+def test_what_is_moved_before_a_reshape_goes_by_its_mark(recomputation, moves):
+    assert _moved_before_a_reshape(recomputation, small_graph("llama2_7b")) == moves
 
 
 def test_a_reshape_made_on_the_fly_has_no_mark():
     graph = small_graph("llama2_7b")
     plain = [replace(op, cell=(), primitive="") if op.type == "Reshape" else op for op in graph.ops]
     functional = Graph(graph.name, graph.inputs, graph.parameters, tuple(plain), graph.output)
-    for again in (ALL, Recompute(communication=False)):
-        assert _moved_before_a_reshape(again, functional) == {"AlltoAll", "Reshape"}
+    for recomputation in (ALL, Recompute(communication=False)):
+        assert _moved_before_a_reshape(recomputation, functional) == {"AlltoAll", "Reshape"}
 
 
 def test_equal_selections_make_equal_blocks():
-    again = dict.fromkeys(("layers.0", "layers.1"), Recompute(kept=PRODUCTS[:3]))
-    found = program("llama2_7b", 2, 4, sequence=True, recompute=again)
+    recomputation = dict.fromkeys(("layers.0", "layers.1"), Recompute(kept=PRODUCTS[:3]))
+    found = program("llama2_7b", 2, 4, sequence=True, recompute=recomputation)
     first, second = (
         [n.kind for n in found.nodes if n.phase is Phase.RECOMPUTE and n.block == b and n.role is Role.WORK]
-        for b in again
+        for b in recomputation
     )
     assert sorted(first) == sorted(second)

@@ -7,8 +7,8 @@ import pytest
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.report.why_not import why_not
-from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import FREE, limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.plan import planned
 from tests.strategy.plans import small_graph
 

@@ -13,9 +13,9 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.asked.limits import Limits, limits_of
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import Limits, limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.stages.network import network
 
 GIB = 1 << 30
@@ -162,8 +162,8 @@ def test_kinds_of_blocks_that_take_turns_go_on_stages(layers):
     for found in (plain, short):
         assert found.graph_hash == graph.hash and as_its_programs(found, graph)
         assert "kinds of blocks take turns" in found.search.method and found.fixed["pipeline_stages"] == "2"
-    again = {name: chosen for stage in short.stages for name, chosen in stage.settings.recompute.items()}
-    assert again and short.prediction.fits
+    recomputation = {name: chosen for stage in short.stages for name, chosen in stage.settings.recompute.items()}
+    assert recomputation and short.prediction.fits
     select = limits_of([*pins.items(), ("recompute", "select")])
     selective = best_plan(of, replace(REQUEST, limits=select, limit_B=int(7.3 * GIB)))
     assert short.prediction.step_time_s <= selective.prediction.step_time_s * (1 + 1e-9)
@@ -261,8 +261,8 @@ def test_wrong_limits(limits, message):
 def test_so_few_micro_batches_are_planned_as_are_pinned():
     """More samples of each than are searched by themselves."""
     pinned = {"pipeline_stages": 1, "micro_batch_num": 2}
-    of, asked = network(graph_at(256, None), graph_at), replace(REQUEST, global_batch_size=256)
-    found = best_plan(of, replace(asked, limits=Limits(pinned, pinned), limit_B=1 << 45))
+    of, question = network(graph_at(256, None), graph_at), replace(REQUEST, global_batch_size=256)
+    found = best_plan(of, replace(question, limits=Limits(pinned, pinned), limit_B=1 << 45))
     assert found.micro_batch_num == 2 and found.pipeline_stages == 1
 
 

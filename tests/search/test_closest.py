@@ -7,9 +7,9 @@ import pytest
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.models import planned, resolve
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.obstacle import DoesNotFitError
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.obstacle import DoesNotFitError
+from ms_symtensor.search.constraints.request import GIB, Request
 
 CLUSTER = load("atlas_800t_a2")
 MODEL = resolve("llama2_7b", 32, 2048, {"num_layers": 8})

@@ -8,9 +8,9 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.stages.network import network
 
 A2 = load("atlas_800t_a2")

@@ -8,9 +8,9 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import GIB, Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
 from ms_symtensor.search.stages.network import network
 
@@ -30,9 +30,9 @@ def graph_at(batch, layers):
 
 @pytest.mark.parametrize("limit_B", [int(A2.device.hbm_usable_B), SHORT_OF_MEMORY_B])
 def test_it_is_as_fast_as_what_the_whole_search_finds(limit_B):
-    asked = request(limit_B=limit_B)
-    found = fixed_pipeline(graph_at(2, None), asked, 2, 4)
-    of_all = best_plan(network(graph_at(8, None), graph_at), replace(asked, limits=Limits(PINNED, PINNED)))
+    question = request(limit_B=limit_B)
+    found = fixed_pipeline(graph_at(2, None), question, 2, 4)
+    of_all = best_plan(network(graph_at(8, None), graph_at), replace(question, limits=Limits(PINNED, PINNED)))
     assert found.prediction.step_time_s == pytest.approx(of_all.prediction.step_time_s, rel=0.01)
     assert found.prediction.step_time_s <= (1 + found.search.optimality_gap) * of_all.prediction.step_time_s
     assert found.pipeline.micro_batch_num == 4 and found.pipeline.layer_num == 6

@@ -19,9 +19,9 @@ from ms_symtensor.errors import ImpossibleError, InvalidStrategyError
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import FREE, limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.space.step_layouts import StepLayout, interleaved
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.tables.problem import plain_settings

@@ -4,11 +4,11 @@ import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
-from ms_symtensor.search.asked.checked import MOST_DEVICES
-from ms_symtensor.search.asked.floor import Floor
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.obstacle import DoesNotFitError, Obstacle
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.constraints.checked import MOST_DEVICES
+from ms_symtensor.search.constraints.floor import Floor
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.obstacle import DoesNotFitError, Obstacle
+from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.search.nearest import naming_what_fits
 
 CLUSTER = load("atlas_800t_a2")
@@ -16,10 +16,10 @@ CLUSTER = load("atlas_800t_a2")
 
 def _searching(at_rest_GiB: float, activations_GiB: float):
     """A search of which every device needs so much at rest on 8 devices, half of it states, and so much for 64 samples there."""
-    asked = []
+    question = []
 
     def search(request: Request) -> str:
-        asked.append(request)
+        question.append(request)
         weights_B = int(at_rest_GiB * GIB * 4 / request.device_num)
         states_B = 0 if request.limits.swaps == (True,) else weights_B
         kept = int(activations_GiB * GIB * 8 / request.device_num * request.global_batch_size / 64)
@@ -34,7 +34,7 @@ def _searching(at_rest_GiB: float, activations_GiB: float):
         }
         raise DoesNotFitError(request, Obstacle("one stage", None, memory_B, "the result of x", kept))
 
-    return search, asked
+    return search, question
 
 
 def _said(search, limits: Limits | None = None, any_batch: bool = True, limit_GiB: int = 10) -> str:
@@ -45,8 +45,8 @@ def _said(search, limits: Limits | None = None, any_batch: bool = True, limit_Gi
 
 
 def test_what_fits_is_found_at_once():
-    search, asked = _searching(4, 4)
-    assert naming_what_fits(Request(CLUSTER, 8, 64, 1, 10 * GIB), search) == "found" and len(asked) == 1
+    search, question = _searching(4, 4)
+    assert naming_what_fits(Request(CLUSTER, 8, 64, 1, 10 * GIB), search) == "found" and len(question) == 1
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_the_smallest_changes_that_fit_are_named(at_rest, activations, said):
 
 
 def test_a_network_with_one_batch_keeps_it():
-    search, asked = _searching(4, 8)
+    search, question = _searching(4, 8)
     assert "batch" not in _said(search, any_batch=False)
-    assert {request.global_batch_size for request in asked} == {64}
+    assert {request.global_batch_size for request in question} == {64}
 
 
 def test_limits_that_forbid_what_would_fit_are_named():
@@ -84,9 +84,9 @@ def test_a_pin_that_forbids_takes_no_innocent_one_along():
 
 
 def test_few_searches_are_made():
-    search, asked = _searching(9, 4000)
+    search, question = _searching(9, 4000)
     _said(search)
-    assert len(asked) < 12
+    assert len(question) < 12
 
 
 def test_where_no_change_fits_that_is_said():
@@ -107,32 +107,32 @@ def test_what_mindspore_rejects_on_more_devices_hides_no_answer():
 
 
 def test_what_more_devices_do_not_make_less_ends_the_search_before_it_begins():
-    search, asked = _searching(4, 4)
+    search, question = _searching(4, 4)
     with pytest.raises(
         InfeasibleError, match=r"nothing fits 56 B on 8 devices: .*communicator.* take 0\.4 GiB of a device"
     ):
         naming_what_fits(Request(CLUSTER, 8, 64, 1, 56), search, True, Floor(4 * GIB // 10))
-    assert not asked
+    assert not question
 
 
 def test_devices_among_which_weights_do_not_fit_are_not_tried():
-    search, asked = _searching(2, 400)
+    search, question = _searching(2, 400)
     with pytest.raises(InfeasibleError):
         naming_what_fits(Request(CLUSTER, 8, 64, 1, 10 * GIB), search, floor=Floor(GIB, 600 * GIB, 600 * GIB))
-    devices = {request.device_num for request in asked if request.limits.swaps != (True,)}
+    devices = {request.device_num for request in question if request.limits.swaps != (True,)}
     assert devices > {8} and min(devices - {8}) * 9 >= 1200  # a GiB of 10 is a buffer's
 
 
 def test_however_little_room_there_is_few_numbers_of_devices_are_tried():
-    search, asked = _searching(1, 400)
+    search, question = _searching(1, 400)
     with pytest.raises(InfeasibleError):
         naming_what_fits(Request(CLUSTER, 8, 64, 1, 1 * GIB), search, floor=Floor(GIB - 1))
-    assert len({request.device_num for request in asked}) <= 5
-    assert all(request.is_trial for request in asked[1:]) and not asked[0].is_trial
+    assert len({request.device_num for request in question}) <= 5
+    assert all(request.is_trial for request in question[1:]) and not question[0].is_trial
 
 
 def test_more_devices_than_any_cluster_has_are_not_tried():
-    search, asked = _searching(25 * MOST_DEVICES / 16, 0)  # 25 GiB of a device, so that four times as many would do
+    search, question = _searching(25 * MOST_DEVICES / 16, 0)  # 25 GiB of a device, so that four times as many would do
     with pytest.raises(InfeasibleError):
         naming_what_fits(Request(CLUSTER, MOST_DEVICES // 2, 64, 1, 10 * GIB), search)
-    assert {request.device_num for request in asked} == {MOST_DEVICES // 2}
+    assert {request.device_num for request in question} == {MOST_DEVICES // 2}

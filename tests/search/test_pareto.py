@@ -6,8 +6,8 @@ from dataclasses import replace
 from ms_symtensor.cli import main
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.models import planned, resolve
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.pareto import SHRINK, front
 from tests.search.test_best import A2, GIB
 

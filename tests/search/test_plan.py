@@ -20,8 +20,8 @@ from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.partition import partition
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.tensor.graph import InputRef, Op, TensorType
@@ -155,8 +155,8 @@ def test_bad_requests(wrong, message):
 def test_a_cluster_may_be_named():
     graph = small_graph("llama2_7b")
     sizes = {"device_num": 8, "global_batch_size": 8, "seq_length": 128}
-    named, given = plan(graph, "atlas_800t_a2", **sizes), plan(graph, A2, **sizes)
-    assert named.stages == given.stages and named.prediction == given.prediction
+    named, fixed = plan(graph, "atlas_800t_a2", **sizes), plan(graph, A2, **sizes)
+    assert named.stages == fixed.stages and named.prediction == fixed.prediction
 
 
 def test_more_devices_than_the_cluster_has():
@@ -201,7 +201,7 @@ def test_data_parallelism_where_the_batch_is_large():
 
 PRINT_PLAN = """
 from ms_symtensor.cluster.load import load
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.stages.network import network

@@ -8,9 +8,9 @@ import pytest
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import _searched, best_plan
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_devices, require_numbers, require_possible
 from ms_symtensor.search.stages.network import Network, network
 from tests.strategy.plans import small
@@ -29,7 +29,7 @@ def net(name: str) -> Network:
     return network(at(BATCH, None), at)
 
 
-def asked(name: str, pins: str, device_num: int) -> Request:
+def question(name: str, pins: str, device_num: int) -> Request:
     pairs = [tuple(one.split("=")) for one in pins.split()]
     return Request(A2, device_num, BATCH, 128, 1 << 60, name, limits=limits_of(pairs))
 
@@ -48,7 +48,7 @@ def asked(name: str, pins: str, device_num: int) -> Request:
     ),
 )  # fmt: skip
 def test_what_is_refused_is_found_by_no_search(name, device_num, pins):
-    of, request = net(name), asked(name, pins, device_num)
+    of, request = net(name), question(name, pins, device_num)
     with pytest.raises(InputError, match="nearest that work"):
         require_possible(of.graph_at(BATCH), request)
     try:
@@ -68,7 +68,7 @@ def test_what_is_refused_is_found_by_no_search(name, device_num, pins):
     ),
 )  # fmt: skip
 def test_what_is_recommended_is_found(name, device_num, pins):
-    found = best_plan(net(name), asked(name, pins, device_num))
+    found = best_plan(net(name), question(name, pins, device_num))
     for one in pins.split():
         degree, _, number = one.partition("=")
         if degree not in ("optimizer_level", "sequence_parallel"):

@@ -11,9 +11,9 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.program.partition import partition
-from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import FREE, limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.stages.network import network
 

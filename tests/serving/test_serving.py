@@ -12,7 +12,7 @@ from model_zoo.config import BlockKind
 from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.search.asked.request import free_B
+from ms_symtensor.search.constraints.request import free_B
 from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
 from ms_symtensor.serving.phases import decode, first_token_s, most_requests, prefill
 from ms_symtensor.serving.request import Request, Tokens, fixed_of

@@ -43,9 +43,9 @@ def test_chunks_have_a_row_each() -> None:
 
 
 def test_whole_blocks_count_among_those_that_recompute_a_part() -> None:
-    again = Recomputation(blocks=(1, 0), parts=((Selection.ACTIVATION, (ALL,)),))
-    assert said(replace(STAGED, recompute=again), "recompute") == [1, 0]
-    selected = said(replace(STAGED, recompute=again), "select_recompute")
+    recomputation = Recomputation(blocks=(1, 0), parts=((Selection.ACTIVATION, (ALL,)),))
+    assert said(replace(STAGED, recompute=recomputation), "recompute") == [1, 0]
+    selected = said(replace(STAGED, recompute=recomputation), "select_recompute")
     assert selected[r"mlp\.mul"] == selected[r"mlp\.activation_func\.(silu|mul|swiglu)"] == [4, 3]
     assert len(selected) == 2 and r"self_attention\.core_attention" not in selected
     assert said(replace(STAGED, recompute=Recomputation(blocks=(ALL,))), "recompute") is True

@@ -15,7 +15,7 @@ from ms_symtensor.cli import main
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.runtime import runtime_of
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.targets.exporter import CannotSayError
 from ms_symtensor.targets.mindspeed.dimensions import dimensions
 from ms_symtensor.targets.mindspeed.options import layout_options

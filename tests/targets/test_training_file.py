@@ -13,7 +13,7 @@ from ms_symtensor.cli import main
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.request import Request, free_B
+from ms_symtensor.search.constraints.request import Request, free_B
 from ms_symtensor.targets.mindformers.rules import refusal
 from ms_symtensor.targets.mindformers.training_file import read_training_file
 from ms_symtensor.targets.mindformers.writing import with_layout

@@ -8,7 +8,7 @@ from model_zoo import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.bill import Message, Part
 from ms_symtensor.cost.runtime import runtime_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.targets.mindformers.rules import refusal
 from ms_symtensor.uniform.dispatch import with_safe_tokens
 from ms_symtensor.uniform.folded import folded_bill

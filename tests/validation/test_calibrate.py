@@ -88,9 +88,9 @@ def test_a_group_is_predicted_without_its_own_rows() -> None:
 def test_the_draw_depends_on_the_seed_alone() -> None:
     measured = cases(with_constants(CLUSTER, OTHER))
     first, fits = leave_one_group_out(measured, CLUSTER, predictor=estimate, steps=12, seed=1)
-    again, _ = leave_one_group_out(measured, CLUSTER, predictor=estimate, steps=12, seed=1)
+    recomputation, _ = leave_one_group_out(measured, CLUSTER, predictor=estimate, steps=12, seed=1)
     other, _ = leave_one_group_out(measured, CLUSTER, predictor=estimate, steps=12, seed=2)
-    assert np.array_equal(first.step_time_s, again.step_time_s)
+    assert np.array_equal(first.step_time_s, recomputation.step_time_s)
     assert not np.array_equal(first.step_time_s, other.step_time_s)
     assert 1 <= len(fits) <= 4 and all(len(chosen) == 12 for chosen in fits)
 

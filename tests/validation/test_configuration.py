@@ -67,9 +67,9 @@ def test_recomputed_blocks_of_a_stage() -> None:
 
 
 def test_parts_are_recomputed_in_the_other_blocks_of_a_stage() -> None:
-    again = Recomputation(blocks=(3, 0), parts=in_parts(Part.NORM, blocks=(9, 2)))
-    assert [again.part_on_stage(Part.NORM, stage, 8) for stage in (0, 1)] == [5, 2]
-    assert again.part_on_stage(Part.GATHERS, 0, 8) == 0
+    recomputation = Recomputation(blocks=(3, 0), parts=in_parts(Part.NORM, blocks=(9, 2)))
+    assert [recomputation.part_on_stage(Part.NORM, stage, 8) for stage in (0, 1)] == [5, 2]
+    assert recomputation.part_on_stage(Part.GATHERS, 0, 8) == 0
 
 
 def test_ranks_that_cut_an_expert() -> None:

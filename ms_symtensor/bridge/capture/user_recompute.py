@@ -33,9 +33,9 @@ def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None
             blocks.setdefault(op.block, []).append(op)
     found = {}
     for block, ops in blocks.items():
-        work = {op.name: _works_again(graph, op, primitives.get(op.name), marked) for op in ops}
+        work = {op.name: _recomputes_work(graph, op, primitives.get(op.name), marked) for op in ops}
         if any(work.values()):
-            sent = {op.name: _sends_again(graph, op, primitives, marked, rules) for op in ops}
+            sent = {op.name: _recomputes_sends(graph, op, primitives, marked, rules) for op in ops}
             told = any(_COMMUNICATION in p.attrs for op in ops if (p := primitives.get(op.name)) is not None)
             is_marked = told or tuple(block.split(".")) not in marked
             found[block] = replace(_selection(graph, block, ops, work, sent), is_marked=is_marked)
@@ -60,7 +60,7 @@ def _is_marked(cell: Any) -> bool:
     return "output_recompute" in (cell.__dict__.get("_func_graph_flags") or {})
 
 
-def _works_again(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str, ...]]) -> bool:
+def _recomputes_work(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str, ...]]) -> bool:
     mark = None if primitive is None else primitive.attrs.get("recompute")
     if mark is not None:
         return bool(mark)
@@ -68,7 +68,7 @@ def _works_again(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str, ..
     return bool(around) and not any(_users_outside(graph, op, path) for path in around)
 
 
-def _sends_again(
+def _recomputes_sends(
     graph: Graph, op: Op, primitives: Mapping[str, Any], marked: set[tuple[str, ...]], rules: Mapping[str, Rule] | None
 ) -> bool:
     if op.type == "Reshape" and op.name in primitives and primitives[op.name].attrs.get("recompute"):

@@ -45,11 +45,11 @@ def compiled_stage_peak_B(program: CompiledProgram) -> int:
 
 def execution_order(program: CompiledProgram) -> list[Node]:
     """The nodes of `program`, every one after what it reads and what it waits for."""
-    again = _made_late(program)
+    recomputation = _made_late(program)
     first = _Order(program)
     missing: dict[str, int] = {}
     readers: dict[str, list[str]] = {}
-    needs = _needs(program, again)
+    needs = _needs(program, recomputation)
     for name, wanted in needs.items():
         missing[name] = len(wanted)
         for other in wanted:
@@ -59,7 +59,7 @@ def execution_order(program: CompiledProgram) -> list[Node]:
     found: list[str] = []
     while ready:
         _, name = heapq.heappop(ready)
-        found += [*_copies(program, name, again), name]
+        found += [*_copies(program, name, recomputation), name]
         for reader in readers.get(name, ()):
             missing[reader] -= 1
             if not missing[reader]:
@@ -102,15 +102,15 @@ class _Order:
         return is_backward(self._nodes[name]), run, micro
 
 
-def _needs(program: CompiledProgram, again: Collection[str]) -> Mapping[str, set[str]]:
-    """What every node needs first, itself or through the copies in `again`, which are made for their first reader."""
+def _needs(program: CompiledProgram, recomputation: Collection[str]) -> Mapping[str, set[str]]:
+    """What every node needs first, itself or through the copies in `recomputation`, which are made for their first reader."""
     found: dict[str, set[str]] = {}
     for node in program.nodes:
         wanted: set[str] = set()
         for other in (*producers(node.inputs), *node.after):
-            wanted |= found[other] if other in again else {other}
+            wanted |= found[other] if other in recomputation else {other}
         found[node.name] = wanted
-    return {name: wanted for name, wanted in found.items() if name not in again}
+    return {name: wanted for name, wanted in found.items() if name not in recomputation}
 
 
 def _made_late(program: CompiledProgram) -> set[str]:
@@ -119,16 +119,18 @@ def _made_late(program: CompiledProgram) -> set[str]:
 
     Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one.
     """
-    again: set[str] = set()
+    recomputation: set[str] = set()
     plain = set[str]()
     copies = {node.name for node in program.nodes if node.type == "TensorMove" or _casts_weight(node)}
     for node in program.nodes:
         read = [*producers(node.inputs)]
-        if is_recomputed(node) or (not is_backward(node) and not again.isdisjoint(read) and node.type not in _IN_PLACE):
-            again.add(node.name)
+        if is_recomputed(node) or (
+            not is_backward(node) and not recomputation.isdisjoint(read) and node.type not in _IN_PLACE
+        ):
+            recomputation.add(node.name)
         elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
             plain |= {node.name} if plain.issuperset(read) else set()
-    return again | copies | plain.difference(name for node in program.nodes for name in node.after)
+    return recomputation | copies | plain.difference(name for node in program.nodes for name in node.after)
 
 
 def _casts_weight(node: Node) -> bool:

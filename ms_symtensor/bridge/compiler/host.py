@@ -17,7 +17,7 @@ from typing import Any
 from ms_symtensor.bridge.compiler.ascend_registration import ASCEND, first_line, is_registered, register_ascend
 from ms_symtensor.bridge.compiler.described_ranks import WORLD_GROUP, Cluster
 from ms_symtensor.errors import CompilerError, InputError
-from ms_symtensor.search.asked.checked import whole_number
+from ms_symtensor.search.constraints.checked import whole_number
 
 
 def import_mindspore() -> Any:

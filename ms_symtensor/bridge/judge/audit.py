@@ -23,7 +23,7 @@ from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
-from ms_symtensor.search.asked.checked import whole_number
+from ms_symtensor.search.constraints.checked import whole_number
 from ms_symtensor.search.possible import require_devices
 from ms_symtensor.strategy.primitives import context_settings
 from ms_symtensor.tensor.graph import Graph
@@ -86,7 +86,7 @@ def audit(
     of_stage = device_num // (pipeline.stage_num if pipeline is not None else 1)
     stage = StagePlan(strategies_of(network, graph), settings_of_user(network, graph, of_stage, rules))
     require_compiler(device_num, rank)
-    verdict, predicted = _judged(network, micro, graph, stage, pipeline, device_num, rank, rules)
+    verdict, predicted = _scored(network, micro, graph, stage, pipeline, device_num, rank, rules)
     costs = collective_costs(predicted, described, rank) if predicted is not None else ()
     communicating = {c.operator for c in costs}
     unasked = (
@@ -95,7 +95,7 @@ def audit(
     return Audit(verdict, described.name, device_num, costs, tuple(op.name for op in unasked))
 
 
-def _judged(
+def _scored(
     network: Any,
     inputs: Sequence[Any],
     graph: Graph,

@@ -71,21 +71,23 @@ def carried(strategies: Mapping[str, OpStrategy], graph: Graph, kept: Sequence[i
 
 
 def _kept(plan: Plan, config: "TransformerConfig", graph: Graph, most: int) -> tuple[int, ...]:
-    names, again, strategies = graph.blocks, plan.settings.recompute, plan.strategies
+    names, recomputation, strategies = graph.blocks, plan.settings.recompute, plan.strategies
     own: dict[str | None, list[OpStrategy | None]] = {}
     for op in graph.ops:
         own.setdefault(op.block, []).append(strategies.get(op.name))
 
     def kind(n: int) -> tuple[object, ...]:
         run = 0 if plan.pipeline is None else plan.pipeline.run_of(n)
-        return config.kind(n), run, again.get(names[n]), own[names[n]]
+        return config.kind(n), run, recomputation.get(names[n]), own[names[n]]
 
     return tuple(n for _, run in groupby(range(len(names)), kind) for n in list(run)[:most])
 
 
 def _carried(plan: Plan, whole: Graph, graph: Graph, kept: Sequence[int]) -> Plan:
-    names, again = whole.blocks, plan.settings.recompute
-    recompute = {name: again[names[n]] for name, n in zip(graph.blocks, kept, strict=True) if names[n] in again}
+    names, recomputation = whole.blocks, plan.settings.recompute
+    recompute = {
+        name: recomputation[names[n]] for name, n in zip(graph.blocks, kept, strict=True) if names[n] in recomputation
+    }
     settings, strategies = replace(plan.settings, recompute=recompute), carried(plan.strategies, graph, kept)
     if plan.pipeline is None:
         return replace(plan, graph_hash=graph.hash, stages=(StagePlan(strategies, settings),))

@@ -6,7 +6,7 @@ from dataclasses import fields
 import ms_symtensor.version
 from ms_symtensor.cluster.content import to_content
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.search.asked.request import GIB
+from ms_symtensor.search.constraints.request import GIB
 from ms_symtensor.strategy.digest import of_data
 from ms_symtensor.strategy.file import to_json
 from ms_symtensor.strategy.plan import Plan
@@ -17,7 +17,7 @@ _DIGITS = 8
 """Hexadecimal digits of a digest that people are shown; one in 4e9 pairs that differ is equal in them."""
 
 
-def asked_facts(
+def request_facts(
     graph_hash: str,
     device_num: int,
     pipeline_stages: int,
@@ -44,9 +44,9 @@ def asked_facts(
     }
 
 
-def facts_asked_of(plan: Plan) -> Facts:
+def facts_of_request(plan: Plan) -> Facts:
     """What `plan` was made for; the versions are those of this process, which carries it out."""
-    return asked_facts(
+    return request_facts(
         plan.graph_hash,
         plan.device_num,
         plan.pipeline_stages,

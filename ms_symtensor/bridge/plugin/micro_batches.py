@@ -8,8 +8,8 @@ from ms_symtensor.bridge.apply.pipeline_network import at_batch
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.samples import where_samples_meet
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.scaling import Scaling

@@ -13,14 +13,14 @@ from ms_symtensor.bridge.apply.whole_count import set_factors, unset_factors
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.bridge.compiler import search_mode
 from ms_symtensor.bridge.compiler.host import import_mindspore
-from ms_symtensor.bridge.plugin.facts import Facts, asked_facts, facts_asked_of
+from ms_symtensor.bridge.plugin.facts import Facts, facts_of_request, request_facts
 from ms_symtensor.cluster.load import cluster_of
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.search.asked.checked import memory_B, named, place, whole_number
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request, free_B
-from ms_symtensor.search.asked.size import batch_and_sequence
+from ms_symtensor.search.constraints.checked import memory_B, named, place, whole_number
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request, free_B
+from ms_symtensor.search.constraints.size import batch_and_sequence
 from ms_symtensor.strategy.file import graph_in, plan_in, save
 from ms_symtensor.strategy.folder import read
 from ms_symtensor.strategy.loss import loss_note, loss_of
@@ -217,9 +217,9 @@ class Task:
     def facts(self) -> Facts:
         """What the plan is asked for, or was made for."""
         if isinstance(self.asked, StoredPlan):
-            return facts_asked_of(self.asked.plan)
+            return facts_of_request(self.asked.plan)
         limits, cluster = self.asked.limits, self.asked.cluster
-        return asked_facts(
+        return request_facts(
             self.graph.hash, self.asked.device_num, self.pipeline_stages, self.micro_batch_num, cluster, self.asked.limit_B,
             limits.fixed, limits.at_most,
         )  # fmt: skip
@@ -407,7 +407,7 @@ def _request(graph: Graph, device_num: int, options: Options, micro_batch_num: i
 def _searched(cell: Any, task: Task, request: Request) -> Plan:
     """The best plan of `cell` for `request` in the stages and micro-batches of `task`."""
     from ms_symtensor.bridge.plugin.micro_batches import what_fits_in_micro_batches
-    from ms_symtensor.search.asked.floor import floor_of
+    from ms_symtensor.search.constraints.floor import floor_of
     from ms_symtensor.search.fixed_pipeline import fixed_pipeline
     from ms_symtensor.search.nearest import naming_what_fits
     from ms_symtensor.search.plan import planned

@@ -8,7 +8,7 @@ from typing import Any
 from ms_symtensor.bridge.compiler.search_mode import kept
 from ms_symtensor.bridge.compiler.speed_up import speed_up
 from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
-from ms_symtensor.bridge.plugin.facts import facts_asked_of, plan_facts
+from ms_symtensor.bridge.plugin.facts import facts_of_request, plan_facts
 from ms_symtensor.bridge.plugin.functions import cells_of, networks_of
 from ms_symtensor.bridge.plugin.planning import (
     carry_out,
@@ -124,7 +124,7 @@ def _is_compared(plan: Plan | None) -> bool:
 def _compare(plan: Plan, ranks: Comparison) -> None:
     """InputError unless all ranks have `plan`, which a network carried before the compile; asked once."""
     if not _is_compared(plan):
-        ranks.require_equal(facts_asked_of(plan), _CARRIED)
+        ranks.require_equal(facts_of_request(plan), _CARRIED)
         ranks.require_equal(plan_facts(plan), _CARRIED)
         _compared.append(plan)
 

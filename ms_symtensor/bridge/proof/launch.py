@@ -16,7 +16,7 @@ from ms_symtensor.errors import EndedBySignal, ExecutionError
 REFERENCE = "reference"
 _WORKER = Path(__file__).with_name("worker.py")
 _POLL_S = 0.1
-_READS, _READ_AGAIN_S = 100, 0.001
+_READS, _REREAD_S = 100, 0.001
 """A tenth of a second in all: a program takes the place of another in less than a hundredth (empirical)."""
 _LOG_LINES, _SHOWN_CHARACTERS = 3, 600
 _NO_NOISE = ("[WARNING]", "[INFO]", "[DEBUG]", "----", "- C++ Call Stack", "mindspore/ccsrc", "mindspore/core")
@@ -224,7 +224,7 @@ def _arguments(process: Path) -> list[bytes]:
         if arguments:
             return arguments.split(b"\0")
         os.readlink(process / "exe")  # OSError: it has ended, or it is a thread of the kernel
-        time.sleep(_READ_AGAIN_S)
+        time.sleep(_REREAD_S)
     return []
 
 

@@ -120,8 +120,12 @@ def _compared(
         error = float(np.abs(summed.asnumpy() - reference).max() / bound)
         lacks = ""
         for name, ranks in groups.items():  # every rank takes part, right or wrong
-            again = _sum(summed, ranks)
-            if error > TOLERANCE and len(ranks) > 1 and np.abs(again.asnumpy() - reference).max() / bound <= TOLERANCE:
+            repeated = _sum(summed, ranks)
+            if (
+                error > TOLERANCE
+                and len(ranks) > 1
+                and np.abs(repeated.asnumpy() - reference).max() / bound <= TOLERANCE
+            ):
                 lacks = name
         rows.append((parameter.name, error, lacks))
     return rows

@@ -8,6 +8,6 @@ from ms_symtensor.program.schedules.one_f_one_b import ONE_F_ONE_B
 from ms_symtensor.program.schedules.seqpipe import SEQPIPE, SEQSMARTVPP, SEQVPP
 
 SCHEDULERS = {one.name: one for one in (ONE_F_ONE_B, GPIPE, SEQPIPE, SEQVPP, SEQSMARTVPP)}
-"""In the order in which pins count them (`search.asked.limits`)."""
+"""In the order in which pins count them (`search.constraints.limits`)."""
 
 DEFAULT_SCHEDULER = ONE_F_ONE_B.name

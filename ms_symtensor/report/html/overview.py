@@ -94,8 +94,12 @@ def _degrees(plan: Plan) -> Html:
             class_="chip" if level else "chip one",
         )
     )
-    again = in_short(plan.settings.recompute)
-    chips.append(element("span", "recompute ", element("b", again), class_="chip" if again != "none" else "chip one"))
+    recomputation = in_short(plan.settings.recompute)
+    chips.append(
+        element(
+            "span", "recompute ", element("b", recomputation), class_="chip" if recomputation != "none" else "chip one"
+        )
+    )
     pins = [f"{name} = {value}" for name, value in plan.fixed.items()]
     pins += [f"{name} <= {value}" for name, value in plan.at_most.items()]
     pinned = [element("p", "pinned: " + ", ".join(pins), class_="small")] if pins else []

@@ -33,7 +33,7 @@ between them, twice."""
 SHARES = (0.0, 1.0, 4.0, 16.0)
 """Shares of what a step takes once that are tried, in times of c (empirical)."""
 
-FLIGHTS = 6
+IN_FLIGHT_COUNTS = 6
 """Of so many numbers of micro-batches in flight at most the fronts are worked out (empirical);
 others lie above the chords between them."""
 
@@ -66,7 +66,7 @@ def _price_s(of: ConfigGroup, row: Candidate) -> float:
     """Seconds that recomputation of whole blocks pays for a byte of a micro-batch that is not kept."""
     occurs = np.array(of.occurrences, dtype=float)[1:-1]
     saved_B = float((row.costs.kept_B - row.costs.kept_recomputed_B)[1:-1] @ occurs)
-    return float(row.costs.again_s[1:-1] @ occurs) / max(saved_B, 1.0)
+    return float(row.costs.recompute_s[1:-1] @ occurs) / max(saved_B, 1.0)
 
 
 def _once(row: Candidate) -> float:
@@ -78,25 +78,25 @@ def _on_one_stage(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: floa
     once, (in_flight,) = _once(row), row.shape.in_flight(0).runs
     occurs = np.array(of.occurrences, dtype=float)
     unit_s = _price_s(of, row) / in_flight
-    tried, best_s, layouts = np.array(PRICES), -math.inf, list[NDArray[np.intp]]()
+    incumbents, best_s, layouts = np.array(PRICES), -math.inf, list[NDArray[np.intp]]()
     at = 0.0
     for _ in range(3):
-        count = len(tried)
-        prices = Prices(unit_s * tried, np.full(count, float(in_flight)), np.full(count, once))
+        count = len(incumbents)
+        prices = Prices(unit_s * incumbents, np.full(count, float(in_flight)), np.full(count, once))
         least = fronts.least(np.tile(occurs, (count, 1)), prices)
-        steps_s = (least.value - unit_s * tried * limit_B) / once
+        steps_s = (least.value - unit_s * incumbents * limit_B) / once
         layouts.append(least.assignment)
         place = int(steps_s.argmax())
         if steps_s[place] > best_s:
-            best_s, at = float(steps_s[place]), float(tried[place])
-        tried = _between(tried, at)
+            best_s, at = float(steps_s[place]), float(incumbents[place])
+        incumbents = _between(incumbents, at)
     return Bound(best_s, np.unique(np.concatenate(layouts), axis=0))
 
 
-def _between(tried: Array, at: float) -> Array:
+def _between(incumbents: Array, at: float) -> Array:
     """Prices on both sides of `at`, up to the next ones that were tried."""
-    below = max((p for p in tried if p < at), default=at)
-    above = min((p for p in tried if p > at), default=2 * at + 1)
+    below = max((p for p in incumbents if p < at), default=at)
+    above = min((p for p in incumbents if p > at), default=2 * at + 1)
     found: Array = np.array(
         [below + (at - below) * s for s in (0.33, 0.67)] + [at + (above - at) * s for s in (0.33, 0.67)]
     )
@@ -107,32 +107,34 @@ def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, 
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
     every = sorted({many for one in stages for many in one.runs})
-    flights = [every[i] for i in np.unique(np.linspace(0, len(every) - 1, FLIGHTS).round().astype(int))]
+    in_flight_counts = [
+        every[i] for i in np.unique(np.linspace(0, len(every) - 1, IN_FLIGHT_COUNTS).round().astype(int))
+    ]
     unit_s = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages))
     cuts = [(unit_s * price, _once(row) * share) for share in shares for price in PRICES]
-    asked = [(place, many) for many in flights for place in range(len(occurs)) if occurs[place]]
-    questions = [(place, many, *cut) for place, many in asked for cut in cuts]
+    question = [(place, many) for many in in_flight_counts for place in range(len(occurs)) if occurs[place]]
+    questions = [(place, many, *cut) for place, many in question for cut in cuts]
     places, in_flight, byte_s, once = (np.array(one, dtype=float) for one in zip(*questions, strict=True))
     weights = np.zeros((len(questions), len(occurs)))
     weights[np.arange(len(questions)), places.astype(int)] = 1.0
     least = fronts.least(weights, Prices(byte_s, in_flight, once))
-    known = np.full((len(flights), len(occurs), len(cuts)), np.inf)
-    for (place, many), some in zip(asked, least.value.reshape(len(asked), -1), strict=True):
-        known[flights.index(many), place] = some
-    of_flight = {many: _between_flights(known, flights, many) for many in every}
+    known = np.full((len(in_flight_counts), len(occurs), len(cuts)), np.inf)
+    for (place, many), some in zip(question, least.value.reshape(len(question), -1), strict=True):
+        known[in_flight_counts.index(many), place] = some
+    of_flight = {many: _between_in_flight(known, in_flight_counts, many) for many in every}
     parts = np.array([np.mean([of_flight[many] for many in one.runs], axis=0) for one in stages])
     parts[0, 0], parts[-1, -1] = of_flight[stages[0].runs[0]][0], of_flight[stages[-1].runs[-1]][-1]
     step_s = _divided_s(parts, cuts, row, of.depths[1:-1], limit_B)
     return Bound(step_s, np.unique(least.assignment, axis=0))
 
 
-def _between_flights(known: Array, flights: Sequence[int], many: int) -> Array:
+def _between_in_flight(known: Array, in_flight_counts: Sequence[int], many: int) -> Array:
     """What is `known` [flights, places, prices] at so `many` in flight: B is concave in them, so that a chord lies below it."""
-    above = bisect_left(flights, many)
-    if flights[above] == many:
+    above = bisect_left(in_flight_counts, many)
+    if in_flight_counts[above] == many:
         same: Array = known[above]
         return same
-    share = (many - flights[above - 1]) / (flights[above] - flights[above - 1])
+    share = (many - in_flight_counts[above - 1]) / (in_flight_counts[above] - in_flight_counts[above - 1])
     with np.errstate(invalid="ignore"):
         found: Array = np.where(
             np.isinf(known[above]), np.inf, known[above - 1] + share * (known[above] - known[above - 1])

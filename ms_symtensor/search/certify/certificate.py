@@ -39,22 +39,24 @@ Attempt = Callable[[Sequence[Candidate], float], float]
 
 
 def certificate(
-    outcome: ScreeningResult,
+    screening: ScreeningResult,
     step_s: float,
     limit_B: float,
     gap: float,
     attempt: Attempt,
     progress: Callable[[str], None],
 ) -> Certificate:
-    """Raise the bounds of `outcome` until none is below that of a step of `step_s` by more than `gap`, a fraction.
+    """Raise the bounds of `screening` until none is below that of a step of `step_s` by more than `gap`, a fraction.
 
     Where an `attempt` makes a faster plan, that is the step from then on.
     """
-    waiting, done = _in_order(outcome), list[Waiting]()
+    counts_in_flight, done = _in_order(screening), list[Queued]()
     fronts: dict[tuple[int, int], Fronts] = {}
     seen, closely = dict[int, list[Candidate]](), set[int]()
-    while waiting and waiting[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST:
-        one = heapq.heappop(waiting)
+    while (
+        counts_in_flight and counts_in_flight[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST
+    ):
+        one = heapq.heappop(counts_in_flight)
         bound_s, number, setting, row = one
         finely = number in seen
         if number in closely or (finely and row.shape.stages == 1):
@@ -68,9 +70,9 @@ def certificate(
         seen[number] = setting.rows_of(which, found.layouts, np.full(len(which), found.step_s))
         if finely:
             closely.add(number)
-        heapq.heappush(waiting, (found.step_s, number, setting, row))
-    bounds_s = dict(outcome.ruled_out_s)
-    for bound_s, _, _, row in (*waiting, *done):
+        heapq.heappush(counts_in_flight, (found.step_s, number, setting, row))
+    bounds_s = dict(screening.ruled_out_s)
+    for bound_s, _, _, row in (*counts_in_flight, *done):
         bounds_s[row.shape] = min(bound_s, bounds_s.get(row.shape, math.inf))
     least_s = min(bounds_s.values(), default=math.inf)
     lowest = next(
@@ -79,16 +81,16 @@ def certificate(
     return Certificate(least_s, bounds_s, len(seen), lowest)
 
 
-Waiting = tuple[float, int, ConfigGroup, Candidate]
+Queued = tuple[float, int, ConfigGroup, Candidate]
 """Seconds that no step of these layouts' shape and setting is faster than, a number of their own, and they."""
 
 
-def _in_order(outcome: ScreeningResult) -> list[Waiting]:
+def _in_order(screening: ScreeningResult) -> list[Queued]:
     """All that was screened, as a heap by their bounds."""
-    found: list[Waiting] = []
-    for one in outcome.screened:
-        known_s = {} if one.setting.problem.selects else {row.shape: row.bound_s for row in one.known}
+    found: list[Queued] = []
+    for one in screening.screened:
+        incumbent_s = {} if one.setting.problem.selects else {row.shape: row.bound_s for row in one.known}
         for row in one.free:
-            found.append((max(row.bound_s, known_s.get(row.shape, 0.0)), len(found), one.setting, row))
+            found.append((max(row.bound_s, incumbent_s.get(row.shape, 0.0)), len(found), one.setting, row))
     heapq.heapify(found)
     return found

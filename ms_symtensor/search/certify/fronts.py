@@ -51,7 +51,7 @@ class _Piece:
     scope: tuple[int, ...]
     counts: Array
     each_s: Array
-    again_s: Array
+    recompute_s: Array
     once_s: Array
     kept_B: Array
     left_B: Array
@@ -67,7 +67,7 @@ class _Piece:
     @property
     def is_saved(self) -> bool:
         """Whether recomputation changes what it costs."""
-        return bool(self.again_s.any() or (self.left_B != self.kept_B).any())
+        return bool(self.recompute_s.any() or (self.left_B != self.kept_B).any())
 
 
 class Fronts:
@@ -118,7 +118,7 @@ class Fronts:
                     yield self._wanted(piece, alike, alike * dear, first + kind * len(number), number)
                 if piece.is_saved and piece.made_by in number:
                     saved = np.where(gone > keep, gone, np.minimum(kept, gone + moved))
-                    made = _times(alike, piece.again_s) + saved
+                    made = _times(alike, piece.recompute_s) + saved
                     rho = first + kind * len(number) + number[piece.made_by]
                     yield Factor((*piece.scope, rho), np.stack([kept, made], axis=-1))
                 else:
@@ -158,9 +158,9 @@ class Fronts:
         return Factor(scope, table)
 
     @cached_property
-    def _again(self) -> frozenset[int]:
+    def _recomputation(self) -> frozenset[int]:
         index = self._problem.known.index
-        return frozenset(index[name] for name in self._problem.again if name in index)
+        return frozenset(index[name] for name in self._problem.recomputation if name in index)
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
@@ -171,10 +171,10 @@ class Fronts:
 
     def _piece(self, one: Terms, tensor: Tensor | None, is_own: bool) -> _Piece:
         m = self._member
-        kept, again, nothing = one.kept_B[m], one.again_s[m], np.zeros_like(one.again_s[m])
+        kept, recomputation, nothing = one.kept_B[m], one.recompute_s[m], np.zeros_like(one.recompute_s[m])
         made_by = one.scope[0] if is_own else -1 if tensor is None else tensor.made_by[0]
-        moved = again if tensor is None or all(r.kept for r in tensor.readers) else nothing
-        source, differs = nothing, again > 0
+        moved = recomputation if tensor is None or all(r.kept for r in tensor.readers) else nothing
+        source, differs = nothing, recomputation > 0
         if tensor is not None and kept.any():
             least = self._least_B(tensor, one)
             source = least * self._narrower(tensor)
@@ -183,9 +183,9 @@ class Fronts:
                 source = nothing
         by = () if tensor is None else self._wanted_by(tensor, one)
         return _Piece(
-            one.scope, np.array(one.counts), one.each_s[m], again if is_own else nothing, one.once_s[m], kept,
+            one.scope, np.array(one.counts), one.each_s[m], recomputation if is_own else nothing, one.once_s[m], kept,
             one.kept_recomputed_B[m], one.at_rest_B[m], nothing if is_own else moved, source, differs, made_by,
-            by, self._least_B(tensor, one) if by and tensor is not None else nothing, again if by else nothing,
+            by, self._least_B(tensor, one) if by and tensor is not None else nothing, recomputation if by else nothing,
         )  # fmt: skip
 
     @cached_property
@@ -214,7 +214,9 @@ class Fronts:
             return ()
         if one is not self._problem.between[tensor][0]:
             return ()
-        found = {r.end[0] for r in tensor.readers if r.inside and r.end[0] in self._again and r.end[0] in one.scope}
+        found = {
+            r.end[0] for r in tensor.readers if r.inside and r.end[0] in self._recomputation and r.end[0] in one.scope
+        }
         return tuple(sorted(found))
 
     def _least_B(self, tensor: Tensor, one: Terms) -> Array:

@@ -12,14 +12,14 @@ from itertools import accumulate, chain, groupby
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.recomputation import of_part
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.asked.limits import ALL, Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import ALL, Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import JOINT, Graph
 
 
-def joined(graph: Graph) -> Graph:
+def merge_period(graph: Graph) -> Graph:
     """`graph` with the blocks of every period taken for one; itself where kinds of blocks do not take turns, or in no periods
     that leave runs of equal ones.
     """
@@ -65,7 +65,7 @@ def _period(kinds: Sequence[int]) -> tuple[int, int, int] | None:
     return start, length, times
 
 
-def joined_request(request: Request, together: Graph) -> Request:
+def merged_request(request: Request, together: Graph) -> Request:
     """`request` on the blocks of a network, for `together`, where periods of them are taken for one.
 
     InputError for a number of recomputed blocks that is none of whole periods.
@@ -83,7 +83,7 @@ def joined_request(request: Request, together: Graph) -> Request:
     if fewest > highest:
         raise _no_whole_periods(limits, together)
     bounds = replace(limits, least={**limits.least, "recompute": fewest}, most={**limits.most, "recompute": highest})
-    return replace(request, limits=bounds, asked=request.wanted)
+    return replace(request, limits=bounds, question=request.wanted)
 
 
 def _no_whole_periods(limits: Limits, together: Graph) -> InputError:
@@ -94,7 +94,7 @@ def _no_whole_periods(limits: Limits, together: Graph) -> InputError:
     )
 
 
-def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
+def split_period(plan: Plan, together: Graph, limits: Limits) -> Plan:
     """`plan` within `limits` for the network as it is, where it is for `together`, in which periods of its blocks are taken for
     one. InputError where it recomputes another number of blocks than `limits` ask for: periods are not of one length.
     """
@@ -127,7 +127,7 @@ def apart(plan: Plan, together: Graph, limits: Limits) -> Plan:
 
 
 def separated(together: Graph) -> Graph:
-    """The graph that `together` was `joined` of."""
+    """The graph that `together` was `merge_period` of."""
     if longest(together) == 1:
         return together
     ops = (op if op.part is None else replace(op, block=op.part, part=None) for op in together.ops)

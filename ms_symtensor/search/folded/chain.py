@@ -23,7 +23,7 @@ class Part:
     """
 
     each_s: float
-    again_s: float
+    recompute_s: float
     kept_B: float
     kept_recomputed_B: float
     at_rest_B: float
@@ -31,12 +31,12 @@ class Part:
     once_s: float = 0.0
 
     @property
-    def computed_again(self) -> "Part":
+    def recomputed(self) -> "Part":
         """The link as it is when it is recomputed."""
         if not self.is_block:
             return self
-        each_s, kept_B = self.each_s + self.again_s, self.kept_recomputed_B
-        return replace(self, each_s=each_s, again_s=0.0, kept_B=kept_B)
+        each_s, kept_B = self.each_s + self.recompute_s, self.kept_recomputed_B
+        return replace(self, each_s=each_s, recompute_s=0.0, kept_B=kept_B)
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class Chain:
         runs = [tuple(same) for _, same in groupby(self.parts, id)]  # of one part, many times over
         counts = tuple(map(len, runs))
         fields = zip(*(_FIELDS(run[0]) for run in runs), strict=True)
-        each_s, again_s, kept_B, kept_recomputed_B, at_rest_B, is_block, once_s = fields
+        each_s, recompute_s, kept_B, kept_recomputed_B, at_rest_B, is_block, once_s = fields
         saved_B = [b * (kept - less) for b, kept, less in zip(is_block, kept_B, kept_recomputed_B, strict=True)]
         sums = partial(_sums, counts=counts)
-        self.each_s, self.again_s, self.once_s = sums(each_s), sums(again_s), sums(once_s)
+        self.each_s, self.recompute_s, self.once_s = sums(each_s), sums(recompute_s), sums(once_s)
         self.kept_B, self.at_rest_B, self.saved_B = sums(kept_B), sums(at_rest_B), sums(saved_B)
         self.blocks = sums(is_block)
         self.longest_s, self.longest_once_s = max(each_s), max(once_s)
@@ -89,7 +89,7 @@ class Chain:
     def with_recomputed(self, start: int, end: int, flight: InFlight, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
         last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
-        each_s = self.each_s[end] - self.each_s[start] + self.again_s[last] - self.again_s[start]
+        each_s = self.each_s[end] - self.each_s[start] + self.recompute_s[last] - self.recompute_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
         peak_B -= flight.saved_B(self.saved_B[last] - self.saved_B[start], self.saved_B[end] - self.saved_B[start])
         peak_B += self.moment_B(start, end, recomputed)
@@ -102,9 +102,9 @@ class Chain:
         """
         found_B = flight.mean * (self.kept_B[end] - self.kept_B[start])
         if len(flight.runs) > 1:
-            for place, part, waiting in ((start, 0, flight.runs[0]), (end, len(self.parts), flight.runs[-1])):
+            for place, part, counts_in_flight in ((start, 0, flight.runs[0]), (end, len(self.parts), flight.runs[-1])):
                 if place == part:
-                    found_B += (waiting - flight.mean) * self._outside_B[part > 0]
+                    found_B += (counts_in_flight - flight.mean) * self._outside_B[part > 0]
         return found_B
 
     def moment_B(self, start: int, end: int, recomputed: int) -> float:
@@ -117,7 +117,7 @@ class Chain:
         behind = self.parts[end - 1]
         return largest_B if behind.is_block else max(0.0, largest_B - behind.kept_B)
 
-    def fitting(
+    def make_feasible(
         self, start: int, end: int, flight: InFlight, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """Seconds per micro-batch, bytes and recomputed blocks of parts `start` to `end` with as few of these, first ones
@@ -135,7 +135,7 @@ class Chain:
             recomputed = int(self.blocks[last] - self.blocks[start])
             if recomputed > most:
                 return None
-            each_s += self.again_s[last] - self.again_s[start]
+            each_s += self.recompute_s[last] - self.recompute_s[start]
             peak_B -= flight.saved_B(self.saved_B[last] - self.saved_B[start], most_B)
             peak_B += self.moment_B(start, end, recomputed)
             if peak_B > limit_B:
@@ -143,7 +143,7 @@ class Chain:
         return each_s, peak_B, recomputed
 
     def stage(self, start: int, end: int, each_s: float, peak_B: float, recomputed: int) -> Stage:
-        """Parts `start` to `end` with what `fitting` tells of them."""
+        """Parts `start` to `end` with what `make_feasible` tells of them."""
         blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
 
@@ -158,25 +158,25 @@ class SelectedChain(Chain):
         self._held = _counts(tuple(kinds), levels.shape[1])
         self._first: list[list[float]] = levels[0].tolist()
         steps = np.diff(levels, axis=0)
-        again_s, saved_B = (self._held[-1] @ steps[:, :, field].T for field in (0, 1))
-        self._price: list[float] = (again_s / np.maximum(saved_B, 1.0)).tolist()  # seconds of a byte
+        recompute_s, saved_B = (self._held[-1] @ steps[:, :, field].T for field in (0, 1))
+        self._price: list[float] = (recompute_s / np.maximum(saved_B, 1.0)).tolist()  # seconds of a byte
         self._steps: list[list[list[float]]] = steps.transpose(1, 2, 0).tolist()
         self._mixed: dict[tuple[int, ...], list[_ByLevel]] = {}
 
-    def fitting(
+    def make_feasible(
         self, start: int, end: int, flight: InFlight, limit_B: float, most: float = inf
     ) -> tuple[float, float, int] | None:
         """As of `Chain`, but for how many blocks are recomputed."""
         each_s = self.each_s[end] - self.each_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
         if peak_B > limit_B:
-            again_s = self._least_again_s(start, end, flight, peak_B - limit_B)
-            if again_s is None:
+            recompute_s = self._least_recompute_s(start, end, flight, peak_B - limit_B)
+            if recompute_s is None:
                 return None
-            each_s, peak_B = each_s + again_s, limit_B
+            each_s, peak_B = each_s + recompute_s, limit_B
         return each_s, peak_B, 0
 
-    def _least_again_s(self, start: int, end: int, flight: InFlight, missing_B: float) -> float | None:
+    def _least_recompute_s(self, start: int, end: int, flight: InFlight, missing_B: float) -> float | None:
         """Seconds between two levels that save as much as is missing; None if no level does."""
         before, after = self._held[start], self._held[end]
         held = [
@@ -184,7 +184,7 @@ class SelectedChain(Chain):
         ]
 
         def made_s(level: int) -> float:
-            return sum(count * again_s[level] for count, again_s, _ in held)
+            return sum(count * recompute_s[level] for count, recompute_s, _ in held)
 
         def gone_B(level: int) -> float:
             return sum(count * saved_B[level] for count, _, saved_B in held)
@@ -199,23 +199,25 @@ class SelectedChain(Chain):
         share = (missing_B - gone_B(below)) / (gone_B(above) - gone_B(below))
         return made_s(below) + (made_s(above) - made_s(below)) * share
 
-    def _of_runs(self, waiting: tuple[int, ...]) -> list[_ByLevel]:
+    def _of_runs(self, counts_in_flight: tuple[int, ...]) -> list[_ByLevel]:
         """The levels of a stage in whose runs, of equal length, so many micro-batches wait: of a part of every kind its seconds,
         and what it saves in all of these. A run goes further the more wait in it: always the cheapest next step of one of them.
         """
-        if waiting not in self._mixed:
-            shares = {many: waiting.count(many) / len(waiting) for many in sorted(set(waiting))}
+        if counts_in_flight not in self._mixed:
+            shares = {
+                many: counts_in_flight.count(many) / len(counts_in_flight) for many in sorted(set(counts_in_flight))
+            }
             mean = sum(many * share for many, share in shares.items())
             every = [(many, share, level) for many, share in shares.items() for level in range(len(self._price))]
             went = sorted(every, key=lambda step: self._price[step[2]] / step[0])
-            self._mixed[waiting] = [
+            self._mixed[counts_in_flight] = [
                 (
-                    _summed([first_s, *(share * again_s[level] for _, share, level in went)]),
+                    _summed([first_s, *(share * recompute_s[level] for _, share, level in went)]),
                     _summed([first_B * mean, *(many * share * saved_B[level] for many, share, level in went)]),
                 )
-                for (first_s, first_B), (again_s, saved_B) in zip(self._first, self._steps, strict=True)
+                for (first_s, first_B), (recompute_s, saved_B) in zip(self._first, self._steps, strict=True)
             ]
-        return self._mixed[waiting]
+        return self._mixed[counts_in_flight]
 
 
 def _sums(values: Iterable[float], counts: Iterable[int]) -> list[float]:

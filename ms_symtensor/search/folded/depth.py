@@ -7,7 +7,7 @@ from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.tensor.graph import Graph
 
 
-def at_depth(class_of: Mapping[str, int], short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:
+def unfold(class_of: Mapping[str, int], short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:
     """`strategies` of the network with few blocks, for the same network with all of its blocks, whose operators are of the
     classes `class_of` (`Fold.class_of`).
     """

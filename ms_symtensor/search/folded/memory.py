@@ -68,8 +68,8 @@ class ShortGraphs:
     def named(self, runs: Runs) -> tuple[tuple[str, ...], ...]:
         """The blocks of every run, recomputed and not, of one kind after the other."""
         found: list[tuple[str, ...]] = []
-        for names, (again, plain) in zip(self.kinds, runs, strict=True):
-            found += [names[:again], names[again : again + plain]]
+        for names, (recomputation, plain) in zip(self.kinds, runs, strict=True):
+            found += [names[:recomputation], names[recomputation : recomputation + plain]]
         return tuple(found)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ms_symtensor.program.settings import Recompute
 
-Ways = tuple[Recompute | None, ...]
+ReshardPaths = tuple[Recompute | None, ...]
 """What of the blocks of every kind is recomputed; None: nothing."""
 
 
@@ -19,9 +19,9 @@ class Mix:
     `between`: what the one block right behind the first ones does; empty: as the others.
     """
 
-    first: Ways = ()
-    then: Ways = ()
-    between: Ways = ()
+    first: ReshardPaths = ()
+    then: ReshardPaths = ()
+    between: ReshardPaths = ()
 
     def way(self, kind: int, behind: int) -> Recompute | None:
         """What a block of `kind` recomputes that is so many blocks behind the last one of the first ones; less than 1: it is
@@ -29,9 +29,9 @@ class Mix:
         """
         if behind == 1 and self.between:
             return self.between[kind]
-        ways = self.first if behind < 1 else self.then
-        if ways:
-            return ways[kind]
+        paths = self.first if behind < 1 else self.then
+        if paths:
+            return paths[kind]
         return Recompute() if behind < 1 else None
 
     def parts(self, held: Sequence[int], first: int) -> tuple[Sequence[int], ...]:

@@ -89,5 +89,5 @@ def _merged(fronts: Sequence[Sequence[Selected]]) -> list[Level]:
 
 def mix_of(first: Level, then: Level, between: Level | None = None) -> Mix:
     """The first blocks on level `first`, perhaps one `between`, the others on level `then`."""
-    ways = (tuple(c.recompute for c in level) for level in (first, then, *([between] if between else [])))
-    return Mix(*ways)
+    paths = (tuple(c.recompute for c in level) for level in (first, then, *([between] if between else [])))
+    return Mix(*paths)

@@ -67,11 +67,11 @@ def selecting(
     if not any(stage.recomputed for stage in found.estimate.stages):
         return found
     fallback = None if only or found.is_guess else found
-    ways = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, only)
-    return _Selecting(network, found, ways, limit_B, rules).best(fallback) if ways.every else fallback
+    paths = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, only)
+    return _Selecting(network, found, paths, limit_B, rules).best(fallback) if paths.every else fallback
 
 
-def fitting(
+def make_feasible(
     network: Network,
     found: MaterializedPlan,
     limit_B: float,
@@ -84,8 +84,8 @@ def fitting(
     """
     if not any(network.depths[1:-1]):
         return None
-    ways = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, singly=True)
-    return _Selecting(network, found, ways, limit_B, rules).best(None) if ways.every else None
+    paths = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, singly=True)
+    return _Selecting(network, found, paths, limit_B, rules).best(None) if paths.every else None
 
 
 def promised_s(
@@ -100,23 +100,23 @@ def promised_s(
     only; inf where that does not do, or where MindSpore rejects the layouts.
     """
     try:
-        ways = levels(peaks_as_one_stage(network, row, strategies_of(row), rules), cluster, only)
+        paths = levels(peaks_as_one_stage(network, row, strategies_of(row), rules), cluster, only)
     except InvalidStrategyError:
         return math.inf
-    if not ways.every:
+    if not paths.every:
         return math.inf
     limits_B = [limit_B - LIKELY_B] * row.shape.stages
-    stages = divided_chain(selected_chain(row, network.depths, ways), limits_B, row.shape.schedule)
+    stages = divided_chain(selected_chain(row, network.depths, paths), limits_B, row.shape.schedule)
     return math.inf if stages is None else step_s(stages, row.shape.schedule) + borders_s(row)
 
 
-def selected_chain(row: Candidate, depths: tuple[int, ...], ways: Levels) -> SelectedChain:
+def selected_chain(row: Candidate, depths: tuple[int, ...], paths: Levels) -> SelectedChain:
     """The chain of `row` whose blocks recompute what one of their kind does on any level; what stands beside them, nothing."""
-    plain, parts = ways.every[0], chain_of(row, depths).parts
+    plain, parts = paths.every[0], chain_of(row, depths).parts
     steps = np.array(
         [
-            [(0.0, 0.0), *((c.again_s, p.kept_B - c.kept_B) for c, p in zip(one, plain, strict=True))]
-            for one in ways.every
+            [(0.0, 0.0), *((c.recompute_s, p.kept_B - c.kept_B) for c, p in zip(one, plain, strict=True))]
+            for one in paths.every
         ]
     )
     kinds = (kind for kind, depth in enumerate(depths[1:-1]) for _ in range(depth))
@@ -125,9 +125,9 @@ def selected_chain(row: Candidate, depths: tuple[int, ...], ways: Levels) -> Sel
 
 class _Selecting:
     def __init__(
-        self, network: Network, found: MaterializedPlan, ways: Levels, limit_B: float, rules: Mapping[str, Rule] | None
+        self, network: Network, found: MaterializedPlan, paths: Levels, limit_B: float, rules: Mapping[str, Rule] | None
     ) -> None:
-        self.network, self.found, self.ways, self.limit_B = network, found, ways, limit_B
+        self.network, self.found, self.paths, self.limit_B = network, found, paths, limit_B
         self.schedule = found.estimate.shape.schedule
         self.is_whole = not found.estimate.shape.accumulates
         self.chain = chain_of(found.row, network.depths)
@@ -143,14 +143,16 @@ class _Selecting:
     def best(self, best: MaterializedPlan | None) -> MaterializedPlan | None:
         """The fastest of what is worked out and `best`."""
         chosen: Sequence[Step] = ()
-        met = set[tuple[int, ...]]()
+        attempted = set[tuple[int, ...]]()
         for _ in range(WORKED_OUT):
-            promising = min(((self._promise_s(layers), layers) for layers in self._divisions() - met), default=None)
+            promising = min(
+                ((self._promise_s(layers), layers) for layers in self._divisions() - attempted), default=None
+            )
             if promising is None or (best is not None and promising[0] >= best.estimate.step_time_s):
                 break
             _, layers = promising
-            met.add(layers)
-            mine = self._fitting(layers)
+            attempted.add(layers)
+            mine = self._make_feasible(layers)
             one = None if mine is None else self._whole(layers, mine)
             if mine is None or one is None:
                 continue
@@ -176,7 +178,7 @@ class _Selecting:
         every = [
             self.found.estimate.stages,
             None if free is None else free.stages,
-            divided_chain(selected_chain(row, self.network.depths, self.ways), limits_B, self.schedule),
+            divided_chain(selected_chain(row, self.network.depths, self.paths), limits_B, self.schedule),
         ]
         return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
 
@@ -195,22 +197,22 @@ class _Selecting:
             step = steps.saving(missing_B / flight, 0, len(steps))
             if step is None:
                 return float("inf")
-            each_s.append(stage.each_s + steps.again_s[step])
+            each_s.append(stage.each_s + steps.recompute_s[step])
             once_s = max(once_s, stage.once_s)
         return self.schedule.step_s(each_s, once_s)
 
     def _steps(self, layers: Sequence[int], number: int) -> Steps:
         """All mixtures of a stage."""
         start, flight = sum(layers[:number]), self.schedule.in_flight(number, len(layers))
-        waiting = [n / flight.mean for n in flight.of_blocks(layers[number])]
-        return Steps(self.ways, self.kinds[start : start + layers[number]], waiting)
+        counts_in_flight = [n / flight.mean for n in flight.of_blocks(layers[number])]
+        return Steps(self.paths, self.kinds[start : start + layers[number]], counts_in_flight)
 
-    def _fitting(self, layers: Sequence[int]) -> list[Step] | None:
+    def _make_feasible(self, layers: Sequence[int]) -> list[Step] | None:
         """How far the stages go with so many blocks, each as its true peak makes necessary; None if one does not fit."""
         chosen = []
         try:
             for number in range(len(layers)):
-                step = self._first_fitting(layers, number)
+                step = self._first_feasible(layers, number)
                 if step is None:
                     return None
                 chosen.append(step)
@@ -236,13 +238,13 @@ class _Selecting:
             replace(
                 stage,
                 recomputed=step.first,
-                each_s=stage.each_s + step.again_s,
+                each_s=stage.each_s + step.recompute_s,
                 peak_B=stage.peak_B - step.saved_B * self._flight(layers, number),
             )
             for number, (stage, step) in enumerate(zip(self._plain(layers), chosen, strict=True))
         )
 
-    def _first_fitting(self, layers: Sequence[int], number: int) -> Step | None:
+    def _first_feasible(self, layers: Sequence[int], number: int) -> Step | None:
         """The first mixture of neighbours that fits on a stage; peaks fall from one to the next, about as the micro-batches in
         flight save more, and just so where the same two levels are mixed.
         """
@@ -277,14 +279,14 @@ class _Selecting:
         kinds = self.kinds[end - min(2, layers[number]) : end]
         if len(kinds) < 2 or kinds[0] != kinds[1]:
             return True
-        kept_B = self.ways.every[-1][kinds[1]].kept_B
+        kept_B = self.paths.every[-1][kinds[1]].kept_B
         return self._peak_B(layers, number, last) <= self.limit_B + GONE * kept_B
 
     def _filled(self, layers: Sequence[int], chosen: Sequence[Step]) -> list[Step]:
         """`chosen`, but for the slowest stage, where a quicker mixture fits, until there is none."""
         found, plain = list(chosen), self._plain(layers)
         while True:
-            each_s = [stage.each_s + step.again_s for stage, step in zip(plain, found, strict=True)]
+            each_s = [stage.each_s + step.recompute_s for stage, step in zip(plain, found, strict=True)]
             slowest = each_s.index(max(each_s))
             quicker = self._quicker(layers, slowest, found[slowest])
             if quicker is None:
@@ -293,13 +295,13 @@ class _Selecting:
 
     def _quicker(self, layers: Sequence[int], number: int, than: Step) -> Step | None:
         """A mixture of any levels that fits on a stage and takes less; None if none of a few does."""
-        if self.is_whole or not than.again_s or layers[number] > UNEVEN:
+        if self.is_whole or not than.recompute_s or layers[number] > UNEVEN:
             return None
         steps, flight = self._steps(layers, number), self._flight(layers, number)
         saved_B = than.saved_B + (self._peak_B(layers, number, than) - self.limit_B) / flight
         for _ in range(FILLED):
             step = steps.quickest(saved_B)
-            if step is None or step.again_s >= (1 - SAME) * than.again_s:
+            if step is None or step.recompute_s >= (1 - SAME) * than.recompute_s:
                 return None
             beyond_B = self._peak_B(layers, number, step) - self.limit_B
             if beyond_B <= 0:

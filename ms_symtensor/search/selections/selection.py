@@ -37,7 +37,7 @@ class Selected:
     """A point of the front: what is recomputed (None: nothing), the seconds of that, the bytes that a block keeps then."""
 
     recompute: Recompute | None
-    again_s: float
+    recompute_s: float
     kept_B: int
 
 
@@ -71,7 +71,7 @@ def front(
     every = [Choices(of, marks(of)) for marks in (but_for, alone)]
     corners = chain.from_iterable(one.selected(one.corners) for one in every)
     between = chain.from_iterable(one.selected(one.between()) for one in every)
-    falling = sorted(corners, key=lambda point: (-point.kept_B, point.again_s))
+    falling = sorted(corners, key=lambda point: (-point.kept_B, point.recompute_s))
     single = (choice for one in every for choice in one.selected(one.singly())) if singly else ()
     return Front(tuple(hull([nothing, *falling])), tuple(between), tuple(single))
 
@@ -90,14 +90,14 @@ def hull(points: Sequence[Selected]) -> list[Selected]:
 
 def price_of_byte(more: Selected, less: Selected) -> float:
     """Seconds for every byte less that is kept."""
-    return (less.again_s - more.again_s) / (more.kept_B - less.kept_B)
+    return (less.recompute_s - more.recompute_s) / (more.kept_B - less.kept_B)
 
 
 @dataclass(frozen=True)
 class Choice:
     """A solution: picoseconds, bytes, and what is chosen of it."""
 
-    again: int
+    recomputation: int
     kept_B: int
     items: frozenset[Item]
 
@@ -111,7 +111,7 @@ class Choices:
 
     def selected(self, choices: Sequence[Choice]) -> list[Selected]:
         return [
-            Selected(self.marks.recompute(one.items), one.again / PICOSECONDS, one.kept_B)
+            Selected(self.marks.recompute(one.items), one.recomputation / PICOSECONDS, one.kept_B)
             for one in choices
             if any(kind == "made" for kind, _ in one.items)
         ]
@@ -153,9 +153,9 @@ class Choices:
             if ("needed", t) in items and all(other in items for other in self.marks.saved_with[t])
         }
         items |= saved
-        again = sum(self.of.cost[number] for kind, number in items if kind == "made")
+        recomputation = sum(self.of.cost[number] for kind, number in items if kind == "made")
         kept_B = sum(self.of.size_B[t] for kind, t in items if kind == "needed" and ("saved", t) not in items)
-        return Choice(again, kept_B, frozenset(items))
+        return Choice(recomputation, kept_B, frozenset(items))
 
     # -- the front -----------------------------------------------------------------------------------------------------
 
@@ -171,11 +171,11 @@ class Choices:
         if more.kept_B - less.kept_B < FINEST * sum(self.of.size_B.values()):
             yield less
             return
-        price = (less.again - more.again, more.kept_B - less.kept_B)
+        price = (less.recomputation - more.recomputation, more.kept_B - less.kept_B)
         found = self.at((price[0], price[1]))
 
         def value(one: Choice) -> int:
-            return one.again * price[1] + one.kept_B * price[0]
+            return one.recomputation * price[1] + one.kept_B * price[0]
 
         if value(found) < value(less):
             yield from self._corners_between(more, found)
@@ -189,8 +189,11 @@ class Choices:
         for more, less in pairwise(self.corners):
             for item in sorted(item for item in less.items - more.items if item[0] == "saved"):
                 one = self._choice({*more.items, *self._implied(item)})
-                if more.again < one.again < less.again and less.kept_B < one.kept_B < more.kept_B:
-                    found.setdefault((one.again, one.kept_B), one)
+                if (
+                    more.recomputation < one.recomputation < less.recomputation
+                    and less.kept_B < one.kept_B < more.kept_B
+                ):
+                    found.setdefault((one.recomputation, one.kept_B), one)
         return list(found.values())
 
     def singly(self) -> list[Choice]:

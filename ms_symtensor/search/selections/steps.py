@@ -21,53 +21,53 @@ class Step:
 
     mix: Mix
     first: int
-    again_s: float
+    recompute_s: float
     saved_B: float
 
 
 class Steps:
     """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`.
 
-    `waiting` [blocks]: in times of the average, the micro-batches that wait in each; where they are not equal, those mixtures
-    only of which no block saves more of one than a block before it.
+    `counts_in_flight` [blocks]: in times of the average, the micro-batches that wait in each; where they are not equal,
+    those mixtures only of which no block saves more of one than a block before it.
     """
 
-    def __init__(self, levels: Levels, held: Sequence[int], waiting: Sequence[float]) -> None:
-        self.every, self.blocks, self.falling = levels.every, len(held), min(waiting) < max(waiting)
+    def __init__(self, levels: Levels, held: Sequence[int], counts_in_flight: Sequence[float]) -> None:
+        self.every, self.blocks, self.falling = levels.every, len(held), min(counts_in_flight) < max(counts_in_flight)
         self._of_one, self._singly = (*levels.every, *levels.between), levels.singly
         of_one = (*self._of_one, *self._singly)
-        again_s = np.array([[corner.again_s for corner in level] for level in of_one])[:, list(held)]
+        recompute_s = np.array([[corner.recompute_s for corner in level] for level in of_one])[:, list(held)]
         kept_B = np.array([[float(corner.kept_B) for corner in level] for level in of_one])[:, list(held)]
         each_B = kept_B[0] - kept_B
-        self._each_B, saved_B = each_B, each_B * np.array(waiting)
-        self._again_s, self._saved_B = again_s[: len(self.every)], saved_B[: len(self.every)]
+        self._each_B, saved_B = each_B, each_B * np.array(counts_in_flight)
+        self._recompute_s, self._saved_B = recompute_s[: len(self.every)], saved_B[: len(self.every)]
         number = len(self._of_one)
-        self._one_again_s, self._one_saved_B = again_s[:number], saved_B[:number]
-        self._single_again_s, self._single_saved_B = again_s[number:], saved_B[number:]
+        self._one_recompute_s, self._one_saved_B = recompute_s[:number], saved_B[:number]
+        self._single_recompute_s, self._single_saved_B = recompute_s[number:], saved_B[number:]
 
     def neighbouring(self) -> "Neighbouring":
         """Those of two neighbouring levels, from nothing to everything."""
-        sums = (_before(self._again_s), _before(self._saved_B))
-        again_s, saved_B = ((of[1:] + of[:-1, -1:] - of[:-1])[:, 1:].ravel().tolist() for of in sums)
-        return Neighbouring(self.every, self.blocks, (0.0, *again_s), (0.0, *saved_B))
+        sums = (_before(self._recompute_s), _before(self._saved_B))
+        recompute_s, saved_B = ((of[1:] + of[:-1, -1:] - of[:-1])[:, 1:].ravel().tolist() for of in sums)
+        return Neighbouring(self.every, self.blocks, (0.0, *recompute_s), (0.0, *saved_B))
 
     def singly(self) -> list[Step]:
         """Those of which all blocks but the last one are on the last level, and this makes a single tensor again, the quickest
         first.
         """
-        again_s = self._again_s[-1, :-1].sum() + self._single_again_s[:, -1]
+        recompute_s = self._recompute_s[-1, :-1].sum() + self._single_recompute_s[:, -1]
         saved_B = self._saved_B[-1, :-1].sum() + self._single_saved_B[:, -1]
         steps = [
             Step(mix_of(self.every[-1], level), self.blocks - 1, float(takes_s), float(saves_B))
-            for level, takes_s, saves_B in zip(self._singly, again_s, saved_B, strict=True)
+            for level, takes_s, saves_B in zip(self._singly, recompute_s, saved_B, strict=True)
         ]
-        return sorted(steps, key=lambda step: step.again_s)
+        return sorted(steps, key=lambda step: step.recompute_s)
 
     def quickest(self, saved_B: float) -> Step | None:
         """The one of any two levels, and anything of a block between, that takes the least of those that save so much; None if
         none does.
         """
-        takes_s, saves_B = _mixed(self._again_s, self._one_again_s), _mixed(self._saved_B, self._one_saved_B)
+        takes_s, saves_B = _mixed(self._recompute_s, self._one_recompute_s), _mixed(self._saved_B, self._one_saved_B)
         takes_s = np.where(saves_B >= saved_B, takes_s, np.inf)
         if self.falling:
             first, of_one = (self._each_B[: len(of)].min(axis=1) for of in (self._saved_B, self._one_saved_B))
@@ -87,7 +87,7 @@ class Neighbouring(Sequence[Step]):
 
     every: Sequence[Level]
     blocks: int
-    again_s: Sequence[float]
+    recompute_s: Sequence[float]
     saved_B: Sequence[float]
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class Neighbouring(Sequence[Step]):
             return Step(WHOLE, 0, 0.0, 0.0)
         level, first = divmod(number - 1, self.blocks)
         mix = mix_of(self.every[level + 1], self.every[level])
-        return Step(mix, first + 1, self.again_s[number], self.saved_B[number])
+        return Step(mix, first + 1, self.recompute_s[number], self.saved_B[number])
 
     def are_alike(self, first: int, second: int) -> bool:
         """Whether both are there, and differ in nothing but how many blocks are on the higher one of two levels."""

@@ -7,9 +7,9 @@ from math import inf
 
 from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.search.asked.limits import SWAP, Limits
-from ms_symtensor.search.asked.obstacle import nothing_fits, smallest_obstacle
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.constraints.limits import SWAP, Limits
+from ms_symtensor.search.constraints.obstacle import nothing_fits, smallest_obstacle
+from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan
 
 
@@ -62,9 +62,9 @@ class Searched:
 
 
 def best_case(request: Request, every: Sequence[Limits], search: Callable[[Request, float], Searched]) -> Plan:
-    """The best of what `search(case, known_s)` finds for `every` case of the request's limits.
+    """The best of what `search(case, incumbent_s)` finds for `every` case of the request's limits.
 
-    What cannot beat a step of `known_s` need not be found. The plan's report tells the time that all cases took.
+    What cannot beat a step of `incumbent_s` need not be found. The plan's report tells the time that all cases took.
 
     Errors: InfeasibleError where no case has a plan; InputError where optimizer states are to stay on a host of which the cluster
     says nothing.
@@ -79,8 +79,8 @@ def best_case(request: Request, every: Sequence[Limits], search: Callable[[Reque
     bound_s, candidates = inf, 0
     whys: list[Callable[[], InfeasibleError]] = []
     for limits in every:
-        known_s = inf if best is None else best.prediction.step_time_s
-        found = _on_host(request, search(replace(request, limits=limits, asked=request.wanted), known_s))
+        incumbent_s = inf if best is None else best.prediction.step_time_s
+        found = _on_host(request, search(replace(request, limits=limits, question=request.wanted), incumbent_s))
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.candidates
         if found.plan is None:
             whys.append(found.why)

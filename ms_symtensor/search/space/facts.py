@@ -5,9 +5,16 @@ from collections.abc import Collection, Mapping
 from ms_symtensor.ops.instead import why_on_the_fly, why_undistributed
 from ms_symtensor.program.meanings import Meanings, cut_by_default, meanings
 from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
-from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.asked.roles import attended, batch_size, expert_products, major_products, own_rows, weight_dims
+from ms_symtensor.search.constraints.arithmetic.facts import Cuttable, Facts
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.constraints.roles import (
+    attended,
+    batch_size,
+    expert_products,
+    major_products,
+    own_rows,
+    weight_dims,
+)
 from ms_symtensor.search.folded.alternating import longest
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places

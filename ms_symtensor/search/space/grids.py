@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.ops.signature import Signature
-from ms_symtensor.search.asked.limits import LOWEST, Limits
-from ms_symtensor.search.asked.operator_pins import OperatorPin
-from ms_symtensor.search.asked.roles import Meanings, attended, batch_size, stream_norms, weight_dims
+from ms_symtensor.search.constraints.limits import LOWEST, Limits
+from ms_symtensor.search.constraints.operator_pins import OperatorPin
+from ms_symtensor.search.constraints.roles import Meanings, attended, batch_size, stream_norms, weight_dims
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.tensor.graph import Graph
 

@@ -15,9 +15,9 @@ from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.meanings import Meanings, cut_by_default, default_strategy, meanings
 from ms_symtensor.program.parameters import is_summed, place_parameter, require_synchronised
 from ms_symtensor.program.settings import OptimizerLevel, Settings
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.operator_pins import OperatorPin
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.operator_pins import OperatorPin
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.space.cases import by_swap, cases
 from ms_symtensor.search.space.domain import candidates, prime_factors

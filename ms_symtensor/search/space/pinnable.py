@@ -5,10 +5,10 @@ from difflib import get_close_matches
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.meanings import Meanings, meanings
-from ms_symtensor.search.asked.limits import LOWEST, shown
-from ms_symtensor.search.asked.operator_pins import OperatorPin
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.asked.roles import batch_size, expert_products, major_products, stream_norms
+from ms_symtensor.search.constraints.limits import LOWEST, shown
+from ms_symtensor.search.constraints.operator_pins import OperatorPin
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.constraints.roles import batch_size, expert_products, major_products, stream_norms
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.tensor.graph import Graph, Op
 from ms_symtensor.tensor.names import short_name

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
-from ms_symtensor.search.asked.limits import ALL, LOWEST, Limits
-from ms_symtensor.search.asked.operator_pins import SYMBOLS, OperatorPin, Strategy
-from ms_symtensor.search.asked.roles import (
+from ms_symtensor.search.constraints.limits import ALL, LOWEST, Limits
+from ms_symtensor.search.constraints.operator_pins import SYMBOLS, OperatorPin, Strategy
+from ms_symtensor.search.constraints.roles import (
     Meanings,
     batch_size,
     expert_products,
@@ -163,12 +163,12 @@ class Restriction:
         """Whether `strategy` is the one of `pin` [members]; without outputs where the pin has none."""
         found: Allowed = np.ones(self._family.members, bool)
         pairs: list[tuple[Strategy | None, Strategy | None]] = [(pin.inputs, strategy.inputs)]
-        if pin.outputs is not None or not sig.scatters_unasked:
+        if pin.outputs is not None or not sig.implicit_reduce_scatter:
             pairs.append((pin.outputs, strategy.outputs))
-        for wanted, given in pairs:
-            if (wanted is None) != (given is None) or [len(x) for x in wanted or ()] != [len(x) for x in given or ()]:
+        for wanted, fixed in pairs:
+            if (wanted is None) != (fixed is None) or [len(x) for x in wanted or ()] != [len(x) for x in fixed or ()]:
                 return np.zeros_like(found)
-            for w, g in zip(chain.from_iterable(wanted or ()), chain.from_iterable(given or ()), strict=True):
+            for w, g in zip(chain.from_iterable(wanted or ()), chain.from_iterable(fixed or ()), strict=True):
                 found &= self._degree(g) == w
         return found
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel, Settings
-from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.search.constraints.limits import FREE, Limits
 
 
 def settings_of(

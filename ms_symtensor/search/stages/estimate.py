@@ -95,10 +95,10 @@ def chain_of(row: Candidate, depths: tuple[int, ...], levels: NDArray[np.float64
     parts: list[Part] = []
     for place, depth in enumerate(counts):
         is_block = 0 < place < len(c.each_s) - 1
-        each_s, again_s, kept_B, again_B, rest_B, once_s = (
-            float(v[place]) for v in (c.each_s, c.again_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
+        each_s, recompute_s, kept_B, recompute_B, rest_B, once_s = (
+            float(v[place]) for v in (c.each_s, c.recompute_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
         )
-        parts += [Part(each_s, again_s, kept_B, again_B, rest_B, is_block, once_s)] * depth
+        parts += [Part(each_s, recompute_s, kept_B, recompute_B, rest_B, is_block, once_s)] * depth
     if levels is None:
         return Chain(parts)
     return SelectedChain(parts, levels, [place for place, depth in enumerate(counts) for _ in range(depth)])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Unit, view
-from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, prime_factors
@@ -79,10 +79,10 @@ def variables_of(
     graph_at: Callable[[int], Graph],
     members: Sequence[StepLayout],
     alike: bool,
-    asked: Question,
+    question: Question,
 ) -> tuple[Graph, Variables]:
     """The graph that one of `families` is looked at on, and its operators with their candidates on all `members`."""
-    return (_on_all if alike else _on_own_mesh)(graph_at, members, asked.cluster, asked.rules, asked.limits)
+    return (_on_all if alike else _on_own_mesh)(graph_at, members, question.cluster, question.rules, question.limits)
 
 
 def laid_out_on(shapes: Sequence[StepLayout]) -> tuple[list[tuple[Mesh, int]], NDArray[np.intp]]:

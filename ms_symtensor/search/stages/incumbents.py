@@ -51,8 +51,8 @@ class ScreeningResult:
 class Incumbents:
     """Shapes divided into stages, in the order of what they take at least, until that is not below the `keep` best steps."""
 
-    def __init__(self, depths: tuple[int, ...], limit_B: float, keep: int, known_s: float) -> None:
-        self._depths, self._limit_B, self._keep, self._known_s = depths, limit_B, keep, known_s
+    def __init__(self, depths: tuple[int, ...], limit_B: float, keep: int, incumbent_s: float) -> None:
+        self._depths, self._limit_B, self._keep, self._known_s = depths, limit_B, keep, incumbent_s
         self._chains: dict[tuple, Chain] = {}
         self._known: dict[tuple, Estimate | None] = {}
         self._found: dict[StepLayout, Estimate] = {}
@@ -95,7 +95,7 @@ class Incumbents:
         one = self._divided(row)
         return math.inf if one is None else one.step_time_s
 
-    def outcome(
+    def screening(
         self,
         rows: Sequence[Candidate],
         ruled_out_s: Mapping[StepLayout, float],

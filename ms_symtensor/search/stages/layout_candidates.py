@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.average_stage import average_weights
@@ -133,26 +133,26 @@ class ConfigGroup:
         bound = np.array([row.bound_s for row in among])
         weights = self._weights(which)
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
-        again = (weights.again_s * fast.again_s)[1:-1].sum(axis=0)
-        price = np.where(np.isfinite(again), again, 0.0) / np.maximum(saved, 1.0)
+        recomputation = (weights.recompute_s * fast.recompute_s)[1:-1].sum(axis=0)
+        price = np.where(np.isfinite(recomputation), recomputation, 0.0) / np.maximum(saved, 1.0)
         count, shares = len(which), self._shares
-        ways = [(weights, share, 1.0) for share in shares] + [(weights.in_no_time, 1.0, 1.0)]
-        ways += [(weights, shares[0], factor) for factor in SELECTIVE] if self.problem.selects else []
-        ways += [(weights, shares[1], DEAR)]
-        several = np.tile(np.arange(count), len(ways))
-        prices = np.concatenate([factor * price for _, _, factor in ways])
+        paths = [(weights, share, 1.0) for share in shares] + [(weights.in_no_time, 1.0, 1.0)]
+        paths += [(weights, shares[0], factor) for factor in SELECTIVE] if self.problem.selects else []
+        paths += [(weights, shares[1], DEAR)]
+        several = np.tile(np.arange(count), len(paths))
+        prices = np.concatenate([factor * price for _, _, factor in paths])
         least = self._least(
             which[several],
-            Weights.beside([one for one, _, _ in ways]),
-            np.repeat([s for _, s, _ in ways], count),
+            Weights.beside([one for one, _, _ in paths]),
+            np.repeat([s for _, s, _ in paths], count),
             prices,
         )
-        *values, free = least.value.reshape(len(ways), -1)[:3] - price * limit_B - self.slack_s[which]
+        *values, free = least.value.reshape(len(paths), -1)[:3] - price * limit_B - self.slack_s[which]
         bound = np.maximum(bound, np.min(values, axis=0))
         first = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
         dear = [
             row
-            for way in (0, 1, *range(3, len(ways)))
+            for way in (0, 1, *range(3, len(paths)))
             for row in self.rows_of(which, least.assignment[way * count : (way + 1) * count], bound)
         ]
         return first + dear, {row.shape: float(free_s) for row, free_s in zip(among, free, strict=True)}
@@ -209,7 +209,7 @@ def combines(shape: StepLayout, level: OptimizerLevel, limits: Limits) -> bool:
     return not shape.accumulates or level is not OptimizerLevel.LEVEL3
 
 
-def given_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel) -> Candidate:
+def fixed_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel) -> Candidate:
     """The row of `of`, whose variables have one candidate each."""
     settings = replace(of.settings, optimizer_level=level)
     parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages > 1])

@@ -14,7 +14,7 @@ from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.settings import Settings
-from ms_symtensor.search.folded.depth import at_depth
+from ms_symtensor.search.folded.depth import unfold
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import EACH, PeakMemory
 from ms_symtensor.search.folded.mix import Mix
@@ -90,11 +90,11 @@ def made_feasible(
             return with_memory(found, row, strategies, memory_B)
         known = zip(beyond_B, found.stages, memory_B, strict=True)
         beyond_B = [max(more, sum(one.values()) - stage.peak_B) for more, stage, one in known]
-    return _with_fewest_fitting(network, row, limit_B, rules)
+    return _with_fewest_feasible(network, row, limit_B, rules)
 
 
 Fit = Callable[[Network, Candidate, float, Mapping[str, Rule] | None], MaterializedPlan | None]
-"""A plan of given layouts that fits a limit in bytes, as `fitting` finds one."""
+"""A plan of given layouts that fits a limit in bytes, as `make_feasible` finds one."""
 
 
 Promise = tuple[float, Sequence[Candidate]]
@@ -104,10 +104,10 @@ Promised = Callable[[ScreeningResult, Sequence[Estimate]], Sequence[Promise]]
 """What the shapes of some estimates of an outcome promise, in the order in which they are tried, as `as_estimated`."""
 
 
-def as_estimated(outcome: ScreeningResult, estimates: Sequence[Estimate]) -> Sequence[Promise]:
+def as_estimated(screening: ScreeningResult, estimates: Sequence[Estimate]) -> Sequence[Promise]:
     """What was estimated, by all layouts of a shape."""
     rows: dict[StepLayout, list[Candidate]] = {one.shape: [] for one in estimates}
-    for row in outcome.rows:
+    for row in screening.rows:
         if row.shape in rows:
             rows[row.shape].append(row)
     return [(one.step_time_s, rows[one.shape]) for one in estimates]
@@ -116,21 +116,21 @@ def as_estimated(outcome: ScreeningResult, estimates: Sequence[Estimate]) -> Seq
 def fastest_plan(
     network: Network,
     space: Sequence[StepLayout],
-    asked: Question,
+    question: Question,
     fit: Fit = made_feasible,
     promised: Promised = as_estimated,
     any_plan: bool = False,
 ) -> tuple[ScreeningResult, MaterializedPlan | None]:
-    """What was learnt of `space`, and the fastest plan that fits, as `asked`; if `any_plan` will do, the first one, layouts that
-    need least being tried first. None if none does and beats the step that is known.
+    """What was learnt of `space`, and the fastest plan that fits, as `question`; if `any_plan` will do, the first one,
+    layouts that need least being tried first. None if none does and beats the step that is known.
     """
-    outcome = screen(network.short, network.depths, space, asked, any_batch=network.batch is None)
+    screening = screen(network.short, network.depths, space, question, any_batch=network.batch is None)
     best: MaterializedPlan | None = None
     left = REFINED
-    met: set[tuple] = set()
-    most = outcome.estimates[: 4 * REFINED]
+    attempted: set[tuple] = set()
+    most = screening.estimates[: 4 * REFINED]
     best_s, broken = math.inf, set[StepLayout]()  # shapes of which layouts did not keep what they promised
-    promises = promised(outcome, most)
+    promises = promised(screening, most)
     if any_plan:  # what needs least is the first to fit
         promises = sorted(promises, key=lambda one: min(_least_B(network, row) for row in one[1]))
     for promised_s, rows in promises:
@@ -139,15 +139,15 @@ def fastest_plan(
         if promised_s >= best_s:
             continue
         shape = rows[0].shape
-        below_s = math.inf if shape in broken else best_s
-        found = materialized(network, rows, asked.limit_B, asked.rules, fit, met, any_plan, below_s)
+        cutoff_s = math.inf if shape in broken else best_s
+        found = materialized(network, rows, question.limit_B, question.rules, fit, attempted, any_plan, cutoff_s)
         if found is not None and found.estimate.step_time_s <= (1 + MISPRICED) * promised_s:
             left -= 1
         else:
             broken.add(shape)
-        if found is not None and found.estimate.step_time_s < min(asked.known_s, best_s):
+        if found is not None and found.estimate.step_time_s < min(question.incumbent_s, best_s):
             best, best_s = found, found.estimate.step_time_s
-    return outcome, best
+    return screening, best
 
 
 def materialized(
@@ -156,18 +156,18 @@ def materialized(
     limit_B: float,
     rules: Mapping[str, Rule] | None = None,
     fit: Fit = made_feasible,
-    met: set[tuple] | None = None,
+    attempted: set[tuple] | None = None,
     any_plan: bool = False,
-    below_s: float = math.inf,
+    cutoff_s: float = math.inf,
 ) -> MaterializedPlan | None:
     """The best of `rows`, choices for one shape, on the stages that `fit` finds, with their true peaks; if `any_plan` will do,
     the first one, those that need least being tried first. None if nothing fits. Of equal ones, that which shards the
     optimizer least.
 
-    Left out are those that take `below_s` or more by what screening knows, and those `met`, as on another mesh of as many
+    Left out are those that take `cutoff_s` or more by what screening knows, and those `attempted`, as on another mesh of as many
     devices; what is tried is noted there.
     """
-    met = set() if met is None else met
+    attempted = set() if attempted is None else attempted
     different = {(row.level, row.choice.tobytes()): row for row in rows}.values()
     every = [
         (guess, row) for row in different if (guess := divided(row, chain_of(row, network.depths), limit_B)) is not None
@@ -180,7 +180,7 @@ def materialized(
     for _, (guess, row) in sorted(zip(order, guesses, strict=True), key=lambda one: one[0]):
         if best is not None and any_plan:
             break
-        if guess.step_time_s >= below_s:
+        if guess.step_time_s >= cutoff_s:
             continue
         strategies = strategies_of(row)
         key = (
@@ -191,15 +191,15 @@ def materialized(
             guess.shape.scheduler,
             frozenset(strategies.items()),
         )
-        if key in met:
+        if key in attempted:
             continue
-        met.add(key)
+        attempted.add(key)
         try:
             found = fit(network, _on_own_mesh(network, row, strategies, rules), limit_B, rules)
         except InvalidStrategyError:
             continue  # a mesh like the family's other ones in all but this
         if found is not None and (best is None or found.estimate.step_time_s < best.estimate.step_time_s):
-            best, below_s = found, min(below_s, found.estimate.step_time_s)
+            best, cutoff_s = found, min(cutoff_s, found.estimate.step_time_s)
     return best
 
 
@@ -225,7 +225,7 @@ def _on_own_mesh(
     return row
 
 
-def _with_fewest_fitting(
+def _with_fewest_feasible(
     network: Network, row: Candidate, limit_B: float, rules: Mapping[str, Rule] | None
 ) -> MaterializedPlan | None:
     """`row` with as few recomputed blocks on every stage as fit, on the division that is best where memory is free; on any, where
@@ -250,7 +250,7 @@ def smallest_of(
         layers = [held for held in every if min(held) >= row.shape.interleave]
 
     def fewest(held: tuple[int, ...]) -> MaterializedPlan:
-        return with_fewest(lambda again: as_given(network, row, held, again, rules), held, limit_B)
+        return with_fewest(lambda recomputation: as_given(network, row, held, recomputation, rules), held, limit_B)
 
     def order(one: MaterializedPlan) -> tuple[float, float]:
         return max(limit_B, one.estimate.peak_memory_B), one.estimate.step_time_s
@@ -311,7 +311,7 @@ def peaks_of(
     def written() -> Peaks:
         count = FEW if row.shape.accumulates else 2 * EACH
         few = network.short(batch, count)
-        named = at_depth(fold(few).class_of, network.short(batch), strategies)
+        named = unfold(fold(few).class_of, network.short(batch), strategies)
         if not row.shape.accumulates:
             return WholePeaks(network.shorts(batch, rules, count), named, settings_of(row))
         waiting_B = int(sent_B(row)) if turns.interleave > 1 else 0

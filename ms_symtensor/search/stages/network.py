@@ -8,7 +8,7 @@ from typing import TypeVar
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.one_stage import why_one_stage
-from ms_symtensor.search.folded.alternating import joined
+from ms_symtensor.search.folded.alternating import merge_period
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.memory import PeakMemory, ShortGraphs, short_graphs
 from ms_symtensor.search.folded.places import places
@@ -93,13 +93,13 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
 
     The first blocks are those of the first kind, then of the next. The batch is the first dim of the first input.
     """
-    own = joined(graph)
+    own = merge_period(graph)
     folded = fold(own)
     depths = places(own, folded).depths
 
     def made_anew(batch: int, count: int) -> Graph:
         first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 and own is graph else None
-        few = joined(graph_at(batch, first))
+        few = merge_period(graph_at(batch, first))
         return shorten(few, fold(few), count)
 
     @cache
@@ -110,7 +110,7 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
     def whole_at(batch: int) -> Graph:
         if batch == sample_num(own):
             return own
-        return rebatched(own, folded, short(batch)) or joined(graph_at(batch, None))
+        return rebatched(own, folded, short(batch)) or merge_period(graph_at(batch, None))
 
     def short_at(batch: int, count: int) -> Graph:
         if count <= SHORT:
@@ -123,7 +123,7 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
 
 def network_as_it_is(graph: Graph, batch: int) -> Network:
     """The network of `graph` at the only batch that it can be had at: asked for at any, it is that."""
-    own = joined(graph)
+    own = merge_period(graph)
     folded = fold(own)
     depths = places(own, folded).depths
     short_at = (lambda _, count: shorten(own, folded, count)) if not why_whole(own) else lambda _, count: own

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.space.family import Single
-from ms_symtensor.search.stages.layout_candidates import Candidate, given_candidate
+from ms_symtensor.search.stages.layout_candidates import Candidate, fixed_candidate
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.tables.problem import problem_of_family
 
@@ -21,5 +21,5 @@ def priced(
     Errors: InvalidStrategyError for what MindSpore rejects there.
     """
     short, cluster = network.short(row.shape.batch), row.problem.known.pricer.cluster
-    of = problem_of_family(short, cluster, Single(row.shape.mesh), rules, given=strategies, like=row.problem)
-    return given_candidate(of, row.shape, row.level)
+    of = problem_of_family(short, cluster, Single(row.shape.mesh), rules, fixed=strategies, like=row.problem)
+    return fixed_candidate(of, row.shape, row.level)

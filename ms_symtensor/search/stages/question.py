@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.search.constraints.limits import FREE, Limits
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,4 @@ class Question:
     rules: Mapping[str, Rule] | None = None
     limits: Limits = FREE
     keep: int = 10
-    known_s: float = math.inf
+    incumbent_s: float = math.inf

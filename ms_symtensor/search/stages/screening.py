@@ -50,10 +50,10 @@ def screen(
     graph_at: Callable[[int], Graph],
     depths: tuple[int, ...],
     space: Sequence[StepLayout],
-    asked: Question,
+    question: Question,
     any_batch: bool = True,
 ) -> ScreeningResult:
-    """Price all of `space`, as `asked`; what cannot beat a step that is known is not looked at closely.
+    """Price all of `space`, as `question`; what cannot beat a step that is known is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples, which may be any number or, without
     `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after.
@@ -62,38 +62,38 @@ def screen(
     settings: list[ConfigGroup] = []
     fast: list[list[Candidate]] = []
     ruled_out_s: dict[StepLayout, float] = {}
-    candidates, again = 0, None
+    candidates, recomputation = 0, None
     rejected: InvalidStrategyError | None = None
-    tried = Incumbents(depths, asked.limit_B, asked.keep, asked.known_s)
-    for members, alike in sorted(families(graph_at, space, asked.rules, any_batch), key=_promise):
+    incumbents = Incumbents(depths, question.limit_B, question.keep, question.incumbent_s)
+    for members, alike in sorted(families(graph_at, space, question.rules, any_batch), key=_promise):
         try:
-            graph, known = variables_of(graph_at, members, alike, asked)
+            graph, known = variables_of(graph_at, members, alike, question)
         except InvalidStrategyError as error:  # an operator that nobody can choose the layout of
             rejected = error
             continue
         # Shapes that are not CLOSE are wanted only where fewer than `keep` are known.
-        enough_s = min(asked.known_s, max(tried.worst_s, CLOSE * tried.best_s))
-        if math.isfinite(enough_s):
+        target_s = min(question.incumbent_s, max(incumbents.worst_s, CLOSE * incumbents.best_s))
+        if math.isfinite(target_s):
             least_s = least_work_s(graph, known, depths, members)
-            if min(least_s) >= enough_s:
+            if min(least_s) >= target_s:
                 ruled_out_s.update(zip(members, least_s, strict=True))
                 continue
         try:
-            of = problem_of(graph, known, again=again)
+            of = problem_of(graph, known, recomputation=recomputation)
         except InvalidStrategyError as error:  # readers of one parameter that cannot agree
             rejected = error
             continue
-        again = of.again
+        recomputation = of.recomputation
         candidates += of.candidates * len(members)
-        new = list(_fastest(_settings(of, depths, members), enough_s))
+        new = list(_fastest(_settings(of, depths, members), target_s))
         settings += [setting for setting, _ in new]
         fast += [rows for _, rows in new]
-        tried.look_at(row for _, rows in new for row in rows)
+        incumbents.look_at(row for _, rows in new for row in rows)
     if rejected is not None and not settings and not ruled_out_s:
         raise rejected
-    worth_s = min(tried.worst_s, CLOSE * tried.best_s)
-    slim = [_looked_at(of, first, worth_s, asked.limit_B) for of, first in zip(settings, fast, strict=True)]
-    tried.look_at(row for known, _ in slim for row in known)
+    min_gain_s = min(incumbents.worst_s, CLOSE * incumbents.best_s)
+    slim = [_looked_at(of, first, min_gain_s, question.limit_B) for of, first in zip(settings, fast, strict=True)]
+    incumbents.look_at(row for known, _ in slim for row in known)
     free = [
         [row.bound_by(max(row.bound_s, free_s.get(row.shape, 0.0))) for row in first]
         for first, (_, free_s) in zip(fast, slim, strict=True)
@@ -103,18 +103,18 @@ def screen(
         Screened(of, tuple(map(with_borders, first)), tuple(known))
         for of, first, (known, _) in zip(settings, free, slim, strict=True)
     ]
-    return tried.outcome(rows, ruled_out_s, candidates, screened)
+    return incumbents.screening(rows, ruled_out_s, candidates, screened)
 
 
 def _looked_at(
-    of: ConfigGroup, first: Sequence[Candidate], worth_s: float, limit_B: float
+    of: ConfigGroup, first: Sequence[Candidate], min_gain_s: float, limit_B: float
 ) -> tuple[list[Candidate], dict[StepLayout, float]]:
-    """The rows `first` of a setting, those looked at closely whose bound is below `worth_s`; and bounds of these that hold
+    """The rows `first` of a setting, those looked at closely whose bound is below `min_gain_s`; and bounds of these that hold
     whatever is recomputed.
     """
-    worth = [row for row in first if row.bound_s < worth_s]
+    worth = [row for row in first if row.bound_s < min_gain_s]
     found, free_s = of.slim(worth, limit_B)
-    return found + [row for row in first if row.bound_s >= worth_s], free_s
+    return found + [row for row in first if row.bound_s >= min_gain_s], free_s
 
 
 def _promise(family: tuple[list[StepLayout], bool]) -> int:
@@ -154,11 +154,11 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[StepLayout
     return found
 
 
-def _fastest(settings: Sequence[ConfigGroup], enough_s: float) -> Iterator[tuple[ConfigGroup, list[Candidate]]]:
+def _fastest(settings: Sequence[ConfigGroup], target_s: float) -> Iterator[tuple[ConfigGroup, list[Candidate]]]:
     """The settings of one family, first the one that is searched for all shapes, each with its rows where memory is free.
 
     A shape is left out of the others where these could save no more than WORTH of its step, nor memory, or not so much that it
-    takes less than `enough_s`; the first one allows for that.
+    takes less than `target_s`; the first one allows for that.
     """
     if not settings:
         return
@@ -170,7 +170,7 @@ def _fastest(settings: Sequence[ConfigGroup], enough_s: float) -> Iterator[tuple
     slack_s = np.zeros(len(first.shapes))
     for setting in others:
         saves_s, slimmer = setting.saves_s(first)
-        idle = ((saves_s <= WORTH * least_s) & ~slimmer) | (least_s - saves_s >= enough_s)
+        idle = ((saves_s <= WORTH * least_s) & ~slimmer) | (least_s - saves_s >= target_s)
         slack_s = np.maximum(slack_s, np.where(idle, saves_s, 0.0))
         left = replace(setting, which=np.array([m for m in setting.which if not idle[m]], dtype=np.intp))
         yield left, left.fastest()

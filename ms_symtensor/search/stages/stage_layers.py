@@ -15,7 +15,7 @@ from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.search.folded.chain import Chain, Stage
 
 Held = tuple[int, int, float, float, int]
-"""The parts of a stage, from and to, and what `Chain.fitting` tells of them."""
+"""The parts of a stage, from and to, and what `Chain.make_feasible` tells of them."""
 
 PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
@@ -29,10 +29,10 @@ def laid_out(
 ) -> tuple[Stage, ...]:
     """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
     found, start = [], 0
-    for number, (count, again) in enumerate(zip(layers, recomputed, strict=True)):
+    for number, (count, recomputation) in enumerate(zip(layers, recomputed, strict=True)):
         last = number == len(layers) - 1
         end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
-        found.append(chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), again))
+        found.append(chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), recomputation))
         start = end
     return tuple(found)
 
@@ -54,7 +54,7 @@ def divide(
     blocks = int(chain.blocks[-1])
     least, most = recomputed or (0, blocks)
     if 0 < blocks <= least:
-        found = divided_chain(Chain([part.computed_again for part in chain.parts]), limits_B, turns)
+        found = divided_chain(Chain([part.recomputed for part in chain.parts]), limits_B, turns)
         return None if found is None else tuple(replace(stage, recomputed=stage.blocks) for stage in found)
     share = most
     found = divided_chain(chain, limits_B, turns, share)
@@ -149,7 +149,7 @@ class _Stages:
             while low < high:
                 middle = min(max(middle, low + 1), high)
                 is_late = is_limited and before_once_s[middle] - before_once_s[start] > once_s
-                more = None if is_late else self._fitting(number, start, middle)
+                more = None if is_late else self._make_feasible(number, start, middle)
                 if more is None or more[0] > pace_s:
                     longer_s = longer_s if more is None else min(longer_s, more[0])
                     high = middle - 1
@@ -163,11 +163,11 @@ class _Stages:
             start, before = low, low - start
         return found, max(each_s for _, _, each_s, _, _ in found)
 
-    def _fitting(self, number: int, start: int, end: int) -> tuple[float, float, int] | None:
-        """`Chain.fitting` of a stage, which is asked for again from pace to pace, and for other runs of parts that are alike."""
+    def _make_feasible(self, number: int, start: int, end: int) -> tuple[float, float, int] | None:
+        """`Chain.make_feasible` of a stage, asked for from pace to pace, and for other runs of parts that are alike."""
         first = self.chain.first_alike(start, end)
         key = number, first, end - start
         if key not in self._known:
             flight, limit_B = self.in_flight[number], self.limits_B[number]
-            self._known[key] = self.chain.fitting(first, first + end - start, flight, limit_B, self.most)
+            self._known[key] = self.chain.make_feasible(first, first + end - start, flight, limit_B, self.most)
         return self._known[key]

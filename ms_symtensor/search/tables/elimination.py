@@ -190,12 +190,12 @@ def _turns(
     number = {variable: n for n, variable in enumerate(order)}
     ordered = [tuple(sorted(scope, key=number.__getitem__)) for scope in scopes]
     axes = tuple((*(1 + scope.index(v) for v in mine), 0) for mine, scope in zip(ordered, scopes, strict=True))
-    waiting: list[list[int]] = [[] for _ in order]
+    counts_in_flight: list[list[int]] = [[] for _ in order]
     for table, scope in enumerate(ordered):
         if scope:
-            waiting[number[scope[0]]].append(table)
+            counts_in_flight[number[scope[0]]].append(table)
     turns = []
-    for variable, among in zip(order, waiting, strict=True):
+    for variable, among in zip(order, counts_in_flight, strict=True):
         # Small ones come first: the large sum is formed once.
         among.sort(key=lambda table: math.prod(sizes[v] for v in ordered[table]))
         others = tuple(sorted({v for table in among for v in ordered[table]} - {variable}, key=number.__getitem__))
@@ -210,7 +210,7 @@ def _turns(
         )
         turns.append(_Turn(variable, others, shape, sizes[variable] * math.prod(shape), parts))
         if others:
-            waiting[number[others[0]]].append(len(ordered))
+            counts_in_flight[number[others[0]]].append(len(ordered))
         ordered.append(others)
     return axes, tuple(turns)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.tables.moves import Array, PairCost, common_s
 from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.redistributions import Array, PairCost, common_s
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class FanOut:
     @property
     def nothing(self) -> Array:
         """A table of zeros, in memory with the members side by side, as those of `pairs` are."""
-        members, *ways = self.shape
-        return np.zeros((*ways, members)).transpose(len(ways), *range(len(ways)))
+        members, *paths = self.shape
+        return np.zeros((*paths, members)).transpose(len(paths), *range(len(paths)))
 
     def spread(self, table: NDArray, *axes: int) -> NDArray:
         """`table` over some of the axes (maker 0, reader i at i + 1), with or without members, as one that broadcasts."""

@@ -298,8 +298,8 @@ def _placed(
             if read.in_gradient and (read.casts or is_shared):
                 kept_B = kept_B + elements * used
     elif first.casts:
-        again = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
-        use_s = use_s + (1 + again) * pricer.local_s("Cast", share * (stored + size_B(first.dtype)))
+        recomputation = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
+        use_s = use_s + (1 + recomputation) * pricer.local_s("Cast", share * (stored + size_B(first.dtype)))
     once_s, rest_B = use_s + cost.sum_s + cost.update_s, cost.at_rest_B + nothing
     if not use.parameter.requires_grad:
         return nothing, once_s, kept_B, rest_B

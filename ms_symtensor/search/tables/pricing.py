@@ -23,7 +23,7 @@ class Pricer:
     def __init__(self, cluster: Cluster, family: Family) -> None:
         self.cluster, self.family = cluster, family
         self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
-        self._lines = _Lines(family.members)
+        self._lines = _ColumnPool(family.members)
         self._lattices: dict[DeviceGroup, _Lattices] = {}
         self._priced: dict[tuple[str, DeviceGroup, bytes, bytes], Array] = {}
 
@@ -88,7 +88,7 @@ class Pricer:
         return found
 
     def _lines_of(self, kind: str, group: DeviceGroup | None) -> Array:
-        """[columns, members, pieces], as `_Lines` has them."""
+        """[columns, members, pieces], as `_ColumnPool` has them."""
         members = self.family.members
         if group is None:
             local = ((0.0, 0.0, 0.0),) if kind in VIEWS else local_time(self.cluster, kind == SWAP).pieces
@@ -129,7 +129,7 @@ NOWHERE = (np.inf, 0.0, 0.0)
 """A piece that no message is large enough for."""
 
 
-class _Lines:
+class _ColumnPool:
     """Piecewise linear times of many nodes, one per member.
 
     `columns` are [columns, nodes, members, pieces]: from so many bytes on, so many seconds, and seconds per byte. `adds` [nodes]:

@@ -30,15 +30,15 @@ from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
-from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.search.constraints.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.places import Places, first_blocks, places
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
-from ms_symtensor.search.tables.moves import Pairs
 from ms_symtensor.search.tables.parameters import ParameterUse, counted, parameter_uses, tied
 from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.redistributions import Pairs
 from ms_symtensor.search.tables.sharing import Ties, ties
 from ms_symtensor.search.tables.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
@@ -55,8 +55,9 @@ Numbers = NDArray[np.intp]
 class Problem:
     """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`.
 
-    `graph` has few blocks and may stand for a deeper network (`places.depths`). `again`: operators whose work is done again where
-    blocks are recomputed, one of every class. `between`: those of `terms` that are of a tensor between operators.
+    `graph` has few blocks and may stand for a deeper network (`places.depths`). `recomputation`: operators whose work is
+    done again where blocks are recomputed, one of every class. `between`: those of `terms` that are of a tensor between
+    operators.
     """
 
     graph: Graph
@@ -67,7 +68,7 @@ class Problem:
     ties: Ties
     order: tuple[int, ...]
     parameters: tuple[ParameterUse, ...]
-    again: frozenset[str]
+    recomputation: frozenset[str]
     between: Mapping[Tensor, tuple[Terms, ...]]
 
     @property
@@ -185,33 +186,33 @@ def problem_of_family(
     rules: Mapping[str, Rule] | None = None,
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
     of: tuple[tuple[str, ...], ...] | None = None,
-    given: Mapping[str, OpStrategy] | None = None,
+    fixed: Mapping[str, OpStrategy] | None = None,
     like: "Problem | None" = None,
 ) -> Problem:
-    """Write down the problem of `graph` on all meshes of a family; `powers` and `given` as in `variables`.
+    """Write down the problem of `graph` on all meshes of a family; `powers` and `fixed` as in `variables`.
 
     `graph` may be short for a network with the blocks `of`, kind by kind. `like`: the problem of the same graph on other meshes,
     where it is known: its limits hold here too. Errors: UnknownOperatorError.
     """
-    limits, again = (FREE, None) if like is None else (like.limits, like.again)
-    known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, given, limits)
-    return problem_of(graph, known, of, again)
+    limits, recomputation = (FREE, None) if like is None else (like.limits, like.recomputation)
+    known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, fixed, limits)
+    return problem_of(graph, known, of, recomputation)
 
 
 def problem_of(
     graph: Graph,
     known: Variables,
     of: tuple[tuple[str, ...], ...] | None = None,
-    again: frozenset[str] | None = None,
+    recomputation: frozenset[str] | None = None,
 ) -> Problem:
-    """Write down the problem of `graph`, whose variables are `known`; `of` and `again` as in `problem_of_family`."""
+    """Write down the problem of `graph`, whose variables are `known`; `of` and `recomputation` as in `problem_of_family`."""
     folded, pricer = fold(graph), known.pricer
     shorts = short_graphs(graph, folded, known.meanings, of)
     where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
-    again = _computed_again(known, shorts) if again is None else again
-    repeated = frozenset(known.index[name] for name in again if name in known.index)
+    recomputation = _recomputed_ops(known, shorts) if recomputation is None else recomputation
+    repeated = frozenset(known.index[name] for name in recomputation if name in known.index)
     found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
-    found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in again), where)
+    found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in recomputation), where)
     uses = list(parameter_uses(graph, known, where))
     between = tensors(graph, known)
     pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
@@ -227,13 +228,13 @@ def problem_of(
     sizes = (*(len(v.strategies) for v in known.items), *known.grid_nums)
     scopes = [*(t.scope for t in found), *((number, len(known.items)) for number in known.together)]
     order = elimination_order(sizes, [alike.scope(scope) for scope in scopes])
-    return Problem(graph, known, shorts, where, tuple(found), alike, order, counted(uses), again, of_tensors)
+    return Problem(graph, known, shorts, where, tuple(found), alike, order, counted(uses), recomputation, of_tensors)
 
 
 # -- operators -------------------------------------------------------------------------------------------------------------
 
 
-def _computed_again(known: Variables, shorts: ShortGraphs) -> frozenset[str]:
+def _recomputed_ops(known: Variables, shorts: ShortGraphs) -> frozenset[str]:
     """The operators whose work is done again in a recomputed block, casts included.
 
     Read off a small program for one device.
@@ -247,15 +248,17 @@ def _computed_again(known: Variables, shorts: ShortGraphs) -> frozenset[str]:
     return frozenset(n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
 
 
-def _own_terms(known: Variables, number: int, again: frozenset[int], where: Places) -> Terms:
+def _own_terms(known: Variables, number: int, recomputation: frozenset[int], where: Places) -> Terms:
     v = known.items[number]
     counts = where.counts(dict.fromkeys(v.members, 1))
-    repeated = np.where(np.isinf(v.forward_s), 0.0, v.forward_s) if number in again else None
-    return terms((number,), counts, v.forward_s.shape, forward_s=v.forward_s, again_s=repeated, backward_s=v.backward_s)
+    repeated = np.where(np.isinf(v.forward_s), 0.0, v.forward_s) if number in recomputation else None
+    return terms(
+        (number,), counts, v.forward_s.shape, forward_s=v.forward_s, recompute_s=repeated, backward_s=v.backward_s
+    )
 
 
 def _transparent_terms(
-    graph: Graph, known: Variables, folded: Fold, again: frozenset[int], where: Places
+    graph: Graph, known: Variables, folded: Fold, recomputation: frozenset[int], where: Places
 ) -> list[Terms]:
     """Casts of activations, in the layout of the tensor they cast; and the additions where gradients of several users meet."""
     pricer = known.pricer
@@ -267,16 +270,18 @@ def _transparent_terms(
         end = maker_of(graph, known, source)
         kind = graph.type_of(source)
         if end is not None and end[0] >= 0 and kind is not None:
-            trains, repeats = OpOutput(op.name) in known.gradients, folded.class_of[op.name] in again
+            trains, repeats = OpOutput(op.name) in known.gradients, folded.class_of[op.name] in recomputation
             key = (end, kind.shape, kind.dtype, op.outputs[0].dtype, trains, repeats, known.power_of(source))
             casts.setdefault(key, Counter())[op] += 1
     found = []
     for (end, shape, source_type, target_type, trains, repeats, power), occurrences in casts.items():
         layouts = layouts_at(known, end, shape)
         one = transparent_s(pricer, layouts, source_type, target_type, power)
-        again_s, back = one if repeats else None, one if trains else None
+        recompute_s, back = one if repeats else None, one if trains else None
         found.append(
-            terms((end[0],), where.counts(occurrences), one.shape, forward_s=one, again_s=again_s, backward_s=back)
+            terms(
+                (end[0],), where.counts(occurrences), one.shape, forward_s=one, recompute_s=recompute_s, backward_s=back
+            )
         )
     for source in (source for op in graph.ops for source in op.results):
         if source not in known.gradients or is_moved(graph, known, source):

@@ -61,8 +61,8 @@ class Sheets:
         """The entries of all tables of `Costs` [tables of one kind, found, which] at `assignment` [which, variables]."""
         variables, strides = self._strides
         at = self._starts + (assignment[:, variables] * strides).sum(axis=1)
-        each, once, again, kept, rest, _, kept_recomputed = self._row(int(which[0]))[:, at.T]
-        return np.stack([each, again, once, kept, kept_recomputed, rest])
+        each, once, recomputation, kept, rest, _, kept_recomputed = self._row(int(which[0]))[:, at.T]
+        return np.stack([each, recomputation, once, kept, kept_recomputed, rest])
 
     @cached_property
     def _strides(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -80,7 +80,7 @@ class Sheets:
         if self._last is None or self._last[0] != member:
             row = np.zeros((7, self._whole))
             for t, start, size in zip(self._found, self._starts.tolist(), self._sizes.tolist(), strict=True):
-                for number, table in (*t.weighted, *((6, table) for n, table in t.given if n == 4)):
+                for number, table in (*t.weighted, *((6, table) for n, table in t.fixed if n == 4)):
                     row[number, start : start + size] = table[member].ravel()
             self._last = member, row
         return self._last[1]

@@ -45,7 +45,7 @@ class Tables:
         network. `which`: the members of the family that are asked for, to which shares, prices and weights belong (default: all).
         """
         of_place = weights or Weights.plain(self.of.places.occurrences)
-        each, again, once, kept, saved, rest = occurring(
+        each, recomputation, once, kept, saved, rest = occurring(
             self.every, [getattr(of_place, f.name) for f in fields(Weights)]
         )
         dear, repeats = bool(np.any(price_s_per_B)), bool(np.any(recomputed))
@@ -54,7 +54,7 @@ class Tables:
         occurs = (
             each,
             once,
-            recomputed * again if repeats else None,
+            recomputed * recomputation if repeats else None,
             price * kept if dear else None,
             price * rest if dear else None,
             -recomputed * price * saved if dear and repeats else None,
@@ -82,7 +82,7 @@ class Tables:
             for place, t in enumerate(self.every):
                 at = (which, *(assignment[:, v] for v in t.scope))
                 entry = np.ravel_multi_index(at, t.forward_s.shape)
-                for number, table in t.given:
+                for number, table in t.fixed:
                     values[number, place] = table.take(entry)
         counts = np.array([t.counts for t in self.every], dtype=float)
         with np.errstate(invalid="ignore"):  # what is forbidden stays no number
@@ -106,27 +106,27 @@ class Totals(NamedTuple):
     plain_s: float
     kept_B: float
     at_rest_B: float
-    again_s: tuple[float, ...]
+    recompute_s: tuple[float, ...]
     saved_B: tuple[float, ...]
 
     def recomputing(self, repeated: Sequence[int]) -> tuple[float, float]:
         """Seconds, and bytes kept and at rest, where every place is recomputed so often (`Problem.repeated`)."""
-        again_s = math.fsum(n * s for n, s in zip(repeated, self.again_s, strict=True) if n)
+        recompute_s = math.fsum(n * s for n, s in zip(repeated, self.recompute_s, strict=True) if n)
         saved_B = math.fsum(n * b for n, b in zip(repeated, self.saved_B, strict=True) if n)
-        return self.plain_s + again_s, self.kept_B - saved_B + self.at_rest_B
+        return self.plain_s + recompute_s, self.kept_B - saved_B + self.at_rest_B
 
 
 def totals(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> Totals:
     """What one choice of candidates costs on the first mesh of the family."""
     plain_s = kept_B = rest_B = 0.0
-    again_s, saved_B = [0.0] * of.places.number, [0.0] * of.places.number
+    recompute_s, saved_B = [0.0] * of.places.number, [0.0] * of.places.number
     for t in (*of.terms, *parameters):
         at = (0, *(choice[v] for v in t.scope))
         count = sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True))
         plain_s += count * float(t.forward_s[at] + t.backward_s[at] + t.once_s[at])
         kept_B += count * float(t.kept_B[at])
         rest_B += count * float(t.at_rest_B[at])
-        for sums, value in ((again_s, t.again_s[at]), (saved_B, t.kept_B[at] - t.kept_recomputed_B[at])):
+        for sums, value in ((recompute_s, t.recompute_s[at]), (saved_B, t.kept_B[at] - t.kept_recomputed_B[at])):
             if value:
                 sums[:] = [known + c * float(value) for known, c in zip(sums, t.counts, strict=True)]
-    return Totals(plain_s, kept_B, rest_B, tuple(again_s), tuple(saved_B))
+    return Totals(plain_s, kept_B, rest_B, tuple(recompute_s), tuple(saved_B))

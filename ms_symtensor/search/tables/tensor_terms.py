@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.search.folded.places import Counts
 from ms_symtensor.search.tables.fan_out import FanOut
-from ms_symtensor.search.tables.moves import Pairs, distinct, same_layout
+from ms_symtensor.search.tables.redistributions import Pairs, distinct, same_layout
 from ms_symtensor.search.tables.tensors import End, Reader, Tensor, layouts_at
 from ms_symtensor.search.tables.terms import Terms, terms
 from ms_symtensor.search.tables.turn import Turn
@@ -34,14 +34,15 @@ as long with four times as many).
 
 
 class TensorTables:
-    """Writes down the tables of tensors between the variables `known`; `again`: those whose work a recomputed block repeats.
+    """Writes down the tables of tensors between the variables `known`; `recomputation`: those whose work a recomputed block
+    repeats.
 
     Bytes are those that are there at the `turn`.
     """
 
-    def __init__(self, known: Variables, pairs: Pairs, again: frozenset[int], turn: Turn) -> None:
-        self.known, self._pairs, self.again, self._turn = known, pairs, again, turn
-        self._ways: dict[tuple, _Ways] = {}
+    def __init__(self, known: Variables, pairs: Pairs, recomputation: frozenset[int], turn: Turn) -> None:
+        self.known, self._pairs, self.recomputation, self._turn = known, pairs, recomputation, turn
+        self._ways: dict[tuple, _ReshardPaths] = {}
         self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
 
@@ -74,22 +75,24 @@ class TensorTables:
 
     def _group(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
         """The table of one tensor and its first readers: what their ways have in common is paid once."""
-        numbers, table, ways = self.written(tensor, readers)
-        every, made_again = (True,) * len(readers), self._made_again(tensor, readers)
+        numbers, table, paths = self.written(tensor, readers)
+        every, recomputed_moves = (True,) * len(readers), self._recomputed_moves(tensor, readers)
         keeps = tuple(self.keeps(r) for r in readers)
-        forward = table("forward", every, written=lambda: ways.forward_s(every))
-        again = kept = backward = None
-        if any(made_again):
-            again = table("again", made_again, written=lambda: possible(ways.forward_s(made_again)))
+        forward = table("forward", every, written=lambda: paths.forward_s(every))
+        recomputation = kept = backward = None
+        if any(recomputed_moves):
+            recomputation = table(
+                "recomputation", recomputed_moves, written=lambda: possible(paths.forward_s(recomputed_moves))
+            )
         if tensor.has_gradient:
             sent, others = tuple(int(r.sends) for r in readers), tensor.others
             backward = table(
-                "backward", sent, others, written=lambda: self._backward_s(tensor, ways.backward_s, sent, others)
+                "backward", sent, others, written=lambda: self._backward_s(tensor, paths.backward_s, sent, others)
             )
         if any(keeps):
-            kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self.kept_B(tensor, readers, ways))
-        recomputed = None if (tensor.in_block and self.again) or self.in_block(readers) else kept
-        tables = {"forward_s": forward, "again_s": again, "backward_s": backward}
+            kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self.kept_B(tensor, readers, paths))
+        recomputed = None if (tensor.in_block and self.recomputation) or self.in_block(readers) else kept
+        tables = {"forward_s": forward, "recompute_s": recomputation, "backward_s": backward}
         return terms(numbers, counts, forward.shape, **tables, kept_B=kept, kept_recomputed_B=recomputed)
 
     def _joined(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
@@ -99,22 +102,24 @@ class TensorTables:
         other one keeps any: they may keep the same.
         """
         among = self._beside(tensor, readers)
-        numbers, table, ways = self.written(tensor, among)
-        last, every, made_again = len(among) - 1, (True,) * len(among), self._made_again(tensor, among)
-        forward = table("joins", every, written=lambda: ways.forward_s(every, last))
-        again = kept = backward = None
-        if made_again[-1]:
-            again = table("joins again", made_again, written=lambda: possible(ways.forward_s(made_again, last)))
+        numbers, table, paths = self.written(tensor, among)
+        last, every, recomputed_moves = len(among) - 1, (True,) * len(among), self._recomputed_moves(tensor, among)
+        forward = table("joins", every, written=lambda: paths.forward_s(every, last))
+        recomputation = kept = backward = None
+        if recomputed_moves[-1]:
+            recomputation = table(
+                "joins again", recomputed_moves, written=lambda: possible(paths.forward_s(recomputed_moves, last))
+            )
         if tensor.has_gradient:
             sent, others = self._gradients(tensor.others, readers, len(among))
             backward = table(
-                "joins back", sent, others, written=lambda: self._backward_s(tensor, ways.joining_s, sent, others)
+                "joins back", sent, others, written=lambda: self._backward_s(tensor, paths.joining_s, sent, others)
             )
         if self.keeps(readers[-1]) and not any(map(self.keeps, readers[:-1])):
             alone = (*(replace(r, kept=False) for r in among[:-1]), among[-1])
-            kept = table("joins kept", tensor.maker_keeps, written=lambda: self.kept_B(tensor, alone, ways))
-        recomputed = None if (tensor.in_block and self.again) or self.in_block(among) else kept
-        tables = {"forward_s": forward, "again_s": again, "backward_s": backward}
+            kept = table("joins kept", tensor.maker_keeps, written=lambda: self.kept_B(tensor, alone, paths))
+        recomputed = None if (tensor.in_block and self.recomputation) or self.in_block(among) else kept
+        tables = {"forward_s": forward, "recompute_s": recomputation, "backward_s": backward}
         return terms(numbers, counts, forward.shape, **tables, kept_B=kept, kept_recomputed_B=recomputed)
 
     def _beside(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[Reader, ...]:
@@ -136,13 +141,14 @@ class TensorTables:
         late = late if before != first else int(readers[-2].sends)
         return (sent - late, late, last), others
 
-    def _made_again(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[bool, ...]:
+    def _recomputed_moves(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[bool, ...]:
         """Which of `readers` get their copy moved again: what a recomputed operator reads, and what a gradient reads of what a
         block makes or moves.
         """
-        repeats = bool(self.again)
+        repeats = bool(self.recomputation)
         return tuple(
-            (tensor.in_block or r.moved_inside) and (r.end[0] in self.again or (repeats and r.kept)) for r in readers
+            (tensor.in_block or r.moved_inside) and (r.end[0] in self.recomputation or (repeats and r.kept))
+            for r in readers
         )
 
     def written(
@@ -157,8 +163,8 @@ class TensorTables:
             tensor.shape, tensor.reader_shape, tensor.dtype, tensor.power,
         )  # fmt: skip
         if move not in self._ways:
-            self._ways[move] = self._ways_of(tensor, readers)
-        ways, which = self._ways[move]
+            self._ways[move] = self._paths_of(tensor, readers)
+        paths, which = self._ways[move]
         # An end at the network's border has one layout; several ends of one variable take their layouts together.
         along = [[-1 if v == axis else 1 for v in range(len(numbers))] for axis in axes]
         index: tuple[Any, ...] = (slice(None), *(one.reshape(n) for one, n in zip(which, along, strict=True)))
@@ -170,7 +176,7 @@ class TensorTables:
                 self._tables[key] = np.ascontiguousarray(written()[index])
             return self._tables[key]
 
-        return tuple(numbers), table, ways
+        return tuple(numbers), table, paths
 
     def passing(self, behind: Counts) -> list[Terms]:
         """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""
@@ -199,7 +205,7 @@ class TensorTables:
             self._layouts[key] = distinct(layouts_at(self.known, end, shape))
         return self._layouts[key]
 
-    def _ways_of(self, tensor: Tensor, readers: tuple[Reader, ...]) -> "_Ways":
+    def _paths_of(self, tensor: Tensor, readers: tuple[Reader, ...]) -> "_ReshardPaths":
         """The ways of `tensor` to `readers` for the different layouts of every end, of which there are fewer than candidates; and
         which of these every candidate has, end by end.
         """
@@ -217,24 +223,24 @@ class TensorTables:
         makers, _ = self.layouts_at(tensor.maker, tensor.shape)
         return seconds(gradients, others, slices_B(self.known, makers, tensor.dtype, tensor.power))
 
-    def kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], ways: FanOut) -> Array:
+    def kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], paths: FanOut) -> Array:
         """Bytes kept: of every layout that readers keep once, unless the maker keeps the same."""
-        kept = ways.nothing
+        kept = paths.nothing
         wanted = [self.layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         for i, reader in enumerate(readers):
             if self.keeps(reader):
-                bytes_ = ways.spread(slices_B(self.known, wanted[i], reader.kept_as, tensor.power), i + 1)
+                bytes_ = paths.spread(slices_B(self.known, wanted[i], reader.kept_as, tensor.power), i + 1)
                 new = np.ones((), bool)
                 for j in range(i):
                     if self.keeps(readers[j]):
-                        new = new & ~ways.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
+                        new = new & ~paths.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
                 if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
-                    new = new & ways.spread(ways.pairs[i].moves, 0, i + 1)
+                    new = new & paths.spread(paths.pairs[i].redistributions, 0, i + 1)
                 kept += np.where(new, bytes_, 0.0)
         return kept
 
 
-_Ways = tuple[FanOut, tuple[NDArray[np.intp], ...]]
+_ReshardPaths = tuple[FanOut, tuple[NDArray[np.intp], ...]]
 
 
 def possible(seconds: Array) -> Array:

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 class Terms:
     """Tables over one scope, for one occurrence: [members of the family, candidates of scope[0], …].
 
-    `counts`: how often it occurs at every place (`Places`). Seconds of one micro-batch: `forward_s`, `again_s` (where the
+    `counts`: how often it occurs at every place (`Places`). Seconds of one micro-batch: `forward_s`, `recompute_s` (where the
     blocks are recomputed), `backward_s`; seconds once per step `once_s`; bytes kept for the backward pass, without and with
     recomputation, and bytes at rest.
     """
@@ -24,7 +24,7 @@ class Terms:
     scope: tuple[int, ...]
     counts: Counts
     forward_s: Array
-    again_s: Array
+    recompute_s: Array
     backward_s: Array
     once_s: Array
     kept_B: Array
@@ -54,13 +54,13 @@ class Terms:
 
         None that is zero everywhere.
         """
-        tables = (self.each_s, self.once_s, self.again_s, self.kept_B, self.at_rest_B, self.saved_B)
+        tables = (self.each_s, self.once_s, self.recompute_s, self.kept_B, self.at_rest_B, self.saved_B)
         return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
 
     @cached_property
-    def given(self) -> tuple[tuple[int, Array], ...]:
+    def fixed(self) -> tuple[tuple[int, Array], ...]:
         """The tables of which `Costs` speaks, each with the number of its field there, but those that are zero everywhere."""
-        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
+        tables = (self.each_s, self.recompute_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
         return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
 
 
@@ -68,19 +68,19 @@ def terms(
     scope: tuple[int, ...],
     counts: Counts,
     shape: tuple[int, ...],
-    **given: Array | None,
+    **fixed: Array | None,
 ) -> Terms:
     """Tables of `shape`, by their names in `Terms`; those that are not given are zero."""
 
     def table(name: str) -> Array:
-        found = given.pop(name, None)
+        found = fixed.pop(name, None)
         if found is None:
             return no_table(shape)
         return found if found.shape == shape else np.broadcast_to(found, shape)
 
     tables = {field.name: table(field.name) for field in fields(Terms)[2:]}
-    if given:
-        raise TypeError(f"no tables of Terms: {', '.join(given)}")
+    if fixed:
+        raise TypeError(f"no tables of Terms: {', '.join(fixed)}")
     return Terms(scope, counts, **tables)
 
 
@@ -110,7 +110,7 @@ def _added(some: Sequence[Terms]) -> Terms:
         return reduce(np.add, tables) if tables else None
 
     # What a micro-batch takes is not asked for apart.
-    names = ("again_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
+    names = ("recompute_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
     tables = {name: added(name) for name in names}
     return terms(first.scope, first.counts, first.forward_s.shape, forward_s=added("each_s"), **tables)
 
@@ -122,7 +122,7 @@ class Costs:
     """
 
     each_s: Array
-    again_s: Array
+    recompute_s: Array
     once_s: Array
     kept_B: Array
     kept_recomputed_B: Array
@@ -130,7 +130,7 @@ class Costs:
 
     def of(self, number: int) -> "Costs":
         """Those of one shape."""
-        tables = (self.each_s, self.again_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
+        tables = (self.each_s, self.recompute_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
         return Costs(*(table[:, number] for table in tables))
 
 
@@ -141,7 +141,7 @@ class Weights:
     """
 
     each_s: Array
-    again_s: Array
+    recompute_s: Array
     once_s: Array
     kept_B: Array
     saved_B: Array
@@ -156,7 +156,7 @@ class Weights:
         """As if everything were recomputed that blocks keep, and that took no time."""
         inside = np.ones_like(self.kept_B)
         inside[[0, -1]] = 0.0
-        return replace(self, again_s=np.zeros_like(self.again_s), saved_B=self.kept_B * inside)
+        return replace(self, recompute_s=np.zeros_like(self.recompute_s), saved_B=self.kept_B * inside)
 
     @staticmethod
     def beside(every: Sequence["Weights"]) -> "Weights":

@@ -17,8 +17,8 @@ from ms_symtensor.ops.signature import Dims, OpView, Signature, view
 from ms_symtensor.program.backward import MOVE_GRADIENT
 from ms_symtensor.program.gradients import differentiable_sources, gradient_inputs, read_outside
 from ms_symtensor.program.meanings import cut_by_default, default_strategy, remedy
-from ms_symtensor.program.spoilt import spoilt_dims
-from ms_symtensor.search.asked.limits import FREE, Limits
+from ms_symtensor.program.miscompiled_dims import miscompiled_dims
+from ms_symtensor.search.constraints.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold
 from ms_symtensor.search.space.domain import candidates
 from ms_symtensor.search.space.restriction import Restriction
@@ -89,12 +89,12 @@ def variables(
     pricer: Pricer,
     rules: Mapping[str, Rule] | None = None,
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
-    given: Mapping[str, OpStrategy] | None = None,
+    fixed: Mapping[str, OpStrategy] | None = None,
     limits: Limits = FREE,
 ) -> Variables:
     """The variables of `graph`, each with all its candidates, priced on every member of the pricer's family.
 
-    `powers`: per tensor, which dims grow with the batch (`batch_powers`). `given`: strategies by operator, each the only
+    `powers`: per tensor, which dims grow with the batch (`batch_powers`). `fixed`: strategies by operator, each the only
     candidate of its class; operators without one take MindSpore's default. `limits`: what other
     candidates may be.
     """
@@ -109,9 +109,9 @@ def variables(
     powers = _of_all(powers, folded)
     for number, members in enumerate(folded.members):
         seen, sig = views[number]
-        spoilt = frozenset(d for op in members for d in spoilt_dims(graph, op, signatures, gradients))
-        views[number] = (seen, replace(sig, spoilt=spoilt))
-    restriction = Restriction(graph, meanings, limits if given is None else FREE, pricer.family)
+        miscompiled = frozenset(d for op in members for d in miscompiled_dims(graph, op, signatures, gradients))
+        views[number] = (seen, replace(sig, miscompiled=miscompiled))
+    restriction = Restriction(graph, meanings, limits if fixed is None else FREE, pricer.family)
     by_default = cut_by_default(graph)
     shared = _sharing_a_primitive(folded, views)
     items: list[Variable] = []
@@ -129,17 +129,17 @@ def variables(
         products = gradient_inputs(graph, signatures, gradients, members[0].name)
         growing = _growing(graph, members[0], powers)
         only = None
-        if given is not None:
-            only = given.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
+        if fixed is not None:
+            only = fixed.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
         elif any(op.name in by_default for op in members):
             only = default_strategy(seen, sig, pricer.family.device_num)
-            _require_unspoilt(seen, sig, only, pricer.family.device_num)
+            _require_compiled(seen, sig, only, pricer.family.device_num)
         # A block that has no twin has the choices of those that have.
         regular = _form(seen) in in_blocks
         by_samples = regular or not pricer.family.is_free_outside
         samples = _leading_dims(seen, sig, growing) if by_samples else frozenset()
         idle = number in shared or restriction.needs_idle(seen, sig, regular, samples)
-        key = (only, idle, *_form(seen), sig.spoilt, sig.keeps_inputs, sig.keeps_outputs, products, growing)
+        key = (only, idle, *_form(seen), sig.miscompiled, sig.keeps_inputs, sig.keeps_outputs, products, growing)
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
             if only is None:
@@ -167,9 +167,9 @@ def variables(
     return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together)
 
 
-def _require_unspoilt(seen: OpView, sig: Signature, only: OpStrategy, device_num: int) -> None:
-    """InvalidStrategyError where MindSpore cuts a spoilt dim of an operator that takes no other strategy."""
-    cut = [d for d, degree in cuts_of(seen, sig, only, device_num).items() if degree > 1 and d in sig.spoilt]
+def _require_compiled(seen: OpView, sig: Signature, only: OpStrategy, device_num: int) -> None:
+    """InvalidStrategyError where MindSpore cuts a miscompiled dim of an operator that takes no other strategy."""
+    cut = [d for d, degree in cuts_of(seen, sig, only, device_num).items() if degree > 1 and d in sig.miscompiled]
     if cut:
         raise InvalidStrategyError(
             f"MindSpore cuts dim {cut[0]} of {seen.name} ({seen.type}), which has no primitive of its own, and computes another"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import SymTensorError
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.targets.mindformers.rules import LEGACY_RULES, RULES, refusal
 from ms_symtensor.targets.mindformers.training_file import TrainingFile

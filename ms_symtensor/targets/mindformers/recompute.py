@@ -73,11 +73,11 @@ def _marks(config: TransformerConfig, layout: UniformLayout) -> list[list[tuple[
 
 def _first(chunk: tuple[Mark, ...], part: Selection | None) -> int:
     """How many first blocks of `chunk` are recomputed as a whole, or at least the `part` of them."""
-    again = [mark is None or part in mark for mark in chunk]
+    recomputation = [mark is None or part in mark for mark in chunk]
     if not part:
-        again = [mark is None for mark in chunk]
-    number = sum(again)
-    if not all(again[:number]):
+        recomputation = [mark is None for mark in chunk]
+    number = sum(recomputation)
+    if not all(recomputation[:number]):
         raise CannotSayError("recomputation is counted over the first blocks of every model chunk")
     if part and number == sum(mark is None for mark in chunk):
         return 0  # none beyond those that are recomputed as a whole

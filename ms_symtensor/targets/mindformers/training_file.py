@@ -12,7 +12,7 @@ from model_zoo.config_json import FILE, described
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
 from ms_symtensor.program.schedules import SCHEDULERS
-from ms_symtensor.search.asked.request import GIB
+from ms_symtensor.search.constraints.request import GIB
 from ms_symtensor.targets.mindformers.defaults import said
 from ms_symtensor.targets.mindformers.dimensions import DEREDUNDANCY, as_mindformers_runs, hugging_face, is_legacy
 from ms_symtensor.targets.mindformers.reading import devices_of, layout_of, require_modelled, samples_of

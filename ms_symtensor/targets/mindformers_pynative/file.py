@@ -72,11 +72,11 @@ def _parallelism(shape: ModelShape, degrees: Degrees) -> Config:
 
 
 def _recompute(degrees: Degrees) -> Config:
-    again = degrees.recompute
-    mode = "select" if again.modules else "full" if again.layers else "None"
+    recomputation = degrees.recompute
+    mode = "select" if recomputation.modules else "full" if recomputation.layers else "None"
     return {
         "mode": mode,
-        "full_recompute_layer": range_texts(again.layers) or None,
-        "select_module": {name: range_texts(ranges) for name, ranges in again.modules} or None,
-        "exclude_op": {name: range_texts(ranges) for name, ranges in again.kept} or None,
+        "full_recompute_layer": range_texts(recomputation.layers) or None,
+        "select_module": {name: range_texts(ranges) for name, ranges in recomputation.modules} or None,
+        "exclude_op": {name: range_texts(ranges) for name, ranges in recomputation.kept} or None,
     }

@@ -12,7 +12,7 @@ FILE = "hyper_parallel_train.yaml"
 
 def train_yaml(name: str, degrees: Degrees) -> str:
     """The sections that a plan decides, with a head that says what they cannot."""
-    again = degrees.recompute
+    recomputation = degrees.recompute
     sections = {
         "training": {"global_batch_size": degrees.global_batch, "micro_batch_size": degrees.local_batch},
         "accelerator": {
@@ -30,19 +30,19 @@ def train_yaml(name: str, degrees: Degrees) -> str:
             "backward_prefetch_depth": 1,
             "comm_fusion": False,
         },
-        "activation_checkpoint": {"mode": "full" if again.layers or again.modules else "off"},
+        "activation_checkpoint": {"mode": "full" if recomputation.layers or recomputation.modules else "off"},
     }
     return "".join(f"{line}\n" for line in (*_head(name, degrees), *lines(sections)))
 
 
 def _head(name: str, degrees: Degrees) -> list[str]:
-    again, found = degrees.recompute, []
+    recomputation, found = degrees.recompute, []
     found += [
         f"# {name} on {degrees.device_num} devices, for hyper-parallel's PyTorch trainer. Not run here, nor priced for it."
     ]
     found += ["# Put these keys into a train.yaml that has your model, data and optimizer."]
-    texts = [f"layers {', '.join(range_texts(again.layers))} whole"] if again.layers else []
-    texts += [f"{module} of layers {', '.join(range_texts(ranges))}" for module, ranges in again.modules]
+    texts = [f"layers {', '.join(range_texts(recomputation.layers))} whole"] if recomputation.layers else []
+    texts += [f"{module} of layers {', '.join(range_texts(ranges))}" for module, ranges in recomputation.modules]
     if texts:
         found += [f"# Planned to be recomputed: {'; '.join(texts)}. The key has no ranges, so that it says more."]
     if degrees.dense_shard:

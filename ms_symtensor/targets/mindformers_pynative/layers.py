@@ -44,19 +44,19 @@ def unlike(shape: ModelShape, degrees: Degrees) -> list[tuple[int, int]]:
 
 
 @once
-def _unlike(shape: ModelShape, chunks: tuple[Ranges, ...], again: Recompute) -> list[tuple[int, int]]:
+def _unlike(shape: ModelShape, chunks: tuple[Ranges, ...], recomputation: Recompute) -> list[tuple[int, int]]:
     found: dict[object, list[int]] = {}
     for stage, bounds in enumerate(chunks):
-        kinds = frozenset(_kinds(shape, bounds, again).items())
+        kinds = frozenset(_kinds(shape, bounds, recomputation).items())
         alike = (kinds, bounds[0][0] == 0, bounds[-1][1] == shape.layers - 1)
         found.setdefault(alike, []).append(stage)
     return [(stages[0], len(stages)) for stages in found.values()]
 
 
 @once
-def _kinds(shape: ModelShape, bounds: Ranges, again: Recompute) -> Counter[Kind]:
+def _kinds(shape: ModelShape, bounds: Ranges, recomputation: Recompute) -> Counter[Kind]:
     """Layers between which nothing changes are looked at once."""
-    ranges = [*again.layers, *(one for _, chosen in (*again.modules, *again.kept) for one in chosen)]
+    ranges = [*recomputation.layers, *(one for _, chosen in (*recomputation.modules, *recomputation.kept) for one in chosen)]
     changes = {shape.layers, *(first for first, _ in ranges), *(last + 1 for _, last in ranges)}
     if shape.experts:
         changes.add(shape.experts.first_dense)
@@ -65,20 +65,20 @@ def _kinds(shape: ModelShape, bounds: Ranges, again: Recompute) -> Counter[Kind]
         end = last + 1 + (shape.predicted_tokens if last == shape.layers - 1 else 0)
         points = sorted({first, end, *(point for point in changes if first < point < end)})
         for begin, following in pairwise(points):
-            found[kind_of(shape, again, begin)] += following - begin
+            found[kind_of(shape, recomputation, begin)] += following - begin
     return found
 
 
-def kind_of(shape: ModelShape, again: Recompute, layer: int) -> Kind:
+def kind_of(shape: ModelShape, recomputation: Recompute, layer: int) -> Kind:
     """What `layer` is."""
-    whole = again.whole(layer)
+    whole = recomputation.whole(layer)
     modules: tuple[str, ...] = ()
     inside = "" if layer < shape.layers else PREDICTED
-    if again.modules:
-        modules = tuple(name for name in MODULES if again.module(inside + name, layer))
+    if recomputation.modules:
+        modules = tuple(name for name in MODULES if recomputation.module(inside + name, layer))
     kept: tuple[str, ...] = ()
-    if again.kept and shape.has_experts(layer) and (whole or "mlp" in modules):
-        kept = tuple(name for name in EXCHANGES if again.keeps(inside + name, layer))
+    if recomputation.kept and shape.has_experts(layer) and (whole or "mlp" in modules):
+        kept = tuple(name for name in EXCHANGES if recomputation.keeps(inside + name, layer))
     return Kind(shape.has_experts(layer), layer >= shape.layers, whole, modules, kept)
 
 

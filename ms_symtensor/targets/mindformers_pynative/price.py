@@ -117,7 +117,7 @@ def stage_price(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: in
     micro_batches = degrees.micro_batches
     parts = {
         "compute": micro_batches * (passes.forward_s + passes.backward_s),
-        "recompute": micro_batches * passes.again_s,
+        "recompute": micro_batches * passes.recompute_s,
         "collectives": micro_batches * (passes.sent_forward_s + passes.sent_backward_s),
         "parameters": micro_batches * gather_forward_s,
         "gradients": micro_batches * sharded_backward_s + once["reduce"],
@@ -126,7 +126,7 @@ def stage_price(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: in
     }
     return StagePrice(
         passes.forward_s + passes.sent_forward_s + gather_forward_s + borders_s,
-        passes.backward_s + passes.again_s + passes.sent_backward_s + sharded_backward_s + borders_s,
+        passes.backward_s + passes.recompute_s + passes.sent_backward_s + sharded_backward_s + borders_s,
         math.fsum(once.values()),
         passes.flops,
         parts,
@@ -140,7 +140,7 @@ class Passes:
 
     forward_s: float = 0.0
     backward_s: float = 0.0
-    again_s: float = 0.0
+    recompute_s: float = 0.0
     flops: float = 0.0
     """Forward."""
     sent_forward_s: float = 0.0
@@ -172,9 +172,11 @@ def _layer(shape: ModelShape, key: Degrees, kind: Kind, cluster: Cluster) -> Pas
     least_s = launches(shape, kind.routed) * cluster.device.host_overhead_s
     ahead_s = max(around.forward_s + math.fsum(one.forward_s for one in parts.values()), least_s)
     behind_s = max(around.backward_s + math.fsum(one.backward_s for one in parts.values()), least_s)
-    again_s = ahead_s if kind.whole else math.fsum(one.forward_s for name, one in parts.items() if kind.repeats(name))
+    recompute_s = (
+        ahead_s if kind.whole else math.fsum(one.forward_s for name, one in parts.items() if kind.repeats(name))
+    )
     sent = _sent_s([*kind_calls(shape, key, kind)], [*kind_contexts(shape, key, kind)], key, cluster)
-    return Passes(ahead_s, behind_s, again_s, math.fsum(one.flops for one in parts.values()), *sent)
+    return Passes(ahead_s, behind_s, recompute_s, math.fsum(one.flops for one in parts.values()), *sent)
 
 
 @once
@@ -339,8 +341,10 @@ def _gradient_B(parameter: Parameter) -> int:
 
 def recomputed_B(shape: ModelShape, degrees: Degrees, stage: int) -> int:
     """Activations of the one layer that is recomputed for its gradient."""
-    again = [kind for kind in kinds_of(shape, degrees, stage) if kind.whole]
-    return max((layer_B(shape, degrees, Kind(kind.routed, kind.predicts, False, ())) for kind in again), default=0)
+    recomputation = [kind for kind in kinds_of(shape, degrees, stage) if kind.whole]
+    return max(
+        (layer_B(shape, degrees, Kind(kind.routed, kind.predicts, False, ())) for kind in recomputation), default=0
+    )
 
 
 def in_flight(degrees: Degrees, stage: int) -> float:

@@ -75,17 +75,17 @@ def _optimizer(layout: UniformLayout) -> Options:
 
 
 def _recompute(config: TransformerConfig, layout: UniformLayout) -> Options:
-    again = counted(config, layout)
+    recomputation = counted(config, layout)
     found: Options = {}
-    if again.whole:
+    if recomputation.whole:
         found = {
             "recompute-granularity": "full",
             "recompute-method": "block",
-            "recompute-num-layers": str(again.whole),
+            "recompute-num-layers": str(recomputation.whole),
         }
-    if again.part is Selection.ACTIVATION:
+    if recomputation.part is Selection.ACTIVATION:
         found["recompute-activation-function"] = ""
-    if again.part is Selection.ATTENTION_CORE:
+    if recomputation.part is Selection.ATTENTION_CORE:
         found["recompute-granularity"] = "selective"
     return found
 

@@ -51,9 +51,9 @@ def test_recompute_and_the_settings_reach_the_compiler(communication):
     )
     apply(cell, graph, plan)
     program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
-    again = [node for node in program.nodes if node.attribute("duplicated")]
-    assert again and all("/1-TransformerBlock" in node.name for node in again)
-    assert any(node.type == "AllReduce" for node in again) == communication
+    recomputation = [node for node in program.nodes if node.attribute("duplicated")]
+    assert recomputation and all("/1-TransformerBlock" in node.name for node in recomputation)
+    assert any(node.type == "AllReduce" for node in recomputation) == communication
     assert all(layout.optimizer_shard_ranks for layout in program.layouts)
 
 
@@ -87,12 +87,12 @@ def test_strategies_written_by_hand_are_listed():
     assert "self_define_shard" not in cell.head.matmul.attrs
 
 
-@pytest.mark.parametrize("again", ({"layers.0": Recompute()}, {"layers.1": Recompute()}, {}))
-def test_recompute_written_by_hand_is_refused_or_replaced(again):
+@pytest.mark.parametrize("recomputation", ({"layers.0": Recompute()}, {"layers.1": Recompute()}, {}))
+def test_recompute_written_by_hand_is_refused_or_replaced(recomputation):
     cell, inputs = network()
     cell.layers[0].recompute()
     graph = capture(cell, *inputs)
-    _, _, _, plan = planned("llama2_7b", 2, 4, recompute=again)
+    _, _, _, plan = planned("llama2_7b", 2, 4, recompute=recomputation)
     plan = replace(plan, graph_hash=graph.hash)
     with pytest.raises(InputError, match="layers.0 already has recompute.*replace_shard=True"):
         apply(cell, graph, plan)
@@ -103,7 +103,7 @@ def test_recompute_written_by_hand_is_refused_or_replaced(again):
     apply(cell, graph, plan, replace_shard=True)
     apply(cell, graph, plan)  # over a plan of its own it goes as well
     marked = {name for name, owner in cell.cells_and_names() if "output_recompute" in (owner.get_flags() or {})}
-    assert marked == set(again)
+    assert marked == set(recomputation)
 
 
 def test_a_block_that_is_no_cell_is_refused():
@@ -157,8 +157,12 @@ def test_operators_alone_are_compiled_again():
     found = compare(graph, predicted, program)
     assert found.differences == ()
     assert found.predicted_activations_B == pytest.approx(found.compiled_activations_B, rel=0.01)
-    again = sorted(node.kind for node in predicted.nodes if node.phase is Phase.RECOMPUTE and node.role is Role.WORK)
-    assert again == sorted(node.type for node in program.nodes if is_recomputed(node) and node.type not in VIEWS)
+    recomputation = sorted(
+        node.kind for node in predicted.nodes if node.phase is Phase.RECOMPUTE and node.role is Role.WORK
+    )
+    assert recomputation == sorted(
+        node.type for node in program.nodes if is_recomputed(node) and node.type not in VIEWS
+    )
     remove(cell)
     assert not any("recompute" in p.attrs for p in primitives_of(cell, graph).values())
 

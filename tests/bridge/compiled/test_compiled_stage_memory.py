@@ -9,9 +9,9 @@ from ms_symtensor.tensor.graph import Constant, OpOutput, ParameterRef, TensorTy
 HUNDRED_B = TensorType((25,), "float32")
 
 
-def node(name, kind, *reads, after=(), micro=None, again=False):
+def node(name, kind, *reads, after=(), micro=None, recomputation=False):
     inputs = tuple(ParameterRef(r) if r.startswith("accu_grads") else OpOutput(r) for r in reads)
-    marks = (*((("micro", micro),) if micro is not None else ()), *((("duplicated", True),) if again else ()))
+    marks = (*((("micro", micro),) if micro is not None else ()), *((("duplicated", True),) if recomputation else ()))
     return Node(name, kind, "", inputs, (HUNDRED_B,), (), marks, after)
 
 
@@ -63,7 +63,7 @@ def test_copies_come_right_before_their_reader_and_wait_with_it():
     found = program(
         node("forward", "SiLU", micro=0),
         node("Gradients/arrives", "Receive", micro=0, after=("forward",)),
-        node("again", "SiLU", micro=0, again=True, after=("Gradients/arrives",)),
-        node("Gradients/back", "SiLUGrad", "again", micro=0),
+        node("recomputation", "SiLU", micro=0, recomputation=True, after=("Gradients/arrives",)),
+        node("Gradients/back", "SiLUGrad", "recomputation", micro=0),
     )
-    assert names(found) == ["forward", "arrives", "again", "back"]
+    assert names(found) == ["forward", "arrives", "recomputation", "back"]

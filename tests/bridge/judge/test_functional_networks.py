@@ -129,7 +129,7 @@ def test_what_mindspore_does_not_send_keeps_one_stage(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("spoilt", "TransposeExtView.*gives another result"),
+        ("miscompiled", "TransposeExtView.*gives another result"),
         ("added", "Addmm.*gives another result; use ops.addmm"),
         ("renamed", "InplaceAddExt.*changes in place what .*ReLU-op0 made, which is read afterwards by its old name"),
         ("whole_view", "MindSpore rejects NarrowView where 8 devices do not divide.*use a slice"),

@@ -17,8 +17,8 @@ from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.models import planned, resolve
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.plan import plan
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages

@@ -6,7 +6,7 @@ import pytest
 
 from ms_symtensor.program.recomputation import name_in_block, of_part
 from ms_symtensor.program.settings import Recompute
-from ms_symtensor.search.folded.alternating import joined, separated
+from ms_symtensor.search.folded.alternating import merge_period, separated
 from ms_symtensor.search.folded.folding import fold
 from tests.strategy.plans import small_graph
 
@@ -38,7 +38,7 @@ def network(kinds):
 )
 def test_periods_are_taken_for_one(kinds, found):
     graph = network(kinds)
-    together = joined(graph)
+    together = merge_period(graph)
     blocks = ["".join(kinds[int(name[7:])] for name in names.split("+")) for names in together.blocks]
     assert " ".join(blocks) == found
     assert separated(together) == graph
@@ -46,13 +46,13 @@ def test_periods_are_taken_for_one(kinds, found):
 
 
 def test_a_joined_block_is_one_for_its_fold():
-    folded = fold(joined(network("ababab")))
+    folded = fold(merge_period(network("ababab")))
     assert folded.kinds == (("layers.0+layers.1", "layers.2+layers.3", "layers.4+layers.5"),)
     assert {len(members) for members in folded.members} == {1, 3}
 
 
 def test_what_a_joined_block_makes_again_is_told_part_by_part():
-    together = joined(network("abab"))
+    together = merge_period(network("abab"))
     names = {op.part: name_in_block(op) for op in together.ops if op.primitive == "add_attention"}
     assert names["layers.0"] == "0.add_attention" and names["layers.3"] == "1.add_attention"
     whole, kept, only = Recompute(), Recompute(kept=("0.add_attention", "1.x.y")), Recompute(only=("1.add_attention",))

@@ -11,7 +11,7 @@ from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.folded.depth import at_depth
+from ms_symtensor.search.folded.depth import unfold
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.memory import PeakMemory
 from ms_symtensor.search.space.settings import settings_of
@@ -28,8 +28,8 @@ def found_and_true(of, graph, settings, choice, recomputed):
     """The peak that the search finds and the peak of the whole program of `graph`, activations and buffers."""
     strategies = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
     found = PeakMemory(of.shorts, strategies, settings).of(recomputed)
-    again = dict.fromkeys(of.blocks[:recomputed], Recompute())
-    whole = StagePlan(at_depth(fold(graph).class_of, of.graph, strategies), replace(settings, recompute=again))
+    recomputation = dict.fromkeys(of.blocks[:recomputed], Recompute())
+    whole = StagePlan(unfold(fold(graph).class_of, of.graph, strategies), replace(settings, recompute=recomputation))
     program = partition(graph, whole)
     return found, (activation_peak_B(program), buffers_B(program))
 

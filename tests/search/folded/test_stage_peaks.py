@@ -52,9 +52,13 @@ def test_few_blocks_stand_for_all(model, blocks, recomputed, level):
     )
     names = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None))
     starts = (0, blocks[0], blocks[0] + blocks[1])
-    again = [name for start, n in zip(starts, recomputed, strict=True) for name in names[start : start + n]]
+    recomputation = [name for start, n in zip(starts, recomputed, strict=True) for name in names[start : start + n]]
     stages, pipeline = pipeline_stages(
-        graph, blocks, [strategies(graph)] * 3, replace(settings, recompute=dict.fromkeys(again, Recompute())), 6
+        graph,
+        blocks,
+        [strategies(graph)] * 3,
+        replace(settings, recompute=dict.fromkeys(recomputation, Recompute())),
+        6,
     )
     for program, memory_B in zip(partition_stages(graph, stages, pipeline), found, strict=True):
         weights = [TensorType(p.slice_shape, p.dtype).size_B for p in program.parameters.values()]
@@ -79,11 +83,11 @@ def test_one_block_between_the_others_may_compute_less_again():
     mix, layers = Mix((whole,), (None,), (less,)), (4, 10, 4)
     peaks = StagePeaks(few, depths, strategies, Settings(4), PipelineSchedule(6))
     found = peaks.of([Stage(n, n // 2, 0.0, 0.0) for n in layers], [mix] * 3)
-    names, again, start = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None)), {}, 0
+    names, recomputation, start = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None)), {}, 0
     for n in layers:
-        again |= dict.fromkeys(names[start : start + n // 2], whole) | {names[start + n // 2]: less}
+        recomputation |= dict.fromkeys(names[start : start + n // 2], whole) | {names[start + n // 2]: less}
         start += n
-    stages, pipeline = pipeline_stages(graph, layers, [strategies] * 3, Settings(4, recompute=again), 6)
+    stages, pipeline = pipeline_stages(graph, layers, [strategies] * 3, Settings(4, recompute=recomputation), 6)
     for program, memory_B in zip(partition_stages(graph, stages, pipeline), found, strict=True):
         assert memory_B["activations"] == stage_activation_peak_B(program)
 

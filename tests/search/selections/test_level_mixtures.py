@@ -17,7 +17,7 @@ EVENLY, FALLING = [1.0] * 5, [2.0, 1.25, 0.75, 0.5, 0.5]
 @dataclass(frozen=True)
 class _Corner:
     recompute: str
-    again_s: float
+    recompute_s: float
     kept_B: int
 
 
@@ -43,30 +43,30 @@ def stages(draw):
     return levels, draw(st.lists(st.integers(0, 1), min_size=1, max_size=5))
 
 
-def _costs(levels, held, step, waiting):
+def _costs(levels, held, step, counts_in_flight):
     """Seconds and bytes saved of a step, block by block."""
     names = [step.mix.way(kind, 1 + place - step.first) for place, kind in enumerate(held)]
     known = (*levels.every, *levels.between, *levels.singly)
     corners = {corner.recompute: corner for level in known for corner in level}
     chosen = [None if not isinstance(name, str) else corners[name] for name in names]
-    saved_B = sum(n * (100 - c.kept_B) for c, n in zip(chosen, waiting, strict=False) if c)
-    return sum(c.again_s for c in chosen if c), saved_B
+    saved_B = sum(n * (100 - c.kept_B) for c, n in zip(chosen, counts_in_flight, strict=False) if c)
+    return sum(c.recompute_s for c in chosen if c), saved_B
 
 
 @given(stages(), st.sampled_from((EVENLY, FALLING)))
-def test_steps_take_and_save_what_their_blocks_do(of, waiting):
+def test_steps_take_and_save_what_their_blocks_do(of, counts_in_flight):
     levels, held = of
-    found = Steps(levels, held, waiting[: len(held)])
+    found = Steps(levels, held, counts_in_flight[: len(held)])
     quickest = filter(None, [found.quickest(10.0 * n) for n in range(20)])
     for step in (*found.neighbouring(), *quickest, *found.singly()):
-        assert _costs(levels, held, step, waiting) == pytest.approx((step.again_s, step.saved_B))
+        assert _costs(levels, held, step, counts_in_flight) == pytest.approx((step.recompute_s, step.saved_B))
 
 
 @given(stages())
 def test_before_a_single_tensor_everything_is_made_again(of):
     levels, held = of
     found = Steps(levels, held, EVENLY[: len(held)]).singly()
-    assert len(found) == len(levels.singly) and found == sorted(found, key=lambda step: step.again_s)
+    assert len(found) == len(levels.singly) and found == sorted(found, key=lambda step: step.recompute_s)
     for step in found:
         assert step.first == len(held) - 1 and step.mix.first == tuple(c.recompute for c in levels.every[-1])
 
@@ -89,9 +89,9 @@ def test_no_mixture_of_two_levels_and_a_block_between_is_quicker(of, wanted_B):
         of_block = [three[0] if n < first else three[1] if n == first else three[2] for n in range(len(held))]
         corners = [level[kind] for level, kind in zip(of_block, held, strict=True)]
         if sum(100 - c.kept_B for c in corners) >= wanted_B:
-            takes_s = sum(c.again_s for c in corners)
+            takes_s = sum(c.recompute_s for c in corners)
             best = takes_s if best is None else min(best, takes_s)
     found = Steps(levels, held, EVENLY[: len(held)]).quickest(float(wanted_B))
     assert (found is None) == (best is None)
     if found is not None:
-        assert found.again_s == pytest.approx(best) and found.saved_B >= wanted_B
+        assert found.recompute_s == pytest.approx(best) and found.saved_B >= wanted_B

@@ -12,9 +12,9 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.found import plan_of, searched
 from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.selections import selected_stages

@@ -56,7 +56,7 @@ class _Network:
             dict.fromkeys(name_in_block(op) for op in graph.ops if op.block == first and is_selectable(op))
         )
 
-    def again_s(self, way):
+    def recompute_s(self, way):
         """Seconds that each block computes again where all recompute `way`."""
         mix, count = Mix((way,), (None,)), len(self.shorts.blocks)
         return (self.step_s(mix, count) - self.plain_s) / count
@@ -103,7 +103,7 @@ def test_corners_take_and_keep_what_their_programs_do(network):
     every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
     saved = every[0].kept_B - every[-1].kept_B
     for corner in every[1:]:
-        assert network.again_s(corner.recompute) == pytest.approx(corner.again_s, rel=0.01)
+        assert network.recompute_s(corner.recompute) == pytest.approx(corner.recompute_s, rel=0.01)
         truly_B = network.plain_B - network.kept_B(corner.recompute)
         assert every[0].kept_B - corner.kept_B == pytest.approx(truly_B, abs=0.01 * saved)
 
@@ -113,7 +113,7 @@ def test_what_lies_between_corners_takes_and_keeps_what_its_program_does(network
     nothing, everything = (found.every[place][0] for place in (0, -1))
     for level in found.between[::3]:
         (point,) = level
-        assert network.again_s(point.recompute) == pytest.approx(point.again_s, rel=0.01)
+        assert network.recompute_s(point.recompute) == pytest.approx(point.recompute_s, rel=0.01)
         saved_B, truly_B = nothing.kept_B - point.kept_B, network.plain_B - network.kept_B(point.recompute)
         assert saved_B == pytest.approx(truly_B, abs=0.01 * (nothing.kept_B - everything.kept_B)) and saved_B > 0
 
@@ -125,12 +125,12 @@ def test_no_random_selection_lies_below_the_front(network):
         base = rng.choice(every[1:]).recompute
         changed = {name for name in network.names if rng.random() < 0.15}
         way = Recompute(kept=tuple(n for n in network.names if (n in base.kept) != (n in changed)))
-        again_s, kept_B = network.again_s(way), network.kept_B(way)
+        recompute_s, kept_B = network.recompute_s(way), network.kept_B(way)
         saved_B = network.plain_B - kept_B
         for one, other in pairwise(every):
             price = price_of_byte(one, other)
-            best = one.again_s - price * (every[0].kept_B - one.kept_B)
-            assert again_s - price * saved_B >= best - 0.01 * abs(best)
+            best = one.recompute_s - price * (every[0].kept_B - one.kept_B)
+            assert recompute_s - price * saved_B >= best - 0.01 * abs(best)
 
 
 def test_no_operators_alone_lie_below_the_front(network):
@@ -139,11 +139,11 @@ def test_no_operators_alone_lie_below_the_front(network):
     for _ in range(8):
         share = rng.choice((0.1, 0.3, 0.6))
         way = Recompute(only=tuple(n for n in network.names if rng.random() < share) or network.names[:1])
-        again_s, saved_B = network.again_s(way), network.plain_B - network.kept_B(way)
+        recompute_s, saved_B = network.recompute_s(way), network.plain_B - network.kept_B(way)
         for one, other in pairwise(every):
             price = price_of_byte(one, other)
-            best = one.again_s - price * (every[0].kept_B - one.kept_B)
-            assert again_s - price * saved_B >= best - 0.01 * abs(best)
+            best = one.recompute_s - price * (every[0].kept_B - one.kept_B)
+            assert recompute_s - price * saved_B >= best - 0.01 * abs(best)
 
 
 def test_some_corners_recompute_operators_alone():

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import FREE, limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.space.cases import Searched, best_case, cases
 from tests.strategy.plans import plan_of, small_graph
 
@@ -23,7 +23,7 @@ def test_the_time_of_a_search_is_that_of_all_cases():
     found = {1: plan, 2: None, 4: replace(plan, search=replace(plan.search, search_time_s=9.0))}
     limits = [limits_of([("data_parallel", number)]) for number in found]
 
-    def search(case, known_s):
+    def search(case, incumbent_s):
         time.sleep(0.02)
         return Searched(found[case.limits.least["data_parallel"]], 1e-3, 1, lambda: InfeasibleError("nothing"))
 

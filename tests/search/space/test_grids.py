@@ -10,8 +10,8 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.program.meanings import meanings
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.roles import major_products, stream_norms, weight_dims
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.roles import major_products, stream_norms, weight_dims
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.grids import Grid

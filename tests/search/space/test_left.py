@@ -4,8 +4,8 @@ import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.space.cases import cases
 from ms_symtensor.search.space.left import remaining, stage_devices, why_none
 from ms_symtensor.tensor.graph import (
@@ -29,8 +29,8 @@ def request(*pairs, device_num=8):
 
 
 def test_without_pins_of_operators_all_cases_remain():
-    asked = request(("model_parallel", 2), ("sequence_parallel", "yes"))
-    assert remaining(GRAPH, asked) == (cases(asked.limits, 8), "")
+    question = request(("model_parallel", 2), ("sequence_parallel", "yes"))
+    assert remaining(GRAPH, question) == (cases(question.limits, 8), "")
 
 
 def test_a_pattern_that_leaves_the_loss_whole_says_so():
@@ -40,8 +40,8 @@ def test_a_pattern_that_leaves_the_loss_whole_says_so():
 
 
 def test_several_pairs_that_a_pattern_leaves_are_searched_at_once():
-    asked = request(("*/attention/*", "dp,tp"))
-    assert remaining(GRAPH, asked) == ((asked.limits,), "")
+    question = request(("*/attention/*", "dp,tp"))
+    assert remaining(GRAPH, question) == ((question.limits,), "")
 
 
 def test_the_operator_that_a_pinned_degree_leaves_nothing_is_named():

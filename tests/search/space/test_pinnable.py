@@ -6,8 +6,8 @@ import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.space.left import remaining
 from ms_symtensor.search.space.pinnable import require_pinnable
 from tests.strategy.plans import small_graph

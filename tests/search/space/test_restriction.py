@@ -12,10 +12,10 @@ from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.program.meanings import meanings
-from ms_symtensor.search.asked.limits import FREE, limits_of
-from ms_symtensor.search.asked.request import Request
-from ms_symtensor.search.asked.roles import major_products, weight_dims
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.limits import FREE, limits_of
+from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.constraints.roles import major_products, weight_dims
 from ms_symtensor.search.plan import plan
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.tensor.names import is_called

@@ -34,7 +34,7 @@ def test_where_any_plan_will_do_what_needs_least_is_tried_first():
     of, limit_B = network(graph_at(16, None), graph_at), 9 << 30
     space = [one for one in step_layouts(8, 16, 8) if one.stages == 2 and one.micro_batch_num == 8]
 
-    def tried(any_plan):
+    def incumbents(any_plan):
         """The bytes that layouts need with all blocks recomputed, in the order in which they are tried."""
         found = []
 
@@ -47,5 +47,5 @@ def test_where_any_plan_will_do_what_needs_least_is_tried_first():
         assert plan is None  # of all that were tried
         return found
 
-    every, fastest_first = tried(True), tried(False)
+    every, fastest_first = incumbents(True), incumbents(False)
     assert len(every) > 2 and every[0] == min(every) < fastest_first[0]

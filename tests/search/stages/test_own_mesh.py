@@ -11,7 +11,7 @@ from ms_symtensor.cost.bill import Part, work_s
 from ms_symtensor.cost.stage_time import stage_bill
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.folded.depth import at_depth
+from ms_symtensor.search.folded.depth import unfold
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.materialize import settings_of, strategies_of
@@ -34,12 +34,12 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
         return build_graph(replace(config, batch_size=samples, num_layers=layers or config.num_layers))
 
     net = network(graph_at(batch, None), graph_at)
-    outcome = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], Question(A2, 1e15))
-    for row in outcome.rows:
+    screening = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], Question(A2, 1e15))
+    for row in screening.rows:
         if row.level is OptimizerLevel.NONE:
             strategies = strategies_of(row)
             own = priced(net, row, strategies)
-            found = at_depth(net.class_of, net.short(batch), strategies)
+            found = unfold(net.class_of, net.short(batch), strategies)
             half = layers // 2
             plans, pipeline = pipeline_stages(net.graph_at(batch), (half, half), [found, found], settings_of(own), 8)
             programs = partition_stages(net.graph_at(batch), plans, pipeline)

@@ -21,9 +21,14 @@ def chains(draw, most_kinds=1):
 
     def part(is_block):
         kept = draw(BYTES)
-        again = draw(SECONDS) / 3 if is_block else 0.0
+        recomputation = draw(SECONDS) / 3 if is_block else 0.0
         return Part(
-            draw(SECONDS), again, kept, draw(st.integers(0, int(kept))) if is_block else kept, draw(BYTES), is_block
+            draw(SECONDS),
+            recomputation,
+            kept,
+            draw(st.integers(0, int(kept))) if is_block else kept,
+            draw(BYTES),
+            is_block,
         )
 
     kinds = [part(True) for _ in range(draw(st.integers(1, most_kinds)))]
@@ -35,17 +40,18 @@ def pace_of(parts, flight, limit_B):
     """Seconds of one stage with as few blocks recomputed, first ones first, as fit; None if it does not fit."""
     blocks = [i for i, p in enumerate(parts) if p.is_block]
     for count in range(len(blocks) + 1):
-        again = set(blocks[:count])
+        recomputation = set(blocks[:count])
         peak = sum(
-            p.at_rest_B + flight * (p.kept_recomputed_B if i in again else p.kept_B) for i, p in enumerate(parts)
+            p.at_rest_B + flight * (p.kept_recomputed_B if i in recomputation else p.kept_B)
+            for i, p in enumerate(parts)
         )
-        if again and count == len(
+        if recomputation and count == len(
             blocks
         ):  # while one is computed again, it is there as a whole, what is behind no longer
             behind_B = 0.0 if parts[-1].is_block else parts[-1].kept_B
             peak += max(0.0, max(parts[i].kept_B - parts[i].kept_recomputed_B for i in blocks) - behind_B)
         if peak <= limit_B:
-            return sum(p.each_s + (p.again_s if i in again else 0.0) for i, p in enumerate(parts))
+            return sum(p.each_s + (p.recompute_s if i in recomputation else 0.0) for i, p in enumerate(parts))
     return None
 
 
@@ -91,22 +97,25 @@ def test_what_is_quick_enough_is_found_within_a_time(chain, stages, micro_batch_
 
 
 @given(chains(2), st.integers(1, 4), st.integers(0, 40), st.integers(1, 3))
-def test_a_run_makes_as_little_again_as_lets_it_fit(parts, waiting, missing_B, number):
+def test_a_run_makes_as_little_again_as_lets_it_fit(parts, counts_in_flight, missing_B, number):
     """Against the corners of all that its blocks may make again: the line between two of them is the least there is."""
     kinds = [0 if not p.is_block else 1 + (p is not next(q for q in parts if q.is_block)) for p in parts]
     steps = np.arange(1.0, 1 + number)
     levels = np.zeros((1 + number, 3, 2))
     for kind in (1, 2):
         levels[1:, kind] = np.stack([kind * steps**2, 2.0 * steps], axis=1).cumsum(axis=0)
-    chain, flight = SelectedChain(parts, levels, kinds), PipelineSchedule(waiting).in_flight(0, waiting)
-    plain = Chain(parts).fitting(0, len(parts), flight, float("inf"))
-    found = chain.fitting(0, len(parts), flight, plain[1] - missing_B)
+    chain, flight = (
+        SelectedChain(parts, levels, kinds),
+        PipelineSchedule(counts_in_flight).in_flight(0, counts_in_flight),
+    )
+    plain = Chain(parts).make_feasible(0, len(parts), flight, float("inf"))
+    found = chain.make_feasible(0, len(parts), flight, plain[1] - missing_B)
     held = np.bincount(kinds, minlength=3)
-    again_s, saved_B = np.einsum("k,lkc->cl", held, levels) * np.array([[1.0], [flight.mean]])
+    recompute_s, saved_B = np.einsum("k,lkc->cl", held, levels) * np.array([[1.0], [flight.mean]])
     if missing_B > saved_B[-1]:
         assert found is None
     else:
-        assert found[0] == pytest.approx(plain[0] + np.interp(missing_B, saved_B, again_s))
+        assert found[0] == pytest.approx(plain[0] + np.interp(missing_B, saved_B, recompute_s))
 
 
 @settings(max_examples=200)

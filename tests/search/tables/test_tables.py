@@ -56,7 +56,7 @@ def test_costs_of_one_member_alone_and_among_others(tables):
     least = minimise(tables.of.sizes, tables.factors(0.0, 0.0), tables.of.order)
     among = tables.by_place(least.assignment[[1, 2]], np.array([1, 2]))
     alone = tables.by_place(least.assignment[[1]], np.array([1]))
-    for name in ("each_s", "again_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B"):
+    for name in ("each_s", "recompute_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B"):
         np.testing.assert_array_equal(getattr(alone, name)[:, 0], getattr(among, name)[:, 0])
 
 

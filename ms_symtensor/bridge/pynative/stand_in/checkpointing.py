@@ -81,8 +81,8 @@ def _counted(context_fn: Any) -> Any:
     """`context_fn`, whose second context marks calls as those of a recomputation."""
 
     def contexts() -> tuple[Any, Any]:
-        forward, again = context_fn()
-        return _Marked(forward, "recomputes", True), _Marked(again, "phase", "recompute")
+        forward, recomputation = context_fn()
+        return _Marked(forward, "recomputes", True), _Marked(recomputation, "phase", "recompute")
 
     return contexts
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.found import Found, plan_of
 from ms_symtensor.search.priced import as_priced
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.step_layouts import StepLayout
-from ms_symtensor.search.stages.layout_candidates import given_candidate
+from ms_symtensor.search.stages.layout_candidates import fixed_candidate
 from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, materialized, with_fewest
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.tables.problem import problem_of_family
@@ -23,7 +23,7 @@ from ms_symtensor.tensor.graph import Graph
 
 
 @dataclass(frozen=True)
-class Given:
+class FixedAssignment:
     """A plan by hand.
 
     `strategies(graph)`: those of the operators of the network with any number of blocks, at the size of a micro-batch.
@@ -38,28 +38,28 @@ class Given:
     recomputed: tuple[int, ...] | None = None
 
 
-def price_given(network: Network, request: Request, given: Given) -> Plan:
-    """The plan `given` for `network`, priced; `fits` of its prediction tells whether it does.
+def price_fixed(network: Network, request: Request, fixed: FixedAssignment) -> Plan:
+    """The plan `fixed` for `network`, priced; `fits` of its prediction tells whether it does.
 
     Errors: InvalidStrategyError for what MindSpore would reject, or not train rightly.
     """
-    short = network.short(given.shape.batch)
+    short = network.short(fixed.shape.batch)
     of = problem_of_family(
-        short, request.cluster, Single(given.shape.mesh), request.rules, given=given.strategies(short)
+        short, request.cluster, Single(fixed.shape.mesh), request.rules, fixed=fixed.strategies(short)
     )
-    row = given_candidate(of, given.shape, given.level)
+    row = fixed_candidate(of, fixed.shape, fixed.level)
     found = None
-    if given.recomputed is None and given.layers is None:
+    if fixed.recomputed is None and fixed.layers is None:
         found = materialized(network, [row], request.limit_B, request.rules)
     if found is None:
-        layers = given.layers or even(sum(network.depths[1:-1]), given.shape.stages)
+        layers = fixed.layers or even(sum(network.depths[1:-1]), fixed.shape.stages)
 
-        def laid(again: Sequence[int]) -> MaterializedPlan:
-            return as_given(network, row, layers, again, request.rules)
+        def laid(recomputation: Sequence[int]) -> MaterializedPlan:
+            return as_given(network, row, layers, recomputation, request.rules)
 
-        found = laid(given.recomputed) if given.recomputed is not None else with_fewest(laid, layers, request.limit_B)
+        found = laid(fixed.recomputed) if fixed.recomputed is not None else with_fewest(laid, layers, request.limit_B)
     plan = plan_of(network, request, found, Found(found, found.estimate.step_time_s, 0))
-    return as_priced(plan, network.graph_at(given.shape.batch), request)
+    return as_priced(plan, network.graph_at(fixed.shape.batch), request)
 
 
 def even(blocks: int, stages: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.limits import ALL, FREE, Limits, limits_of
+from ms_symtensor.search.constraints.limits import ALL, FREE, Limits, limits_of
 
 
 def test_words_and_numbers():

@@ -48,7 +48,7 @@ class Node(NamedTuple):
     parts: int
 
 
-class Way(NamedTuple):
+class ReshardPath(NamedTuple):
     """One redistribution of a small tensor: the numbers of its nodes, of their beginnings and of a first AllGather.
 
     `first` is the position of that AllGather; `exists` is False where MindSpore finds no way.
@@ -61,14 +61,14 @@ class Way(NamedTuple):
     exists: bool = True
 
 
-NO_WAY = Way(exists=False)
+NO_PATH = ReshardPath(exists=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """The `ways` from every layout of one list to every one of another, as arrays."""
+    """The `paths` from every layout of one list to every one of another, as arrays."""
 
-    ways: Sequence[Way]
+    paths: Sequence[ReshardPath]
 
     @cached_property
     def nodes(self) -> list[int]:
@@ -83,24 +83,24 @@ class Between:
 
     @cached_property
     def _nodes(self) -> Numbers:
-        return _padded([way.nodes for way in self.ways])
+        return _padded([way.nodes for way in self.paths])
 
     @cached_property
     def prefix(self) -> Numbers:
         """The beginnings of each [ways, steps]; -1: no further one."""
-        return _padded([way.prefix for way in self.ways])
+        return _padded([way.prefix for way in self.paths])
 
     @cached_property
     def gather(self) -> Numbers:
-        return np.array([way.gather for way in self.ways])
+        return np.array([way.gather for way in self.paths])
 
     @cached_property
     def first(self) -> Numbers:
-        return np.array([way.first for way in self.ways])
+        return np.array([way.first for way in self.paths])
 
     @cached_property
     def exists(self) -> NDArray[np.bool_]:
-        return np.array([way.exists for way in self.ways])
+        return np.array([way.exists for way in self.paths])
 
 
 def _padded(rows: Sequence[tuple[int, ...]]) -> Numbers:
@@ -109,7 +109,7 @@ def _padded(rows: Sequence[tuple[int, ...]]) -> Numbers:
     return np.array([(*row, *(-1,) * (longest - len(row))) for row in rows], dtype=np.intp)
 
 
-class Ways:
+class ReshardPaths:
     """The ways between layouts on the meshes of `family`; `nodes` are their steps, by number."""
 
     def __init__(self, family: Family, enable_alltoall: bool) -> None:
@@ -119,7 +119,7 @@ class Ways:
         self._possible: list[bool] = []
         self._prefixes = _Numbers[tuple]()
         self._gathers = _Numbers[tuple]()
-        self._ways: dict[tuple[int, int], Way] = {}
+        self._ways: dict[tuple[int, int], ReshardPath] = {}
         self._between: dict[tuple[tuple[Layout, ...], tuple[Layout, ...], bool], Between] = {}
 
     @property
@@ -135,26 +135,27 @@ class Ways:
             is_reshaped = makers[0].shape != readers[0].shape
             small: Callable[[Layout], Layout] = attrgetter("plain") if is_reshaped else _shrunk
             starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (makers, readers))
-            ways = [self._way(start, end) for start in starts for end in ends]
+            paths = [self._way(start, end) for start in starts for end in ends]
             if not gathered:
-                ways = [
-                    NO_WAY if any(self._nodes.items[n].kind == "AllGather" for n in way.nodes) else way for way in ways
+                paths = [
+                    NO_PATH if any(self._nodes.items[n].kind == "AllGather" for n in way.nodes) else way
+                    for way in paths
                 ]
-            self._between[key] = Between(ways)
+            self._between[key] = Between(paths)
         return self._between[key]
 
-    def _way(self, source: int, target: int) -> Way:
+    def _way(self, source: int, target: int) -> ReshardPath:
         """The way from layout number `source` to layout number `target`."""
         key = (source, target)
         if key not in self._ways:
             self._ways[key] = self._found(self._layouts.items[source], self._layouts.items[target])
         return self._ways[key]
 
-    def _found(self, source: Layout, target: Layout) -> Way:
+    def _found(self, source: Layout, target: Layout) -> ReshardPath:
         try:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
-            return NO_WAY
+            return NO_PATH
         nodes: list[int] = []
         prefix: list[int] = []
         gather = first = -1
@@ -164,7 +165,7 @@ class Ways:
             group = step.group
             taken = 1 if group is None else self._family.code(runs_of(group))
             if before is None or taken is None:
-                return NO_WAY
+                return NO_PATH
             # Split and Concat divide what was gathered before them.
             parts = taken if group is not None else parts if step.pieces > 1 else 1
             after = before
@@ -174,7 +175,7 @@ class Ways:
                 after *= taken
             nodes.append(self._node(Node(step.kind, MOVE_GRADIENT[step.kind], group, before, after, parts)))
             if not self._possible[nodes[-1]]:
-                return NO_WAY
+                return NO_PATH
             before = after
             ranks = group.ranks() if group is not None else None
             # From one beginning, equal steps make the same but for a Reshape.
@@ -187,7 +188,7 @@ class Ways:
                 first = place
             if step.kind == "Reshape" and place == 0:
                 reshaped = step.output_shape
-        return Way(tuple(nodes), tuple(prefix), gather, first)
+        return ReshardPath(tuple(nodes), tuple(prefix), gather, first)
 
     def _node(self, node: Node) -> int:
         """The number of `node`; whether it cuts a tensor alike on every mesh of the family is noted beside it."""

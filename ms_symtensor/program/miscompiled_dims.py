@@ -7,14 +7,14 @@ from ms_symtensor.program.gradients import gradient_inputs, gradient_users
 from ms_symtensor.tensor.graph import BPROP, Graph, Op, Source
 
 
-def spoilt_dims(
+def miscompiled_dims(
     graph: Graph, op: Op, signatures: Mapping[str, Signature], gradients: frozenset[Source]
 ) -> frozenset[str]:
     """The dims of `op` whose cut MindSpore compiles to another result, or to another gradient where one flows."""
     sig = signatures[op.name]
     if op.attribute(BPROP) is not None or not gradient_inputs(graph, signatures, gradients, op.name):
-        return sig.spoilt
-    found = sig.spoilt | sig.spoils_gradient
+        return sig.miscompiled
+    found = sig.miscompiled | sig.gradient_miscompiled
     return found | frozenset(sig.reduced) if _is_rewritten(graph, op, signatures, gradients) else found
 
 

@@ -8,16 +8,16 @@ from benchmarks.small_networks import Network
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.gradients import differentiable_sources
-from ms_symtensor.program.spoilt import spoilt_dims
+from ms_symtensor.program.miscompiled_dims import miscompiled_dims
 from ms_symtensor.tensor.graph import BPROP, Graph
 from tests.ops.views import make
 
 
-def spoilt(graph: Graph, kind: str) -> frozenset[str]:
+def miscompiled(graph: Graph, kind: str) -> frozenset[str]:
     """Of the last operator of type `kind`."""
     signatures = {op.name: signature(view(graph, op)) for op in graph.ops}
     gradients = differentiable_sources(graph, signatures)
-    return spoilt_dims(graph, [op for op in graph.ops if op.type == kind][-1], signatures, gradients)
+    return miscompiled_dims(graph, [op for op in graph.ops if op.type == kind][-1], signatures, gradients)
 
 
 def gated(squared: bool = False, once: bool = False) -> Graph:
@@ -30,27 +30,27 @@ def gated(squared: bool = False, once: bool = False) -> Graph:
 
 
 def test_a_factor_with_another_user_keeps_the_sum_whole():
-    assert spoilt(gated(), "MatMul") == {"k"}
+    assert miscompiled(gated(), "MatMul") == {"k"}
 
 
 def test_a_square_keeps_the_sum_whole():
-    assert spoilt(gated(squared=True), "MatMul") == {"k"}
+    assert miscompiled(gated(squared=True), "MatMul") == {"k"}
 
 
 def test_a_factor_without_another_user_does_not():
-    assert spoilt(gated(once=True), "MatMul") == frozenset()
+    assert miscompiled(gated(once=True), "MatMul") == frozenset()
 
 
 def test_nor_does_one_whose_cell_has_its_own_backward_pass():
     graph = gated()
     own = tuple(replace(op, attributes=((BPROP, "cell"),)) if op.type == "Mul" else op for op in graph.ops)
-    assert spoilt(replace(graph, ops=own), "MatMul") == frozenset()
+    assert miscompiled(replace(graph, ops=own), "MatMul") == frozenset()
 
 
 @pytest.mark.parametrize("name", ["ReduceMax", "ReduceMin"])
 def test_the_largest_along_a_dim_is_shared_by_equal_ones(name):
     sig = signature(make(name, "float32[4, 8] -> float32[4]", (1,), False))
-    assert sig.spoils_gradient == {"d1"}
+    assert sig.gradient_miscompiled == {"d1"}
     assert sig.cuttable == ("d0", "d1")  # where no gradient flows
 
 

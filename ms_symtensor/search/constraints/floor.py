@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ms_symtensor.cost.parameter import STATES_B
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.search.asked.obstacle import amount
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.obstacle import amount
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph
 

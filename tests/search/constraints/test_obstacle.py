@@ -2,8 +2,8 @@
 
 import pytest
 
-from ms_symtensor.search.asked.obstacle import Obstacle
-from ms_symtensor.search.asked.request import GIB
+from ms_symtensor.search.constraints.obstacle import Obstacle
+from ms_symtensor.search.constraints.request import GIB
 
 NEEDED = Obstacle("one stage", 2, {"parameters": 3 * GIB, "activations": 5 * GIB, "buffers": 0}, "the result of x", GIB)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.checked import memory_B, named, whole_number
+from ms_symtensor.search.constraints.checked import memory_B, named, whole_number
 
 
 @pytest.mark.parametrize("value", ["4", 4.0, True, 0, -8, None])

@@ -11,7 +11,7 @@ from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.registry import Rule, signatures
 from ms_symtensor.ops.signature import OpView, Signature, Unit
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.asked.roles import (
+from ms_symtensor.search.constraints.roles import (
     attended,
     batch_size,
     expert_products,

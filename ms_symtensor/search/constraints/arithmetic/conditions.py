@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
-from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts
-from ms_symtensor.search.asked.limits import ALL, SCHEDULER
+from ms_symtensor.search.constraints.arithmetic.facts import Cuttable, Facts
+from ms_symtensor.search.constraints.limits import ALL, SCHEDULER
 
 Numbers = Mapping[str, int]
 """Of names that can be pinned (`limits.LOWEST`), a number each."""

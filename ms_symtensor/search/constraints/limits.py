@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER, SCHEDULERS
-from ms_symtensor.search.asked.operator_pins import OperatorPin, operator_pin
+from ms_symtensor.search.constraints.operator_pins import OperatorPin, operator_pin
 
 ALL = 1 << 30
 """Recomputed blocks: all there are."""
@@ -51,9 +51,9 @@ _NO_MOST = ((SHARD_SIZE, "-1"), ("recompute", SELECT))
 class Limits:
     """Least and most of what LOWEST names.
 
-    A degree means what `search.asked.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds
-    for every major product and every norm of the residual stream (`search.asked.roles`). `operators`: how some operators are
-    cut. `selects`: blocks are recomputed in part, if at all.
+    A degree means what `search.constraints.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds
+    for every major product and every norm of the residual stream (`search.constraints.roles`). `operators`: how some
+    operators are cut. `selects`: blocks are recomputed in part, if at all.
 
     Errors: InputError for another name, or numbers that leave nothing.
     """

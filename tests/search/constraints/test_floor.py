@@ -5,9 +5,9 @@ import pytest
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.search.asked.floor import floor_of
-from ms_symtensor.search.asked.limits import limits_of
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.floor import floor_of
+from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.plan import planned
 from tests.strategy.plans import small_graph
 

@@ -8,7 +8,7 @@ from ms_symtensor.cost.runtime import DEFAULT as DEFAULT_RUNTIME
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.cost.runtime import load as load_runtime
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.search.asked.limits import Limits
+from ms_symtensor.search.constraints.limits import Limits
 
 GIB = 1 << 30
 
@@ -27,7 +27,7 @@ class Request:
     """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory.
 
     `remark`: what the network makes of the limits, in words. `is_trial`: it is asked only whether a plan is found, so that no
-    last attempt is worth minutes, nor what is missing. `asked`: the limits in the user's words, where `limits` are one case of
+    last attempt is worth minutes, nor what is missing. `question`: the limits in the user's words, where `limits` are one case of
     them. `certified_gap`: how far from the optimum the plan may be, a fraction, by a certificate; None: none is asked for.
     `runtime`: what the plan's price assumes of the software that runs it.
     """
@@ -43,14 +43,14 @@ class Request:
     rules: Mapping[str, Rule] | None = None
     remark: str = ""
     is_trial: bool = False
-    asked: str = ""
+    question: str = ""
     certified_gap: float | None = None
     runtime: Runtime = field(default_factory=lambda: load_runtime(DEFAULT_RUNTIME))
 
     @property
     def wanted(self) -> str:
         """The limits, in words."""
-        return self.asked or str(self.limits)
+        return self.question or str(self.limits)
 
     @property
     def space(self) -> str:

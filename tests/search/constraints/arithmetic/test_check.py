@@ -4,9 +4,9 @@ import pytest
 
 from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.arithmetic.check import require_arithmetic
-from ms_symtensor.search.asked.arithmetic.facts import Cuttable, Facts
-from ms_symtensor.search.asked.limits import limits_of
+from ms_symtensor.search.constraints.arithmetic.check import require_arithmetic
+from ms_symtensor.search.constraints.arithmetic.facts import Cuttable, Facts
+from ms_symtensor.search.constraints.limits import limits_of
 
 WEIGHTS = (Cuttable("query.matmul (MatMul)", {"k": 96, "n": 32}), Cuttable("up.matmul (MatMul)", {"k": 96, "n": 64}))
 NET = Facts(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.ways import Between, Ways
+from ms_symtensor.search.tables.reshard_paths import Between, ReshardPaths
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import SCATTERED
@@ -25,7 +25,7 @@ class PairCost:
 
     Seconds and bytes are [members, rows, columns]. `forward_s` is inf where MindSpore finds no way; `backward_s` leaves out
     the way back of a first AllGather, which `gather_s` holds, with the bytes of what it gathers in `gathered_B`; `gather`
-    [rows, columns] numbers the different first AllGathers (-1: none). The nodes of the `ways` have the numbers `nodes` [rows,
+    [rows, columns] numbers the different first AllGathers (-1: none). The nodes of the `paths` have the numbers `nodes` [rows,
     columns, steps] and take `node_s` [nodes, members].
     """
 
@@ -34,7 +34,7 @@ class PairCost:
     gather: Numbers
     gather_s: Array
     gathered_B: Array
-    ways: Between
+    paths: Between
     nodes: Numbers
     node_s: Array
 
@@ -43,7 +43,7 @@ class PairCost:
         """Numbers of the beginnings of the ways, step by step, [rows, columns, steps]: two ways share those steps whose numbers
         are equal.
         """
-        return self.ways.prefix.reshape(self.nodes.shape)
+        return self.paths.prefix.reshape(self.nodes.shape)
 
     @cached_property
     def prefix_s(self) -> Array:
@@ -54,7 +54,7 @@ class PairCost:
         return np.moveaxis(found, -1, 0)
 
     @property
-    def moves(self) -> NDArray[np.bool_]:
+    def redistributions(self) -> NDArray[np.bool_]:
         """Whether the reader has a copy [members, rows, columns]: a Reshape is a view, and a slice of what is in one part."""
         found: NDArray[np.bool_] = self.forward_s > 0
         return found
@@ -68,7 +68,7 @@ class Pairs:
     """Move costs between lists of layouts, computed once per pair of distinct layouts."""
 
     def __init__(self, pricer: Pricer, enable_alltoall: bool) -> None:
-        self._pricer, self._ways = pricer, Ways(pricer.family, enable_alltoall)
+        self._pricer, self._ways = pricer, ReshardPaths(pricer.family, enable_alltoall)
         self._cache: dict[tuple, PairCost] = {}
         self._row: dict[tuple[int, float, int], int] = {}
         self._prices = np.zeros((3, 1, pricer.family.members))
@@ -78,8 +78,8 @@ class Pairs:
         nodes: dict[tuple[int, float, int], None] = {}
         for makers, readers, dtype, power in wanted:
             whole_B = _whole_B(makers, size_B(dtype))
-            ways = self._ways.between(makers, readers, dtype in SCATTERED)
-            nodes.update(dict.fromkeys((node, whole_B, power) for node in ways.nodes))
+            paths = self._ways.between(makers, readers, dtype in SCATTERED)
+            nodes.update(dict.fromkeys((node, whole_B, power) for node in paths.nodes))
         self._price(nodes)
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
@@ -93,13 +93,13 @@ class Pairs:
         self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, gathered: bool, power: int
     ) -> PairCost:
         whole_B = _whole_B(makers, element_B)
-        ways = self._ways.between(makers, readers, gathered)
-        wanted = [(node, whole_B, power) for node in ways.nodes]
+        paths = self._ways.between(makers, readers, gathered)
+        wanted = [(node, whole_B, power) for node in paths.nodes]
         self._price(wanted)
-        numbers = np.array([NONE, *(self._row[one] for one in wanted)])[ways.steps]
+        numbers = np.array([NONE, *(self._row[one] for one in wanted)])[paths.steps]
         there_s, back_s, after_B = self._prices
-        forward = np.where(ways.exists[:, None], there_s[numbers].sum(axis=1), np.inf)
-        first = np.where(ways.first >= 0, numbers[np.arange(len(numbers)), ways.first], NONE)
+        forward = np.where(paths.exists[:, None], there_s[numbers].sum(axis=1), np.inf)
+        first = np.where(paths.first >= 0, numbers[np.arange(len(numbers)), paths.first], NONE)
         gather_s = back_s[first]
         backward = back_s[numbers].sum(axis=1) - gather_s
 
@@ -111,8 +111,8 @@ class Pairs:
             return values.reshape(len(makers), len(readers), *values.shape[1:])
 
         return PairCost(
-            table(forward), table(backward), numbered(ways.gather), table(gather_s), table(after_B[first]),
-            ways, numbered(numbers), there_s,
+            table(forward), table(backward), numbered(paths.gather), table(gather_s), table(after_B[first]),
+            paths, numbered(numbers), there_s,
         )  # fmt: skip
 
     def _price(self, wanted: Iterable[tuple[int, float, int]]) -> None:

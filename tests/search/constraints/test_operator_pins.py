@@ -3,7 +3,7 @@
 import pytest
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.asked.operator_pins import OperatorPin, operator_pin
+from ms_symtensor.search.constraints.operator_pins import OperatorPin, operator_pin
 
 
 @pytest.mark.parametrize("text", ("(8,1)(1,1)", "(8, 1) (1, 1)", "(8,1),(1,1)", "((8, 1), (1, 1))"))

@@ -7,7 +7,7 @@ from model_zoo.dimensions import dimensions_of
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import Settings, StagePlan
-from ms_symtensor.search.asked.summary import Degrees, degrees
+from ms_symtensor.search.constraints.summary import Degrees, degrees
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 
 SIZES = {"num_layers": 2, "batch_size": 8, "seq_length": 64}

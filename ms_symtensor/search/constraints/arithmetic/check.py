@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.errors import ImpossibleError
-from ms_symtensor.search.asked.arithmetic.conditions import CONDITIONS, Condition, Numbers, forms_groups
-from ms_symtensor.search.asked.arithmetic.facts import Facts
-from ms_symtensor.search.asked.limits import FREE, HIGHEST, INTERLEAVES, LOWEST, Limits, shown
+from ms_symtensor.search.constraints.arithmetic.conditions import CONDITIONS, Condition, Numbers, forms_groups
+from ms_symtensor.search.constraints.arithmetic.facts import Facts
+from ms_symtensor.search.constraints.limits import FREE, HIGHEST, INTERLEAVES, LOWEST, Limits, shown
 
 LONGEST = 440
 """Characters of a message, which is one line; what is broken beside the first condition is told where there is room."""

@@ -8,7 +8,7 @@ from ms_symtensor.cost.parameter import STATES_B
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.program import ParameterPlacement, Phase, Program
-from ms_symtensor.search.asked.request import GIB, Request
+from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.names import short_name

@@ -106,18 +106,18 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
 
     Errors: InputError if an intermediate table would exceed MAX_ENTRIES. An infeasible sum has the value inf.
     """
-    joined: dict[tuple[int, ...], Table] = {}
+    added: dict[tuple[int, ...], Table] = {}
     for factor in factors:
-        known = joined.get(factor.scope)
-        joined[factor.scope] = factor.table if known is None else known + factor.table
-    scopes = tuple(joined)
+        known = added.get(factor.scope)
+        added[factor.scope] = factor.table if known is None else known + factor.table
+    scopes = tuple(added)
     if order is None:
         order = elimination_order(sizes, scopes)
     problems = factors[0].table.shape[0] if factors else 1
-    scopes, parts = _of_several_values(sizes, joined)
+    scopes, parts = _of_several_values(sizes, added)
     axes, turns = _turns(tuple(sizes), scopes, tuple(order))
     if problems > 1 and problems * max((turn.entries for turn in turns), default=0) > MAX_ENTRIES:
-        return _in_halves(sizes, joined, order)
+        return _in_halves(sizes, added, order)
     # Problems last: all that is summed and compared runs over them, and the axes before come in turn.
     tables = [np.ascontiguousarray(table.transpose(of)) for table, of in zip(parts, axes, strict=True)]
     value = np.zeros(problems) + sum(table for table, scope in zip(parts, scopes, strict=True) if not scope)
@@ -141,22 +141,22 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
 
 
 def _of_several_values(
-    sizes: Sequence[int], joined: Mapping[tuple[int, ...], Table]
+    sizes: Sequence[int], added: Mapping[tuple[int, ...], Table]
 ) -> tuple[tuple[tuple[int, ...], ...], list[Table]]:
-    """The scopes and tables of `joined` without the variables of one value, which need no axis: arrays have 32 at most."""
-    scopes = tuple(tuple(v for v in scope if sizes[v] > 1) for scope in joined)
+    """The scopes and tables of `added` without the variables of one value, which need no axis: arrays have 32 at most."""
+    scopes = tuple(tuple(v for v in scope if sizes[v] > 1) for scope in added)
     tables = [
         table.reshape((len(table), *(sizes[v] for v in scope)))
-        for table, scope in zip(joined.values(), scopes, strict=True)
+        for table, scope in zip(added.values(), scopes, strict=True)
     ]
     return scopes, tables
 
 
-def _in_halves(sizes: Sequence[int], joined: Mapping[tuple[int, ...], Table], order: Sequence[int]) -> Minimum:
+def _in_halves(sizes: Sequence[int], added: Mapping[tuple[int, ...], Table], order: Sequence[int]) -> Minimum:
     """The minima of one half of the problems after those of the other."""
-    problems = len(next(iter(joined.values())))
+    problems = len(next(iter(added.values())))
     halves = [
-        minimise(sizes, [Factor(scope, table[part]) for scope, table in joined.items()], order)
+        minimise(sizes, [Factor(scope, table[part]) for scope, table in added.items()], order)
         for part in (slice(problems // 2), slice(problems // 2, None))
     ]
     value, assignment = ([getattr(half, name) for half in halves] for name in ("value", "assignment"))

@@ -116,12 +116,12 @@ def counted(uses: list[tuple[Source, ParameterUse]]) -> tuple[ParameterUse, ...]
             in_gradient=known.in_gradient or new.in_gradient,
             behind=known.behind + behind,
         )
-    joined: dict[tuple, ParameterUse] = {}
+    added: dict[tuple, ParameterUse] = {}
     for name, use in first.items():
         use = replace(use, reads=tuple(reads[name].values()))
         key = (use.number, use.position, replace(use.parameter, name=""), use.reads)
-        joined[key] = replace(joined[key], counts=_sum(joined[key].counts, use.counts)) if key in joined else use
-    return tuple(joined.values())
+        added[key] = replace(added[key], counts=_sum(added[key].counts, use.counts)) if key in added else use
+    return tuple(added.values())
 
 
 def _is_only(counts: Counts, place: int) -> bool:
